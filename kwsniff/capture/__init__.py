@@ -1,0 +1,1 @@
+"""Capture files and interfaces: the only packet I/O."""

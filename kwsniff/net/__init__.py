@@ -1,0 +1,1 @@
+"""From packets to TCP segments and streams. No I/O."""

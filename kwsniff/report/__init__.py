@@ -1,0 +1,1 @@
+"""Statistics of events and their presentation."""

@@ -1,0 +1,1 @@
+"""Kafka on a byte stream: headers, frames, records, pairing. No I/O."""
