@@ -19,7 +19,8 @@ from crc32c import crc32c
 
 from kwsniff.binary import DecodeError, varint, varlong
 from kwsniff.config import Config
-from kwsniff.wire import codecs, messageset
+from kwsniff.wire import messageset
+from kwsniff.wire.codecs import Allowance
 from kwsniff.wire.messageset import Record
 from kwsniff.wire.records import (
     BATCH_HEADER,
@@ -53,7 +54,7 @@ class Batch(NamedTuple):
     base_offset: int | None = None
     """Offset of the first record; None for a compressed wrapper, where only the inside tells."""
     last_offset: int | None = None
-    """Offset of the last record."""
+    """Offset of the last record; of a compressed wrapper as it states it, which in requests is often 0."""
     codec: int = 0
     """The codec bits of the attributes."""
     crc_ok: bool | None = None
@@ -177,8 +178,10 @@ def _codec_problem(codec: int) -> str | None:
     return "codec_unknown" if codec > 4 else None
 
 
-def records(buf: bytes, batch: Batch, config: Config) -> Iterator[Record]:
-    """Yield the records of a complete batch of `buf`, decompressed within the limits of `config`.
+def records(buf: bytes, batch: Batch, config: Config, allowance: Allowance | None = None) -> Iterator[Record]:
+    """Yield the records of a complete batch of `buf`, decompressed within `allowance`.
+
+    Without an allowance the batch has that of `config` for itself.
 
     Raises:
         DecodeError: `batch_malformed`, `trailing_bytes`, `varint_too_long`, `nesting_limit`, or what
@@ -186,15 +189,12 @@ def records(buf: bytes, batch: Batch, config: Config) -> Iterator[Record]:
     """
     if batch.partial or batch.problem is not None:
         raise DecodeError(batch.problem or "batch_malformed")
+    if allowance is None:
+        allowance = Allowance(config.max_decompressed_bytes, config.max_decompression_ratio)
     if batch.magic != 2:
-        yield from messageset.records(buf, batch.start, batch.end, config)
+        yield from messageset.records(buf, batch.start, batch.end, config, allowance)
         return
-    payload = codecs.decompress(
-        batch.codec,
-        memoryview(buf)[batch.start + BATCH_HEADER : batch.end],
-        config.max_decompressed_bytes,
-        config.max_decompression_ratio,
-    )
+    payload = allowance.decompress(batch.codec, memoryview(buf)[batch.start + BATCH_HEADER : batch.end])
     yield from _records(payload, batch)
 
 

@@ -56,6 +56,31 @@ def decompress(codec: int, data: Buffer, limit: int, ratio: int, *, legacy: bool
         raise DecodeError(code) from None
 
 
+class Allowance:
+    """Decompressed bytes that a batch, with all that is wrapped in it, may still take.
+
+    What fails is charged in full: else damaged input could make the decoder work without end.
+    """
+
+    __slots__ = ("left", "ratio")
+
+    def __init__(self, limit: int, ratio: int) -> None:
+        self.left = limit
+        self.ratio = ratio
+
+    def decompress(self, codec: int, data: Buffer, *, legacy: bool = False) -> bytes:
+        """As `decompress`, within what is left."""
+        if codec == 0:
+            return bytes(data)
+        try:
+            content = decompress(codec, data, self.left, self.ratio, legacy=legacy)
+        except DecodeError:
+            self.left -= min(self.left, self.ratio * len(data))
+            raise
+        self.left -= len(content)
+        return content
+
+
 def _gunzip(data: bytes, cap: int) -> bytes:
     """Of all members: some clients flush by starting a new one (RFC 1952, section 2.2)."""
     parts: list[bytes] = []

@@ -19,7 +19,7 @@ from zlib import crc32
 
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.wire.codecs import decompress
+from kwsniff.wire.codecs import Allowance
 from kwsniff.wire.records import CODEC_MASK, LOG_OVERHEAD, MAGIC_AT, MIN_MESSAGE, TIMESTAMP_TYPE_BIT
 
 _unpack_header = Struct(">qiIbB").unpack_from
@@ -53,21 +53,6 @@ class Header(NamedTuple):
     log_append: bool
 
 
-class _Allowance:
-    """Decompressed bytes that the wrappers inside one outer message may still take."""
-
-    __slots__ = ("config", "left")
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.left = config.max_decompressed_bytes
-
-    def decompress(self, codec: int, data: bytes) -> bytes:
-        inside = decompress(codec, data, self.left, self.config.max_decompression_ratio, legacy=True)
-        self.left -= len(inside)
-        return inside
-
-
 def header(buf: bytes, start: int) -> Header:
     """Read the fixed part of the message at `start`, which must be complete."""
     offset, _, crc, magic, attributes = _unpack_header(buf, start)
@@ -76,44 +61,48 @@ def header(buf: bytes, start: int) -> Header:
     return Header(offset, crc, magic, attributes & CODEC_MASK, timestamp, log_append)
 
 
-def records(buf: bytes, start: int, end: int, config: Config) -> Iterator[Record]:
+def records(buf: bytes, start: int, end: int, config: Config, allowance: Allowance) -> Iterator[Record]:
     """Yield the messages of one complete outer message of `buf`: itself, or what it wraps.
 
     Raises:
         DecodeError: `batch_malformed`, `nesting_limit`, or what `kwsniff.wire.codecs.decompress` raises.
     """
     offset = _unpack_int64(buf, start)[0]
-    yield from _unwrap(buf, start, end, offset, None, _Allowance(config), 0)
+    yield from _Unwrapper(config, allowance).unwrap(buf, start, end, offset, None, 0)
 
 
-def _unwrap(
-    buf: bytes, start: int, end: int, offset: int, appended: int | None, allowance: _Allowance, depth: int
-) -> Iterator[Record]:
-    """`offset` is the message's absolute one; `appended` the time a wrapper around it has from the broker."""
-    message = header(buf, start)
-    key, pos = _bytes(buf, start + _KEY_AT[message.magic], end)
-    value, pos = _bytes(buf, pos, end)
-    if pos != end:
-        raise DecodeError("batch_malformed")
-    if message.codec == 0:
-        crc_ok = None
-        if allowance.config.verify_crc:
-            crc_ok = crc32(memoryview(buf)[start + MAGIC_AT : end]) == message.crc
-        timestamp = message.timestamp if appended is None or message.magic == 0 else appended
-        yield Record(offset, timestamp, key, value, crc_ok=crc_ok)
-        return
-    if depth >= allowance.config.max_nesting:
-        raise DecodeError("nesting_limit")
-    if value is None:
-        raise DecodeError("batch_malformed")
-    inside = allowance.decompress(message.codec, value)
-    first = _first_offset(inside, message.magic, offset)
-    if appended is None and message.log_append:
-        appended = message.timestamp
-    for inner_offset, inner_start, inner_end in _entries(inside):
-        yield from _unwrap(
-            inside, inner_start, inner_end, first + inner_offset, appended, allowance, depth + 1
-        )
+class _Unwrapper:
+    __slots__ = ("allowance", "config")
+
+    def __init__(self, config: Config, allowance: Allowance) -> None:
+        self.config, self.allowance = config, allowance
+
+    def unwrap(
+        self, buf: bytes, start: int, end: int, offset: int, appended: int | None, depth: int
+    ) -> Iterator[Record]:
+        """`offset` is the message's own, `appended` the time that a wrapper around it has from the broker."""
+        message = header(buf, start)
+        key, pos = _bytes(buf, start + _KEY_AT[message.magic], end)
+        value, pos = _bytes(buf, pos, end)
+        if pos != end:
+            raise DecodeError("batch_malformed")
+        if message.codec == 0:
+            crc_ok = None
+            if self.config.verify_crc:
+                crc_ok = crc32(memoryview(buf)[start + MAGIC_AT : end]) == message.crc
+            timestamp = message.timestamp if appended is None or message.magic == 0 else appended
+            yield Record(offset, timestamp, key, value, crc_ok=crc_ok)
+            return
+        if depth >= self.config.max_nesting:
+            raise DecodeError("nesting_limit")
+        if value is None:
+            raise DecodeError("batch_malformed")
+        inside = self.allowance.decompress(message.codec, value, legacy=True)
+        first = _first_offset(inside, message.magic, offset)
+        if appended is None and message.log_append:
+            appended = message.timestamp
+        for inner_offset, inner_start, inner_end in _entries(inside):
+            yield from self.unwrap(inside, inner_start, inner_end, first + inner_offset, appended, depth + 1)
 
 
 def _first_offset(inside: bytes, magic: int, offset: int) -> int:

@@ -227,7 +227,9 @@ class _Tally:
     def _message(self, pos: int, end: int, magic: int) -> None:
         crc, _, attributes = _unpack_message(self.buf, pos + LOG_OVERHEAD)
         codec = attributes & CODEC_MASK
-        self._count(magic, codec, _unpack_timestamp(self.buf, pos + 18)[0] if magic else -1)
+        timestamp = _unpack_timestamp(self.buf, pos + 18)[0] if magic else -1
+        # Producers leave the time of a wrapper 0, the broker fills it in.
+        self._count(magic, codec, -1 if codec and timestamp == 0 else timestamp)
         if codec:
             self.unknown_count = True
         else:
