@@ -58,6 +58,7 @@ ANOMALIES = {
     "correlation_id_reused": "a request repeats the correlation id of one still waiting",
     "response_out_of_order": "a response overtook an older request of its connection",
     "response_before_request": "the response was captured before its request",
+    "reply_to_acks_0": "a response to a Produce request with acks=0, which wants none",
     "outstanding_limit": "more requests waited than `max_outstanding`; the oldest was given up",
     "connection_limit": "more connections than `max_connections`; the most silent one was closed",
     # Bodies
@@ -123,9 +124,7 @@ class Call(NamedTuple):
     response: str | None
 
 
-PartitionRow = tuple[
-    str | None, str | None, int, int | None, int | None, int | None, int | None, str | None
-]
+PartitionRow = tuple[str | None, str | None, int, int | None, int | None, int | None, int | None, str | None]
 """topic, topic_id, partition, error_code, base_offset, records, bytes, codec."""
 
 

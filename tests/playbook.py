@@ -9,8 +9,9 @@ compares the fields that are named.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from struct import pack
 from typing import Any
 
@@ -88,13 +89,25 @@ class Play:
             assert rows[self._taken[kind] :] == [], kind
         return self
 
-    def send(self, side: int, data: bytes, flags: int = ACK, length: int | None = None, seq: int | None = None) -> None:
+    def send(
+        self, side: int, data: bytes, flags: int = ACK, length: int | None = None, seq: int | None = None
+    ) -> None:
         """Append one segment of `side`; without `seq` it continues the stream."""
         length = len(data) if length is None else length
         seq_now = self.next_seq[side] if seq is None else seq
         packet = self.segments[-1].packet + 1 if self.segments else 1
         self.segments.append(
-            Segment(side, packet, self.clock, seq_now % 2**32, self.next_seq[1 - side] % 2**32, flags, data, length, self.ports)
+            Segment(
+                side,
+                packet,
+                self.clock,
+                seq_now % 2**32,
+                self.next_seq[1 - side] % 2**32,
+                flags,
+                data,
+                length,
+                self.ports,
+            )
         )
         self.clock += MILLISECOND
         if seq is None:
@@ -153,7 +166,9 @@ def handshake() -> Act:
     return act
 
 
-def request(api: int = 3, corr: int = 1, version: int = 0, body: bytes | None = None, client_id: str | None = "tester") -> Act:
+def request(
+    api: int = 3, corr: int = 1, version: int = 0, body: bytes | None = None, client_id: str | None = "tester"
+) -> Act:
     body = BODIES[api, version][0] if body is None else body
     return from_client(kafka_request(api, version, corr, body, client_id))
 
@@ -231,14 +246,10 @@ def batch(segments: Sequence[Segment]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(rows, schema=SEGMENTS)
 
 
-def run(segments: Sequence[Segment], config: Config | None = None, cuts: Iterable[int] = ()) -> list[dict[str, Any]]:
+def run(
+    segments: Sequence[Segment], config: Config | None = None, cuts: Iterable[int] = ()
+) -> list[dict[str, Any]]:
     """Events of segments, given to `analyze` in batches that are cut at `cuts`."""
     edges = sorted({0, len(segments), *(cut for cut in cuts if 0 < cut < len(segments))})
-    batches = [batch(segments[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    batches = [batch(segments[a:b]) for a, b in itertools.pairwise(edges)]
     return [row for events in analyze(batches, config or Config()) for row in events.to_pylist()]
-
-
-def renumbered(segments: Sequence[Segment]) -> list[Segment]:
-    """The same segments as if captured in this order: packet numbers and times ascend."""
-    times = sorted(segment.time for segment in segments)
-    return [replace(s, packet=i + 1, time=t) for i, (s, t) in enumerate(zip(segments, times, strict=True))]

@@ -12,6 +12,7 @@ was silent too long, and the clock of the whole input only decides how early tha
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -78,7 +79,7 @@ class Engine:
         sorted_group = group[perm]
         bounds = np.flatnonzero(sorted_group[1:] != sorted_group[:-1]) + 1
         edges = [0, *bounds.tolist(), len(perm)]
-        for first, last in zip(edges, edges[1:], strict=False):
+        for first, last in itertools.pairwise(edges):
             for begin, end, endpoints in rows.split(first, last):
                 self._feed_connection(endpoints, rows, begin, end)
 
@@ -130,7 +131,9 @@ class Engine:
         """Make room by closing a tenth of the connections, so that this is rare."""
         oldest = sorted(self._table.values(), key=lambda c: c.last_time)
         for connection in oldest[: max(len(oldest) // 10, 1)]:
-            connection.note("connection_limit", f"silent for {(self._clock - connection.last_time) / 1e9:.1f} s")
+            connection.note(
+                "connection_limit", f"silent for {(self._clock - connection.last_time) / 1e9:.1f} s"
+            )
             self._end(connection, "connection_closed")
 
     def _take_events(self) -> Events:
@@ -167,5 +170,3 @@ def _flow_hash(segments: SegmentColumns) -> tuple[np.ndarray[tuple[int], np.dtyp
     low, high = np.minimum(source, target), np.maximum(source, target)
     mixed = (low ^ high * a) * b
     return source <= target, (mixed ^ mixed >> np.uint64(32)).view(np.int64)
-
-

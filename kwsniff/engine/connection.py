@@ -149,7 +149,11 @@ class Connection:
             last = int(index[-1])
             self.streams[k].deliver_in_order(data, int(rows.seq[last] + rows.length[last]) & _MASK)
             run = Run(
-                data, starts, rows.packet[index].tolist(), rows.time[index].tolist(), rows.order[index].tolist()
+                data,
+                starts,
+                rows.packet[index].tolist(),
+                rows.time[index].tolist(),
+                rows.order[index].tolist(),
             )
             frames.append(self.framers[k ^ self.client].feed(run))
         self.conversation.feed(frames[self.client], frames[1 - self.client])
@@ -237,7 +241,10 @@ class Connection:
             self.fin[k] = stream.offset + (((end_seq - stream.next_seq + 0x80000000) & _MASK) - 0x80000000)
         elif flags & FIN:
             self.fin[k] = 0
-        ended = [fin is not None and stream.offset >= fin for fin, stream in zip(self.fin, self.streams, strict=True)]
+        ended = [
+            fin is not None and stream.offset >= fin
+            for fin, stream in zip(self.fin, self.streams, strict=True)
+        ]
         if all(ended):
             self._close("connection_closed", order)
 
@@ -311,7 +318,9 @@ class Connection:
     def finish(self, reason: str) -> ConnectionEnd | None:
         """Flush everything; return the connection's row, or None if it is no business of ours."""
         if not self.closed:
-            self._close("connection_closed" if any(fin is not None for fin in self.fin) else reason, self.last_order)
+            self._close(
+                "connection_closed" if any(fin is not None for fin in self.fin) else reason, self.last_order
+            )
         framers = self.framers
         if self.stage in (KAFKA, TOKENS) and not any(framer.counters.frames for framer in framers):
             if not self.kafka_port:
@@ -354,7 +363,9 @@ class Connection:
 
     def _unfinished(self, requests: list, responses: list) -> str:  # type: ignore[type-arg]
         names = [("request", requests), ("response", responses)]
-        return "; ".join(f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, fs in names for f in fs)
+        return "; ".join(
+            f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, fs in names for f in fs
+        )
 
     @property
     def buffered(self) -> int:
@@ -393,15 +404,25 @@ class Connection:
     def _report_stream(self, stream: Stream, packet: int, time: int, order: int) -> None:
         if stream.overlaps:
             for overlapping in stream.overlaps:
-                self._note("overlap_differs", "a retransmission differs from the first copy", overlapping, time, order)
+                self._note(
+                    "overlap_differs",
+                    "a retransmission differs from the first copy",
+                    overlapping,
+                    time,
+                    order,
+                )
             stream.overlaps.clear()
         if stream.limit_hit:
             stream.limit_hit = False
-            self._note("reorder_limit", f"more than {self.config.max_reorder_bytes} bytes", packet, time, order)
+            self._note(
+                "reorder_limit", f"more than {self.config.max_reorder_bytes} bytes", packet, time, order
+            )
 
     def _report_framing(self) -> None:
         for name, framer in zip(("request", "response"), self.framers, strict=True):
             if framer.news:
                 for code, detail, packet in framer.news:
-                    self._note(code, f"{detail} of the {name} stream", packet, self.last_time, self.last_order)
+                    self._note(
+                        code, f"{detail} of the {name} stream", packet, self.last_time, self.last_order
+                    )
                 framer.news.clear()

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 
 from kwsniff.config import Config
 from kwsniff.net.reassembly import Gap, Run
-from kwsniff.wire.plausible import Versions, find_request, find_response, is_gssapi, is_request, is_tls
+from kwsniff.wire.plausible import (
+    ANY_VERSION,
+    REQUEST_HEADER,
+    Versions,
+    find_request,
+    find_response,
+    is_gssapi,
+    is_request,
+    is_tls,
+)
 
 WAIT, KAFKA, TOKENS, TLS, OTHER = "wait", "kafka", "tokens", "tls", "other"
 """Verdicts; TOKENS is Kafka that begins with a raw GSSAPI token, as 0.9 clients may."""
@@ -70,7 +79,10 @@ class Probe:
         """The verdict if `side` is the client."""
         data, limit = self.first[side], self.config.max_frame_bytes
         if self.from_start[side]:
-            plausible = is_request(data, 0, len(data), self.versions, limit)
+            versions = ANY_VERSION if self.kafka_port else self.versions
+            plausible = is_request(data, 0, len(data), versions, limit)
+            if plausible is None and self.broken[side] and len(data) >= REQUEST_HEADER:
+                plausible = True  # the snap length took the rest of the client id
             if plausible is None:
                 return self._judge_silence(side, final)
             if not plausible:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
 from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import Config
 from kwsniff.events import PartitionRow
-from kwsniff.spec.compile import Decoder, decoder
+from kwsniff.spec.compile import FactsDecoder, decoder
 from kwsniff.spec.facts import Facts
 from kwsniff.spec.load import catalog
+from kwsniff.spec.model import Field
 from kwsniff.wire import quirks
 from kwsniff.wire.records import summarize
 from kwsniff.wire.render import render
@@ -23,8 +24,8 @@ class Codec:
 
     api_key: int
     version: int
-    request: Decoder
-    response: Decoder
+    request: FactsDecoder
+    response: FactsDecoder
     flexible_request: bool
     """The request header ends with tagged fields."""
     flexible_response: bool
@@ -55,17 +56,22 @@ def codec(api_key: int, version: int) -> Codec | str:
         return "unknown_api"
     if not api.min_version <= version <= api.max_version:
         return "unknown_version"
+    header = api.request_header_version(version)
     return Codec(
         api_key,
         version,
         decoder(api_key, version, "request", "facts"),
         decoder(api_key, version, "response", "facts"),
-        catalog().request_header_version(api_key, version) >= 2,
-        catalog().response_header_version(api_key, version) >= 1,
-        catalog().has_role(api_key, "request", "records"),
-        catalog().has_role(api_key, "response", "records"),
-        catalog().request_header_version(api_key, version) >= 1,
+        flexible_request=header >= 2,
+        flexible_response=api.response_header_version(version) >= 1,
+        request_records=_has_records(api.request.fields),
+        response_records=_has_records(api.response.fields),
+        client_id=header >= 1,
     )
+
+
+def _has_records(fields: tuple[Field, ...]) -> bool:
+    return any("records" in field.roles or _has_records(field.fields) for field in fields)
 
 
 def skip_tags(data: bytes, pos: int, end: int) -> int:
@@ -86,11 +92,13 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
     Raises:
         DecodeError: with path and offset, if the bytes are not what the layout says.
     """
+    if direction == "response" and quirks.is_downgraded(codec.api_key, codec.version, data, pos, end):
+        return _read_downgraded(codec, data, pos, end, config)
     version, decode = codec.version, codec.request if direction == "request" else codec.response
-    if direction == "response" and quirks.is_downgraded(codec.api_key, version, data, pos, end):
-        version, decode = 0, decoder(codec.api_key, 0, "response", "facts")
     facts, after = decode(data, pos, end)
-    anomalies = [] if after == end else [("trailing_bytes", f"{end - after} bytes after the {direction} body")]
+    anomalies = (
+        [] if after == end else [("trailing_bytes", f"{end - after} bytes after the {direction} body")]
+    )
     has_records = codec.request_records if direction == "request" else codec.response_records
     partitions, count, size = _partitions(facts, data, has_records, config, anomalies)
     json = None
@@ -98,6 +106,17 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
         full, _ = decoder(codec.api_key, version, direction, "full")(data, pos, end)
         json = render(codec.api_key, version, direction, full, config)
     return Body(facts, partitions, count, size, json, anomalies)
+
+
+def _read_downgraded(codec: Codec, data: bytes, pos: int, end: int, config: Config) -> Body:
+    """An ApiVersions response that says the version is not supported; its error code is all that counts."""
+    v0 = replace(codec, version=0, response=decoder(codec.api_key, 0, "response", "facts"))
+    try:
+        return read(v0, "response", data, pos, end, config)
+    except DecodeError as error:
+        # librdkafka's mock cluster writes a short array here.
+        facts = Facts(quirks.UNSUPPORTED_VERSION, 1, *[None] * 10)
+        return Body(facts, None, None, None, None, [(error.code, f"response {error.path}")])
 
 
 def _partitions(

@@ -33,6 +33,8 @@ _request_header = Struct(">hhi").unpack_from
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
+MAX_NO_REPLY = 1000
+
 _NO_FACTS = Facts(None, 0, None, None, None, None, None, None, None, None, None, None)
 
 
@@ -48,6 +50,8 @@ class Conversation:
     versions: Versions
     outstanding: Outstanding = field(default_factory=Outstanding)
     early: list[EarlyResponse] = field(default_factory=list)
+    no_reply: dict[int, None] = field(default_factory=dict)
+    """Correlation ids of the latest requests that want no response: some brokers answer all the same."""
     client_ids: dict[bytes, str | None] = field(default_factory=dict)
     raw_tokens: bool = False
     """SASL tokens follow that are no Kafka messages."""
@@ -122,6 +126,9 @@ class Conversation:
             self._learn(body.facts.extra)
         if key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
             self._call(request, None, "no_reply_expected", frame.order)
+            self.no_reply[correlation_id] = None
+            if len(self.no_reply) > MAX_NO_REPLY:
+                del self.no_reply[next(iter(self.no_reply))]
         else:
             self._wait(request, frame)
 
@@ -139,7 +146,11 @@ class Conversation:
         correlation_id = _int32(frame.data, pos)[0]
         request = self._answered(correlation_id)
         if request is None:
-            self.early.append(EarlyResponse(correlation_id, frame))
+            if correlation_id in self.no_reply:
+                del self.no_reply[correlation_id]
+                self._note(frame, "reply_to_acks_0", f"correlation id {correlation_id}")
+            else:
+                self.early.append(EarlyResponse(correlation_id, frame))
             return
         if self.outstanding.count:
             self._check_order(request, frame)
@@ -190,7 +201,9 @@ class Conversation:
             assert oldest is not None
             self.outstanding.take(oldest.correlation_id)
             self._note(frame, "outstanding_limit", f"correlation id {oldest.correlation_id} was given up")
-            self._unanswered(oldest, "gap_in_responses" if self.response_gap else "capture_ended", frame.order)
+            self._unanswered(
+                oldest, "gap_in_responses" if self.response_gap else "capture_ended", frame.order
+            )
         if not self.outstanding.add(request):
             self._note(frame, "correlation_id_reused", f"correlation id {request.correlation_id}")
         if self.early:
@@ -312,7 +325,9 @@ class Conversation:
 
     def _unreadable(self, frame: Frame, direction: str) -> None:
         self.undecoded += 1
-        self._note(frame, "header_malformed", f"{direction} of {frame.size} bytes, {frame.end - frame.start} at hand")
+        self._note(
+            frame, "header_malformed", f"{direction} of {frame.size} bytes, {frame.end - frame.start} at hand"
+        )
 
     def _note(self, frame: Frame, code: str, detail: str) -> None:
         time = frame.last_time if frame.last_time >= 0 else frame.first_time
@@ -366,9 +381,7 @@ def _topics(query: Facts, reply: Facts) -> tuple[list[str | None] | None, list[s
     return [name for name, _ in pairs], ids if any(ids) else None
 
 
-def _merge(
-    asked: list[PartitionRow] | None, given: list[PartitionRow] | None
-) -> list[PartitionRow] | None:
+def _merge(asked: list[PartitionRow] | None, given: list[PartitionRow] | None) -> list[PartitionRow] | None:
     """The response's partitions, with the record data that the request carried for them."""
     if given is None:
         return asked or None

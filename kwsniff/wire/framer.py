@@ -136,6 +136,8 @@ class Framer:
     need: int = 4
     pending: _Pending | None = None
     last_order: int = -1
+    lost: bool = False
+    """Synchronisation was lost, and not merely never had."""
     skipped_before: int = 0
     """Bytes that were skipped until framing was last found."""
     counters: Counters = field(default_factory=Counters)
@@ -160,8 +162,7 @@ class Framer:
         if self.pending is None:
             if self.have or not self.synchronised:
                 self._skip_all()
-            self.synchronised = False
-            self.need = 1
+            self._lose()
             return []
         pending = self.pending
         if length <= pending.left:
@@ -172,8 +173,7 @@ class Framer:
             return self._finish_pending() if not pending.left else []
         pending.last_time = -1
         frames = self._finish_pending()
-        self.synchronised = False
-        self.need = 1
+        self._lose()
         return frames
 
     def flush(self) -> list[Frame]:
@@ -239,7 +239,7 @@ class Framer:
             size = _size(data, pos)[0]
             if not least <= size <= limit:
                 self.news.append(("frame_size_invalid", f"length {size}", packets[chunk]))
-                self.synchronised = False
+                self._lose()
                 self.counters.skipped += 1
                 self.last_order = order
                 return pos + 1, chunk, True
@@ -254,9 +254,7 @@ class Framer:
                 complete = _latest(orders, chunk, last)
             if orders[complete] > order:
                 order = orders[complete]
-            append(
-                Frame(order, data, pos, end, size + 4, times[chunk], times[complete], packets[complete])
-            )
+            append(Frame(order, data, pos, end, size + 4, times[chunk], times[complete], packets[complete]))
             pos = end
             chunk = last
         self.last_order = order
@@ -281,7 +279,8 @@ class Framer:
         skipped = self.counters.skipped - self.skipped_before
         self.skipped_before = self.counters.skipped
         self.synchronised = True
-        if self.counters.frames or skipped:
+        if self.lost or skipped:
+            self.lost = False
             self.counters.resynchronisations += 1
             packet = chunks.packets[max(bisect_right(chunks.starts, pos) - 1, 0)]
             self.news.append(("resynchronised", f"{skipped} bytes skipped", packet))
@@ -344,6 +343,11 @@ class Framer:
                 pending.first_time, pending.last_time, pending.packet,
             )
         ]  # fmt: skip
+
+    def _lose(self) -> None:
+        self.lost = self.lost or self.synchronised
+        self.synchronised = False
+        self.need = 1
 
     def _skip_all(self) -> None:
         self.counters.skipped += self.have

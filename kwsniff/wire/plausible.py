@@ -25,6 +25,9 @@ _response = Struct(">ii").unpack_from
 Versions = Mapping[int, tuple[int, int]]
 """API key to its lowest and highest known version."""
 
+ANY_VERSION: Versions = dict.fromkeys(range(256), (0, 255))
+"""What a request may look like where it is expected: APIs and versions of the future too."""
+
 TLS_RECORD_TYPES = {20, 21, 22, 23}
 
 
