@@ -75,7 +75,11 @@ class Maker:
             return rng.choice((0.0, -1.5, rng.uniform(-1e9, 1e9), float("inf")))
         if kind == "uuid":
             return str(uuid.UUID(int=rng.choice((0, rng.getrandbits(128), rng.getrandbits(128)))))
-        size = rng.choice((0, 1, 7, 20)) if not self.rich or rng.random() < 0.8 else rng.choice((127, 128, 300, 17000))
+        size = (
+            rng.choice((0, 1, 7, 20))
+            if not self.rich or rng.random() < 0.8
+            else rng.choice((127, 128, 300, 17000))
+        )
         if kind == "string":
             alphabet = LETTERS if rng.random() < 0.8 else LETTERS + EXOTIC
             return "".join(rng.choice(alphabet) for _ in range(min(size, 300)))

@@ -18,10 +18,17 @@ FIRST = {
     "member": "member_id",
     "transactional_id": "transactional_id",
 }
-EXTRA = (
-    "software_name software_version mechanism auth_bytes session_id session_epoch protocol_type "
-    "coordinator_key coordinator_type"
-).split()
+EXTRA = [
+    "software_name",
+    "software_version",
+    "mechanism",
+    "auth_bytes",
+    "session_id",
+    "session_epoch",
+    "protocol_type",
+    "coordinator_key",
+    "coordinator_type",
+]
 ZERO = "00000000-0000-0000-0000-000000000000"
 
 

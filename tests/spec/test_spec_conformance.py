@@ -57,7 +57,12 @@ def test_every_published_message_version_is_dumped_field_by_field(dumped):
         found = row and row["fields"]
         if message["name"] in RENAMED and found is not None:
             expected, found = nameless(expected), nameless(found)
-        if row is None or found != expected or row["flexible"] != flexible or row["api_key"] != message["key"]:
+        if (
+            row is None
+            or found != expected
+            or row["flexible"] != flexible
+            or row["api_key"] != message["key"]
+        ):
             missing.append((message["name"], message["dir"], version))
     assert missing == []
 
@@ -149,7 +154,16 @@ def test_all_93_apis_are_there_each_with_a_sentence_on_its_purpose():
 
 @pytest.mark.parametrize(
     ("key", "version", "request_header", "response_header"),
-    [(7, 0, 0, 0), (7, 1, 1, 0), (7, 3, 2, 1), (18, 0, 1, 0), (18, 3, 2, 0), (18, 4, 2, 0), (0, 8, 1, 0), (0, 9, 2, 1)],
+    [
+        (7, 0, 0, 0),
+        (7, 1, 1, 0),
+        (7, 3, 2, 1),
+        (18, 0, 1, 0),
+        (18, 3, 2, 0),
+        (18, 4, 2, 0),
+        (0, 8, 1, 0),
+        (0, 9, 2, 1),
+    ],
 )
 def test_header_versions_follow_the_guide(key, version, request_header, response_header):
     api = catalog().api(key)

@@ -89,9 +89,10 @@ def outcome(call: Any) -> Any:
     try:
         return call()
     except binary.DecodeError as error:
-        assert error.code in ANOMALIES
-        assert error.offset >= 0
-        return error.code, error.path, error.offset
+        refusal = error.code, error.path, error.offset
+    assert refusal[0] in ANOMALIES
+    assert refusal[2] >= 0
+    return refusal
 
 
 def damaged(rng: random.Random, data: bytes, count: int) -> Any:
