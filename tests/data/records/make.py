@@ -1,4 +1,4 @@
-"""Makes `batches.json`: record data as kafka-python and aiokafka write it, with the records they were given.
+"""Makes `batches.json`: record data as kafka-python and aiokafka write it, and the records they were given.
 
 Run in an environment of its own with kafka-python, aiokafka, cramjam, lz4, python-snappy, xxhash and
 zstandard installed:
@@ -28,20 +28,12 @@ RECORDS = [
     (NOON + 1, b"tombstone", None, []),
     (NOON - 5, b"", b"", []),
     (NOON + 90_000, bytes(range(256)), "ключ".encode() * 30, [("trace", b"\x00\x01"), ("empty", b"")]),
-    (NOON + 90_001, b"k" * 200, b"v" * 3000, [("null", None), ("null", b"twice"), ("", b"nameless")]),
+    (NOON + 90_001, b"k" * 200, b"v" * 800, [("null", None), ("null", b"twice"), ("", b"nameless")]),
 ]
 
 
-def given(magic, first):
-    return [
-        [
-            first + index,
-            timestamp if magic else None,
-            *(None if part is None else base64.b64encode(part).decode() for part in (key, value)),
-            [[n, None if v is None else base64.b64encode(v).decode()] for n, v in headers] if magic == 2 else [],
-        ]
-        for index, (timestamp, key, value, headers) in enumerate(RECORDS)
-    ]
+def text(data):
+    return None if data is None else base64.b64encode(data).decode()
 
 
 def by_kafka_python(magic, codec):
@@ -67,32 +59,29 @@ def by_aiokafka(magic, codec, transactional=False):
 
 
 def main():
-    fixtures = []
+    batches = []
 
     def add(name, producer, magic, codec, data, **more):
-        text = base64.b64encode(data).decode()
-        fixture = {"name": name, "by": f"{producer} {version(producer)}", "magic": magic, "codec": CODECS[codec]}
-        fixtures.append({**fixture, "data": text, "records": given(magic, 0), **more})
+        made_by = f"{producer} {version(producer)}"
+        batch = {"name": f"{producer} {name}", "by": made_by, "magic": magic, "codec": CODECS[codec]}
+        batches.append({**batch, "data": text(data), **more})
 
     for magic in (0, 1, 2):
         for codec in range(5 if magic == 2 else 4):
             name = f"magic {magic} {CODECS[codec]}"
-            add(f"kafka-python {name}", "kafka-python", magic, codec, by_kafka_python(magic, codec))
+            add(name, "kafka-python", magic, codec, by_kafka_python(magic, codec))
             if (magic, codec) != (0, 3):
-                add(f"aiokafka {name}", "aiokafka", magic, codec, by_aiokafka(magic, codec))
-    add(
-        "aiokafka transactional",
-        "aiokafka",
-        2,
-        1,
-        by_aiokafka(2, 1, transactional=True),
-        producer=[4711, 3, 42],
-    )
+                add(name, "aiokafka", magic, codec, by_aiokafka(magic, codec))
+    add("transactional", "aiokafka", 2, 1, by_aiokafka(2, 1, transactional=True), ids=[4711, 3, 42])
     for module in (kafka_default, kafka_legacy):
         module.snappy_encode = snappy.compress
     for magic in (0, 1, 2):
-        add(f"kafka-python magic {magic} raw snappy", "kafka-python", magic, 2, by_kafka_python(magic, 2))
-    print(json.dumps(fixtures, indent=1))
+        add(f"magic {magic} raw snappy", "kafka-python", magic, 2, by_kafka_python(magic, 2))
+    records = [
+        [timestamp, text(key), text(value), [[name, text(data)] for name, data in headers]]
+        for timestamp, key, value, headers in RECORDS
+    ]
+    print(json.dumps({"records": records, "batches": batches}, indent=1))
 
 
 main()
