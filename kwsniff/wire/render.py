@@ -66,7 +66,8 @@ def render(
         direction: `request` or `response`.
         body: as from `decode_body`; it is not changed.
         config: `records` asks for payloads; its limits hold for decompression.
-        problems: what goes wrong inside record data is added here, if given.
+        problems: what goes wrong inside batches (not what their headers tell already) is added here, if
+            given: anomaly code and detail.
 
     Raises:
         KeyError: an unknown API.
@@ -174,7 +175,7 @@ class _Rendering:
         return self._embedded(embedded.principal(value), value)
 
     def user_data(self, value: bytes) -> object:
-        if self.enclosing("protocol_name", "protocol_data", "name") != "stream":
+        if self.enclosing("protocol_name", "protocol_data", "protocol", "name") != "stream":
             return value
         return self._embedded(embedded.streams_user_data(value), value)
 
