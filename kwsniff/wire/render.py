@@ -42,7 +42,7 @@ SENSITIVE_NAME = re.compile(
 
 MESSAGE_BATCHES = 2
 RECORD_COST, BATCH_COST = 128, 512
-"""Bytes charged for a shown record or batch besides its payload: about what its object takes."""
+"""Bytes charged for a shown record, header or batch besides its payload: about what its object takes."""
 
 Problem = tuple[str, str]
 """Anomaly code and detail."""
@@ -232,7 +232,7 @@ class _Rendering:
         first, count, wrong = None, 0, 0
         try:
             for record in records(buf, batch, self.config, allowance):
-                self.left -= RECORD_COST
+                self.left -= RECORD_COST * (1 + len(record.headers))
                 if self.left <= limit - allowance.left:
                     raise DecodeError("decompressed_size_limit")
                 visit(record)

@@ -248,6 +248,11 @@ def test_a_count_that_the_decompressed_bytes_cannot_hold_is_refused_at_once():
     assert failure(batch(gzip.compress(record(0)), 2_000_000_000, attributes=1)) == "batch_malformed"
 
 
+def test_a_great_number_of_empty_headers_is_refused():
+    assert len(read(batch(record(0, headers=[(b"", None)] * 1000), 1))[0].headers) == 1000
+    assert failure(batch(record(0, headers=[(b"", None)] * 100_001), 1)) == "batch_malformed"
+
+
 def test_an_unknown_codec_is_told():
     assert failure(batch(record(0), 1, attributes=6)) == "codec_unknown"
 

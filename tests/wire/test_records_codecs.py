@@ -148,6 +148,15 @@ def test_members_of_gzip_and_frames_of_lz4_follow_one_another():
     assert code_of(1, bomb, 5999) == "decompressed_size_limit"
 
 
+@pytest.mark.parametrize("name", ["gzip", "lz4"])
+def test_a_great_number_of_empty_members_is_given_up(name):
+    codec, compress = COMPRESSORS[name]
+    begun = time.perf_counter()
+    assert code_of(codec, compress(b"") * 200_000) == "codec_failed"
+    assert time.perf_counter() - begun < 3
+    assert decompress(codec, compress(b"abc") * 5000, MIB, 10_000) == b"abc" * 5000
+
+
 @pytest.mark.parametrize("size", [0, -1, 1 << 30])
 def test_a_xerial_block_of_impossible_size_fails(size):
     assert code_of(2, xerial(b"fine") + struct.pack(">i", size) + b"abc") == "codec_failed"
@@ -207,6 +216,14 @@ def test_an_allowance_is_used_up_by_content_and_by_failures():
         allowance.decompress(1, gzip.compress(bytes(201)))
     assert allowance.left == 0
     assert allowance.decompress(0, b"free") == b"free"
+
+
+def test_opening_something_small_is_charged_all_the_same():
+    allowance = Allowance(300, 100)
+    assert allowance.decompress(1, gzip.compress(b"")) == b""
+    assert allowance.left == 44
+    assert allowance.decompress(1, gzip.compress(b"abc")) == b"abc"
+    assert allowance.left == 0
 
 
 def test_a_raw_deflate_stream_is_no_gzip():
