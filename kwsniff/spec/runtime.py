@@ -82,9 +82,7 @@ def unique(names: list[str | None]) -> list[str | None]:
     return list(dict.fromkeys(names))
 
 
-def unique_pairs(
-    names: list[str | None], ids: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def unique_pairs(names: list[str | None], ids: list[str | None]) -> tuple[list[str | None], list[str | None]]:
     """Each pair once, in order."""
     pairs = dict.fromkeys(zip(names, ids, strict=True))
     return [name for name, _ in pairs], [uuid for _, uuid in pairs]

@@ -205,7 +205,9 @@ class Writer:
         lag, self.lag = self.lag, 0
         tag, stop = self.name("tag"), self.name("stop")
         with self.block(f"if {count}:"):
-            self.line(f"pos += {lag}", f"if {count} > 127:", f"    {count}, pos = tail(buf, pos, {count}, end)")
+            self.line(
+                f"pos += {lag}", f"if {count} > 127:", f"    {count}, pos = tail(buf, pos, {count}, end)"
+            )
             self.line(f"if {count} * 2 > end - pos:", "    raise Malformed")
             with self.block(f"for _ in range({count}):"):
                 self.line(f"{tag}, pos = uvarint(buf, pos, end)", f"{stop}, pos = uvarint(buf, pos, end)")

@@ -82,7 +82,10 @@ class FactsWriter(Writer):
             topics = "[None] * len(ids)"
         if self.nullable_topics:
             self.line(f"if no_topics and not {topics if named else 'ids'}:")
-            self.line("    topics = None" if named else "    ids = None", *["    ids = None"] * bool(named and by_id))
+            self.line(
+                "    topics = None" if named else "    ids = None",
+                *["    ids = None"] * bool(named and by_id),
+            )
             topics = topics if named else f"{topics} if ids is not None else None"
         return topics, ids
 
@@ -307,5 +310,3 @@ def _names_topics(item: Item) -> bool:
 def _is_plain(items: tuple[Item, ...], role: str) -> bool:
     """Whether the role stands at the top of the message, neither array nor tagged."""
     return any(role in item.roles and not item.array and item.tag is None for item in items)
-
-

@@ -80,7 +80,9 @@ class FullWriter(Writer):
         elif item.type in WIDTHS:
             code, width = code_of(item)
             small = f"{self.unpackers(code)}[{n}](buf, pos)"
-            self.line(f"{variable} = list({small} if {n} < SMALL else unpack_from(f'>{{{n}}}{code}', buf, pos))")
+            self.line(
+                f"{variable} = list({small} if {n} < SMALL else unpack_from(f'>{{{n}}}{code}', buf, pos))"
+            )
             self.line(f"pos += {n} * {width}")
         else:
             self.line(f"{variable} = []")
