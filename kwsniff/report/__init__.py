@@ -1,1 +1,3 @@
 """Statistics of events and their presentation."""
+
+from __future__ import annotations
