@@ -107,7 +107,9 @@ class Statistics:
         table = self._per_call(group)
         table["error_code"] = cells["error_number"].to_numpy()[failed[rows]]
         codes = cells["api_key"].to_numpy()
-        table["api_call_ratio"] = table["calls"] / cells["calls"].groupby(codes).sum()[codes[failed[rows]]].to_numpy()
+        table["api_call_ratio"] = (
+            table["calls"] / cells["calls"].groupby(codes).sum()[codes[failed[rows]]].to_numpy()
+        )
         table["api"] = [self._api_name(key) for key in self._values("api_key", codes[failed[rows]])]
         table["error"] = [self._error_name(code) for code in table["error_code"]]
         table["retriable"] = [self.errors.get(code, (None, None))[1] for code in table["error_code"]]
@@ -155,7 +157,9 @@ class Statistics:
 
     def _errors_by_name(self, cells: pd.DataFrame, group: Ints, calls: pd.Series[Any]) -> list[str | None]:
         failed = (cells["error_number"] != 0).to_numpy()
-        counts = cells["calls"][failed].groupby([group[failed], cells["error_number"][failed].to_numpy()]).sum()
+        counts = (
+            cells["calls"][failed].groupby([group[failed], cells["error_number"][failed].to_numpy()]).sum()
+        )
         texts: dict[Any, list[str]] = {}
         for (row, code), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
             text = f"{self._error_name(code)}={count} ({100 * count / calls[row]:.3g}%)"

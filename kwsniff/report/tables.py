@@ -26,7 +26,11 @@ class Column:
 
 def _percentiles(prefix: str, what: str) -> tuple[Column, ...]:
     def doc(name: str) -> str:
-        return f"greatest {what}" if name == "max" else f"{float(name[1:3] + '.' + name[3:] + '0'):g} % of {what}"
+        return (
+            f"greatest {what}"
+            if name == "max"
+            else f"{float(name[1:3] + '.' + name[3:] + '0'):g} % of {what}"
+        )
 
     return tuple(Column(f"{prefix}_{name}_us", REAL, doc(name)) for name in QUANTILES)
 
@@ -46,7 +50,9 @@ FIGURES = (
     Column("errors", COUNT, "calls with a non-zero error code"),
     Column("error_ratio", REAL, "errors / calls"),
     Column("error_codes", COUNT, "non-zero error codes; a call of several partitions may have several"),
-    Column("errors_by_name", TEXT, "`NAME=calls (part of the row's calls)`, most frequent first, joined by `; `"),
+    Column(
+        "errors_by_name", TEXT, "`NAME=calls (part of the row's calls)`, most frequent first, joined by `; `"
+    ),
     Column("throttled_calls", COUNT, "calls whose response says that the client is throttled"),
     Column("throttle_ms", COUNT, "sum of the throttle times those responses name"),
     Column("throttle_max_ms", COUNT, "greatest of them"),
