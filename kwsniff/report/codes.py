@@ -1,4 +1,5 @@
-"""Small integers for values that repeat: what the store keeps of texts, and how it groups by several columns."""
+"""Small integers for values that repeat: what the store keeps of texts, and how it groups by several
+columns."""
 
 from __future__ import annotations
 

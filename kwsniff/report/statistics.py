@@ -126,8 +126,9 @@ class Statistics:
         return table
 
     def _combined(self, keys: pd.DataFrame) -> tuple[Ints, Ints]:
-        columns = [keys[name].to_numpy() for name in keys]
-        return combined(columns, [len(self.store.codes[name]) for name in keys])
+        names = [str(name) for name in keys]
+        columns = [keys[name].to_numpy() for name in names]
+        return combined(columns, [len(self.store.codes[name]) for name in names])
 
     def _per_call(self, group: Ints) -> pd.DataFrame:
         codes = (group * 2 + self.cells["waited"].to_numpy()).astype(np.int32)
@@ -157,11 +158,13 @@ class Statistics:
 
     def _errors_by_name(self, cells: pd.DataFrame, group: Ints, calls: pd.Series[Any]) -> list[str | None]:
         failed = (cells["error_number"] != 0).to_numpy()
-        counts = (
-            cells["calls"][failed].groupby([group[failed], cells["error_number"][failed].to_numpy()]).sum()
-        )
-        texts: dict[Any, list[str]] = {}
-        for (row, code), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        codes = cells["error_number"].to_numpy()[failed]
+        counts = cells["calls"][failed].groupby([group[failed], codes]).sum()
+        rows: list[tuple[int, int]] = [(int(row), int(code)) for row, code in counts.index.to_list()]
+        texts: dict[int, list[str]] = {}
+        for (row, code), count in sorted(
+            zip(rows, counts, strict=True), key=lambda item: (-item[1], self._error_name(item[0][1]))
+        ):
             text = f"{self._error_name(code)}={count} ({100 * count / calls[row]:.3g}%)"
             texts.setdefault(row, []).append(text)
         return ["; ".join(texts[row]) if row in texts else None for row in calls.index]

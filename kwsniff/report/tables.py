@@ -4,6 +4,7 @@ meaning. Columns are added, never renamed. docs/report.md lists them from here, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -106,9 +107,10 @@ def typed(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """`frame` as table `name`: its columns, in order, Arrow-backed."""
     arrays = [_array(frame[column.name], column.kind) for column in TABLES[name]]
     table = pa.Table.from_arrays(arrays, names=[column.name for column in TABLES[name]])
-    return table.to_pandas(types_mapper=pd.ArrowDtype)
+    result: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return result
 
 
-def _array(values: pd.Series[object], kind: pa.DataType) -> pa.Array:
+def _array(values: pd.Series[Any], kind: pa.DataType) -> pa.Array:
     array = pa.array(values, from_pandas=True)
     return array.cast(kind)

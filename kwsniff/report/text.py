@@ -45,7 +45,7 @@ def bytes_text(size: int) -> str:
 
 
 def digits(value: float) -> str:
-    """A number in three digits, or all digits before the point if there are more: `0.0123`, `1.5`, `1,234`."""
+    """A number in three digits, or with all digits before the point: `0.0123`, `1.5`, `1,234`."""
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
     text = f"{value:.3g}"

@@ -32,7 +32,7 @@ class TopicStore:
     def __init__(self) -> None:
         self.codes = Codes()
         self._cube = Cube()
-        self._call: list[npt.NDArray[np.int64]] = []
+        self._call: list[npt.NDArray[np.integer]] = []
         self._topic: list[npt.NDArray[np.int32]] = []
         self._seen = np.array([], dtype=np.int64)
 
@@ -113,7 +113,7 @@ class TopicStore:
         self, rows: Ints, given: pa.Array, ids: pa.Array, names: Mapping[str, str]
     ) -> tuple[Ints, Ints]:
         """Number of each topic by its name or else its uuid, -1 where it has neither."""
-        keys = pc.coalesce(given, lookup(ids, names), ids)
+        keys = pc.coalesce(given, lookup(ids, names), ids) if given.null_count else given
         if keys.null_count == 0:
             return rows, self.codes.encode(keys)
         codes = np.full(len(keys), -1, dtype=np.int64)
@@ -142,9 +142,9 @@ def _sums(place: Ints, values: Ints, size: int) -> Ints:
     return total
 
 
-def _small(numbers: Ints) -> npt.NDArray[np.int64]:
-    fits = not len(numbers) or numbers.max() < 1 << 32
-    return numbers.astype(np.uint32).view() if fits else numbers
+def _small(numbers: Ints) -> npt.NDArray[np.integer]:
+    """In four bytes each, as long as they fit."""
+    return numbers.astype(np.uint32) if numbers.max(initial=0) < 1 << 32 else numbers
 
 
 def _ints(column: pa.Array) -> Ints:
