@@ -18,18 +18,18 @@ Codes = npt.NDArray[np.integer]
 
 
 class Sorted:
-    """Values in ascending order, without NaN, and where each one came from."""
+    """Values and their ascending order, without NaN. The order takes 4 bytes a value."""
 
     def __init__(self, values: Floats) -> None:
-        order = np.argsort(values).astype(np.uint32 if len(values) < 1 << 32 else np.int64)
-        ordered = values[order]
-        known = len(ordered) - int(np.isnan(ordered).sum())
-        self.order, self.values = order[:known], ordered[:known]
+        known = len(values) - int(np.isnan(values).sum())
+        order = np.argsort(values)[:known]  # NaN sorts last
+        self.order = order.astype(np.uint32) if len(values) < 1 << 32 else order
+        self.values = values
 
     def quantiles(self, codes: Codes, groups: int) -> Floats:
         """QUANTILES (columns) of each group (rows). `codes` holds the group of each original value, negative
         for values in no group. A group without values has NaN."""
-        return grouped(self.values, codes[self.order], groups)
+        return grouped(self.values[self.order], codes[self.order], groups)
 
 
 def grouped(ordered: Floats, codes: Codes, groups: int) -> Floats:

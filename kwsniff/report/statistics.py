@@ -26,19 +26,30 @@ LISTED = 20
 
 
 class Samples:
-    """Latencies and durations of calls, or of pairs of call and topic; sorted once for all tables."""
+    """Latencies and durations of calls, or of pairs of call and topic."""
 
-    def __init__(self, latency: npt.NDArray[np.float64], duration: npt.NDArray[np.float64]) -> None:
-        self.latency, self.duration = Sorted(latency), Sorted(duration)
+    def __init__(self, store: CallStore, call: npt.NDArray[np.integer] | None = None) -> None:
+        """`call`: the call of each sample, which is then used once; without it every call is one sample, and
+        the sort is kept for the next table."""
+        self._metrics = {"latency": store.latency, "duration": store.duration}
+        self._call = call
+        self._sorted: dict[str, Sorted] = {}
 
     def percentiles(self, codes: npt.NDArray[np.integer], groups: int) -> pd.DataFrame:
         """Percentile columns of each group. `codes`: twice the group of each sample, plus 1 if it waited;
         negative for samples in no group."""
-        latency = self.latency.quantiles(codes, 2 * groups)
-        duration = self.duration.quantiles(codes, 2 * groups)
+        latency = self._sort("latency").quantiles(codes, 2 * groups)
+        duration = self._sort("duration").quantiles(codes, 2 * groups)
         parts = {"latency": latency[::2], "duration": duration[::2], "waited": latency[1::2]}
         columns = [f"{prefix}_{name}_us" for prefix in parts for name in QUANTILES]
         return pd.DataFrame(np.concatenate(list(parts.values()), axis=1), columns=columns)
+
+    def _sort(self, metric: str) -> Sorted:
+        if self._call is not None:
+            return Sorted(self._metrics[metric][self._call])
+        if metric not in self._sorted:
+            self._sorted[metric] = Sorted(self._metrics[metric])
+        return self._sorted[metric]
 
 
 class Statistics:
@@ -52,14 +63,15 @@ class Statistics:
             error_number=[code or 0 for code in self._values("error_code", store.cells["error_code"])],
             status=self._values("status", store.cells["status"]),
         )
-        self.samples = Samples(store.latency, store.duration)
+        self.samples = Samples(store)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every table by its name, sorted by calls, most first, then by what its rows are named."""
+        topic = self.topic()  # first: it takes the most memory, and needs nothing the others keep
         return {
             "api": typed("api", self.api()),
             "client": typed("client", self.client()),
-            "topic": typed("topic", self.topic()),
+            "topic": typed("topic", topic),
             "broker": typed("broker", self.broker()),
             "error": typed("error", self.error()),
         }
@@ -88,11 +100,11 @@ class Statistics:
         frame = topics.cells.join(own).rename(columns={"topic_error": "error_number"})
         group, rows = combined([frame["topic"].to_numpy()], [len(topics.codes)])
         numbers = frame["topic"].to_numpy()[rows]
-        of_topic = np.full(len(topics.codes), -1)
+        of_topic = np.full(len(topics.codes), -1, dtype=np.int32)
         of_topic[numbers] = np.arange(len(numbers))
-        waited = cells["waited"].to_numpy()[self.store.cell[topics.call]]
-        samples = Samples(self.store.latency[topics.call], self.store.duration[topics.call])
-        table = self._summary(frame, group, samples, of_topic[topics.topic] * 2 + waited)
+        codes = of_topic[topics.topic] * 2
+        codes += cells["waited"].to_numpy(np.int32)[self.store.cell[topics.call]]
+        table = self._summary(frame, group, Samples(self.store, topics.call), codes)
         table["topic"] = [topics.codes.values[number] for number in numbers]
         table["partitions_seen"] = topics.partitions[numbers]
         return _ordered(table, ["topic"])
