@@ -53,7 +53,7 @@ class CallStore:
         self.codes = {name: Codes() for name in CODED}
         self.api_names: dict[int, str] = {}
         self.error_names: dict[int, str] = {}
-        self.software: dict[tuple[int, int], set[str]] = {}
+        self.software: dict[tuple[str | None, str | None], set[str]] = {}
         self.spans: dict[str | None, tuple[int, int]] = {}
         self.names = TopicNames()
         self.topics = TopicStore()
@@ -82,7 +82,7 @@ class CallStore:
         cell = self._cells_of(keys)
         measures = _measures(calls, keys["waited"])
         self._measures.add({"cell": cell}, measures)
-        self._learn_software(calls, keys)
+        self._learn_software(calls)
         self.topics.add(calls, self._calls, cell, measures, self.names.names)
         self._cell.append(cell.astype(np.int32))
         self._latency.append(_floats(calls["latency_us"]))
@@ -114,15 +114,14 @@ class CallStore:
             for row in pairs.group_by(["key", "name"]).aggregate([]).to_pylist():
                 known.setdefault(row["key"], row["name"])
 
-    def _learn_software(self, calls: pa.RecordBatch, keys: dict[str, Ints]) -> None:
+    def _learn_software(self, calls: pa.RecordBatch) -> None:
         if calls["software_name"].null_count == calls.num_rows:
             return
-        columns = {"id": pa.array(keys["client_id"]), "ip": pa.array(keys["client_ip"])}
-        columns |= {"name": calls["software_name"], "version": calls["software_version"]}
-        for row in pa.table(columns).group_by(list(columns)).aggregate([]).to_pylist():
-            if row["name"] is not None:
-                text = f"{row['name']} {row['version'] or ''}".strip()
-                self.software.setdefault((row["id"], row["ip"]), set()).add(text)
+        names = ("client_id", "client_ip", "software_name", "software_version")
+        kinds = pa.table({name: calls[name] for name in names}).group_by(list(names)).aggregate([])
+        for client, address, name, version in zip(*(kinds[name].to_pylist() for name in names), strict=True):
+            if name is not None:
+                self.software.setdefault((client, address), set()).add(f"{name} {version or ''}".strip())
 
     def _cover(self, batch: pa.RecordBatch) -> None:
         """Widen the span of time each capture is known to cover."""
