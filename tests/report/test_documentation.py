@@ -12,7 +12,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
 
 def columns_of(heading: str) -> list[tuple[str, ...]]:
     """The rows of the table below a heading of docs/report.md."""
-    section = DOCUMENT.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = DOCUMENT.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
     return [tuple(cell.strip() for cell in row) for row in rows]
 

@@ -93,5 +93,6 @@ def test_unreadable_input_counts_as_damage(code: str) -> None:
 
 def test_nothing_seen_is_said_too() -> None:
     assert paragraph(TrustTotals(), capture()) == (
-        "0 packets, 0 bytes, from 0 files. 0 connections. No gaps. 0 frames decoded, 0 not. 0 calls: 0 paired."
+        "0 packets, 0 bytes, from 0 files. 0 connections. No gaps. 0 frames decoded, 0 not. "
+        "0 calls: 0 paired."
     )
