@@ -26,14 +26,11 @@ class Column:
 
 
 def _percentiles(prefix: str, what: str) -> tuple[Column, ...]:
-    def doc(name: str) -> str:
-        return (
-            f"greatest {what}"
-            if name == "max"
-            else f"{float(name[1:3] + '.' + name[3:] + '0'):g} % of {what}"
-        )
+    def doc(quantile: float) -> str:
+        return f"greatest {what}" if quantile == 1 else f"percentile {100 * quantile:g} of {what}"
 
-    return tuple(Column(f"{prefix}_{name}_us", REAL, doc(name)) for name in QUANTILES)
+    columns = [Column(f"{prefix}_{name}_us", REAL, doc(quantile)) for name, quantile in QUANTILES.items()]
+    return tuple(columns)
 
 
 FIGURES = (
