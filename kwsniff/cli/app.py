@@ -103,7 +103,9 @@ def decode(
     ] = False,
     records: Annotated[
         bool,
-        typer.Option("--records", help="Show keys, values and headers of records in the bodies; implies --full."),
+        typer.Option(
+            "--records", help="Show keys, values and headers of records in the bodies; implies --full."
+        ),
     ] = False,
     where: Where = None,
     columns: Annotated[

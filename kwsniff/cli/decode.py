@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -114,7 +114,10 @@ class _Run:
         return code or (problem.DAMAGED if self._damage else problem.DONE)
 
     def _pass(self, interrupts: Interrupts) -> None:
-        with ProgressBar(wanted=not self._output.terminal) as progress, closing(self._events(progress)) as rows:
+        with (
+            ProgressBar(wanted=not self._output.terminal) as progress,
+            closing(self._events(progress)) as rows,
+        ):
             for batch in rows:
                 chosen = self._chosen(batch)
                 with interrupts.held():
@@ -123,13 +126,12 @@ class _Run:
                 if self._left == 0:
                     return
 
-    def _events(self, progress: ProgressBar) -> Iterator[pa.RecordBatch]:
+    def _events(self, progress: ProgressBar) -> Generator[pa.RecordBatch]:
         request = self._request
-        source = events(request.paths, request.config, totals=self._trust.totals, progress=progress)
+        source = events(request.paths, request.config, totals=self._trust.capture, progress=progress)
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
         hold = request.count is None and not from_pipe(request.paths)
-        with closing(source):
-            yield from named(self._damage.watch(source), hold=hold)
+        yield from named(self._damage.watch(self._trust.watch(source)), hold=hold)
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._predicate is not None:

@@ -10,13 +10,12 @@ Invariants: rows leave in the order they came; each batch leaves exactly once.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.report.spool import Spool
 from kwsniff.report.topics import TopicNames, elements, fill
 
 MEMORY = 64 << 20
@@ -46,9 +45,11 @@ def named(
             if waiting:
                 held.add(batch)
                 continue
-            yield from held.drain(learner)
+            for earlier in held.drain():
+                yield fill(earlier, learner.names)
             yield fill(batch, learner.names)
-        yield from held.drain(learner)
+        for earlier in held.drain():
+            yield fill(earlier, learner.names)
     finally:
         held.close()
 
@@ -78,40 +79,30 @@ class _Held:
         self._memory = memory
         self._bytes = 0
         self._batches: list[pa.RecordBatch] = []
-        self._file: IO[bytes] | None = None
-        self._writer: pa.RecordBatchWriter | None = None
+        self._spool: Spool | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if self._writer is not None:
-            self._writer.write_batch(batch)
+        if self._spool is not None:
+            self._spool.add(batch)
             return
         self._batches.append(batch)
         self._bytes += batch.nbytes
         if self._bytes > self._memory:
-            self._spill(batch.schema)
+            self._spool = Spool()
+            for earlier in self._batches:
+                self._spool.add(earlier)
+            self._batches = []
 
-    def _spill(self, schema: pa.Schema) -> None:
-        self._file = tempfile.TemporaryFile(prefix="kwsniff-")  # noqa: SIM115 - lives until close()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        self._writer = pa.ipc.new_stream(self._file, schema, options=options)
-        for batch in self._batches:
-            self._writer.write_batch(batch)
-        self._batches = []
-
-    def drain(self, learner: TopicNames) -> Iterator[pa.RecordBatch]:
-        """Hand out everything held, named, and be empty again."""
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Hand out everything held and be empty again."""
         batches, self._batches, self._bytes = self._batches, [], 0
-        for batch in batches:
-            yield fill(batch, learner.names)
-        if self._file is None or self._writer is None:
-            return
-        self._writer.close()
-        self._file.seek(0)
-        for batch in pa.ipc.open_stream(self._file):
-            yield fill(batch, learner.names)
-        self.close()
+        yield from batches
+        if self._spool is not None:
+            yield from self._spool.read()
+            self.close()
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file = self._writer = None
+        """Give the disk space back."""
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None

@@ -46,7 +46,7 @@ class Output:
             return open(self._final, "wb")
         folder, name = os.path.split(self._final)
         temporary = os.path.join(folder, f".{name}.{os.getpid()}.part")
-        stream = open(temporary, "xb")
+        stream = open(temporary, "xb")  # noqa: SIM115 - lives until commit() or discard()
         self._temporary = temporary
         if os.path.exists(self._final):
             shutil.copymode(self._final, temporary)

@@ -21,7 +21,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (default: of this process) and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = _command().main(given, prog_name="kwsniff", standalone_mode=False)
+        result = _main(given)
         sys.stdout.flush()
         return result if isinstance(result, int) else problem.DONE
     except BrokenPipeError:
@@ -41,10 +41,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _said(_fault(error), problem.INTERNAL)
 
 
-def _command():  # type: ignore[no-untyped-def]  # a click class, from one of two places
+def _main(arguments: list[str]) -> object:
     from kwsniff.cli.app import app
 
-    return typer.main.get_command(app)
+    return typer.main.get_command(app).main(arguments, prog_name="kwsniff", standalone_mode=False)
 
 
 def _forget_stdout() -> None:

@@ -9,16 +9,14 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.cli.problem import CommandError
-
-DAMAGE = ("capture_cut_short", "capture_damaged", "fragment_lost")
-"""Anomalies that say the input itself lacks something: exit code 3."""
+from kwsniff.report.trust import DAMAGE
 
 
 class Damage:
@@ -97,6 +95,3 @@ def refuse_overwriting(output: str | None, paths: Sequence[str]) -> None:
     for path in paths:
         if path != "-" and os.path.realpath(path) == target:
             raise CommandError(f"-o {output} is one of the inputs")
-
-
-Progress = Callable[[int, int | None], None]

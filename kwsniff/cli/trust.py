@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
+
+from kwsniff.net.totals import CaptureTotals
 from kwsniff.report.trust import TrustTotals, paragraph
 
 
 class Trust:
-    """Totals for the pipeline to fill, and their telling."""
+    """Totals of packets, for the pipeline to fill, and of events, and their telling."""
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
-        self.totals = TrustTotals()
+        self._events = TrustTotals()
+        self.capture = CaptureTotals()
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted."""
+        for batch in batches:
+            self._events.add(batch)
+            yield batch
 
     def show(self) -> None:
-        """Print the paragraph unless the user asked for quiet."""
-        if self._wanted:
-            print(paragraph(self.totals), file=sys.stderr)
+        """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet."""
+        if not self._wanted:
+            return
+        text = paragraph(self._events, self.capture if self.capture.packets else None)
+        if sys.stderr.isatty():
+            text = textwrap.fill(text, shutil.get_terminal_size().columns)
+        print(text, file=sys.stderr)

@@ -26,21 +26,41 @@ class Ended(NamedTuple):
 def call(**columns: Any) -> dict[str, Any]:
     """A call row as a capture would give it, with `columns` in place of its own."""
     row: dict[str, Any] = {
-        **{"event": "call", "capture": "a.pcap", "connection": "c1"},
+        "event": "call",
+        "capture": "a.pcap",
+        "connection": "c1",
         **ENDS,
-        **{"api_key": 3, "api": "Metadata", "api_version": 12, "correlation_id": 7, "client_id": "app-1"},
+        "api_key": 3,
+        "api": "Metadata",
+        "api_version": 12,
+        "correlation_id": 7,
+        "client_id": "app-1",
         "request_time": "2026-01-31T12:00:00.000001+00:00",
         "request_end_time": "2026-01-31T12:00:00.000001+00:00",
         "response_time": "2026-01-31T12:00:00.001501+00:00",
         "response_end_time": "2026-01-31T12:00:00.001501+00:00",
-        **{"latency_us": 1500.25, "duration_us": 1500.25, "request_bytes": 40, "response_bytes": 400},
-        **{"request_packet": 4, "response_packet": 6, "status": "ok", "error_code": 0, "error_count": 0},
+        "latency_us": 1500.25,
+        "duration_us": 1500.25,
+        "request_bytes": 40,
+        "response_bytes": 400,
+        "request_packet": 4,
+        "response_packet": 6,
+        "status": "ok",
+        "error_code": 0,
+        "error_count": 0,
     }
     return row | columns
 
 
 def anomaly(code: str, **columns: Any) -> dict[str, Any]:
-    return {"event": "anomaly", "capture": "a.pcap", "code": code, "detail": "in words", "packet": 9, **columns}
+    return {
+        "event": "anomaly",
+        "capture": "a.pcap",
+        "code": code,
+        "detail": "in words",
+        "packet": 9,
+        **columns,
+    }
 
 
 def connection(**columns: Any) -> dict[str, Any]:
@@ -63,7 +83,9 @@ def capture(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def kwsniff(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Ended]:
+def kwsniff(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., Ended]:
     """Runs the command line in this process over stand-in captures."""
     monkeypatch.setitem(sys.modules, "kwsniff.pipeline", sys.modules.get("kwsniff.pipeline"))
     monkeypatch.delitem(sys.modules, "kwsniff.cli.decode", raising=False)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.cli.formats.times import iso_times
+from kwsniff.report.times import iso_times
 from kwsniff.table import EVENTS
 
 READY = ("request", "response")

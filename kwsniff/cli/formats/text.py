@@ -13,7 +13,8 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from kwsniff.cli.formats.times import iso_times
+from kwsniff.report.text import printable
+from kwsniff.report.times import iso_times
 
 RED, GREEN, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 STATUS_COLOURS = {
@@ -25,19 +26,9 @@ STATUS_COLOURS = {
     "undecoded": YELLOW,
     "truncated": YELLOW,
 }
-BIDI = [0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
-"""Marks that reorder what is shown around them, and Unicode's own line ends."""
-ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-ESCAPES |= {code: f"\\u{code:04x}" for code in BIDI}
-
 TIME_WIDTH = {True: 15, False: 27}
 PARTS_SHOWN = 8
 Row = dict[str, Any]
-
-
-def escaped(text: str) -> str:
-    """`text` with everything that a terminal obeys instead of showing written as an escape."""
-    return text if text.isascii() and text.isprintable() else text.translate(ESCAPES)
 
 
 class TextWriter:
@@ -128,7 +119,7 @@ def _end(row: Row, side: str) -> str:
 def _call(row: Row) -> tuple[str, str, str, str]:
     version = "" if row["api_version"] is None else f" v{row['api_version']}"
     name = f"{_api(row)}{version} #{row['correlation_id']}"
-    client = escaped(row["client_id"]) if row["client_id"] is not None else "-"
+    client = printable(row["client_id"]) if row["client_id"] is not None else "-"
     what = f"{name:<30} {client:<16} {_duration(row['latency_us']):>9}"
     status = str(row["status"] or "")
     outcome = status if row["error"] is None or not row["error_code"] else f"{status} {row['error']}"
@@ -155,11 +146,11 @@ def _about(row: Row) -> Iterator[str]:
         yield f"{row['error_count']} errors"
     for name, label in (("group_id", "group"), ("transactional_id", "transaction"), ("acks", "acks")):
         if row[name] is not None:
-            yield f"{label}={escaped(str(row[name]))}"
+            yield f"{label}={printable(str(row[name]))}"
     if row["throttle_ms"]:
         yield f"throttled {row['throttle_ms']} ms"
     if row["software_name"] is not None:
-        yield escaped(f"{row['software_name']} {row['software_version'] or ''}".rstrip())
+        yield printable(f"{row['software_name']} {row['software_version'] or ''}".rstrip())
 
 
 def _topics(row: Row) -> str:
@@ -171,8 +162,10 @@ def _topics(row: Row) -> str:
         by_topic.setdefault(given or "?", [])
     for part in row["partitions"] or ():
         by_topic.setdefault(part["topic"] or part["topic_id"] or "?", []).append(str(part["partition"]))
-    shown = [f"{escaped(name)}{_indexes(indexes)}" for name, indexes in by_topic.items()]
-    return " ".join([*shown[:PARTS_SHOWN], *([f"+{len(shown) - PARTS_SHOWN}"] if shown[PARTS_SHOWN:] else [])])
+    shown = [f"{printable(name)}{_indexes(indexes)}" for name, indexes in by_topic.items()]
+    return " ".join(
+        [*shown[:PARTS_SHOWN], *([f"+{len(shown) - PARTS_SHOWN}"] if shown[PARTS_SHOWN:] else [])]
+    )
 
 
 def _indexes(indexes: list[str]) -> str:
@@ -184,7 +177,7 @@ def _indexes(indexes: list[str]) -> str:
 
 def _anomaly(row: Row) -> tuple[str, str, str, str]:
     packet = "" if row["packet"] is None else f"packet {row['packet']}  "
-    return "anomaly", str(row["code"] or ""), YELLOW, packet + escaped(row["detail"] or "")
+    return "anomaly", str(row["code"] or ""), YELLOW, packet + printable(row["detail"] or "")
 
 
 def _connection(row: Row) -> tuple[str, str, str, str]:
@@ -204,9 +197,9 @@ def _connection_facts(row: Row) -> Iterator[str]:
     if flags:
         yield " ".join(flags)
     if row["sasl_mechanism"] is not None:
-        yield f"SASL {escaped(row['sasl_mechanism'])}"
+        yield f"SASL {printable(row['sasl_mechanism'])}"
     if row["user"] is not None:
-        yield f"user={escaped(row['user'])}"
+        yield f"user={printable(row['user'])}"
 
 
 _DESCRIBED = {"call": _call, "anomaly": _anomaly, "connection": _connection}
