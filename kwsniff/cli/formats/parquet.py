@@ -7,6 +7,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kwsniff.cli.formats.sink import Sink
 from kwsniff.table import EVENTS
 
 GROUP_ROWS = 131_072
@@ -14,45 +15,12 @@ GROUP_BYTES = 128 << 20
 """A row group ends at whichever comes first, so that bodies (`--full`) do not make it outgrow memory."""
 
 
-class _Sink:
-    """A binary stream that knows how far it has come, as Parquet needs and a pipe does not."""
-
-    closed = False
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._position = 0
-
-    def write(self, data: bytes) -> int:
-        self._stream.write(data)
-        self._position += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._position
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def close(self) -> None:
-        """The stream belongs to the caller."""
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-
 class ParquetWriter:
     """Collects batches into row groups; the file is readable once `close` has written its footer."""
 
     def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
         self._schema = EVENTS if columns is None else pa.schema([EVENTS.field(name) for name in columns])
-        self._writer = pq.ParquetWriter(_Sink(stream), self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(Sink(stream), self._schema, compression="zstd")
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
