@@ -44,7 +44,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: list[str]) -> object:
     from kwsniff.cli.app import app
 
-    return typer.main.get_command(app).main(arguments, prog_name="kwsniff", standalone_mode=False)
+    try:
+        return typer.main.get_command(app).main(arguments, prog_name="kwsniff", standalone_mode=False)
+    except SystemExit as ending:
+        # click turns a closed pipe into exit code 1 by itself, even when it isn't standalone.
+        if isinstance(ending.__context__, BrokenPipeError):
+            raise ending.__context__ from None
+        raise
 
 
 def _forget_stdout() -> None:
