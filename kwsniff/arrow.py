@@ -1,0 +1,252 @@
+"""Between Arrow tables and the engine: SEGMENTS batches to NumPy columns, events to EVENTS batches.
+
+Nothing here decides anything; it moves columns, and derives those that follow from others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.engine import Events
+from kwsniff.events import ANOMALY, CALL, CONNECTION, Anomaly, Call, ConnectionEnd
+from kwsniff.net.columns import SegmentColumns
+from kwsniff.spec.load import catalog
+from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
+
+Columns = dict[str, pa.Array]
+
+
+# SEGMENTS to the engine
+
+
+def segment_columns(batch: pa.RecordBatch) -> SegmentColumns:
+    """The columns of a SEGMENTS batch without copying payloads; rows that are notes are set apart."""
+    notes: list[tuple[int, str, str, int, int]] = []
+    flagged = batch.column("anomaly")
+    if flagged.null_count < len(flagged):
+        notes = _notes(batch)
+        batch = batch.filter(pc.is_null(flagged))
+    payload = batch.column("payload")
+    buffers, buffer, start, captured = _payload_places(payload)
+    capture = batch.column("capture")
+
+    def ints(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+    return SegmentColumns(
+        capture=capture[0].as_py() if len(capture) else None,
+        packet=ints("packet"),
+        time=ints("time"),
+        src_hi=ints("src_hi"),
+        src_lo=ints("src_lo"),
+        dst_hi=ints("dst_hi"),
+        dst_lo=ints("dst_lo"),
+        src_port=ints("src_port"),
+        dst_port=ints("dst_port"),
+        seq=ints("seq"),
+        ack=ints("ack"),
+        flags=ints("flags"),
+        length=ints("length"),
+        captured=captured,
+        buffer=buffer,
+        start=start,
+        buffers=buffers,
+        notes=notes,
+    )
+
+
+def _notes(batch: pa.RecordBatch) -> list[tuple[int, str, str, int, int]]:
+    wanted = pc.is_valid(batch.column("anomaly"))
+    rows = batch.select(["anomaly", "detail", "packet", "time"]).filter(wanted).to_pylist()
+    segments_before = np.cumsum(~wanted.to_numpy(zero_copy_only=False))
+    before = segments_before[np.flatnonzero(wanted.to_numpy(zero_copy_only=False))]
+    return [
+        (
+            int(order), row["anomaly"], row["detail"] or "",
+            -1 if row["packet"] is None else row["packet"], -1 if row["time"] is None else row["time"],
+        )
+        for order, row in zip(before, rows, strict=True)
+    ]  # fmt: skip
+
+
+def _payload_places(
+    payload: pa.Array,
+) -> tuple[list[memoryview], np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Buffers, and for each value which one holds it, from where on, and how long it is."""
+    count = len(payload)
+    if payload.type == pa.binary_view():
+        raw = payload.buffers()
+        buffers = [memoryview(raw[1]), *(memoryview(data) for data in raw[2:])]
+        views = np.frombuffer(raw[1], np.int32, count * 4, payload.offset * 16).reshape(count, 4)
+        length = views[:, 0].astype(np.int64)
+        # Values of up to 12 bytes lie in the view itself, after its length (Arrow columnar format).
+        inline = length <= 12
+        places = (np.arange(count, dtype=np.int64) + payload.offset) * 16 + 4
+        return (
+            buffers,
+            np.where(inline, 0, views[:, 2] + 1),
+            np.where(inline, places, views[:, 3]),
+            length,
+        )
+    kind = np.int64 if payload.type == pa.large_binary() else np.int32
+    raw = payload.buffers()
+    width = np.dtype(kind).itemsize
+    offsets = np.frombuffer(raw[1], kind, count + 1, payload.offset * width).astype(np.int64)
+    data = memoryview(raw[2]) if raw[2] is not None else memoryview(b"")
+    return [data], np.zeros(count, np.int64), offsets[:-1], np.diff(offsets)
+
+
+# Events to EVENTS
+
+
+def events_batch(events: Events, capture: str | None, full: bool) -> pa.RecordBatch | None:
+    """One EVENTS batch, in the order of the packets that caused the events; None if there are none."""
+    parts: list[tuple[Columns, list[int]]] = []
+    if events.calls:
+        parts.append((_call_columns(events.calls, full), [call.order for call in events.calls]))
+    if events.anomalies:
+        parts.append((_anomaly_columns(events.anomalies), [anomaly.order for anomaly in events.anomalies]))
+    if events.ends:
+        parts.append((_end_columns(events.ends), [end.order for end in events.ends]))
+    if not parts:
+        return None
+    records: list[tuple[Call | Anomaly | ConnectionEnd, ...]] = [
+        tuple(part) for part in (events.calls, events.anomalies, events.ends) if part
+    ]
+    batches = []
+    for (columns, orders), rows in zip(parts, records, strict=True):
+        columns |= _connection_columns(events, [row.connection for row in rows], capture)
+        batches.append(_batch(columns, len(orders)))
+    orders = np.fromiter(chain.from_iterable(orders for _, orders in parts), np.int64)
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if (np.diff(orders) < 0).any():
+        batch = batch.take(pa.array(np.argsort(orders, kind="stable")))
+    return batch
+
+
+def _batch(columns: Columns, count: int) -> pa.RecordBatch:
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in EVENTS
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
+
+
+def _connection_columns(events: Events, numbers: Sequence[int], capture: str | None) -> Columns:
+    distinct, index = np.unique(np.fromiter(numbers, np.int64, len(numbers)), return_inverse=True)
+    rows: list[tuple[Any, ...]] = []
+    for number in distinct.tolist():
+        connection = events.connections.get(number)
+        rows.append((None,) * 6 if connection is None else (connection.id, *connection.ends(), connection.capture))
+    taken = pa.array(index)
+    names = ["connection", "client_ip", "client_port", "broker_ip", "broker_port"]
+    columns = {
+        name: pa.array(values, EVENTS.field(name).type).take(taken)
+        for name, values in zip(names, zip(*rows, strict=True), strict=False)
+    }
+    captures = [row[5] if capture is None else capture for row in rows]
+    columns["capture"] = pa.array(captures, pa.string()).take(taken)
+    return columns
+
+
+def _call_columns(calls: Sequence[Call], full: bool) -> Columns:
+    raw = dict(zip(Call._fields, zip(*calls, strict=True), strict=True))
+    count = len(calls)
+    columns: Columns = {"event": pa.repeat(CALL, count).cast(pa.string())}
+    times = {name: np.array(raw[name], np.int64) for name in _TIMES}
+    for name, values in times.items():
+        columns[name] = timestamps(values)
+    columns["time"] = timestamps(np.where(times["request_time"] >= 0, times["request_time"], times["response_time"]))
+    columns["latency_us"] = _microseconds(times["request_end_time"], times["response_time"])
+    columns["duration_us"] = _microseconds(times["request_time"], times["response_end_time"])
+    for name in ("api_key", "api_version", "request_packet", "response_packet"):
+        columns[name] = _without_negative(raw[name], EVENTS.field(name).type)
+    for name in _PLAIN:
+        columns[name] = pa.array(raw[name], EVENTS.field(name).type)
+    columns["api"] = _names(raw["api_key"], _api_name)
+    columns["error"] = _names(raw["error_code"], _error_name)
+    columns["topics"] = pa.array(raw["topics"], TEXTS)
+    columns["topic_ids"] = pa.array(raw["topic_ids"], TEXTS)
+    columns["partitions"] = _partitions(raw["partitions"])
+    if full:
+        columns["request"] = pa.array(raw["request"], pa.string())
+        columns["response"] = pa.array(raw["response"], pa.string())
+    return columns
+
+
+_TIMES = ("request_time", "request_end_time", "response_time", "response_end_time")
+_PLAIN = (
+    "correlation_id", "client_id", "request_bytes", "response_bytes", "status", "error_code", "error_count",
+    "throttle_ms", "acks", "max_wait_ms", "group_id", "member_id", "transactional_id", "record_count",
+    "record_bytes", "in_flight", "software_name", "software_version", "unanswered_because",
+)  # fmt: skip
+
+
+def _anomaly_columns(anomalies: Sequence[Anomaly]) -> Columns:
+    return {
+        "event": pa.repeat(ANOMALY, len(anomalies)).cast(pa.string()),
+        "time": timestamps(np.array([anomaly.time for anomaly in anomalies], np.int64)),
+        "code": pa.array([anomaly.code for anomaly in anomalies], pa.string()),
+        "detail": pa.array([anomaly.detail for anomaly in anomalies], pa.string()),
+        "packet": _without_negative([anomaly.packet for anomaly in anomalies], pa.int64()),
+    }
+
+
+def _end_columns(ends: Sequence[ConnectionEnd]) -> Columns:
+    raw = dict(zip(ConnectionEnd._fields, zip(*ends, strict=True), strict=True))
+    columns: Columns = {"event": pa.repeat(CONNECTION, len(ends)).cast(pa.string())}
+    for name in ("first_time", "last_time"):
+        columns[name] = timestamps(np.array(raw[name], np.int64))
+    columns["time"] = columns["first_time"]
+    for name in ConnectionEnd._fields[4:]:
+        columns[name] = pa.array(raw[name], EVENTS.field(name).type)
+    return columns
+
+
+def timestamps(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
+    """Microsecond timestamps; -1 becomes null."""
+    return pa.array(nanoseconds // 1000, TIMESTAMP, mask=nanoseconds < 0)
+
+
+def _microseconds(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> pa.Array:
+    return pa.array((end - begin) / 1000.0, pa.float64(), mask=(begin < 0) | (end < 0))
+
+
+def _without_negative(values: Iterable[int], kind: pa.DataType) -> pa.Array:
+    numbers = np.fromiter(values, np.int64)
+    return pa.array(numbers, kind, mask=numbers < 0)
+
+
+def _names(codes: Sequence[int | None], name: Callable[[int], str | None]) -> pa.Array:
+    """Names of small integers, each looked up once."""
+    encoded = pa.array(codes, pa.int32()).dictionary_encode()
+    names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
+    return names.take(encoded.indices)
+
+
+def _api_name(key: int) -> str | None:
+    api = catalog().apis.get(key)
+    return api.name if api else None
+
+
+def _error_name(code: int) -> str:
+    return catalog().error(code).name
+
+
+def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
+    lengths = np.fromiter((0 if rows is None else len(rows) for rows in lists), np.int32, len(lists))
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    columns = list(zip(*chain.from_iterable(rows for rows in lists if rows), strict=True))
+    fields = list(PARTITION)
+    arrays = [
+        pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)
+    ]
+    missing = pa.array(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
+    values = pa.StructArray.from_arrays(arrays, fields=fields)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(PARTITION), mask=missing)

@@ -1,0 +1,132 @@
+"""SEGMENTS batches from dissected blocks; payloads are views of the capture's own buffer.
+
+A binary view is 16 bytes (Arrow columnar format, "Variable-size Binary View Layout"): the length, then either
+up to 12 bytes of data, or the first 4 bytes, the index of a buffer and an offset in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kwsniff.net.dissect import Dissected
+from kwsniff.net.packets import Bytes, Integers, Mask, Note
+from kwsniff.table import SEGMENTS
+
+INLINE = 12
+
+
+def segment_batch(dissected: Dissected) -> pa.RecordBatch:
+    """All rows of a block: its segments, and its notes in front of the packet they name."""
+    found, block = dissected.segments, dissected.block
+    columns: dict[str, Any] = {
+        "packet": block.number[found.row],
+        "time": block.time_ns[found.row],
+        "src_hi": found.src_hi,
+        "src_lo": found.src_lo,
+        "dst_hi": found.dst_hi,
+        "dst_lo": found.dst_lo,
+        "src_port": found.src_port,
+        "dst_port": found.dst_port,
+        "seq": found.seq,
+        "ack": found.ack,
+        "flags": found.flags,
+        "length": found.length,
+    }
+    views = _views(dissected.buffers, dissected.buffer, found.start, np.minimum(found.captured, found.length))
+    if dissected.notes:
+        return _with_notes(block.capture, columns, views, dissected.buffers, dissected.notes)
+    size = len(found)
+    nothing = {name: pa.nulls(size, pa.string()) for name in ("anomaly", "detail")}
+    return _batch(block.capture, columns, None, _payload(views, dissected.buffers, None), nothing)
+
+
+def note_batch(capture: str, notes: list[Note]) -> pa.RecordBatch:
+    """Rows for notes that belong to no block."""
+    none = np.empty(0, np.int64)
+    columns = {field.name: none for field in SEGMENTS if pa.types.is_integer(field.type)}
+    return _with_notes(capture, columns, np.empty((0, 4), np.int32), [], notes)
+
+
+def _batch(
+    capture: str, columns: dict[str, Any], is_note: Mask | None, payload: pa.Array, texts: dict[str, pa.Array]
+) -> pa.RecordBatch:
+    arrays = []
+    for field in SEGMENTS:
+        if field.name == "capture":
+            arrays.append(pa.repeat(pa.scalar(capture, pa.string()), len(payload)))
+        elif field.name == "payload":
+            arrays.append(payload)
+        elif field.name in texts:
+            arrays.append(texts[field.name])
+        else:
+            values = columns[field.name].astype(field.type.to_pandas_dtype(), copy=False)
+            null = None if field.name == "packet" else is_note
+            arrays.append(pa.array(values, field.type, mask=null))
+    return pa.RecordBatch.from_arrays(arrays, schema=SEGMENTS)
+
+
+def _with_notes(
+    capture: str,
+    columns: dict[str, Any],
+    views: NDArray[np.int32],
+    buffers: list[Bytes],
+    notes: list[Note],
+) -> pa.RecordBatch:
+    size = len(views)
+    packets = np.concatenate([np.array([note.packet for note in notes], np.int64), columns["packet"]])
+    order = np.argsort(packets, kind="stable")
+    source = np.where(order < len(notes), -1, order - len(notes))
+    is_note = source < 0
+    times = [note.time_ns for note in notes]
+    merged = {name: _picked(values, source) for name, values in columns.items()}
+    merged["packet"] = packets[order]
+    payload = _payload(_picked(views, source), buffers, is_note)
+    codes = [note.code for note in notes] + [None] * size
+    details = [note.detail for note in notes] + [None] * size
+    texts = {
+        "anomaly": pa.array(codes, pa.string()).take(pa.array(order)),
+        "detail": pa.array(details, pa.string()).take(pa.array(order)),
+        "time": pa.array(times + columns["time"].tolist(), pa.int64()).take(pa.array(order)),
+    }
+    return _batch(capture, merged, is_note, payload, texts)
+
+
+def _picked(values: NDArray[Any], source: Integers) -> NDArray[Any]:
+    """Rows of `values`, and zeros where `source` is -1."""
+    padded = np.concatenate([values, np.zeros((1, *values.shape[1:]), values.dtype)])
+    return padded[source]
+
+
+def _views(buffers: list[Bytes], buffer: Integers, start: Integers, length: Integers) -> NDArray[np.int32]:
+    views = np.zeros((len(start), 4), np.int32)
+    views[:, 0] = length
+    for index, data in enumerate(buffers):
+        of_it = (buffer == index) & (length > INLINE)
+        if of_it.any():
+            words = np.ndarray((len(data) - 3,), "V4", data, 0, (1,))
+            views[of_it, 1] = words[start[of_it]].view(np.int32)
+            views[of_it, 2] = index
+            views[of_it, 3] = start[of_it]
+        short = (buffer == index) & (length > 0) & (length <= INLINE)
+        if short.any():
+            views.view(np.uint8)[short, 4:] = _short(data, start[short], length[short])
+    return views
+
+
+def _short(data: Bytes, start: Integers, length: Integers) -> NDArray[np.uint8]:
+    """The bytes of payloads that stand in the view itself, padded with zeros."""
+    index = start[:, None] + np.arange(INLINE)
+    within = np.arange(INLINE) < length[:, None]
+    return np.where(within, data[np.minimum(index, len(data) - 1)], np.uint8(0))
+
+
+def _payload(views: NDArray[np.int32], buffers: list[Bytes], is_note: Mask | None) -> pa.Array:
+    valid = None
+    if is_note is not None:
+        valid = pa.py_buffer(np.packbits(~is_note, bitorder="little").tobytes())
+    parts = [valid, pa.py_buffer(np.ascontiguousarray(views)), *(pa.py_buffer(data) for data in buffers)]
+    return pa.Array.from_buffers(pa.binary_view(), len(views), parts)

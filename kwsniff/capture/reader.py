@@ -1,0 +1,91 @@
+"""What the readers of all capture formats share: the window on the file, packet numbers, notes on damage."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+from kwsniff.capture.window import Window
+from kwsniff.config import Config
+from kwsniff.net.packets import Integers, Note, PacketBlock
+from kwsniff.net.totals import CaptureTotals
+
+MAX_CAPLEN = 262_144
+"""Bytes of one packet: the largest snaplen that libpcap and Wireshark write for networks."""
+MAX_SNAPLEN = 16 << 20
+"""A file may announce longer packets, up to here."""
+
+
+class Reader(ABC):
+    """Reads one capture, once, from front to back."""
+
+    def __init__(self, window: Window, capture: str, config: Config, totals: CaptureTotals) -> None:
+        self.packets = 0
+        """Packets handed out so far."""
+        self._window = window
+        self._capture = capture
+        self._block_packets = config.block_packets
+        self._totals = totals
+        self._notes: list[Note] = []
+        self._last_time_ns: int | None = None
+
+    @abstractmethod
+    def blocks(self) -> Iterator[PacketBlock]:
+        """The packets of the file, in its order. Damage becomes notes, never an error."""
+
+    def _cut(
+        self, offset: Integers, caplen: Integers, origlen: Integers, time_ns: Integers, linktype: Integers
+    ) -> Iterator[PacketBlock]:
+        """Number the packets and hand them out in blocks of the configured size."""
+        for first in range(0, len(offset), self._block_packets):
+            some = slice(first, first + self._block_packets)
+            size = len(offset[some])
+            yield PacketBlock(
+                self._capture,
+                self._window.data,
+                offset[some],
+                caplen[some],
+                origlen[some],
+                time_ns[some],
+                np.arange(self.packets + 1, self.packets + 1 + size, dtype=np.int64),
+                linktype[some],
+                self._taken_notes(),
+            )
+            self.packets += size
+        if len(time_ns):
+            self._last_time_ns = int(time_ns[-1])
+
+    def _end(self, stop: int, what: str) -> Iterator[PacketBlock]:
+        """Note how the file ended: `stop` is where the chain of records did, `what` what begins there.
+
+        Notes that came after the last packet go out in a block without packets.
+        """
+        damage = self._window.damage
+        if damage is not None:
+            code, detail = damage
+            self._totals.cut_short += code == "capture_cut_short"
+            self._totals.damaged += code == "capture_damaged"
+            self._note(code, detail)
+        elif stop < self._window.size:
+            self._totals.cut_short += 1
+            place = self._window.start + stop
+            self._note("capture_cut_short", f"the file ends inside {what} at offset {place}")
+        if self._notes:
+            none = np.empty(0, np.int64)
+            notes = self._taken_notes()
+            yield PacketBlock(self._capture, self._window.data, none, none, none, none, none, none, notes)
+
+    def _taken_notes(self) -> list[Note]:
+        notes, self._notes = self._notes, []
+        return notes
+
+    def _note(self, code: str, detail: str) -> None:
+        """Note something about the place where the next packet would be."""
+        self._notes.append(Note(self.packets + 1, code, detail, self._last_time_ns))
+
+    def _note_skipped(self, position: int, size: int) -> None:
+        self._totals.damaged += 1
+        self._totals.skipped_bytes += size
+        self._note("capture_damaged", f"{size} bytes at offset {position} are no packets and were skipped")

@@ -1,0 +1,178 @@
+"""SEGMENTS batches from the paths a user names: the way in for everything that reads captures."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from kwsniff.capture.batch import note_batch, segment_batch
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.pcap import MAGICS, PcapReader
+from kwsniff.capture.pcapng import MAGIC, PcapngReader
+from kwsniff.capture.reader import Reader
+from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
+from kwsniff.capture.window import Window
+from kwsniff.config import Config
+from kwsniff.net.dissect import Dissector
+from kwsniff.net.packets import PacketBlock
+from kwsniff.net.totals import CaptureTotals
+
+__all__ = ["CaptureError", "CaptureTotals", "Progress", "blocks", "resolve", "segments"]
+
+PEEK_BYTES = 1 << 16
+
+
+def segments(
+    paths: Iterable[str | os.PathLike[str]],
+    config: Config | None = None,
+    totals: CaptureTotals | None = None,
+    progress: Progress | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """TCP segments and capture anomalies of all captures at `paths`, as batches of `kwsniff.table.SEGMENTS`.
+
+    A path is a file, a directory (all captures directly in it) or ``-`` (stdin). Files are read in the order
+    of their first packets, so that those of one rotation are one stream; with a pipe among them, as given.
+    `totals` is counted up on the way. `progress` is called with bytes read so far and bytes in all, None if
+    unknown, counted as stored.
+
+    Raises CaptureError before the first batch for what is missing, unreadable, empty or no capture.
+    """
+    config = config or Config()
+    totals = totals if totals is not None else CaptureTotals()
+    return _segments(resolve(paths), config, totals, progress)
+
+
+def _segments(
+    files: list[CaptureFile], config: Config, totals: CaptureTotals, progress: Progress | None
+) -> Iterator[pa.RecordBatch]:
+    dissector = Dissector(totals)
+    sizes = [file.size for file in files]
+    total = sum(size for size in sizes if size is not None) if None not in sizes else None
+    before = 0
+    last = 0
+    for file in files:
+        with _reader(file.path, config, totals) as (reader, stream):
+            for block in reader.blocks():
+                if progress is not None:
+                    progress(before + stream.consumed, total)
+                batch = segment_batch(dissector.dissect(block))
+                if len(batch):
+                    yield batch
+            before += stream.consumed
+        last = reader.packets
+        notes = dissector.end_file(last)
+        if file is files[-1]:
+            notes += dissector.end()
+        if notes:
+            yield note_batch(file.path, notes)
+
+
+def blocks(
+    path: str | os.PathLike[str], config: Config | None = None, totals: CaptureTotals | None = None
+) -> Iterator[PacketBlock]:
+    """The packets of one capture file (or stdin), undissected. Raises CaptureError."""
+    totals = totals if totals is not None else CaptureTotals()
+    with _reader(os.fspath(path), config or Config(), totals) as (reader, _):
+        yield from reader.blocks()
+
+
+@contextmanager
+def _reader(path: str, config: Config, totals: CaptureTotals) -> Iterator[tuple[Reader, ByteStream]]:
+    with open_stream(path) as stream:
+        window = Window(stream, config.block_bytes)
+        window.move(0)
+        totals.files += 1
+        yield _reader_of(window, path, config, totals), stream
+
+
+def _reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
+    """The reader for what the window begins with."""
+    magic = window.data[: min(window.size, 4)].tobytes()
+    if magic in MAGICS:
+        return PcapReader(window, path, config, totals)
+    if magic == MAGIC:
+        return PcapngReader(window, path, config, totals)
+    if not window.size and window.damage is None:
+        raise CaptureError(f"{path}: the file is empty")
+    if window.damage is not None:
+        raise CaptureError(f"{path}: is no capture that can be read: {window.damage[1]}")
+    raise CaptureError(f"{path}: is no capture file (neither pcap nor pcapng)")
+
+
+# Paths
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFile:
+    """One input, known to be readable."""
+
+    path: str
+    size: int | None
+    """Bytes as stored; None for a pipe, which was not looked into."""
+    first_time_ns: int
+    """Time of the first packet, 0 if it has none or was not looked into."""
+
+
+def resolve(paths: Iterable[str | os.PathLike[str]]) -> list[CaptureFile]:
+    """The files at `paths` in the order to read them; see `segments`. Raises CaptureError."""
+    files: list[CaptureFile] = []
+    for each in paths:
+        path = os.fspath(each)
+        files += _directory(path) if os.path.isdir(path) else [_file(path)]
+    if not files:
+        raise CaptureError("no capture files given")
+    if any(file.size is None for file in files):
+        return files
+    return sorted(files, key=lambda file: (file.first_time_ns, _natural(file.path)))
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """A key that sorts trace2 before trace10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+
+
+def _file(path: str) -> CaptureFile:
+    if path == STDIN:
+        return CaptureFile(path, None, 0)
+    try:
+        about = os.stat(path)
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(about.st_mode):
+        return CaptureFile(path, None, 0)
+    return CaptureFile(path, about.st_size, _first_time(path))
+
+
+def _first_time(path: str) -> int:
+    """Time of the first packet, found by reading a few packets. Raises CaptureError."""
+    peek = replace(Config(), block_bytes=PEEK_BYTES)
+    with _reader(path, peek, CaptureTotals()) as (reader, _):
+        for block in reader.blocks():
+            if len(block):
+                return int(block.time_ns[0])
+    return 0
+
+
+def _directory(path: str) -> list[CaptureFile]:
+    """The captures in a directory; other files in it are passed over, unreadable ones are not."""
+    try:
+        entries = sorted(entry.path for entry in os.scandir(path) if entry.is_file())
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
+    files = [_file(entry) for entry in entries if _is_capture(entry)]
+    if not files:
+        raise CaptureError(f"{path}: no capture files in this directory")
+    return files
+
+
+def _is_capture(path: str) -> bool:
+    with open_stream(path) as stream:
+        start = bytearray(4)
+        stream.fill(memoryview(start))
+    return bytes(start) == MAGIC or bytes(start) in MAGICS

@@ -1,0 +1,168 @@
+"""Bytes of a capture, from a file, a pipe or stdin, decompressed on the way (gzip, zstd, lz4, xz by magic).
+
+Theory of operation: `ByteStream.fill` fills the buffer it is given unless the input ends, whatever pieces the
+input comes in. That is why the blocks cut from a capture are the same for a file, a pipe and a compressed
+copy. A compressed input that ends early or is broken gives all it held before that place, then ends, and
+`damage` says what happened.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Protocol
+
+from kwsniff.capture.error import CaptureError
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes of the input read so far, as stored, and the total if it is known."""
+
+STDIN = "-"
+READ_BYTES = 1 << 20
+FEED_BYTES = 4096
+"""Compressed bytes given to a codec at a time: a bound on memory, for zstd may expand 4 bytes to 128 KiB."""
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _zstd() -> Any:
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+def _lz4() -> Any:
+    import lz4.frame
+
+    return lz4.frame.LZ4FrameDecompressor()
+
+
+_CODECS: dict[bytes, tuple[str, Callable[[], _Decompressor]]] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
+    b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
+    b"\x04\x22\x4d\x18": ("lz4", _lz4),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMADecompressor),
+}
+
+
+class ByteStream:
+    """One input, decompressed. A context manager; closing it leaves stdin open."""
+
+    def __init__(self, source: BinaryIO, name: str, total: int | None = None) -> None:
+        self.name = name
+        self.damage: tuple[str, str] | None = None
+        """Anomaly code and detail of a compressed input that ended early or was broken."""
+        self.total = total
+        """Size of the input as stored, in bytes, if known."""
+        self.consumed = 0
+        """Bytes of the input read so far, as stored."""
+        self._source = source
+        self._ready: memoryview[int] = memoryview(b"")
+        self._pieces = self._read_pieces()
+
+    def __enter__(self) -> ByteStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.name != STDIN:
+            self._source.close()
+
+    def fill(self, into: memoryview[int]) -> int:
+        """Fill `into`; return the number of bytes, which is less than its size only at the end of input.
+
+        Raises CaptureError if the operating system refuses to read.
+        """
+        done = 0
+        while done < len(into):
+            if not self._ready:
+                piece = next(self._pieces, None)
+                if piece is None:
+                    break
+                self._ready = memoryview(piece)
+            size = min(len(self._ready), len(into) - done)
+            into[done : done + size] = self._ready[:size]
+            self._ready = self._ready[size:]
+            done += size
+        return done
+
+    def _read(self) -> bytes:
+        try:
+            data = self._source.read(READ_BYTES) or b""
+        except OSError as error:
+            raise CaptureError(f"{self.name}: {error.strerror or error}") from error
+        self.consumed += len(data)
+        return data
+
+    def _read_pieces(self) -> Iterator[bytes]:
+        start = b""
+        while len(start) < 6 and (data := self._read()):
+            start += data
+        for magic, (codec, make) in _CODECS.items():
+            if start.startswith(magic):
+                yield from self._decompressed(start, magic, codec, make)
+                return
+        while start:
+            yield start
+            start = self._read()
+
+    def _decompressed(
+        self, data: bytes, magic: bytes, codec: str, make: Callable[[], _Decompressor]
+    ) -> Iterator[bytes]:
+        """Decompress all frames (members) that follow one another; what is no further frame is ignored."""
+        decompressor = make()
+        while data:
+            for at in range(0, len(data), FEED_BYTES):
+                try:
+                    yield from _fed(decompressor, data[at : at + FEED_BYTES])
+                except Exception as error:  # every codec has its own
+                    self.damage = ("capture_damaged", f"the {codec} data is broken: {_one_line(error)}")
+                    return
+                if decompressor.eof:
+                    data = decompressor.unused_data + data[at + FEED_BYTES :]
+                    break
+            else:
+                data = self._read()
+                continue
+            while len(data) < len(magic) and (more := self._read()):
+                data += more
+            if not data.startswith(magic):
+                return
+            decompressor = make()
+        if not decompressor.eof:
+            self.damage = ("capture_cut_short", f"the {codec} data ends early")
+
+
+def _fed(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    if not isinstance(decompressor, lzma.LZMADecompressor):
+        yield decompressor.decompress(data)
+        return
+    yield decompressor.decompress(data, READ_BYTES)
+    while not decompressor.needs_input and not decompressor.eof:
+        yield decompressor.decompress(b"", READ_BYTES)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def open_stream(path: str) -> ByteStream:
+    """Open a file or pipe, or stdin if `path` is ``-``. Raises CaptureError."""
+    if path == STDIN:
+        return ByteStream(io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False)), STDIN)
+    try:
+        source = open(path, "rb", buffering=0)  # noqa: SIM115
+        about = os.fstat(source.fileno())
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
+    return ByteStream(source, path, about.st_size if stat.S_ISREG(about.st_mode) else None)

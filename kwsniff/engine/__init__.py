@@ -1,0 +1,171 @@
+"""The connection table: batches of segments in, events out.
+
+Theory of operation. Each batch is sorted by connection with one stable sort, so that a connection's segments
+lie together and keep their order; each connection then takes its slice (see `kwsniff.engine.connection`).
+Whatever a connection emits carries the place in the input (`order`) of the packet that caused it, so that a
+batch's events come out in the order of capture, however they were grouped.
+
+Invariants. A connection's events depend on its own segments alone: its own packet times decide whether it
+was silent too long, and the clock of the whole input only decides how early that is noticed. Only a limit
+(`max_connections`, `max_buffered_bytes`) breaks this, and leaves an anomaly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kwsniff.config import Config
+from kwsniff.engine.connection import Connection
+from kwsniff.engine.rows import Endpoints, Rows
+from kwsniff.events import Anomaly, Call, ConnectionEnd
+from kwsniff.net.columns import Ints, SegmentColumns
+from kwsniff.spec.load import catalog
+from kwsniff.wire.plausible import Versions
+
+_MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
+_SECOND = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Events:
+    """What a batch of segments brought to light."""
+
+    calls: list[Call] = field(default_factory=list)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    ends: list[ConnectionEnd] = field(default_factory=list)
+    connections: dict[int, Connection] = field(default_factory=dict)
+    """The connections that the events refer to, by number, and others."""
+
+
+class Engine:
+    """All connections of one input."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._table: dict[Endpoints, Connection] = {}
+        self._by_number: dict[int, Connection] = {}
+        self._gone: list[int] = []
+        self._events = Events(connections=self._by_number)
+        self._order = 0
+        self._clock = 0
+        self._swept = 0
+        self._numbers = 0
+        self._versions = known_versions()
+
+    def feed(self, segments: SegmentColumns) -> Events:
+        """Take a batch of segments in capture order; return the events it completes."""
+        for order, code, detail, packet, time in segments.notes:
+            self._events.anomalies.append(Anomaly(self._order + order, -1, code, detail, packet, time))
+        if len(segments):
+            self._feed_groups(segments)
+            self._order += len(segments)
+            self._clock = max(self._clock, int(segments.time.max()))
+            self._sweep()
+        return self._take_events()
+
+    def finish(self) -> Events:
+        """The input is over: report what is still open, oldest connection first."""
+        for connection in list(self._table.values()):
+            self._end(connection, "capture_ended")
+        return self._take_events()
+
+    def _feed_groups(self, segments: SegmentColumns) -> None:
+        forward, group = _flow_hash(segments)
+        perm = np.argsort(group, kind="stable")
+        rows = Rows(segments, perm, forward, self._order, self.config)
+        sorted_group = group[perm]
+        bounds = np.flatnonzero(sorted_group[1:] != sorted_group[:-1]) + 1
+        edges = [0, *bounds.tolist(), len(perm)]
+        for first, last in zip(edges, edges[1:], strict=False):
+            for begin, end, endpoints in rows.split(first, last):
+                self._feed_connection(endpoints, rows, begin, end)
+
+    def _feed_connection(self, endpoints: Endpoints, rows: Rows, begin: int, end: int) -> None:
+        while begin < end:
+            connection = self._table.get(endpoints)
+            if connection is None:
+                connection = self._open(endpoints)
+            begin = connection.feed(rows, begin, end)
+            if begin < end:
+                self._end(connection, "connection_closed")
+
+    def _open(self, endpoints: Endpoints) -> Connection:
+        if len(self._table) >= self.config.max_connections:
+            self._close_most_silent()
+        self._numbers += 1
+        connection = Connection(
+            self.config, self._numbers, endpoints, self._events.calls, self._events.anomalies, self._versions
+        )
+        self._table[endpoints] = self._by_number[self._numbers] = connection
+        return connection
+
+    def _end(self, connection: Connection, reason: str) -> None:
+        end = connection.finish(reason)
+        if end is not None:
+            self._events.ends.append(end)
+        del self._table[connection.endpoints]
+        self._gone.append(connection.number)
+
+    def _sweep(self) -> None:
+        """End what has been silent too long, and keep buffers within their limit."""
+        buffered = sum([connection.buffered for connection in self._table.values() if connection.buffered])
+        if buffered > self.config.max_buffered_bytes:
+            self._drop_buffers(buffered)
+        if self._clock - self._swept < min(self.config.idle_timeout * _SECOND / 8, 10 * _SECOND):
+            return
+        self._swept = self._clock
+        for connection in [c for c in self._table.values() if c.expired(self._clock)]:
+            self._end(connection, "connection_closed")
+
+    def _drop_buffers(self, buffered: int) -> None:
+        for connection in sorted(self._table.values(), key=lambda c: -c.buffered):
+            if buffered <= self.config.max_buffered_bytes:
+                return
+            buffered -= connection.buffered
+            connection.drop_buffers()
+
+    def _close_most_silent(self) -> None:
+        """Make room by closing a tenth of the connections, so that this is rare."""
+        oldest = sorted(self._table.values(), key=lambda c: c.last_time)
+        for connection in oldest[: max(len(oldest) // 10, 1)]:
+            connection.note("connection_limit", f"silent for {(self._clock - connection.last_time) / 1e9:.1f} s")
+            self._end(connection, "connection_closed")
+
+    def _take_events(self) -> Events:
+        events = self._events
+        calls, anomalies, ends = events.calls, events.anomalies, events.ends
+        taken = Events(list(calls), list(anomalies), list(ends), self._by_number)
+        # The connections keep references to these lists.
+        calls.clear()
+        anomalies.clear()
+        ends.clear()
+        if self._gone:
+            taken.connections = dict(self._by_number)
+            for number in self._gone:
+                self._by_number.pop(number, None)
+            self._gone = []
+        return taken
+
+
+def known_versions() -> Versions:
+    """Lowest and highest version of each API, for judging whether bytes are a request."""
+    return {key: (api.min_version, api.max_version) for key, api in catalog().apis.items()}
+
+
+def _flow_hash(segments: SegmentColumns) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Ints]:
+    """For each segment, whether it goes from the lower to the higher endpoint, and its connection's hash."""
+    a, b, c = (np.uint64(mix) for mix in _MIX)
+
+    def endpoint(hi: Ints, lo: Ints, port: Ints) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        mixed = hi.view(np.uint64) * a ^ (lo.view(np.uint64) + port.astype(np.uint64) * c) * b
+        return mixed ^ mixed >> np.uint64(29)
+
+    source = endpoint(segments.src_hi, segments.src_lo, segments.src_port)
+    target = endpoint(segments.dst_hi, segments.dst_lo, segments.dst_port)
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    mixed = (low ^ high * a) * b
+    return source <= target, (mixed ^ mixed >> np.uint64(32)).view(np.int64)
+
+

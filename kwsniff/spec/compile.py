@@ -1,0 +1,143 @@
+"""Decoders made on demand: Python source for one (message, version, projection), compiled and kept.
+
+The source is registered in `linecache`, so that tracebacks and debuggers show it; `source` returns it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from collections.abc import Callable
+from typing import Any, Literal, overload
+
+from kwsniff.binary import Buffer, DecodeError, uvarint
+from kwsniff.spec import runtime
+from kwsniff.spec.facts import Facts, PartitionFacts
+from kwsniff.spec.interpret import interpret
+from kwsniff.spec.load import catalog
+from kwsniff.spec.model import Layout
+from kwsniff.spec.source import Writer
+from kwsniff.spec.source_facts import FactsWriter
+from kwsniff.spec.source_full import FullWriter
+
+FullDecoder = Callable[[Buffer, int, int], tuple[dict[str, Any], int]]
+FactsDecoder = Callable[[Buffer, int, int], tuple[Facts, int]]
+
+_WRITERS: dict[str, type[FullWriter | FactsWriter]] = {"full": FullWriter, "facts": FactsWriter}
+_HELPERS: dict[str, Any] = {
+    "Facts": Facts,
+    "PartitionFacts": PartitionFacts,
+    "Malformed": runtime.Malformed,
+    "SMALL": runtime.SMALL,
+    "Refused": (ValueError, IndexError, struct.error),
+    "new": tuple.__new__,
+    "skip_long": runtime.skip_long,
+    "skip_long_nullable": runtime.skip_long_nullable,
+    "skip_tags": runtime.skip_tags,
+    "tail": runtime.tail,
+    "topic_id": runtime.topic_id,
+    "unique": runtime.unique,
+    "unique_pairs": runtime.unique_pairs,
+    "unpack_from": struct.unpack_from,
+    "uuid_text": runtime.uuid_text,
+    "uvarint": uvarint,
+}
+_decoders: dict[tuple[int | str, int, str, str], Callable[..., Any]] = {}
+
+
+@overload
+def decoder(
+    api_key: int, version: int, direction: str, projection: Literal["full"] = "full"
+) -> FullDecoder: ...
+@overload
+def decoder(api_key: int, version: int, direction: str, projection: Literal["facts"]) -> FactsDecoder: ...
+def decoder(api_key: int, version: int, direction: str, projection: str = "full") -> Any:
+    """The decoder of one message at one version.
+
+    It takes a buffer, the position of the body in it (behind the header) and the exclusive end of the
+    message, and returns the fields (`full`: a dict, `facts`: `Facts`) with the position behind the last
+    one, which may be less than `end`. It raises `DecodeError` and nothing else; offsets count from the
+    body's start. The buffer may go on behind `end`. `bytes` are fastest, other buffers are copied first.
+
+    Raises:
+        DecodeError: `unknown_api` or `unknown_version`.
+        ValueError: another direction than `request` and `response`, another projection.
+    """
+    key = (api_key, version, direction, projection)
+    found = _decoders.get(key)
+    if found is None:
+        found = _decoders[key] = compile_layout(layout(api_key, version, direction), projection)
+    return found
+
+
+def data_decoder(name: str, version: int) -> FullDecoder:
+    """As `decoder`, for a data message and the `full` projection.
+
+    Raises:
+        DecodeError: `unknown_version`.
+        KeyError: no data message of that name.
+    """
+    key = (name, version, "data", "full")
+    found = _decoders.get(key)
+    if found is None:
+        message = catalog().data(name)
+        if version not in message.versions:
+            raise DecodeError("unknown_version")
+        found = _decoders[key] = compile_layout(message.at(version), "full")
+    return found
+
+
+def layout(api_key: int, version: int, direction: str) -> Layout:
+    """The layout of a request or response; raises as `decoder` does."""
+    api = catalog().apis.get(api_key)
+    if api is None:
+        raise DecodeError("unknown_api")
+    if version not in api.versions:
+        raise DecodeError("unknown_version")
+    return api.message(direction).at(version)
+
+
+def source(layout: Layout, projection: str) -> str:
+    """The Python source of a decoder."""
+    return _write(layout, projection)[1]
+
+
+def _write(layout: Layout, projection: str) -> tuple[Writer, str]:
+    if projection not in _WRITERS:
+        raise ValueError(f"projection must be 'full' or 'facts', not {projection!r}")
+    writer = _WRITERS[projection](layout)
+    writer.depth = 2
+    writer.body()
+    head = [
+        "def decode(buf, pos, end):",
+        "    start = pos",
+        "    if buf.__class__ is not bytes:",
+        "        buf = bytes(buf[:end])",
+        "    try:",
+    ]
+    foot = ["    except Refused as error:", "        raise explain(error, buf, start, end) from None"]
+    return writer, "\n".join([*head, *writer.lines, *foot, ""])
+
+
+def compile_layout(layout: Layout, projection: str) -> Callable[..., Any]:
+    """Writes and compiles the decoder of a layout."""
+    writer, text = _write(layout, projection)
+    file = f"<kwsniff {layout.title} {projection}>"
+    names = {**_HELPERS, **writer.names, "explain": _explainer(layout, projection)}
+    exec(compile(text, file, "exec"), names)  # the source is our own, made from a checked model
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    found: Callable[..., Any] = names["decode"]
+    found.__doc__ = f"{layout.title}, {projection} projection."
+    return found
+
+
+def _explainer(layout: Layout, projection: str) -> Callable[[Exception, bytes, int, int], DecodeError]:
+    def explain(error: Exception, buf: bytes, start: int, end: int) -> DecodeError:
+        """Decodes again with the interpreter, which says what is wrong and where."""
+        try:
+            interpret(layout, buf, start, end, facts=projection == "facts")
+        except DecodeError as found:
+            return found
+        return DecodeError("truncated_body", repr(error))
+
+    return explain

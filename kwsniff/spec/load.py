@@ -1,0 +1,158 @@
+"""The dissectors as installed: which APIs there are, and their messages, parsed when first asked for.
+
+`catalog()` reads only the first line of each API file, so that a command which decodes nothing starts
+fast. The files lie in the package (in a wheel) or beside it (in a source tree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+
+from kwsniff.spec import parse
+from kwsniff.spec.model import Message, Versions
+from kwsniff.spec.parse import DissectorError, ErrorCode, Head, Line
+
+SUFFIX = ".kdef"
+ERRORS = "errors"
+
+
+class Api:
+    """One API: what its first line says, and on demand its messages."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open(encoding="utf-8") as file:
+            words, _, doc = file.readline().partition("#")
+        self.head: Head = parse.head(Line(path.name, 1, 0, tuple(words.split()), doc.strip()))
+        self.key: int = self.head.key
+        self.name: str = self.head.name
+        self.versions: Versions = self.head.versions
+
+    @property
+    def min_version(self) -> int:
+        return self.versions.first
+
+    @property
+    def max_version(self) -> int:
+        return self.versions.last
+
+    @property
+    def flexible_from(self) -> int | None:
+        """First flexible version (KIP-482), None if there is none."""
+        return self.head.flexible.first if self.head.flexible else None
+
+    @cached_property
+    def _parsed(self) -> tuple[Head, Message, Message]:
+        return parse.api(self.path.read_text(encoding="utf-8"), self.path.name)
+
+    @property
+    def doc(self) -> str:
+        """What the API is for, in a sentence."""
+        return self._parsed[0].doc
+
+    @property
+    def request(self) -> Message:
+        return self._parsed[1]
+
+    @property
+    def response(self) -> Message:
+        return self._parsed[2]
+
+    def message(self, direction: str) -> Message:
+        """`request` or `response`; anything else raises ValueError."""
+        if direction not in ("request", "response"):
+            raise ValueError(f"direction must be 'request' or 'response', not {direction!r}")
+        return self.request if direction == "request" else self.response
+
+    def request_header_version(self, version: int) -> int:
+        """2 if flexible, else 1; 0 where the API says so (Kafka protocol guide, "Headers")."""
+        if version in self.head.request_header_0:
+            return 0
+        return 2 if version in self.head.flexible else 1
+
+    def response_header_version(self, version: int) -> int:
+        """1 if flexible, else 0; 0 where the API says so (ApiVersions: KIP-511)."""
+        if version in self.head.response_header_0:
+            return 0
+        return 1 if version in self.head.flexible else 0
+
+
+class Catalog:
+    """All dissectors of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        paths = sorted(folder.glob(f"*{SUFFIX}"))
+        found = [Api(path) for path in paths if path.name[:1].isdigit()]
+        self.apis: dict[int, Api] = {api.key: api for api in sorted(found, key=lambda api: api.key)}
+        if len(self.apis) < len(found):
+            raise DissectorError(f"{folder}: two files for one API key")
+        self._data_paths = [p for p in paths if not p.name[:1].isdigit() and p.stem != ERRORS]
+
+    def api(self, key: int) -> Api:
+        """By key; KeyError if there is none."""
+        return self.apis[key]
+
+    def named(self, name: str) -> Api:
+        """By name, former name or key as text, whatever the case; KeyError if there is none."""
+        if name.isdecimal():
+            return self.apis[int(name)]
+        for api in self.apis.values():
+            if name.lower() in (n.lower() for n in (api.name, *api.head.aliases)):
+                return api
+        raise KeyError(name)
+
+    @cached_property
+    def _data(self) -> dict[str, Message]:
+        messages: dict[str, Message] = {}
+        for path in self._data_paths:
+            for name, message in parse.data(path.read_text(encoding="utf-8"), path.name).items():
+                if name in messages:
+                    raise DissectorError(f"{path.name}:1: second {name}")
+                messages[name] = message
+        return messages
+
+    def data(self, name: str) -> Message:
+        """A data message by its name, for instance `OffsetCommitValue`; KeyError if there is none."""
+        return self._data[name]
+
+    def data_messages(self) -> Iterator[Message]:
+        """All data messages: headers, records of internal topics, what clients put into bytes fields."""
+        yield from self._data.values()
+
+    @cached_property
+    def errors(self) -> dict[int, ErrorCode]:
+        """All error codes by number."""
+        path = self.folder / f"{ERRORS}{SUFFIX}"
+        return parse.errors(path.read_text(encoding="utf-8"), path.name)
+
+    def error(self, code: int) -> ErrorCode:
+        """An error by its number; one no table knows gets the name `UNKNOWN_<number>`."""
+        return self.errors.get(code) or ErrorCode(code, f"UNKNOWN_{code}", False, "")
+
+
+def folder() -> Path:
+    """Where the dissectors are: inside the package if installed from a wheel, else beside it."""
+    package = Path(__file__).resolve().parent.parent
+    for candidate in (package / "dissectors", package.parent / "dissectors"):
+        if (candidate / f"{ERRORS}{SUFFIX}").is_file():
+            return candidate
+    raise FileNotFoundError(f"no dissectors in {package} or beside it: the installation is incomplete")
+
+
+@cache
+def catalog() -> Catalog:
+    """The installed dissectors, read once."""
+    return Catalog(folder())
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """Header version of a request; KeyError for an unknown API."""
+    return catalog().apis[api_key].request_header_version(version)
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """Header version of a response; KeyError for an unknown API."""
+    return catalog().apis[api_key].response_header_version(version)

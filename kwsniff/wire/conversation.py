@@ -1,0 +1,389 @@
+"""What client and broker say to each other on one connection: frames in, calls and anomalies out.
+
+Theory of operation. Frames of both directions arrive merged in the order in which they were completed. A
+request is read at once, so that its bytes can be let go, and waits in `Outstanding`; a response takes the
+request with its correlation id from there, is decoded by that request's API and version, and makes a call.
+Pairing comes first and needs only the header: whatever is wrong with a body, the call has its latency.
+
+Special cases, each a rule of the protocol and explained in `kwsniff.wire.quirks`: Produce with acks=0 makes
+a call without response; SaslHandshake v0 is followed by tokens that are no messages; an early broker may
+answer FindCoordinator with correlation id 0.
+
+A request that a gap in the responses leaves unanswered is known to be lost as soon as a later one is
+answered, because brokers answer in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from struct import Struct
+
+from kwsniff.binary import DecodeError
+from kwsniff.config import Config
+from kwsniff.events import Anomaly, Call, PartitionRow
+from kwsniff.spec.facts import Facts
+from kwsniff.wire import quirks
+from kwsniff.wire.bodies import Body, Codec, codec, read, skip_tags
+from kwsniff.wire.framer import Frame
+from kwsniff.wire.pairing import EarlyResponse, Outstanding, Request
+from kwsniff.wire.plausible import Versions, is_request
+
+_request_header = Struct(">hhi").unpack_from
+_int16 = Struct(">h").unpack_from
+_int32 = Struct(">i").unpack_from
+
+_NO_FACTS = Facts(None, 0, None, None, None, None, None, None, None, None, None, None)
+
+
+@dataclass(slots=True)
+class Conversation:
+    """State of one connection; see the module's head."""
+
+    config: Config
+    connection: int
+    calls: list[Call]
+    """Finished calls go here."""
+    anomalies: list[Anomaly]
+    versions: Versions
+    outstanding: Outstanding = field(default_factory=Outstanding)
+    early: list[EarlyResponse] = field(default_factory=list)
+    client_ids: dict[bytes, str | None] = field(default_factory=dict)
+    raw_tokens: bool = False
+    """SASL tokens follow that are no Kafka messages."""
+    raw_waiting: int = 0
+    """Such tokens of the client without the broker's token yet."""
+    response_gap: bool = False
+    """Response bytes were lost since the last call."""
+    mechanism: str | None = None
+    user: str | None = None
+    software_name: str | None = None
+    software_version: str | None = None
+    undecoded: int = 0
+
+    def feed(self, requests: list[Frame], responses: list[Frame]) -> None:
+        """Take frames of both directions, each in stream order, and treat them in the order of capture."""
+        if not responses:
+            for frame in requests:
+                self.request(frame)
+            return
+        waiting = iter(requests)
+        request = next(waiting, None)
+        for response in responses:
+            while request is not None and request.order <= response.order:
+                self.request(request)
+                request = next(waiting, None)
+            self.response(response)
+        while request is not None:
+            self.request(request)
+            request = next(waiting, None)
+
+    def request(self, frame: Frame) -> None:
+        """Take a frame that the client sent."""
+        if self.early:
+            self._expire_early(frame.last_time)
+        data, pos = frame.data, frame.start + 4
+        if self.raw_tokens and not self._ends_tokens(frame):
+            self._raw_token(data[pos : frame.end])
+            return
+        if frame.end - pos < 8:
+            self._unreadable(frame, "request")
+            return
+        key, version, correlation_id = _request_header(data, pos)
+        pos += 8
+        found = codec(key, version)
+        whole = frame.end - frame.start == frame.size
+        status = "ok" if whole else "truncated"
+        client_id = None
+        body: Body | None = None
+        if isinstance(found, str):
+            self._note(frame, found, f"API key {key}, version {version}")
+            if whole:
+                status = "undecoded"
+                self.undecoded += 1
+            known = None
+            client_id, pos = self._client_id(data, pos, frame.end)
+        else:
+            known = found
+            try:
+                if known.client_id:
+                    client_id, pos = self._client_id(data, pos, frame.end)
+                if known.flexible_request:
+                    pos = skip_tags(data, pos, frame.end)
+                if whole:
+                    body = self._read(known, "request", frame, pos)
+            except DecodeError as error:
+                status = self._broken(frame, "request", status, error)
+        request = Request(
+            key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
+            frame.size, frame.packet, self.outstanding.count, status, known, body,
+        )  # fmt: skip
+        if body is not None and body.facts.extra:
+            self._learn(body.facts.extra)
+        if key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
+            self._call(request, None, "no_reply_expected", frame.order)
+        else:
+            self._wait(request, frame)
+
+    def response(self, frame: Frame) -> None:
+        """Take a frame that the broker sent."""
+        if self.early:
+            self._expire_early(frame.last_time)
+        pos = frame.start + 4
+        if self.raw_waiting and not self.outstanding.count:
+            self.raw_waiting -= 1
+            return
+        if frame.end - pos < 4:
+            self._unreadable(frame, "response")
+            return
+        correlation_id = _int32(frame.data, pos)[0]
+        request = self._answered(correlation_id)
+        if request is None:
+            self.early.append(EarlyResponse(correlation_id, frame))
+            return
+        if self.outstanding.count:
+            self._check_order(request, frame)
+        self._answer(request, frame)
+
+    def end(self, reason: str, order: int) -> None:
+        """The connection is over: report what still waits. `reason` is one of UNANSWERED_REASONS."""
+        for early in self.early:
+            self._orphan(early)
+        self.early = []
+        if self.response_gap and reason != "connection_reset":
+            reason = "gap_in_responses"
+        while (request := self.outstanding.oldest()) is not None:
+            self.outstanding.take(request.correlation_id)
+            self._unanswered(request, reason, order)
+
+    def expected_ids(self) -> Iterable[int]:
+        """Correlation ids that wait for a response."""
+        return self.outstanding.requests.keys()
+
+    # Requests
+
+    def _client_id(self, data: bytes, pos: int, end: int) -> tuple[str | None, int]:
+        if end - pos < 2:
+            raise DecodeError("header_malformed", "client_id", pos)
+        length = _int16(data, pos)[0]
+        pos += 2
+        if length < 0:
+            return None, pos
+        if pos + length > end:
+            raise DecodeError("header_malformed", "client_id", pos)
+        raw = data[pos : pos + length]
+        text = self.client_ids.get(raw)
+        if text is None:
+            text = raw.decode("utf-8", "replace")
+            if len(self.client_ids) < 64:
+                self.client_ids[raw] = text
+        return text, pos + length
+
+    def _no_reply(self, request: Request, data: bytes, pos: int, end: int) -> bool:
+        if request.body is not None:
+            return request.body.facts.acks == 0
+        return quirks.expects_no_reply(request.version, data, pos, end)
+
+    def _wait(self, request: Request, frame: Frame) -> None:
+        if self.outstanding.count >= self.config.max_outstanding:
+            oldest = self.outstanding.oldest()
+            assert oldest is not None
+            self.outstanding.take(oldest.correlation_id)
+            self._note(frame, "outstanding_limit", f"correlation id {oldest.correlation_id} was given up")
+            self._unanswered(oldest, "gap_in_responses" if self.response_gap else "capture_ended", frame.order)
+        if not self.outstanding.add(request):
+            self._note(frame, "correlation_id_reused", f"correlation id {request.correlation_id}")
+        if self.early:
+            self._pair_early(request)
+
+    def _learn(self, extra: dict[str, object]) -> None:
+        """Keep what a request says of the client for the whole connection."""
+        name, version = extra.get("software_name"), extra.get("software_version")
+        if isinstance(name, str):
+            self.software_name = name
+            self.software_version = version if isinstance(version, str) else None
+        mechanism = extra.get("mechanism")
+        if isinstance(mechanism, str):
+            self.mechanism = mechanism
+        token = extra.get("auth_bytes")
+        if isinstance(token, bytes) and self.user is None:
+            self.user = quirks.sasl_user(self.mechanism, token)
+
+    # SASL tokens outside messages
+
+    def _ends_tokens(self, frame: Frame) -> bool:
+        if not is_request(frame.data, frame.start, frame.end, self.versions, self.config.max_frame_bytes):
+            return False
+        self.raw_tokens = False
+        self.raw_waiting = 0
+        return True
+
+    def _raw_token(self, token: bytes) -> None:
+        self.raw_waiting += 1
+        if self.user is None:
+            self.user = quirks.sasl_user(self.mechanism, token)
+
+    # Responses
+
+    def _answered(self, correlation_id: int) -> Request | None:
+        request = self.outstanding.take(correlation_id)
+        if request is None and correlation_id == 0:
+            oldest = self.outstanding.oldest()
+            if oldest is not None and quirks.may_answer_with_zero(oldest.api_key, oldest.version):
+                return self.outstanding.take(oldest.correlation_id)
+        return request
+
+    def _check_order(self, request: Request, frame: Frame) -> None:
+        """Brokers answer in order, so an older request will not be answered, or order was broken."""
+        oldest = self.outstanding.oldest()
+        if oldest is None or oldest.order >= request.order:
+            return
+        if self.response_gap:
+            for lost in self.outstanding.take_older(request.order):
+                self._unanswered(lost, "gap_in_responses", frame.order)
+            return
+        detail = f"correlation id {request.correlation_id} before {oldest.correlation_id}"
+        self._note(frame, "response_out_of_order", detail)
+
+    def _answer(self, request: Request, frame: Frame) -> None:
+        status = request.status
+        body: Body | None = None
+        self.response_gap = False if not self.outstanding.count else self.response_gap
+        if frame.end - frame.start < frame.size:
+            status = "truncated"
+        elif request.codec is not None:
+            try:
+                pos = frame.start + 8
+                if request.codec.flexible_response:
+                    pos = skip_tags(frame.data, pos, frame.end)
+                body = self._read(request.codec, "response", frame, pos)
+                if body.facts.error_code and status == "ok":
+                    status = "error"
+                if quirks.starts_raw_tokens(request.api_key, request.version) and not body.facts.error_code:
+                    self.raw_tokens = True
+            except DecodeError as error:
+                status = self._broken(frame, "response", status, error)
+        self._call(request, frame, status, frame.order, body)
+
+    def _pair_early(self, request: Request) -> None:
+        for index, early in enumerate(self.early):
+            if early.correlation_id == request.correlation_id:
+                del self.early[index]
+                self.outstanding.take(request.correlation_id)
+                detail = f"correlation id {request.correlation_id}"
+                self._note(early.frame, "response_before_request", detail)
+                self._answer(request, early.frame._replace(order=max(early.frame.order, request.order)))
+                return
+
+    def _expire_early(self, now: int) -> None:
+        limit = now - self.config.orphan_time * 1e9
+        while self.early and (self.early[0].frame.last_time < limit or len(self.early) > 1000):
+            self._orphan(self.early.pop(0))
+
+    def _orphan(self, early: EarlyResponse) -> None:
+        frame = early.frame
+        self.calls.append(
+            Call(
+                frame.order, self.connection, -1, -1, early.correlation_id, None, -1, -1, frame.first_time,
+                frame.last_time, None, frame.size, -1, frame.packet, "orphan", None, None, None, None, None,
+                None, None, None, None, None, None, None, None, None, self.software_name,
+                self.software_version, None, None, None,
+            )
+        )  # fmt: skip
+
+    def _unanswered(self, request: Request, reason: str, order: int) -> None:
+        self._call(request, None, "unanswered", order, None, reason)
+
+    # Both
+
+    def _read(self, known: Codec, direction: str, frame: Frame, pos: int) -> Body:
+        body = read(known, direction, frame.data, pos, frame.end, self.config)
+        for code, detail in body.anomalies:
+            self._note(frame, code, detail)
+        return body
+
+    def _broken(self, frame: Frame, direction: str, status: str, error: DecodeError) -> str:
+        if status == "truncated":
+            return status
+        self.undecoded += 1
+        where = f"{direction} {error.path}".rstrip()
+        self._note(frame, error.code, f"{where}, offset {error.offset}" if error.offset >= 0 else where)
+        return "undecoded"
+
+    def _unreadable(self, frame: Frame, direction: str) -> None:
+        self.undecoded += 1
+        self._note(frame, "header_malformed", f"{direction} of {frame.size} bytes, {frame.end - frame.start} at hand")
+
+    def _note(self, frame: Frame, code: str, detail: str) -> None:
+        time = frame.last_time if frame.last_time >= 0 else frame.first_time
+        self.anomalies.append(Anomaly(frame.order, self.connection, code, detail, frame.packet, time))
+
+    def _call(
+        self,
+        request: Request,
+        frame: Frame | None,
+        status: str,
+        order: int,
+        answer: Body | None = None,
+        because: str | None = None,
+    ) -> None:
+        asked = request.body
+        query = asked.facts if asked else _NO_FACTS
+        reply = answer.facts if answer else _NO_FACTS
+        topics, topic_ids = _topics(query, reply)
+        partitions = _merge(asked.partitions if asked else None, answer.partitions if answer else None)
+        count, size = _records(asked, answer)
+        self.calls.append(
+            Call(
+                order, self.connection, request.api_key, request.version, request.correlation_id,
+                request.client_id, request.first_time, request.last_time,
+                frame.first_time if frame else -1, frame.last_time if frame else -1,
+                request.size, frame.size if frame else None,
+                request.packet, frame.packet if frame else -1, status,
+                reply.error_code, reply.error_count if reply.error_code is not None else None,
+                reply.throttle_ms, query.acks, query.max_wait_ms,
+                query.group_id or reply.group_id, query.member_id or reply.member_id,
+                query.transactional_id or reply.transactional_id,
+                topics, topic_ids, partitions, count, size, request.in_flight,
+                self.software_name, self.software_version, because,
+                asked.json if asked else None, answer.json if answer else None,
+            )
+        )  # fmt: skip
+
+
+def _topics(query: Facts, reply: Facts) -> tuple[list[str | None] | None, list[str | None] | None]:
+    """Topics of the request and, each once, those that only the response names."""
+    if not reply.topics or (reply.topics == query.topics and reply.topic_ids == query.topic_ids):
+        return query.topics or None, query.topic_ids if query.topics else None
+    if not query.topics:
+        return reply.topics, reply.topic_ids
+    asked = list(zip(query.topics, query.topic_ids or [None] * len(query.topics), strict=True))
+    given = zip(reply.topics, reply.topic_ids or [None] * len(reply.topics), strict=True)
+    pairs = list(dict.fromkeys([*asked, *given]))
+    named = {name for name, uuid in pairs if name is not None and uuid is not None}
+    pairs = [(name, uuid) for name, uuid in pairs if uuid is not None or name not in named]
+    ids = [uuid for _, uuid in pairs]
+    return [name for name, _ in pairs], ids if any(ids) else None
+
+
+def _merge(
+    asked: list[PartitionRow] | None, given: list[PartitionRow] | None
+) -> list[PartitionRow] | None:
+    """The response's partitions, with the record data that the request carried for them."""
+    if given is None:
+        return asked or None
+    if not asked or asked[0][6] is None:
+        return given or None
+    sent = {row[:3]: row for row in asked}
+    merged: list[PartitionRow] = []
+    for row in given:
+        mine = sent.pop(row[:3], None)
+        merged.append(row if mine is None else (*row[:5], *mine[5:]))
+    return merged + list(sent.values())
+
+
+def _records(asked: Body | None, given: Body | None) -> tuple[int | None, int | None]:
+    for body in (asked, given):
+        if body is not None and body.record_bytes is not None:
+            return body.record_count, body.record_bytes
+    return None, None

@@ -1,0 +1,363 @@
+"""Cutting one direction's byte stream into length-prefixed frames.
+
+Theory of operation. A Kafka message is a four-byte signed length and that many bytes (protocol guide,
+"Common Request and Response Structure"). While the framer is *synchronised* it knows where each frame ends,
+even across bytes that the capture lacks: a gap inside a known frame marks the frame as incomplete and costs
+nothing else. A gap that swallows a length prefix, a late start, or an impossible length makes it lose
+synchronisation; then it asks `finder` for the next plausible header, and counts what it skips.
+
+A frame whose bytes are not all at hand, because some were lost, cut by the snap length or too many to keep,
+still comes out when its end goes by, with the bytes before the first missing one.
+
+Invariants: bytes in `parts` begin at a frame's length prefix when synchronised; `pending` is set exactly
+while the end of an incompletely kept frame is awaited.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from kwsniff.config import Config
+
+MIN_FRAME = 4
+"""The shortest frame holds a correlation id ..."""
+TOKEN_FRAMES = 32
+"""... but among the first frames of a connection there may be SASL tokens, which may be empty."""
+KEPT_WHEN_DROPPED = 1024
+"""Bytes of a frame kept for its header when the rest is let go."""
+MAX_SEARCH = 256 * 1024
+"""Bytes held while looking for a header that would need still more of them to be sure."""
+
+_size = Struct(">i").unpack_from
+
+
+class RunLike(Protocol):
+    """What `kwsniff.net.reassembly.Run` offers; wire and net do not know each other."""
+
+    data: bytes
+    starts: list[int]
+    packets: list[int]
+    times: list[int]
+    orders: list[int]
+
+
+class Frame(NamedTuple):
+    """One message as cut from the stream."""
+
+    order: int
+    """Place in the input of the packet that completed it, or of a later one that completed an earlier frame."""
+    data: bytes
+    """Buffer that holds the frame, among others."""
+    start: int
+    """Position of its length prefix."""
+    end: int
+    """One beyond its last byte at hand."""
+    size: int
+    """Bytes it has on the wire, with the 4 of the length."""
+    first_time: int
+    """Nanoseconds: packet time of its first byte."""
+    last_time: int
+    """Nanoseconds: packet time of its last byte; -1 if that packet was not captured."""
+    packet: int
+    """Packet that completed it."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened to one direction's framing."""
+
+    frames: int = 0
+    resynchronisations: int = 0
+    skipped: int = 0
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A frame of which some bytes are not kept."""
+
+    data: bytes
+    size: int
+    left: int
+    first_time: int
+    last_time: int
+    packet: int
+
+
+class _Chunks:
+    """A run being cut: the data and the packets it came in."""
+
+    __slots__ = ("data", "orders", "packets", "starts", "times")
+
+    def __init__(self, parts: list[RunLike]) -> None:
+        if len(parts) == 1:
+            part = parts[0]
+            self.data, self.starts = part.data, part.starts
+            self.packets, self.times, self.orders = part.packets, part.times, part.orders
+            return
+        self.data = b"".join([part.data for part in parts])
+        self.starts, self.packets, self.times, self.orders = [], [], [], []
+        position = 0
+        for part in parts:
+            self.starts += [start + position for start in part.starts] if position else part.starts
+            self.packets += part.packets
+            self.times += part.times
+            self.orders += part.orders
+            position += len(part.data)
+
+    def tail(self, pos: int, chunk: int) -> _Chunks:
+        rest = _Chunks.__new__(_Chunks)
+        rest.data = self.data[pos:]
+        rest.starts = [start - pos if start > pos else 0 for start in self.starts[chunk:]]
+        rest.packets, rest.times = self.packets[chunk:], self.times[chunk:]
+        rest.orders = self.orders[chunk:]
+        return rest
+
+
+Finder = Callable[[bytes, int, list[int]], tuple[int, int]]
+"""Takes data, a position and the segment boundaries. Returns where a frame begins and 0; or, unsure, up to
+where none does and how many bytes from there on it wants to see before it is asked again."""
+
+
+@dataclass(slots=True)
+class Framer:
+    """State of one direction; see the module's head."""
+
+    config: Config
+    finder: Finder
+    synchronised: bool = True
+    tokens: bool = False
+    """The connection's beginning was seen, so the first frames may be SASL tokens."""
+    parts: list[RunLike] = field(default_factory=list)
+    have: int = 0
+    need: int = 4
+    pending: _Pending | None = None
+    last_order: int = -1
+    skipped_before: int = 0
+    """Bytes that were skipped until framing was last found."""
+    counters: Counters = field(default_factory=Counters)
+    news: list[tuple[str, str, int]] = field(default_factory=list)
+    """Anomalies as (code, detail, packet), until somebody takes them away."""
+
+    def feed(self, run: RunLike) -> list[Frame]:
+        """Take contiguous bytes; return the frames they complete."""
+        if self.pending is not None:
+            return self._feed_pending(run)
+        self.parts.append(run)
+        self.have += len(run.data)
+        if self.have < self.need:
+            return []
+        return self._cut()
+
+    def gap(self, length: int, packet: int, time: int, order: int) -> list[Frame]:
+        """Take bytes that are missing; `packet` is -1 unless a packet carried them, cut by the snap length."""
+        self.last_order = max(self.last_order, order)
+        if self.pending is None and self.synchronised and self.have >= 4:
+            self._suspend(self._join())
+        if self.pending is None:
+            if self.have or not self.synchronised:
+                self._skip_all()
+            self.synchronised = False
+            self.need = 1
+            return []
+        pending = self.pending
+        if length <= pending.left:
+            pending.left -= length
+            pending.last_time = time
+            if packet >= 0:
+                pending.packet = packet
+            return self._finish_pending() if not pending.left else []
+        pending.last_time = -1
+        frames = self._finish_pending()
+        self.synchronised = False
+        self.need = 1
+        return frames
+
+    def flush(self) -> list[Frame]:
+        """The frame left unfinished when the stream ends, if its header is at hand."""
+        if self.pending is None and self.synchronised and self.have >= 4:
+            self._suspend(self._join())
+        if self.pending is None:
+            self.counters.skipped += self.have
+            self.parts, self.have = [], 0
+            return []
+        self.pending.last_time = -1
+        return self._finish_pending()
+
+    def drop(self) -> None:
+        """Let go of the bytes of the frame in progress; it will be reported as truncated."""
+        if self.pending is None and self.synchronised and self.have >= 4:
+            self._suspend(self._join())
+        if self.pending is not None:
+            self.pending.data = self.pending.data[:KEPT_WHEN_DROPPED]
+        elif not self.synchronised:
+            self._skip_all()
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held."""
+        return self.have + (len(self.pending.data) if self.pending else 0)
+
+    def _join(self) -> _Chunks:
+        chunks = _Chunks(self.parts)
+        self.parts, self.have = [], 0
+        return chunks
+
+    def _cut(self) -> list[Frame]:
+        chunks = self._join()
+        frames: list[Frame] = []
+        pos = chunk = 0
+        while True:
+            if not self.synchronised:
+                pos = self._search(chunks, pos)
+                if not self.synchronised:
+                    break
+            pos, chunk, lost = self._cut_frames(chunks, pos, frames)
+            if not lost:
+                break
+        self._keep_rest(chunks, pos, chunk if self.synchronised else 0)
+        self.counters.frames += len(frames)
+        return frames
+
+    def _cut_frames(self, chunks: _Chunks, pos: int, frames: list[Frame]) -> tuple[int, int, bool]:
+        """Cut whole frames from `pos` on; return where that ended, in which chunk, and if framing was lost."""
+        data, starts, packets, times, orders = (
+            chunks.data, chunks.starts, chunks.packets, chunks.times, chunks.orders
+        )  # fmt: skip
+        n, last_chunk = len(data), len(starts) - 1
+        limit = self.config.max_frame_bytes
+        least = 0 if self.tokens and self.counters.frames + len(frames) < TOKEN_FRAMES else MIN_FRAME
+        chunk = 0
+        order = self.last_order
+        append = frames.append
+        while n - pos >= 4:
+            while chunk < last_chunk and starts[chunk + 1] <= pos:
+                chunk += 1
+            size = _size(data, pos)[0]
+            if not least <= size <= limit:
+                self.news.append(("frame_size_invalid", f"length {size}", packets[chunk]))
+                self.synchronised = False
+                self.counters.skipped += 1
+                self.last_order = order
+                return pos + 1, chunk, True
+            end = pos + 4 + size
+            if end > n:
+                break
+            last = chunk
+            while last < last_chunk and starts[last + 1] < end:
+                last += 1
+            complete = last
+            if last > chunk:
+                complete = _latest(orders, chunk, last)
+            if orders[complete] > order:
+                order = orders[complete]
+            append(
+                Frame(order, data, pos, end, size + 4, times[chunk], times[complete], packets[complete])
+            )
+            pos = end
+            chunk = last
+        self.last_order = order
+        while chunk < last_chunk and starts[chunk + 1] <= pos:
+            chunk += 1
+        return pos, chunk, False
+
+    def _search(self, chunks: _Chunks, pos: int) -> int:
+        """Look for a frame; returns where it begins, or where looking has to go on with more bytes."""
+        while True:
+            found, self.need = self.finder(chunks.data, pos, chunks.starts)
+            self.counters.skipped += found - pos
+            if not self.need:
+                self._found(chunks, found)
+                return found
+            if self.need <= MAX_SEARCH or self.need <= len(chunks.data) - found:
+                return found
+            self.counters.skipped += 1
+            pos = found + 1
+
+    def _found(self, chunks: _Chunks, pos: int) -> None:
+        skipped = self.counters.skipped - self.skipped_before
+        self.skipped_before = self.counters.skipped
+        self.synchronised = True
+        if self.counters.frames or skipped:
+            self.counters.resynchronisations += 1
+            packet = chunks.packets[max(bisect_right(chunks.starts, pos) - 1, 0)]
+            self.news.append(("resynchronised", f"{skipped} bytes skipped", packet))
+
+    def _keep_rest(self, chunks: _Chunks, pos: int, chunk: int) -> None:
+        left = len(chunks.data) - pos
+        self.have = left
+        if not left:
+            self.parts, self.need = [], 4 if self.synchronised else 1
+            return
+        rest = chunks.tail(pos, chunk)
+        if not self.synchronised:
+            self.parts, self.need = [_drop_leading(rest)], max(self.need, left + 1)
+            return
+        self.need = 4 + _size(rest.data, 0)[0] if left >= 4 else 4
+        if self.need > self.config.max_connection_bytes:
+            self.news.append(("frame_too_large", f"frame of {self.need} bytes", rest.packets[0]))
+            self.have = 0
+            self._suspend(rest)
+        else:
+            self.parts = [rest]
+
+    def _suspend(self, chunks: _Chunks) -> None:
+        """Go on without keeping the bytes of the frame that `chunks` begin."""
+        size = _size(chunks.data, 0)[0] + 4
+        latest = _latest(chunks.orders, 0, len(chunks.orders) - 1)
+        self.last_order = max(self.last_order, chunks.orders[latest])
+        self.pending = _Pending(
+            chunks.data, size, size - len(chunks.data), chunks.times[0], chunks.times[latest], chunks.packets[latest]
+        )  # fmt: skip
+
+    def _feed_pending(self, run: RunLike) -> list[Frame]:
+        pending = self.pending
+        assert pending is not None
+        taken = min(pending.left, len(run.data))
+        last = 0
+        while last + 1 < len(run.starts) and run.starts[last + 1] < taken:
+            last += 1
+        latest = _latest(run.orders, 0, last)
+        pending.left -= taken
+        pending.last_time, pending.packet = run.times[latest], run.packets[latest]
+        self.last_order = max(self.last_order, run.orders[latest])
+        if pending.left:
+            return []
+        frames = self._finish_pending()
+        if taken < len(run.data):
+            frames += self.feed(_Chunks([run]).tail(taken, last if run.starts[last] <= taken else 0))
+        return frames
+
+    def _finish_pending(self) -> list[Frame]:
+        pending = self.pending
+        assert pending is not None
+        self.pending = None
+        self.need = 4
+        self.counters.frames += 1
+        data = pending.data
+        return [
+            Frame(
+                self.last_order, data, 0, len(data), pending.size,
+                pending.first_time, pending.last_time, pending.packet,
+            )
+        ]  # fmt: skip
+
+    def _skip_all(self) -> None:
+        self.counters.skipped += self.have
+        self.parts, self.have = [], 0
+
+
+def _latest(orders: list[int], first: int, last: int) -> int:
+    """Index of the packet that came last among those of a frame: the one that completed it."""
+    return last if first == last else max(range(first, last + 1), key=orders.__getitem__)
+
+
+def _drop_leading(chunks: _Chunks) -> _Chunks:
+    """Without chunks that end before the data begins."""
+    while len(chunks.starts) > 1 and chunks.starts[1] == 0:
+        for column in (chunks.starts, chunks.packets, chunks.times, chunks.orders):
+            del column[0]
+    return chunks
