@@ -141,6 +141,41 @@ def _config(port: str | None, **choices: bool) -> Config:
 
 
 @app.command()
+def report(
+    files: Paths,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="TABLE,...",
+            help="Tables to print: api, client, topic, broker, error. Default: api,error,client.",
+        ),
+    ] = None,
+    csv: Annotated[
+        str | None,
+        typer.Option(
+            "--csv",
+            metavar="DIR",
+            help="Write one CSV file per table into this directory, and calls.csv with one row a call.",
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the whole report as one JSON object instead of tables.")
+    ] = False,
+    where: Where = None,
+    port: Port = None,
+    quiet: Quiet = False,
+) -> None:
+    """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
+
+    Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
+    """
+    from kwsniff.cli import report as job
+
+    raise typer.Exit(job.report(job.Request(files, _config(port), by, csv, json, where, quiet)))
+
+
+@app.command()
 def protocol(
     api: Annotated[
         str | None,

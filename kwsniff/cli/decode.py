@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from kwsniff.capture import CaptureError
+from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
 from kwsniff.cli.naming import named
@@ -22,7 +22,7 @@ from kwsniff.cli.source import Damage, from_pipe, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.cli.where import Predicate, compile_where
 from kwsniff.config import Config
-from kwsniff.pipeline import events
+from kwsniff.offline import events
 from kwsniff.table import EVENTS
 
 

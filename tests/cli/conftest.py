@@ -87,7 +87,7 @@ def kwsniff(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Callable[..., Ended]:
     """Runs the command line in this process over stand-in captures."""
-    monkeypatch.setitem(sys.modules, "kwsniff.pipeline", sys.modules.get("kwsniff.pipeline"))
+    monkeypatch.setitem(sys.modules, "kwsniff.offline", sys.modules.get("kwsniff.offline"))
     monkeypatch.delitem(sys.modules, "kwsniff.cli.decode", raising=False)
     stand_in.install()
     from kwsniff.cli.running import run

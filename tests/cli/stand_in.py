@@ -36,7 +36,7 @@ def _with_times(row: dict[str, Any]) -> dict[str, Any]:
 def events(
     paths: Sequence[str], config: Any, *, totals: Any = None, progress: Callable[..., None] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The signature of `kwsniff.pipeline.events`."""
+    """The signature of `kwsniff.offline.events`."""
     for path in paths:
         yield from _read(path)
         if progress is not None:
@@ -44,7 +44,7 @@ def events(
 
 
 def _read(path: str) -> Iterator[pa.RecordBatch]:
-    from kwsniff.capture import CaptureError
+    from kwsniff.capture.error import CaptureError
 
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text()
@@ -63,7 +63,7 @@ def _read(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _act(what: str, path: str, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-    from kwsniff.capture import CaptureError
+    from kwsniff.capture.error import CaptureError
 
     if what == "unreadable":
         raise CaptureError(f"{path}: not a capture file")
@@ -77,9 +77,9 @@ def _act(what: str, path: str, rows: list[dict[str, Any]]) -> Iterator[pa.Record
 
 def install() -> None:
     """Put the stand-in where the command line looks for the pipeline."""
-    module = types.ModuleType("kwsniff.pipeline")
+    module = types.ModuleType("kwsniff.offline")
     module.events = events  # type: ignore[attr-defined]
-    sys.modules["kwsniff.pipeline"] = module
+    sys.modules["kwsniff.offline"] = module
 
 
 if __name__ == "__main__":

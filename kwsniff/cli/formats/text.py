@@ -90,7 +90,7 @@ SHOWN = (
     *("client_bytes", "broker_bytes", "client_missing_bytes", "broker_missing_bytes", "syn", "fin", "rst"),
     *("handshake_us", "security", "sasl_mechanism", "user", "frames", "request", "response"),
 )
-TIMES = ("request_time", "request_end_time", "response_time", "first_time", "last_time")
+TIMES = ("time", "request_time", "request_end_time", "response_time", "first_time", "last_time")
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
