@@ -44,9 +44,7 @@ HEADINGS = ("key", "api", "versions", "flexible", "in 4.x")
 
 
 def _print_listing() -> None:
-    rows = [
-        (str(row.api_key), row.api, row.versions, row.flexible, row.kafka4) for row in describe.listing()
-    ]
+    rows = [(str(row.api_key), row.api, row.versions, row.flexible, row.kafka4) for row in describe.listing()]
     if sys.stdout.isatty():
         _print_table(rows)
         return

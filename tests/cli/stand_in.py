@@ -18,7 +18,15 @@ from typing import Any
 
 import pyarrow as pa
 
-TIMES = ("request_time", "request_end_time", "response_time", "response_end_time", "first_time", "last_time")
+TIMES = (
+    "time",
+    "request_time",
+    "request_end_time",
+    "response_time",
+    "response_end_time",
+    "first_time",
+    "last_time",
+)
 
 
 def batch_of(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:

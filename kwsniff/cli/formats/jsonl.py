@@ -6,6 +6,7 @@ kernels, nested ones from the inside out; the texts of a row are joined, nulls s
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import IO
@@ -61,6 +62,10 @@ def _member(name: str, texts: pa.Array) -> pa.Array:
 def _joined(members: list[pa.Array], rows: int) -> pa.Array:
     if not members:
         return pa.repeat("", rows)
+    some = functools.reduce(pc.or_, (member.is_valid() for member in members))
+    if not pc.all(some).as_py():
+        # Arrow 26 drops a row whose every part is null and skipped, so that later rows would move up.
+        members = [pc.if_else(some, members[0], ""), *members[1:]]
     return pc.binary_join_element_wise(*members, ",", null_handling="skip")
 
 
