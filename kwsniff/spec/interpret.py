@@ -68,9 +68,7 @@ class _Reader:
 
     def struct(self, items: tuple[Item, ...], flexible: bool, path: str, end: int) -> dict[str, Any]:
         end = min(end, self.limit)
-        fields = {
-            item.name: self.field(item, _join(path, item), end) for item in items if item.tag is None
-        }
+        fields = {item.name: self.field(item, _join(path, item), end) for item in items if item.tag is None}
         if flexible:
             self.tags({item.tag: item for item in items if item.tag is not None}, fields, path, end)
         return fields
