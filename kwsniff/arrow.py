@@ -142,7 +142,9 @@ def _connection_columns(events: Events, numbers: Sequence[int], capture: str | N
     rows: list[tuple[Any, ...]] = []
     for number in distinct.tolist():
         connection = events.connections.get(number)
-        rows.append((None,) * 6 if connection is None else (connection.id, *connection.ends(), connection.capture))
+        rows.append(
+            (None,) * 6 if connection is None else (connection.id, *connection.ends(), connection.capture)
+        )
     taken = pa.array(index)
     names = ["connection", "client_ip", "client_port", "broker_ip", "broker_port"]
     columns = {
@@ -161,7 +163,9 @@ def _call_columns(calls: Sequence[Call], full: bool) -> Columns:
     times = {name: np.array(raw[name], np.int64) for name in _TIMES}
     for name, values in times.items():
         columns[name] = timestamps(values)
-    columns["time"] = timestamps(np.where(times["request_time"] >= 0, times["request_time"], times["response_time"]))
+    columns["time"] = timestamps(
+        np.where(times["request_time"] >= 0, times["request_time"], times["response_time"])
+    )
     columns["latency_us"] = _microseconds(times["request_end_time"], times["response_time"])
     columns["duration_us"] = _microseconds(times["request_time"], times["response_end_time"])
     for name in ("api_key", "api_version", "request_packet", "response_packet"):
@@ -244,9 +248,7 @@ def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
     np.cumsum(lengths, out=offsets[1:])
     columns = list(zip(*chain.from_iterable(rows for rows in lists if rows), strict=True))
     fields = list(PARTITION)
-    arrays = [
-        pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)
-    ]
+    arrays = [pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)]
     missing = pa.array(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
     values = pa.StructArray.from_arrays(arrays, fields=fields)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(PARTITION), mask=missing)

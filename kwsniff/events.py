@@ -123,9 +123,7 @@ class Call(NamedTuple):
     response: str | None
 
 
-PartitionRow = tuple[
-    str | None, str | None, int, int | None, int | None, int | None, int | None, str | None
-]
+PartitionRow = tuple[str | None, str | None, int, int | None, int | None, int | None, int | None, str | None]
 """topic, topic_id, partition, error_code, base_offset, records, bytes, codec."""
 
 

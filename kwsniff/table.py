@@ -57,7 +57,9 @@ PARTITION = pa.struct(
 EVENTS = pa.schema(
     [
         _column("event", pa.string(), "call, anomaly or connection"),
-        _column("time", TIMESTAMP, "packet time: when a call's first byte, or what an anomaly is about, was seen"),
+        _column(
+            "time", TIMESTAMP, "packet time: when a call's first byte, or what an anomaly is about, was seen"
+        ),
         _column("capture", pa.string(), "capture file in which the event was completed"),
         _column("connection", pa.string(), "stable id of the TCP connection, the same in every run"),
         _column("client_ip", pa.string(), "address of the end that sends requests"),

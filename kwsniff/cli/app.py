@@ -8,6 +8,7 @@ import typer
 
 from kwsniff import __version__
 from kwsniff.cli.problem import USAGE
+from kwsniff.cli.startup import OWN_PROCESS, spare_pandas
 
 if TYPE_CHECKING:
     from kwsniff.config import Config
@@ -79,6 +80,7 @@ Quiet = Annotated[
 
 @app.command()
 def decode(
+    context: typer.Context,
     files: Paths,
     form: Annotated[
         str | None,
@@ -126,6 +128,8 @@ def decode(
     Rows come in the order in which events were completed. Exit code 3 says that part of the input was
     damaged; everything decodable was written.
     """
+    if context.obj is OWN_PROCESS:
+        spare_pandas()
     from kwsniff.cli import decode as job
 
     config = _config(port, full=full or records, records=records)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 
 from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, suggestion
@@ -53,7 +54,7 @@ def _print_listing() -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -10,6 +10,7 @@ import typer
 import typer.main
 
 from kwsniff.cli import problem
+from kwsniff.cli.startup import OWN_PROCESS
 
 # typer brings its own click or uses the installed one, by version; both call the base of their errors so.
 _CLICK_ERROR: type[Exception] = next(
@@ -18,10 +19,10 @@ _CLICK_ERROR: type[Exception] = next(
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line `arguments` (default: of this process) and return the exit code."""
+    """Run the command line `arguments` (default: this process is the command) and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = _main(given)
+        result = _main(given, OWN_PROCESS if arguments is None else None)
         sys.stdout.flush()
         return result if isinstance(result, int) else problem.DONE
     except BrokenPipeError:
@@ -41,11 +42,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _said(_fault(error), problem.INTERNAL)
 
 
-def _main(arguments: list[str]) -> object:
+def _main(arguments: list[str], state: object) -> object:
     from kwsniff.cli.app import app
 
     try:
-        return typer.main.get_command(app).main(arguments, prog_name="kwsniff", standalone_mode=False)
+        return typer.main.get_command(app).main(
+            arguments, prog_name="kwsniff", standalone_mode=False, obj=state
+        )
     except SystemExit as ending:
         # click turns a closed pipe into exit code 1 by itself, even when it isn't standalone.
         if isinstance(ending.__context__, BrokenPipeError):

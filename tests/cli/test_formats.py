@@ -148,9 +148,12 @@ def test_text_never_lets_the_wire_move_the_cursor_or_forge_a_line() -> None:
 
 def test_text_on_a_terminal_is_no_wider_than_it_and_coloured() -> None:
     row = call(topics=["a-topic-with-a-long-name" * 10], time="2026-01-31T12:00:00.000001+00:00")
-    text = written(TextWriter, batch_of([row]), width=120, colour=False).decode()
-    assert text.splitlines()[0] == "-- 2026-01-31 UTC"
-    assert max(len(line) for line in text.splitlines()) == 120
+    for width in (60, 80, 120, 200):
+        day, line = written(TextWriter, batch_of([row]), width=width).decode().splitlines()
+        assert day == "-- 2026-01-31 UTC"
+        assert len(line) == width
+        assert line.startswith("12:00:00.000001  ")
+        assert line.endswith("…")
     assert "\x1b[32mok" in written(TextWriter, batch_of([row]), width=120, colour=True).decode()
 
 

@@ -26,9 +26,12 @@ STATUS_COLOURS = {
     "undecoded": YELLOW,
     "truncated": YELLOW,
 }
-TIME_WIDTH = {True: 15, False: 27}
+WIDE = 140
+"""Columns of a terminal that has room for the connection before everything else."""
 PARTS_SHOWN = 8
 Row = dict[str, Any]
+Described = tuple[list[str], str, str, str]
+"""What happened, how it went, the colour of that, and what it was about."""
 
 
 class TextWriter:
@@ -64,21 +67,21 @@ class TextWriter:
     def _line(self, row: Row, time: str) -> str:
         ends = f"{_end(row, 'client')} -> {_end(row, 'broker')}"
         self._ends_width = max(self._ends_width, len(ends))
-        on_terminal = self._width is not None
-        time = (time[11:26] if on_terminal else time).ljust(TIME_WIDTH[on_terminal])
         what, outcome, colour, about = _DESCRIBED.get(row["event"], _call)(row)
-        before = f"{time}  {ends:<{self._ends_width}}  {what}"
-        if self._width is not None:
-            about = _fitted(about, self._width - len(before) - len(outcome) - 4)
-        return f"{before}  {self._painted(outcome, colour)}  {about}".rstrip()
+        before, after = [ends.ljust(self._ends_width), *what], [about]
+        if self._width is not None and self._width < WIDE:
+            # Where room is short, what happened comes before between whom.
+            before, after = what, [about, ends]
+        before.insert(0, time.ljust(27) if self._width is None else time[11:26].ljust(15))
+        start = len("  ".join([*before, ""]))
+        line = "  ".join([*before, *filter(None, [outcome, *after])]).rstrip()
+        if self._width is not None and len(line) > self._width:
+            line = line[: self._width - 1] + "…"
+        end = start + len(outcome)
+        return line[:start] + self._painted(line[start:end], colour) + line[end:]
 
     def _painted(self, text: str, colour: str) -> str:
         return f"{colour}{text}{PLAIN}" if self._colour and colour else text
-
-
-def _fitted(text: str, room: int) -> str:
-    """`text` cut to `room` columns; a terminal too narrow for that wraps instead of hiding it all."""
-    return text if len(text) <= room or room < 8 else f"{text[: room - 1]}…"
 
 
 SHOWN = (
@@ -116,11 +119,11 @@ def _end(row: Row, side: str) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def _call(row: Row) -> tuple[str, str, str, str]:
+def _call(row: Row) -> Described:
     version = "" if row["api_version"] is None else f" v{row['api_version']}"
     name = f"{_api(row)}{version} #{row['correlation_id']}"
     client = printable(row["client_id"]) if row["client_id"] is not None else "-"
-    what = f"{name:<30} {client:<16} {_duration(row['latency_us']):>9}"
+    what = [f"{name:<22}", f"{client:<12}", f"{_duration(row['latency_us']):>8}"]
     status = str(row["status"] or "")
     outcome = status if row["error"] is None or not row["error_code"] else f"{status} {row['error']}"
     if row["unanswered_because"] is not None:
@@ -175,13 +178,13 @@ def _indexes(indexes: list[str]) -> str:
     return f"[{','.join(indexes[:PARTS_SHOWN])}{more}]"
 
 
-def _anomaly(row: Row) -> tuple[str, str, str, str]:
+def _anomaly(row: Row) -> Described:
     packet = "" if row["packet"] is None else f"packet {row['packet']}  "
-    return "anomaly", str(row["code"] or ""), YELLOW, packet + printable(row["detail"] or "")
+    return ["anomaly"], str(row["code"] or ""), YELLOW, packet + printable(row["detail"] or "")
 
 
-def _connection(row: Row) -> tuple[str, str, str, str]:
-    return "connection", row["security"] or "", DIM, "  ".join(_connection_facts(row))
+def _connection(row: Row) -> Described:
+    return ["connection"], row["security"] or "", DIM, "  ".join(_connection_facts(row))
 
 
 def _connection_facts(row: Row) -> Iterator[str]:

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff import events as vocabulary
 from kwsniff.cli.problem import CommandError, suggestion
+from kwsniff.events import ANOMALIES, ANOMALY, CALL, CONNECTION, SECURITY, STATUSES, UNANSWERED_REASONS
 from kwsniff.table import EVENTS, TIMESTAMP
 
 Values = Any
@@ -24,11 +24,11 @@ Values = Any
 
 NUMBER, TEXT, TRUTH, TIME, LIST, NOTHING = "a number", "text", "true or false", "a time", "a list", "None"
 CLOSED_SETS: dict[str, list[str]] = {
-    "event": [vocabulary.CALL, vocabulary.ANOMALY, vocabulary.CONNECTION],
-    "status": list(vocabulary.STATUSES),
-    "unanswered_because": list(vocabulary.UNANSWERED_REASONS),
-    "security": list(vocabulary.SECURITY),
-    "code": list(vocabulary.ANOMALIES),
+    "event": [CALL, ANOMALY, CONNECTION],
+    "status": list(STATUSES),
+    "unanswered_because": list(UNANSWERED_REASONS),
+    "security": list(SECURITY),
+    "code": list(ANOMALIES),
 }
 """Columns whose every value is known: comparing them with another is a slip of the pen."""
 
