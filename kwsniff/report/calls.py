@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,13 +39,14 @@ NOT_OF_A_CALL = frozenset(
 
 LISTS = frozenset(("topics", "topic_ids", "partitions"))
 
-CALLS = pa.schema(
-    [
-        pa.field(field.name, pa.string() if field.name in LISTS else field.type, metadata=field.metadata)
-        for field in EVENTS
-        if field.name not in NOT_OF_A_CALL
-    ]
-)
+
+def scalar_schema(names: Iterable[str]) -> pa.Schema:
+    """These columns of EVENTS, with text in place of lists."""
+    fields = [EVENTS.field(name) for name in names]
+    return pa.schema([field.with_type(pa.string()) if field.name in LISTS else field for field in fields])
+
+
+CALLS = scalar_schema(name for name in EVENTS.names if name not in NOT_OF_A_CALL)
 """Columns of calls.csv."""
 
 
@@ -59,13 +60,13 @@ def flattened(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> It
     """The calls among EVENTS batches, with the columns CALLS."""
     for batch in batches:
         calls = fill(batch.filter(pc.equal(batch["event"], CALL)), names)
-        texts = {
-            "topics": _topics(calls["topics"], calls["topic_ids"]),
-            "topic_ids": _joined(pc.fill_null(calls["topic_ids"].flatten(), ""), calls["topic_ids"]),
-            "partitions": _partitions(calls["partitions"]),
-        }
-        columns = [texts[name] if name in texts else calls[name] for name in CALLS.names]
-        yield pa.RecordBatch.from_arrays(columns, schema=CALLS)
+        yield scalar_columns(calls, CALLS)
+
+
+def scalar_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Columns of an EVENTS batch as `scalar_schema` gives them: lists as text."""
+    columns = [_TEXTS[name](batch) if name in LISTS else batch[name] for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _topics(topics: pa.ListArray, ids: pa.ListArray) -> pa.Array:
@@ -83,3 +84,10 @@ def _partitions(partitions: pa.ListArray) -> pa.Array:
 
 def _joined(values: pa.Array, like: pa.ListArray) -> pa.Array:
     return pc.binary_join(lists.rebuilt(values, lists.lengths(like), lists.is_null(like)), ";")
+
+
+_TEXTS: Mapping[str, Callable[[pa.RecordBatch], pa.Array]] = {
+    "topics": lambda batch: _topics(batch["topics"], batch["topic_ids"]),
+    "topic_ids": lambda batch: _joined(pc.fill_null(batch["topic_ids"].flatten(), ""), batch["topic_ids"]),
+    "partitions": lambda batch: _partitions(batch["partitions"]),
+}

@@ -8,14 +8,16 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from kwsniff.report.text import spreadsheet_safe
+from kwsniff.report.times import iso_times
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
@@ -26,11 +28,10 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
 
 def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """Write batches of scalar columns one after another. Raises OSError if the file cannot be written."""
-    shown = pa.schema([(field.name, _shown_type(field.type)) for field in schema])
-    with replacing(path) as file, arrow_csv.CSVWriter(file, shown) as writer:
+    schema = shown_schema(schema)
+    with replacing(path) as file, arrow_csv.CSVWriter(file, schema) as writer:
         for batch in batches:
-            arrays = [_shown(column) for column in batch.columns]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=shown))
+            writer.write_batch(shown(batch, schema))
 
 
 @contextmanager
@@ -45,6 +46,16 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         beside.unlink(missing_ok=True)
 
 
+def shown_schema(schema: pa.Schema) -> pa.Schema:
+    """What scalar columns become in CSV: times are text, the others stay."""
+    return pa.schema([(field.name, _shown_type(field.type)) for field in schema])
+
+
+def shown(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """`batch` with the columns of its `shown_schema`, text made safe for spreadsheets."""
+    return pa.RecordBatch.from_arrays([_shown(column) for column in batch.columns], schema=schema)
+
+
 def _shown_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
@@ -53,10 +64,3 @@ def _shown(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(column.type):
         return iso_times(column)
     return spreadsheet_safe(column) if pa.types.is_string(column.type) else column
-
-
-def iso_times(column: pa.Array) -> pa.Array:
-    """Times as `2023-11-14T22:13:20.000001Z`."""
-    text = column.cast(pa.timestamp("us")).cast(pa.string())
-    text = pc.utf8_replace_slice(text, 10, 11, "T")
-    return pc.binary_join_element_wise(text, "Z", "")
