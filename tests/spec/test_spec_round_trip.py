@@ -143,7 +143,7 @@ def test_damaged_bodies_are_refused_or_decoded_alike_by_all_decoders(published):
 @pytest.mark.slow
 @every_message
 def test_heavily_damaged_bodies_are_refused_or_decoded_alike_by_all_decoders(published):
-    check_damage(published, bodies=20, damages=50)
+    check_damage(published, bodies=12, damages=30)
 
 
 @every_message
