@@ -173,12 +173,12 @@ def test_nested_arrays_cannot_multiply_the_work():
     """Each of 30,000 claimed topics claims as many partitions: refused without looping over them."""
     inner = (2).to_bytes(2, "big") + b"ab" + (30_000).to_bytes(4, "big")
     body = (30_000).to_bytes(4, "big") + inner * 30_000
-    buffer = body + bytes(10_000_000)
+    buffer = body + bytes(60_000_000)
     started = time.perf_counter()
     for projection in ("full", "facts"):
         with pytest.raises(binary.DecodeError):
             decoder(21, 0, "request", projection)(buffer, 0, len(body))
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 0.5
 
 
 def test_record_data_is_passed_over_whatever_its_size():
