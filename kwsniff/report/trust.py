@@ -40,7 +40,7 @@ class CaptureTotals(Protocol):
     @property
     def malformed(self) -> int: ...
     @property
-    def kernel_dropped(self) -> int | None: ...
+    def dropped(self) -> int: ...
 
 
 @dataclass
@@ -167,8 +167,8 @@ def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
     malformed = capture.malformed if capture else events.anomalies.get("packet_malformed", 0)
     if malformed:
         parts.append(f"{_many(malformed, 'malformed packet')}")
-    if capture and capture.kernel_dropped:
-        parts.append(f"{_many(capture.kernel_dropped, 'packet')} dropped by the capturing kernel")
+    if capture and capture.dropped:
+        parts.append(f"{_many(capture.dropped, 'packet')} dropped by the capturing kernel")
     return f"Damaged input: {', '.join(parts)}." if parts else ""
 
 
