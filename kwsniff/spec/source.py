@@ -210,7 +210,6 @@ class Writer:
             self.line(
                 f"pos += {lag}", f"if {count} > 127:", f"    {count}, pos = tail(buf, pos, {count}, end)"
             )
-            self.line(f"if {count} * 2 > end - pos:", "    raise MalformedError")
             with self.block(f"for _ in range({count}):"):
                 self.line(f"{tag}, pos = uvarint(buf, pos, end)", f"{stop}, pos = uvarint(buf, pos, end)")
                 self.line(f"{stop} += pos", f"if {stop} > end:", "    raise MalformedError")

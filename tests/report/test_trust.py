@@ -28,7 +28,7 @@ def connection(**columns: Any) -> dict[str, Any]:
 
 
 def capture(**counts: int) -> SimpleNamespace:
-    names = ("packets", "bytes", "non_ip", "non_tcp", "fragments", "malformed", "files", "kernel_dropped")
+    names = ("packets", "bytes", "non_ip", "non_tcp", "fragments", "malformed", "files", "dropped")
     return SimpleNamespace(**(dict.fromkeys(names, 0) | counts))
 
 
@@ -66,7 +66,7 @@ def test_everything_that_shakes_trust_is_named() -> None:
     ]
     seen = totals(*rows)
     text = paragraph(
-        seen, capture(packets=9, bytes=900, files=2, non_ip=1, non_tcp=2, malformed=3, kernel_dropped=4)
+        seen, capture(packets=9, bytes=900, files=2, non_ip=1, non_tcp=2, malformed=3, dropped=4)
     )
     assert text == (
         "9 packets, 900 bytes, from 2 files (1 not IP, 2 not TCP). "

@@ -147,6 +147,7 @@ def test_strings_without_a_role_need_not_be_text():
         ("ffff 00000001 0000", "length_invalid", "group_id", 0),
         ("0002 6731 0000", "truncated_body", "generation_id", 4),
         ("0002 c328 00000001 0000", "text_invalid", "group_id", 2),
+        ("fffe 00000001 0000", "length_invalid", "group_id", 0),
     ],
 )
 def test_a_refused_body_is_explained_by_field_and_offset(text, code, path, offset):
@@ -155,6 +156,49 @@ def test_a_refused_body_is_explained_by_field_and_offset(text, code, path, offse
         with pytest.raises(DecodeError) as refused:
             decoder(12, 0, "request", projection)(b"zz" + body + b"\0" * 9, 2, 2 + len(body))
         assert (refused.value.code, refused.value.path, refused.value.offset) == (code, path, offset)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "direction", "text", "path", "offset"),
+    [
+        (0, 3, "request", "fffe 0001 00007530 00000000", "transactional_id", 0),
+        (0, 3, "request", "ffff 0001 00007530 fffffffe", "topic_data", 8),
+        (0, 3, "request", "ffff 0001 00007530 00000001 0001 61 00000001 00000007 fffffffe",
+         "topic_data[0].partition_data[0].records", 23),
+        (3, 1, "request", "fffffffe", "topics", 0),
+        (36, 0, "response", "0000 fffe 00000000", "error_message", 2),
+        (36, 0, "response", "0000 ffff fffffffe", "auth_bytes", 4),
+        (36, 2, "request", "00 00", "auth_bytes", 0),
+        (36, 2, "request", "8000 00", "auth_bytes", 0),
+        (12, 4, "request", "00 00000000 01 00 00", "group_id", 0),
+    ],
+)  # fmt: skip
+def test_no_length_is_less_than_that_of_null(key, version, direction, text, path, offset):
+    """-1 is null where null is allowed; nothing else below 0 is a length."""
+    body = bytes.fromhex(text)
+    for projection in ("full", "facts"):
+        with pytest.raises(DecodeError) as refused:
+            decoder(key, version, direction, projection)(body + b"\0" * 99, 0, len(body))
+        assert (refused.value.code, refused.value.path, refused.value.offset) == (
+            "length_invalid",
+            path,
+            offset,
+        )
+
+
+def test_the_marker_of_a_nullable_struct_is_one_or_minus_one():
+    head = "00000000 0000 00 00 00000000 00000bb8"
+    assert facts(68, 0, "response", f"{head} ff 00").error_code == 0
+    assert facts(68, 0, "response", f"{head} 01 01 00 00").topic_ids == []
+    body = bytes.fromhex(f"{head} 02 01 00 00")
+    for projection in ("full", "facts"):
+        with pytest.raises(DecodeError) as refused:
+            decoder(68, 0, "response", projection)(body, 0, len(body))
+        assert (refused.value.code, refused.value.path, refused.value.offset) == (
+            "value_invalid",
+            "assignment",
+            16,
+        )
 
 
 # Which fields have which roles

@@ -267,7 +267,7 @@ SAMPLE = (
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_damage_anywhere_gives_records_or_a_decode_error_and_nothing_else(data):
     damaged = bytearray(SAMPLE[: data.draw(st.integers(0, len(SAMPLE)))] or b"\0")
@@ -285,6 +285,7 @@ def test_damage_anywhere_gives_records_or_a_decode_error_and_nothing_else(data):
         assert sum(len(r.value or b"") + len(r.key or b"") for r in got) <= 10_000 + len(taken)
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(SAMPLE)))
 def test_summary_and_batches_agree_wherever_the_data_is_cut(cut):
     summary = summarize(SAMPLE[:cut], 0, cut)

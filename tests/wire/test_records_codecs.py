@@ -14,7 +14,7 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.binary import DecodeError
@@ -110,6 +110,7 @@ def test_a_cut_stream_fails(name):
 
 
 @EVERY_CODEC
+@settings(deadline=None)
 @given(position=st.integers(0, 10_000), change=st.integers(1, 255))
 def test_a_flipped_byte_gives_content_or_a_decode_error(name, position, change):
     codec, compress = COMPRESSORS[name]
@@ -119,6 +120,7 @@ def test_a_flipped_byte_gives_content_or_a_decode_error(name, position, change):
     assert code in CODES or len(content) <= MIB
 
 
+@settings(deadline=None)
 @given(codec=st.integers(0, 7), data=st.binary(max_size=300), legacy=st.booleans())
 def test_any_bytes_give_content_or_a_decode_error(codec, data, legacy):
     content, code = outcome(codec, data, 5000, 100, legacy=legacy)

@@ -6,7 +6,7 @@ import struct
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_bytes import NOON, batch, message, nullable, record, text
 
@@ -363,6 +363,7 @@ def test_an_unknown_api_is_a_key_error():
         render(12345, 0, "request", {}, FULL)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["orders", "__consumer_offsets", "__cluster_metadata"]))
 def test_any_record_data_is_shown(data, topic):
     for config in (FULL, RECORDS):
