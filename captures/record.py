@@ -105,7 +105,7 @@ def record_from_start(sample: Sample, env: Environment, run: Path, folder: Path)
 
 def capture_command(sample: Sample, ports: tuple[int, ...], folder: Path) -> list[str]:
     """Return the capture command line of a sample."""
-    path = folder / Path(sample.file).name
+    path = folder / Path(sample.file).name.removesuffix(f".{sample.compress}")
     if sample.tool == "tcpdump":
         return capturing.tcpdump(path, sample.interface, ports, sample.snaplen)
     return capturing.dumpcap(path, sample.interface, ports, sample.snaplen, sample.rotate)

@@ -80,8 +80,10 @@ try:
     producer.begin_transaction()
     send(producer, "tx-first", "orders", 1)
     producer.commit_transaction(10)
-except KafkaException as fenced:
-    facts.error("tx-first", "commit", fenced.args[0].code(), fenced.args[0].name())
+except (KafkaException, SystemError) as fenced:
+    # A SystemError when the fatal error is raised inside flush; its cause is the KafkaException.
+    error = (fenced if isinstance(fenced, KafkaException) else fenced.__cause__).args[0]
+    facts.error("tx-first", "commit", error.code(), error.name())
 second.commit_transaction(10)
 facts.note(transaction="commit", client_id="tx-second")
 
