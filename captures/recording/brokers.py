@@ -40,6 +40,7 @@ KAFKA_4 = {
     "num.partitions": "2",
     "log.cleaner.enable": "false",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "metric.reporters": "Telemetry",
     "super.users": "User:ANONYMOUS;User:admin",
 }
 

@@ -55,6 +55,7 @@ class Environment:
         self._node_packages()
         for version in MAVEN_VERSIONS:
             self._maven_jars(version)
+        self._telemetry_plugin()
 
     def _python_packages(self) -> None:
         wanted = CLIENTS / "requirements.txt"
@@ -81,6 +82,15 @@ class Environment:
         goal = "dependency:copy-dependencies"
         _run(["mvn", "-q", "-B", "-f", str(wanted), goal, f"-DoutputDirectory={self.jars(version)}"])
         self._mark(version, wanted)
+
+    def _telemetry_plugin(self) -> None:
+        source = CLIENTS / "kafka-4.3" / "Telemetry.java"
+        if self._is_current("telemetry", source):
+            return
+        jars, classes = self.jars("kafka-4.3"), self.work / "telemetry"
+        _run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)])
+        _run(["jar", "--create", "--file", str(jars / "telemetry.jar"), "-C", str(classes), "."])
+        self._mark("telemetry", source)
 
     def _is_current(self, name: str, wanted: Path) -> bool:
         marker = self.work / f"{name}.done"

@@ -154,4 +154,20 @@ SAMPLES = (
         (Client("node", "kafkajs_client.js"),),
         "kafkajs-tansu.pcapng",
     ),
+    Sample(
+        "java-groups",
+        "the Java client of Apache Kafka 4.3: Produce 13 and Fetch with topic ids, transactions of KIP-890, a KIP-848 "
+        "consumer group of two, a share group of two, client telemetry",
+        brokers.kafka_4,
+        (Client("kafka-4.3", "kafka-4.3/Groups.java"),),
+        "java-groups.pcapng.zst",
+        compress="zst",
+    ),
+    Sample(
+        "java-admin",
+        "the Java admin client: quorum, features, quotas, log directories, transactions, share groups, refusals",
+        brokers.kafka_4,
+        (Client("kafka-4.3", "kafka-4.3/Administration.java"),),
+        "java-admin.pcapng",
+    ),
 )
