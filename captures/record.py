@@ -19,6 +19,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from recording import capturing
@@ -80,6 +82,7 @@ def attempt(sample: Sample, env: Environment, out: Path) -> bool:
 
 def record(sample: Sample, env: Environment, out: Path) -> str:
     """Record one sample with its expected values; return a line about it."""
+    subprocess.run(["ip", "link", "set", "lo", "mtu", str(sample.mtu)], check=True)
     run = env.work / "run" / sample.name
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
@@ -91,8 +94,12 @@ def record(sample: Sample, env: Environment, out: Path) -> str:
         with sample.start(env, run) as broker:
             for number, client in enumerate(sample.before):
                 run_client(client, env, broker, run, f"before-{number}")
-            with capturing.capturing(capture_command(sample, broker.ports, folder), run / "capture.log"):
-                told = run_clients(sample, env, broker, run)
+            command = capture_command(sample, broker.ports, folder)
+            if sample.middle:
+                told = record_middle(sample, env, broker, run, command)
+            else:
+                with capturing.capturing(command, run / "capture.log"):
+                    told = run_clients(sample, env, broker, run)
     return publish(sample, broker, told, folder, out)
 
 
@@ -101,6 +108,18 @@ def record_from_start(sample: Sample, env: Environment, run: Path, folder: Path)
     command = capture_command(sample, sample.ports, folder)
     with capturing.capturing(command, run / "capture.log"), sample.start(env, run) as broker:
         return broker, run_clients(sample, env, broker, run)
+
+
+def record_middle(sample: Sample, env: Environment, broker: Broker, run: Path, command: list[str]) -> list[dict]:
+    """Record only a stretch from the middle of the clients' lives."""
+    assert sample.middle is not None
+    begin, length = sample.middle
+    with ThreadPoolExecutor(1) as background:
+        told = background.submit(run_clients, sample, env, broker, run)
+        time.sleep(begin)
+        with capturing.capturing(command, run / "capture.log"):
+            time.sleep(length)
+        return told.result()
 
 
 def capture_command(sample: Sample, ports: tuple[int, ...], folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +115,7 @@ def fresh(folder: Path) -> Path:
 
 @contextmanager
 def kafka_4(env: Environment, run: Path, extra: Mapping[str, str] | None = None, *format_arguments: str,
-            ports: tuple[int, ...] = (9092,)) -> Iterator[Broker]:
+            ports: tuple[int, ...] = (9092,), host: str = "127.0.0.1") -> Iterator[Broker]:
     """Start one Apache Kafka 4.3 process that is broker (9092) and KRaft controller (19093, not recorded)."""
     folder = fresh(run / "kafka-4.3")
     values = {
@@ -136,7 +136,76 @@ def kafka_4(env: Environment, run: Path, extra: Mapping[str, str] | None = None,
         for port in ports:
             wait_for(port, process)
         time.sleep(1)
-        yield Broker("Apache Kafka", "4.3.0", f"127.0.0.1:{ports[0]}", ports)
+        yield Broker("Apache Kafka", "4.3.0", f"{host}:{ports[0]}", ports)
+
+
+def kafka_4_sasl(env: Environment, run: Path) -> AbstractContextManager[Broker]:
+    """Start Apache Kafka 4.3 with authentication on 9094; its own plaintext listener (9092) is not recorded."""
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    oauth = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    extra = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:9094,PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:19093",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{plain} user_alice=\"throw-away-1\" "
+        'user_bob="throw-away-2";',
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": scram,
+        "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": scram,
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": oauth,
+        "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "2500",
+        "super.users": "User:ANONYMOUS;User:alice",
+    }
+    users = [f"SCRAM-SHA-{bits}=[name=alice,password=throw-away-1]" for bits in (256, 512)]
+    arguments = [part for user in users for part in ("--add-scram", user)]
+    return kafka_4(env, run, extra, *arguments, ports=(9094,))
+
+
+@contextmanager
+def kafka_4_tls(env: Environment, run: Path) -> Iterator[Broker]:
+    """Start Apache Kafka 4.3 with TLS on 9094 and a key made for this run alone."""
+    store = run / "key.p12"
+    run.mkdir(parents=True, exist_ok=True)
+    command = ["keytool", "-genkeypair", "-keyalg", "EC", "-alias", "sample", "-dname", "CN=127.0.0.1", "-validity", "30"]
+    command += ["-storetype", "PKCS12", "-storepass", "throw-away", "-keystore", str(store)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    extra = {
+        "listeners": "SSL://127.0.0.1:9094,PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:19093",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": "throw-away",
+    }
+    with kafka_4(env, run, extra, ports=(9094,)) as broker:
+        yield broker
+
+
+def kafka_4_ipv6(env: Environment, run: Path) -> AbstractContextManager[Broker]:
+    """Start Apache Kafka 4.3 on the IPv6 loopback address."""
+    return kafka_4(env, run, {"listeners": "PLAINTEXT://[::1]:9092,CONTROLLER://127.0.0.1:19093"}, host="[::1]")
+
+
+@contextmanager
+def kafka_old_sasl(env: Environment, run: Path) -> Iterator[Broker]:
+    """Start Apache Kafka 0.10.2 with PLAIN and SCRAM-SHA-256 on 9092."""
+    module = "org.apache.kafka.common.security.{} required"
+    users = 'user_alice="throw-away-1"'
+    run.mkdir(parents=True, exist_ok=True)
+    jaas = run / "jaas.conf"
+    lines = [f"{module.format('plain.PlainLoginModule')} {users};", f"{module.format('scram.ScramLoginModule')};"]
+    jaas.write_text("\n".join(["KafkaServer {", *lines, "};", ""]))
+    extra = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:19092",
+        "security.inter.broker.protocol": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    }
+    flags = [f"-Djava.security.auth.login.config={jaas}"]
+    with kafka_old(env, run, "kafka-0.10", "0.10.2.2", extra=extra, flags=flags) as broker:
+        tool = ["kafka.admin.ConfigCommand", "--zookeeper", "127.0.0.1:2181", "--alter", "--entity-type", "users"]
+        tool += ["--entity-name", "alice", "--add-config", "SCRAM-SHA-256=[password=throw-away-1]"]
+        subprocess.run(env.java("kafka-0.10", *tool), check=True, capture_output=True, timeout=60)
+        time.sleep(1)
+        yield broker
 
 
 def quorum_node(number: int, folder: Path) -> Path:
@@ -197,7 +266,8 @@ def zookeeper(env: Environment, version: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def kafka_old(env: Environment, run: Path, version: str, release: str, nodes: int = 1) -> Iterator[Broker]:
+def kafka_old(env: Environment, run: Path, version: str, release: str, nodes: int = 1,
+              extra: Mapping[str, str] | None = None, flags: Sequence[str] = ()) -> Iterator[Broker]:
     """Start an old Apache Kafka with its ZooKeeper, the brokers on 9092, 9093, ..."""
     folder = fresh(run / version)
     ports = tuple(9092 + index for index in range(nodes))
@@ -216,10 +286,11 @@ def kafka_old(env: Environment, run: Path, version: str, release: str, nodes: in
                 "default.replication.factor": str(nodes),
                 "log.cleaner.enable": "false",
                 "delete.topic.enable": "true",
+                **(extra or {}),
             }
             properties = folder / f"server-{index}.properties"
             write_properties(properties, values)
-            command = env.java(version, "kafka.Kafka", str(properties), heap="300m")
+            command = env.java(version, *flags, "kafka.Kafka", str(properties), heap="300m")
             process = stack.enter_context(running(command, folder / f"log-{index}"))
             wait_for(port, process)
         time.sleep(1.5)

@@ -48,7 +48,9 @@ class Sample:
     compress: str = ""
     before: tuple[Client, ...] = ()
     from_start: bool = False
-    cut_after: float | None = None
+    ports: tuple[int, ...] = ()
+    middle: tuple[float, float] | None = None
+    mtu: int = 65536
 
 
 def python(script: str, *arguments: str) -> Client:
@@ -169,5 +171,122 @@ SAMPLES = (
         brokers.kafka_4,
         (Client("kafka-4.3", "kafka-4.3/Administration.java"),),
         "java-admin.pcapng",
+    ),
+    Sample(
+        "kafka-0.10",
+        "two brokers of 0.10.2 from start to end, with the Java client of that time: message sets with magic 1 in gzip, "
+        "snappy and lz4, a group of two, replication, controller requests, controlled shutdown",
+        lambda env, run: brokers.kafka_old(env, run, "kafka-0.10", "0.10.2.2", nodes=2),
+        (Client("kafka-0.10", "kafka-0.10/Old.java"),),
+        "kafka-0.10.pcap",
+        tool="tcpdump",
+        from_start=True,
+        ports=(9092, 9093),
+    ),
+    Sample(
+        "kafka-0.10-clients",
+        "librdkafka and kafka-python of today to a broker of 0.10.2: old versions, message sets with magic 1",
+        lambda env, run: brokers.kafka_old(env, run, "kafka-0.10", "0.10.2.2"),
+        (
+            python("librdkafka_produce.py", "none,gzip,snappy,lz4"),
+            python("kafka_python_client.py", "none,gzip,snappy,lz4"),
+        ),
+        "kafka-0.10-clients.pcapng",
+    ),
+    Sample(
+        "kafka-0.8",
+        "two brokers of 0.8.2 from start to end, with the Scala clients: message sets with magic 0 in gzip, snappy "
+        "and lz4, version 0 of everything, offsets in ZooKeeper and Kafka, replication, controller requests",
+        lambda env, run: brokers.kafka_old(env, run, "kafka-0.8", "0.8.2.2", nodes=2),
+        (Client("kafka-0.8", "kafka-0.8/Ancient.java"),),
+        "kafka-0.8.pcap",
+        tool="tcpdump",
+        from_start=True,
+        ports=(9092, 9093),
+    ),
+    Sample(
+        "sasl",
+        "authentication on 9094: PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER by librdkafka, kafka-python and aiokafka, "
+        "wrong passwords, a user without rights, authentication anew on a living connection",
+        brokers.kafka_4_sasl,
+        (python("sasl_client.py"),),
+        "sasl.pcapng",
+    ),
+    Sample(
+        "sasl-0.10",
+        "authentication as 0.10.2 does it: SaslHandshake v0 and raw tokens, PLAIN and SCRAM-SHA-256, a wrong password",
+        brokers.kafka_old_sasl,
+        (Client("kafka-0.10", "kafka-0.10/OldSasl.java"), python("sasl_client.py", "old")),
+        "sasl-0.10.pcap",
+        tool="tcpdump",
+    ),
+    Sample(
+        "tls",
+        "TLS on 9094: a client that succeeds, one that rejects the certificate, one that speaks plaintext",
+        brokers.kafka_4_tls,
+        (python("tls_client.py"),),
+        "tls.pcapng",
+    ),
+    Sample(
+        "quorum",
+        "three nodes of Apache Kafka 4.3 from their start: KRaft votes, metadata replication, broker registration and "
+        "heartbeats, partition replication, the loss of a leader (127.0.0.1 to .3; brokers 9092, controllers 9093)",
+        brokers.kafka_4_quorum,
+        (python("quorum_client.py"),),
+        "quorum.pcapng.zst",
+        compress="zst",
+        from_start=True,
+        ports=(9092, 9093),
+    ),
+    Sample(
+        "throttled",
+        "a producer and a consumer above their quotas: throttle times in Produce and Fetch",
+        brokers.kafka_4,
+        (Client("kafka-4.3", "kafka-4.3/Throttled.java"),),
+        "throttled.pcapng",
+    ),
+    Sample(
+        "ipv6",
+        "librdkafka to Apache Kafka 4.3 over the IPv6 loopback address",
+        brokers.kafka_4_ipv6,
+        (python("librdkafka_produce.py", "none,zstd"),),
+        "ipv6.pcap",
+        tool="tcpdump",
+    ),
+    Sample(
+        "snaplen-128",
+        "only the first 128 bytes of each packet (the MTU is 1500): headers and lengths, no bodies",
+        brokers.kafka_4,
+        (python("librdkafka_produce.py", "none,lz4"),),
+        "snaplen-128.pcap",
+        tool="tcpdump",
+        snaplen=128,
+        mtu=1500,
+    ),
+    Sample(
+        "midstream",
+        "starts and ends in the middle of living connections",
+        brokers.kafka_4,
+        (python("steady_client.py", "6"),),
+        "midstream.pcap",
+        tool="tcpdump",
+        middle=(2.5, 2.0),
+    ),
+    Sample(
+        "large-records",
+        "records of up to 300 kB in segments of an MTU of 1500, fetches too small for them, partial batches",
+        brokers.kafka_4,
+        (python("large_client.py"),),
+        "large-records.pcapng.zst",
+        compress="zst",
+        mtu=1500,
+    ),
+    Sample(
+        "rotation",
+        "one stream in several files, changed every 120 packets",
+        brokers.kafka_4,
+        (python("librdkafka_produce.py", "none,gzip,zstd"),),
+        "rotation/rotation.pcapng",
+        rotate="packets:120",
     ),
 )
