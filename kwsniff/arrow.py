@@ -37,7 +37,7 @@ def segment_columns(batch: pa.RecordBatch) -> SegmentColumns:
     capture = batch.column("capture")
 
     def ints(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return batch.column(name).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), np.int64)
 
     return SegmentColumns(
         capture=capture[0].as_py() if len(capture) else None,
@@ -123,10 +123,10 @@ def events_batch(events: Events, capture: str | None, full: bool) -> pa.RecordBa
     for (columns, orders), rows in zip(parts, records, strict=True):
         columns |= _connection_columns(events, [row.connection for row in rows], capture)
         batches.append(_batch(columns, len(orders)))
-    orders = np.fromiter(chain.from_iterable(orders for _, orders in parts), np.int64)
+    order = np.fromiter(chain.from_iterable(orders for _, orders in parts), np.int64)
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    if (np.diff(orders) < 0).any():
-        batch = batch.take(pa.array(np.argsort(orders, kind="stable")))
+    if (np.diff(order) < 0).any():
+        batch = batch.take(pa.array(np.argsort(order, kind="stable")))
     return batch
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run the command line; the entry point of the `kwsniff` script."""
-    from kwsniff.cli.app import app
+    from kwsniff.cli.running import run
 
-    app()
+    sys.exit(run())

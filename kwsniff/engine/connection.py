@@ -15,16 +15,17 @@ from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.engine.probe import KAFKA, OTHER, TLS, TOKENS, WAIT, Probe
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.events import Anomaly, Call, ConnectionEnd
 from kwsniff.net.address import text
-from kwsniff.net.columns import ACK, FIN, RST, SYN
+from kwsniff.net.columns import ACK, FIN, RST, SYN, Ints
 from kwsniff.net.reassembly import Gap, Run, Stream
 from kwsniff.wire.conversation import Conversation
-from kwsniff.wire.framer import Framer
+from kwsniff.wire.framer import Frame, Framer
 from kwsniff.wire.plausible import Versions, find_request, find_response, is_request, is_tls
 
 SECOND = 1_000_000_000
@@ -126,7 +127,7 @@ class Connection:
                 self._deliver_bulk(rows, begin, stop, picked)
         return begin + stop
 
-    def _count(self, rows: Rows, begin: int, end: int, side: np.ndarray, length: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _count(self, rows: Rows, begin: int, end: int, side: NDArray[np.int8], length: Ints) -> None:
         from_b = int(side.sum())
         self.packets[0] += end - begin - from_b
         self.packets[1] += from_b
@@ -136,8 +137,8 @@ class Connection:
         self.last_time = max(self.last_time, int(rows.time[begin:end].max()))
         self.last_packet, self.last_order = int(rows.packet[end - 1]), int(rows.order[end - 1])
 
-    def _deliver_bulk(self, rows: Rows, begin: int, stop: int, picked: list[np.ndarray]) -> None:  # type: ignore[type-arg]
-        frames = []
+    def _deliver_bulk(self, rows: Rows, begin: int, stop: int, picked: list[NDArray[np.intp]]) -> None:
+        frames: list[list[Frame]] = []
         for k, index in enumerate(picked):
             index = index[: np.searchsorted(index, stop)] + begin
             if not len(index):
@@ -361,7 +362,7 @@ class Connection:
             self.conversation.feed(requests, responses)
             self.conversation.end(reason, order)
 
-    def _unfinished(self, requests: list, responses: list) -> str:  # type: ignore[type-arg]
+    def _unfinished(self, requests: list[Frame], responses: list[Frame]) -> str:
         names = [("request", requests), ("response", responses)]
         return "; ".join(
             f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, fs in names for f in fs

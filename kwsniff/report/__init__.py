@@ -1,1 +1,135 @@
-"""Statistics of events and their presentation."""
+"""Statistics of events and their presentation.
+
+`Report.from_events` makes one pass over EVENTS batches; the tables then are pandas frames, and go to a
+terminal, to CSV files or to JSON. What the tables hold is declared in `kwsniff.report.tables`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from rich.console import Console
+
+    from kwsniff.report.spool import Spool
+
+DEFAULT_BY = ("api", "error", "client")
+"""Tables printed if none are asked for."""
+
+
+@dataclass
+class Report:
+    """Statistics of the calls of one input."""
+
+    tables: dict[str, pd.DataFrame]
+    """`api`, `client`, `topic`, `broker` and `error`, Arrow-backed, with the columns of
+    `kwsniff.report.tables.TABLES`."""
+    covered_s: float
+    """Seconds the input covers: from first to last byte of each capture, overlaps counted once."""
+    first_time: datetime | None
+    """When the input begins, and"""
+    last_time: datetime | None
+    """when it ends; None if it holds no call and no connection."""
+    topic_names: dict[str, str] = field(default_factory=dict)
+    """Topics by uuid, as far as the input names them."""
+    _calls: Spool | None = None
+
+    @classmethod
+    def from_events(
+        cls,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        errors: Mapping[int, tuple[str, bool]] | None = None,
+        keep_calls: bool = False,
+    ) -> Report:
+        """Read all batches (EVENTS) once.
+
+        `errors` gives name and retriability of each error code; without it names are those the events have
+        and `retriable` is null. `keep_calls` keeps the calls on disk, so that `write_csv` writes calls.csv.
+        """
+        from kwsniff.report.spool import Spool
+        from kwsniff.report.statistics import Statistics
+        from kwsniff.report.store import CallStore
+
+        store, spool = CallStore(), Spool("call") if keep_calls else None
+        store.add_all(spool.tee(batches) if spool else batches)
+        store.finish()
+        statistics = Statistics(store, errors)
+        spans = store.spans.values()
+        return cls(
+            tables=statistics.tables(),
+            covered_s=statistics.seconds,
+            first_time=_time(min((first for first, _ in spans), default=None)),
+            last_time=_time(max((last for _, last in spans), default=None)),
+            topic_names=store.names.names,
+            _calls=spool,
+        )
+
+    def write_csv(self, directory: str | Path) -> list[Path]:
+        """Write `<table>.csv` for every table, and calls.csv if the calls were kept, into `directory`, which
+        is made if it isn't there. Returns the files. Raises OSError if one cannot be written."""
+        from kwsniff.report.calls import write_calls
+        from kwsniff.report.csv import write_frame
+
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        paths = [directory / f"{name}.csv" for name in self.tables]
+        for path, frame in zip(paths, self.tables.values(), strict=True):
+            write_frame(path, frame)
+        if self._calls is not None:
+            paths.append(directory / "calls.csv")
+            write_calls(paths[-1], self._calls.read(), self.topic_names)
+        return paths
+
+    def to_json(self) -> str:
+        """The whole report as one JSON object: `summary`, and each table as an array of objects with the
+        columns as in CSV; times are ISO 8601 in UTC, what is not known is null."""
+        summary = {
+            "first_time": self.first_time,
+            "last_time": self.last_time,
+            "covered_s": self.covered_s,
+            "calls": int(self.tables["api"]["calls"].sum()),
+            "errors": int(self.tables["api"]["errors"].sum()),
+        }
+        tables = {name: _records(frame) for name, frame in self.tables.items()}
+        return json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
+
+    def print(self, console: Console | None = None, by: Iterable[str] = DEFAULT_BY) -> None:
+        """Print the tables named in `by` on `console` (default: stdout), as tables if it is a terminal and as
+        aligned text otherwise. Raises ValueError for a table that isn't there."""
+        from rich.console import Console
+
+        from kwsniff.report.terminal import print_tables
+
+        by = list(by)
+        for name in by:
+            if name not in self.tables:
+                raise ValueError(f"no table {name!r}; there are {', '.join(self.tables)}")
+        print_tables(console or Console(), self.tables, by)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    records: list[dict[str, Any]] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
+    return records
+
+
+def _time(microseconds: int | None) -> datetime | None:
+    if microseconds is None:
+        return None
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    raise TypeError(f"no JSON for {type(value).__name__}")

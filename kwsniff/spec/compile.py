@@ -27,7 +27,7 @@ _WRITERS: dict[str, type[FullWriter | FactsWriter]] = {"full": FullWriter, "fact
 _HELPERS: dict[str, Any] = {
     "Facts": Facts,
     "PartitionFacts": PartitionFacts,
-    "Malformed": runtime.Malformed,
+    "MalformedError": runtime.MalformedError,
     "SMALL": runtime.SMALL,
     "Refused": (ValueError, IndexError, struct.error),
     "new": tuple.__new__,

@@ -13,7 +13,7 @@ SMALL = 32
 """Arrays of fewer numbers are unpacked with a ready-made format."""
 
 
-class Malformed(ValueError):
+class MalformedError(ValueError):
     """Raised inside a compiled decoder; what exactly is wrong, the interpreter finds out."""
 
 
@@ -29,7 +29,7 @@ def tail(buf: bytes, pos: int, first: int, end: int) -> tuple[int, int]:
     else:
         value, pos = uvarint(buf, pos - 1, end)
     if value - 1 > end - pos:
-        raise Malformed
+        raise MalformedError
     return value, pos
 
 
@@ -46,7 +46,7 @@ def skip_long_nullable(buf: bytes, pos: int, first: int, end: int, width: int) -
 
 
 def _null() -> int:
-    raise Malformed
+    raise MalformedError
 
 
 def skip_tags(buf: bytes, pos: int, count: int, end: int) -> int:
@@ -54,7 +54,7 @@ def skip_tags(buf: bytes, pos: int, count: int, end: int) -> int:
     if count > 0x7F:
         count, pos = tail(buf, pos, count, end)
     if 2 * count > end - pos:
-        raise Malformed
+        raise MalformedError
     for _ in range(count):
         _, pos = uvarint(buf, pos, end)
         size, pos = uvarint(buf, pos, end)
@@ -67,7 +67,7 @@ def uuid_text(raw: bytes) -> str:
     """Hyphenated hexadecimal."""
     text = raw.hex()
     if len(text) != 32:
-        raise Malformed
+        raise MalformedError
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

@@ -146,12 +146,12 @@ class Writer:
             helper = "skip_long_nullable" if nullable else "skip_long"
             self.line(f"if 0 < {n} < 128:", f"    pos += {times} + {lag - width}")
             self.line(f"elif {n}:", f"    pos = {helper}(buf, pos + {lag}, {n}, end, {width})")
-            self.line("else:", f"    pos += {lag}" if nullable else "    raise Malformed")
+            self.line("else:", f"    pos += {lag}" if nullable else "    raise MalformedError")
             return
         self.line(f"if {n} >= 0:", f"    pos += {times} + {lag}")
         if nullable:
             self.line(f"elif {n} == -1:", f"    pos += {lag}")
-        self.line("else:", "    raise Malformed")
+        self.line("else:", "    raise MalformedError")
 
     def span(self, item: Item, nullable: bool, check: bool) -> tuple[str, str]:
         """Reads the length of a string or bytes and moves `pos` behind it.
@@ -166,17 +166,19 @@ class Writer:
             self.line(f"if {n} < 128:", f"    {start} = pos + {lag}")
             self.line("else:", f"    {n}, {start} = tail(buf, pos + {lag}, {n}, end)")
             if not nullable:
-                self.line(f"if not {n}:", "    raise Malformed", f"pos = {start} + {n} - 1")
+                self.line(f"if not {n}:", "    raise MalformedError", f"pos = {start} + {n} - 1")
                 return start, ""
             self.line(f"pos = {start} + {n} - 1 if {n} else {start}")
             return start, n
         self.line(f"{start} = pos + {lag}")
         if nullable:
-            self.line(f"if {n} < -1:", "    raise Malformed", f"pos = {start} + {n} if {n} > 0 else {start}")
+            self.line(
+                f"if {n} < -1:", "    raise MalformedError", f"pos = {start} + {n} if {n} > 0 else {start}"
+            )
         else:
-            self.line(f"if {n} < 0:", "    raise Malformed", f"pos = {start} + {n}")
+            self.line(f"if {n} < 0:", "    raise MalformedError", f"pos = {start} + {n}")
         if check and item.type != "string":
-            self.line("if pos > end:", "    raise Malformed")
+            self.line("if pos > end:", "    raise MalformedError")
         return start, f"{n} >= 0" if nullable else ""
 
     def count(self, item: Item) -> str:
@@ -195,7 +197,7 @@ class Writer:
         """Refuses more elements than the bytes left can hold."""
         least = max(item.least, 1)
         size = n if least == 1 else f"{n} * {least}"
-        self.line(f"if not 0 <= {size} <= end - pos:", "    raise Malformed")
+        self.line(f"if not 0 <= {size} <= end - pos:", "    raise MalformedError")
 
     # Tagged fields
 
@@ -208,10 +210,10 @@ class Writer:
             self.line(
                 f"pos += {lag}", f"if {count} > 127:", f"    {count}, pos = tail(buf, pos, {count}, end)"
             )
-            self.line(f"if {count} * 2 > end - pos:", "    raise Malformed")
+            self.line(f"if {count} * 2 > end - pos:", "    raise MalformedError")
             with self.block(f"for _ in range({count}):"):
                 self.line(f"{tag}, pos = uvarint(buf, pos, end)", f"{stop}, pos = uvarint(buf, pos, end)")
-                self.line(f"{stop} += pos", f"if {stop} > end:", "    raise Malformed")
+                self.line(f"{stop} += pos", f"if {stop} > end:", "    raise MalformedError")
                 yield tag, stop
                 self.line(f"pos = {stop}")
         self.line("else:", f"    pos += {lag}")
@@ -222,7 +224,7 @@ class Writer:
         with self.block(f"{'if' if first else 'elif'} {tag} == {item.tag}:"):
             yield
             self.settle()
-            self.line(f"if pos != {stop}:", "    raise Malformed")
+            self.line(f"if pos != {stop}:", "    raise MalformedError")
 
     def tag_count(self) -> str:
         """Reads the first byte of the count of tagged fields."""

@@ -41,7 +41,7 @@ class FactsWriter(Writer):
         self._start()
         self._struct(self.layout.items, self.layout.flexible, Scope())
         self.settle()
-        self.line("if pos > end:", "    raise Malformed")
+        self.line("if pos > end:", "    raise MalformedError")
         self._finish()
 
     # Before and after
@@ -81,11 +81,9 @@ class FactsWriter(Writer):
             self.line("if len(ids) > 1:", "    ids = unique(ids)")
             topics = "[None] * len(ids)"
         if self.nullable_topics:
-            self.line(f"if no_topics and not {topics if named else 'ids'}:")
-            self.line(
-                "    topics = None" if named else "    ids = None",
-                *["    ids = None"] * bool(named and by_id),
-            )
+            present = [name for name, used in (("topics", named), ("ids", by_id)) if used]
+            self.line(f"if no_topics and not {present[0]}:")
+            self.line(*(f"    {name} = None" for name in present))
             topics = topics if named else f"{topics} if ids is not None else None"
         return topics, ids
 
@@ -166,7 +164,7 @@ class FactsWriter(Writer):
             marker = self.marker()
             with self.block(f"if {marker} == 1:"):
                 self._struct(item.items, item.flexible, _inside(scope))
-            self.line(f"elif {marker} != -1:", "    raise Malformed")
+            self.line(f"elif {marker} != -1:", "    raise MalformedError")
         else:
             self._struct(item.items, item.flexible, _inside(scope))
 
@@ -260,7 +258,7 @@ class FactsWriter(Writer):
             marker = self.marker()
             with self.block(f"if {marker} == 1:"):
                 self._skip_struct(item)
-            self.line(f"elif {marker} != -1:", "    raise Malformed")
+            self.line(f"elif {marker} != -1:", "    raise MalformedError")
         else:
             self._skip_struct(item)
 

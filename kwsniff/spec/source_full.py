@@ -12,7 +12,7 @@ class FullWriter(Writer):
     def body(self) -> None:
         expression = self._struct(self.layout.items, self.layout.flexible)
         self.settle()
-        self.line("if pos > end:", "    raise Malformed", f"return {expression}, pos")
+        self.line("if pos > end:", "    raise MalformedError", f"return {expression}, pos")
 
     def _struct(self, items: tuple[Item, ...], flexible: bool) -> str:
         """Reads the fields; returns the expression of the dict. May leave a run that is not read yet."""
@@ -58,7 +58,7 @@ class FullWriter(Writer):
             expression = self._struct(item.items, item.flexible)
             self.settle()
             self.line(f"{variable} = {expression}")
-        self.line(f"elif {marker} == -1:", f"    {variable} = None", "else:", "    raise Malformed")
+        self.line(f"elif {marker} == -1:", f"    {variable} = None", "else:", "    raise MalformedError")
         return variable
 
     def _array(self, item: Item) -> str:

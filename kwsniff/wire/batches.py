@@ -39,6 +39,9 @@ from kwsniff.wire.records import (
 
 CREATE_TIME, LOG_APPEND_TIME = "create", "log_append"
 
+MAX_HEADERS = 100_000
+"""Of one record: no producer sends as many, and each takes far more memory than its two bytes."""
+
 _unpack_entry = Struct(">qi").unpack_from
 _unpack_header = Struct(">qiibIHiqqqhii").unpack_from
 
@@ -255,7 +258,7 @@ def _headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, bytes | 
     count, pos = _short(data, pos, end)
     if count == 0:
         return (), pos
-    if not 0 < count <= (end - pos) // 2:
+    if not 0 < count <= min((end - pos) // 2, MAX_HEADERS):
         raise DecodeError("batch_malformed")
     headers = []
     for _ in range(count):

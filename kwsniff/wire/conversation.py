@@ -30,6 +30,7 @@ from kwsniff.wire.pairing import EarlyResponse, Outstanding, Request
 from kwsniff.wire.plausible import Versions, is_request
 
 _request_header = Struct(">hhi").unpack_from
+_api = Struct(">hh").unpack_from
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
@@ -94,30 +95,9 @@ class Conversation:
             self._unreadable(frame, "request")
             return
         key, version, correlation_id = _request_header(data, pos)
-        pos += 8
         found = codec(key, version)
-        whole = frame.end - frame.start == frame.size
-        status = "ok" if whole else "truncated"
-        client_id = None
-        body: Body | None = None
-        if isinstance(found, str):
-            self._note(frame, found, f"API key {key}, version {version}")
-            if whole:
-                status = "undecoded"
-                self.undecoded += 1
-            known = None
-            client_id, pos = self._client_id(data, pos, frame.end)
-        else:
-            known = found
-            try:
-                if known.client_id:
-                    client_id, pos = self._client_id(data, pos, frame.end)
-                if known.flexible_request:
-                    pos = skip_tags(data, pos, frame.end)
-                if whole:
-                    body = self._read(known, "request", frame, pos)
-            except DecodeError as error:
-                status = self._broken(frame, "request", status, error)
+        known = None if isinstance(found, str) else found
+        client_id, pos, status, body = self._read_request(frame, found, pos + 8)
         request = Request(
             key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
             frame.size, frame.packet, self.outstanding.count, status, known, body,
@@ -126,9 +106,7 @@ class Conversation:
             self._learn(body.facts.extra)
         if key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
             self._call(request, None, "no_reply_expected", frame.order)
-            self.no_reply[correlation_id] = None
-            if len(self.no_reply) > MAX_NO_REPLY:
-                del self.no_reply[next(iter(self.no_reply))]
+            self._remember_no_reply(correlation_id)
         else:
             self._wait(request, frame)
 
@@ -173,6 +151,31 @@ class Conversation:
 
     # Requests
 
+    def _read_request(
+        self, frame: Frame, found: Codec | str, pos: int
+    ) -> tuple[str | None, int, str, Body | None]:
+        """Client id, position of the body, status and body of a request, as far as they can be read."""
+        whole = frame.end - frame.start == frame.size
+        status = "ok" if whole else "truncated"
+        client_id = None
+        try:
+            if isinstance(found, str):
+                self._note(frame, found, "API key {}, version {}".format(*_api(frame.data, frame.start + 4)))
+                if whole:
+                    status = "undecoded"
+                    self.undecoded += 1
+                client_id, pos = self._client_id(frame.data, pos, frame.end)
+                return client_id, pos, status, None
+            if found.client_id:
+                client_id, pos = self._client_id(frame.data, pos, frame.end)
+            if found.flexible_request:
+                pos = skip_tags(frame.data, pos, frame.end)
+            return client_id, pos, status, self._read(found, "request", frame, pos) if whole else None
+        except DecodeError as error:
+            if not isinstance(found, str):
+                status = self._broken(frame, "request", status, error)
+            return client_id, pos, status, None
+
     def _client_id(self, data: bytes, pos: int, end: int) -> tuple[str | None, int]:
         if end - pos < 2:
             raise DecodeError("header_malformed", "client_id", pos)
@@ -194,6 +197,11 @@ class Conversation:
         if request.body is not None:
             return request.body.facts.acks == 0
         return quirks.expects_no_reply(request.version, data, pos, end)
+
+    def _remember_no_reply(self, correlation_id: int) -> None:
+        self.no_reply[correlation_id] = None
+        if len(self.no_reply) > MAX_NO_REPLY:
+            del self.no_reply[next(iter(self.no_reply))]
 
     def _wait(self, request: Request, frame: Frame) -> None:
         if self.outstanding.count >= self.config.max_outstanding:

@@ -49,7 +49,7 @@ class Frame(NamedTuple):
     """One message as cut from the stream."""
 
     order: int
-    """Place in the input of the packet that completed it, or of a later one that completed an earlier frame."""
+    """Place in the input of the packet that completed it, or an earlier frame that came later."""
     data: bytes
     """Buffer that holds the frame, among others."""
     start: int
@@ -155,7 +155,7 @@ class Framer:
         return self._cut()
 
     def gap(self, length: int, packet: int, time: int, order: int) -> list[Frame]:
-        """Take bytes that are missing; `packet` is -1 unless a packet carried them, cut by the snap length."""
+        """Take missing bytes; `packet` is -1 unless a packet carried them that the snap length cut."""
         self.last_order = max(self.last_order, order)
         if self.pending is None and self.synchronised and self.have >= 4:
             self._suspend(self._join())
@@ -223,7 +223,7 @@ class Framer:
         return frames
 
     def _cut_frames(self, chunks: _Chunks, pos: int, frames: list[Frame]) -> tuple[int, int, bool]:
-        """Cut whole frames from `pos` on; return where that ended, in which chunk, and if framing was lost."""
+        """Cut frames from `pos` on; return where that ended, in which chunk, and if framing was lost."""
         data, starts, packets, times, orders = (
             chunks.data, chunks.starts, chunks.packets, chunks.times, chunks.orders
         )  # fmt: skip
@@ -308,8 +308,10 @@ class Framer:
         size = _size(chunks.data, 0)[0] + 4
         latest = _latest(chunks.orders, 0, len(chunks.orders) - 1)
         self.last_order = max(self.last_order, chunks.orders[latest])
+        left = size - len(chunks.data)
+        times = chunks.times
         self.pending = _Pending(
-            chunks.data, size, size - len(chunks.data), chunks.times[0], chunks.times[latest], chunks.packets[latest]
+            chunks.data, size, left, times[0], times[latest], chunks.packets[latest]
         )  # fmt: skip
 
     def _feed_pending(self, run: RunLike) -> list[Frame]:

@@ -88,7 +88,7 @@ def find_request(data: bytes, pos: int, versions: Versions, max_frame: int) -> i
 def find_response(
     data: bytes, pos: int, boundaries: list[int], expected: Collection[int] | None, max_frame: int
 ) -> tuple[int, int]:
-    """Where a response begins from `pos` on, and 0; or up to where none does, and the bytes wanted from there.
+    """Where a response begins from `pos` on, and 0; or up to where none does, and how many bytes to wait for.
 
     `boundaries` are the positions where segments begin, `expected` the correlation ids that wait for an
     answer, or None if the requests are not captured. An expected id at the beginning of a segment is

@@ -42,7 +42,7 @@ SENSITIVE_NAME = re.compile(
 
 MESSAGE_BATCHES = 2
 RECORD_COST, BATCH_COST = 128, 512
-"""Bytes charged for a shown record or batch besides its payload: about what its object takes."""
+"""Bytes charged for a shown record, header or batch besides its payload: about what its object takes."""
 
 Problem = tuple[str, str]
 """Anomaly code and detail."""
@@ -66,7 +66,8 @@ def render(
         direction: `request` or `response`.
         body: as from `decode_body`; it is not changed.
         config: `records` asks for payloads; its limits hold for decompression.
-        problems: what goes wrong inside record data is added here, if given.
+        problems: what goes wrong inside batches (not what their headers tell already) is added here, if
+            given: anomaly code and detail.
 
     Raises:
         KeyError: an unknown API.
@@ -174,7 +175,7 @@ class _Rendering:
         return self._embedded(embedded.principal(value), value)
 
     def user_data(self, value: bytes) -> object:
-        if self.enclosing("protocol_name", "protocol_data", "name") != "stream":
+        if self.enclosing("protocol_name", "protocol_data", "protocol", "name") != "stream":
             return value
         return self._embedded(embedded.streams_user_data(value), value)
 
@@ -231,7 +232,7 @@ class _Rendering:
         first, count, wrong = None, 0, 0
         try:
             for record in records(buf, batch, self.config, allowance):
-                self.left -= RECORD_COST
+                self.left -= RECORD_COST * (1 + len(record.headers))
                 if self.left <= limit - allowance.left:
                     raise DecodeError("decompressed_size_limit")
                 visit(record)

@@ -36,8 +36,8 @@ def test_a_request_and_its_response_are_one_call_with_latency() -> None:
         << call(
             api="Metadata", api_key=3, api_version=0, correlation_id=7, client_id="tester", status="ok",
             client_ip="10.0.0.1", client_port=50_000, broker_ip="10.0.0.2", broker_port=9092,
-            latency_us=251_000.0, duration_us=251_000.0, request_packet=4, response_packet=5, request_bytes=24,
-            response_bytes=16, in_flight=0,
+            latency_us=251_000.0, duration_us=251_000.0, request_packet=4, response_packet=5,
+            request_bytes=24, response_bytes=16, in_flight=0,
         )
     ).nothing_more()  # fmt: skip
 

@@ -2,32 +2,17 @@
 
 import struct
 import time
-import zlib
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
+from record_bytes import NOON, batch, message
 
 from kwsniff.wire.records import RecordsSummary, summarize
 
 # The check value of CRC-32C (RFC 3720, B.4: 32 bytes of zeros) pins the polynomial.
 assert crc32c(bytes(32)) == 0x8A9136AA
-
-
-def batch(payload=b"", count=0, *, attributes=0, base_offset=7, max_timestamp=1_700_000_000_000, crc=None):
-    body = struct.pack(">hiqqqhii", attributes, max(count - 1, 0), 0, max_timestamp, -1, -1, -1, count)
-    body += payload
-    checksum = crc32c(body) if crc is None else crc
-    tail = struct.pack(">ibI", 0, 2, checksum) + body
-    return struct.pack(">qi", base_offset, len(tail)) + tail
-
-
-def message(magic, value=b"v", *, offset=5, attributes=0, timestamp=1_600_000_000_000, crc=None):
-    body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", timestamp) if magic else b"")
-    body += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
-    checksum = zlib.crc32(body) if crc is None else crc
-    return struct.pack(">qiI", offset, len(body) + 4, checksum) + body
 
 
 def whole(data, **options):
@@ -37,9 +22,7 @@ def whole(data, **options):
 
 def test_one_batch_gives_count_size_codec_and_offset():
     data = batch(b"r" * 70, 10)
-    assert whole(data) == RecordsSummary(
-        10, 131, "none", 7, 1, False, 0, None, 0, False, (2,), 1_700_000_000_000
-    )
+    assert whole(data) == RecordsSummary(10, 131, "none", 7, 1, False, 0, None, 0, False, (2,), NOON)
 
 
 @pytest.mark.parametrize(("bits", "name"), [(1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")])
@@ -50,13 +33,13 @@ def test_the_codec_is_read_from_the_attributes_and_the_payload_left_alone(bits, 
 
 def test_several_batches_are_summed_and_codecs_joined_in_order_of_appearance():
     data = batch(b"x" * 20, 2, attributes=4, base_offset=100) + batch(b"y" * 30, 4, base_offset=102)
-    data += batch(b"z" * 20, 3, attributes=4, max_timestamp=1_800_000_000_000)
+    data += batch(b"z" * 20, 3, attributes=4, times=(NOON, NOON + 9))
     summary = whole(data)
     assert summary.records == 9
     assert summary.codec == "zstd+none"
     assert summary.base_offset == 100
     assert summary.batches == 3
-    assert summary.max_timestamp == 1_800_000_000_000
+    assert summary.max_timestamp == NOON + 9
 
 
 def test_transactional_and_control_batches_are_noticed():
@@ -71,7 +54,7 @@ def test_plain_old_messages_are_counted_one_by_one(magic):
     summary = whole(message(magic, offset=41) + message(magic, offset=42) + message(magic, offset=43))
     assert (summary.records, summary.base_offset, summary.magics) == (3, 41, (magic,))
     assert summary.crc_mismatches == 0
-    assert summary.max_timestamp == (1_600_000_000_000 if magic else None)
+    assert summary.max_timestamp == (NOON if magic else None)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

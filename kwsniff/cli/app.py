@@ -1,0 +1,200 @@
+"""The commands and their options. What they do is imported when they run, so that start-up stays short."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kwsniff import __version__
+from kwsniff.cli.problem import USAGE
+from kwsniff.cli.startup import OWN_PROCESS, spare_pandas
+
+if TYPE_CHECKING:
+    from kwsniff.config import Config
+
+app = typer.Typer(
+    name="kwsniff",
+    help="Passive analyzer of the Kafka wire protocol: captures in, calls, latencies and errors out.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kwsniff {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback if kwsniff itself fails.")
+    ] = False,
+) -> None:
+    """Passive analyzer of the Kafka wire protocol: captures in, calls, latencies and errors out."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(USAGE)
+
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="Capture files: pcap or pcapng, also compressed by gzip, zstd, lz4 or xz. "
+        "- is standard input; a directory stands for its captures in time order.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="EXPR",
+        help="Only events for which EXPR holds, such as 'api == \"Fetch\" and latency_us > 5000'. "
+        "The language is described in docs/decode.md.",
+    ),
+]
+Port = Annotated[
+    str | None,
+    typer.Option(
+        "--port",
+        metavar="P,...",
+        help="Ports of brokers, single or as ranges (9092,19092-19094), instead of 9092-9094. "
+        "Kafka on other ports is looked for by content all the same.",
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("-q", "--quiet", help="Leave out the summary of how far the capture can be trusted.")
+]
+
+
+@app.command()
+def decode(
+    context: typer.Context,
+    files: Paths,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "-f",
+            "--format",
+            metavar="FORMAT",
+            help="text, jsonl, csv or parquet. Default: by the ending of OUT, else text.",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="Write to this file, which appears when it is complete, instead of standard output.",
+        ),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
+    ] = False,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records", help="Show keys, values and headers of records in the bodies; implies --full."
+        ),
+    ] = False,
+    where: Where = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", metavar="C,...", help="Write these columns in this order; not for the text format."
+        ),
+    ] = None,
+    port: Port = None,
+    count: Annotated[
+        int | None,
+        typer.Option("-c", "--count", metavar="N", min=1, help="Stop after N rows of output."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write one row per event: calls, anomalies, connections.
+
+    Rows come in the order in which events were completed. Exit code 3 says that part of the input was
+    damaged; everything decodable was written.
+    """
+    if context.obj is OWN_PROCESS:
+        spare_pandas()
+    from kwsniff.cli import decode as job
+
+    config = _config(port, full=full or records, records=records)
+    request = job.Request(files, config, form, output, columns, where, count, quiet)
+    raise typer.Exit(job.decode(request))
+
+
+def _config(port: str | None, **choices: bool) -> Config:
+    from kwsniff.cli.source import parsed_ports
+    from kwsniff.config import Config
+
+    return Config(ports=parsed_ports(port, Config().ports), **choices)
+
+
+@app.command()
+def report(
+    files: Paths,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="TABLE,...",
+            help="Tables to print: api, client, topic, broker, error. Default: api,error,client.",
+        ),
+    ] = None,
+    csv: Annotated[
+        str | None,
+        typer.Option(
+            "--csv",
+            metavar="DIR",
+            help="Write one CSV file per table into this directory, and calls.csv with one row a call.",
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the whole report as one JSON object instead of tables.")
+    ] = False,
+    where: Where = None,
+    port: Port = None,
+    quiet: Quiet = False,
+) -> None:
+    """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
+
+    Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
+    """
+    from kwsniff.cli import report as job
+
+    raise typer.Exit(job.report(job.Request(files, _config(port), by, csv, json, where, quiet)))
+
+
+@app.command()
+def protocol(
+    api: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[API]",
+            help="Name or key of an API, name of a data message, or `dump` for everything as JSON Lines.",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        int | None,
+        typer.Argument(metavar="[VERSION]", help="Version to show; default: the newest.", show_default=False),
+    ] = None,
+) -> None:
+    """List the APIs and their versions, or show the layout of one of them."""
+    from kwsniff.cli.protocol import show
+
+    raise typer.Exit(show(api, version))

@@ -1,0 +1,142 @@
+"""The job of `kwsniff decode`: events in, rows of one format out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kwsniff.capture.error import CaptureError
+from kwsniff.cli import problem
+from kwsniff.cli.formats import Writer, chosen_format, open_writer
+from kwsniff.cli.naming import named
+from kwsniff.cli.output import Interrupts, Output
+from kwsniff.cli.problem import CommandError, chosen_columns
+from kwsniff.cli.progress import ProgressBar
+from kwsniff.cli.source import Damage, from_pipe, refuse_overwriting
+from kwsniff.cli.trust import Trust
+from kwsniff.cli.where import Predicate, compile_where
+from kwsniff.config import Config
+from kwsniff.offline import events
+from kwsniff.table import EVENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    paths: Sequence[str]
+    config: Config
+    form: str | None = None
+    output: str | None = None
+    columns: str | None = None
+    where: str | None = None
+    count: int | None = None
+    quiet: bool = False
+
+
+def decode(request: Request) -> int:
+    """Write the events of the inputs; return the exit code.
+
+    Raises:
+        CommandError: the request is wrong, or an input could not be read. Everything decoded before an
+            unreadable input is written.
+    """
+    form = chosen_format(request.form, request.output)
+    columns = _columns(request, form)
+    predicate = compile_where(request.where) if request.where is not None else None
+    refuse_overwriting(request.output, request.paths)
+    output = Output(request.output)
+    try:
+        if form == "parquet" and output.terminal:
+            raise CommandError("parquet is not for a terminal: give -o FILE or a pipe")
+        return _Run(request, form, columns, predicate, output).run()
+    finally:
+        output.discard()
+
+
+def _columns(request: Request, form: str) -> list[str] | None:
+    if request.columns is None:
+        return None
+    if form == "text":
+        raise CommandError("--columns goes with -f csv, jsonl or parquet")
+    return chosen_columns(request.columns, EVENTS.names)
+
+
+class _Run:
+    """One pass over the inputs. However it ends, what was written is complete rows, closed properly."""
+
+    def __init__(
+        self,
+        request: Request,
+        form: str,
+        columns: list[str] | None,
+        predicate: Predicate | None,
+        output: Output,
+    ) -> None:
+        self._request = request
+        self._predicate = predicate
+        self._output = output
+        self._damage = Damage()
+        self._trust = Trust(wanted=not request.quiet)
+        self._left = request.count
+        self._rows = 0
+        colour = output.terminal and not os.environ.get("NO_COLOR")
+        width = shutil.get_terminal_size().columns if output.terminal else None
+        self._writer: Writer = open_writer(form, output.stream, columns, width=width, colour=colour)
+
+    def run(self) -> int:
+        interrupts = Interrupts()
+        failure: CommandError | None = None
+        code = problem.DONE
+        try:
+            self._pass(interrupts)
+        except KeyboardInterrupt:
+            code = problem.INTERRUPTED
+        except CaptureError as error:
+            failure = CommandError(str(error))
+        finally:
+            interrupts.restore()
+        if failure is not None and self._rows == 0:
+            raise failure
+        self._writer.close()
+        self._output.commit()
+        self._trust.show()
+        if failure is not None:
+            raise failure
+        if self._damage:
+            print(f"kwsniff: {self._damage.line()}", file=sys.stderr)
+        return code or (problem.DAMAGED if self._damage else problem.DONE)
+
+    def _pass(self, interrupts: Interrupts) -> None:
+        with (
+            ProgressBar(wanted=not self._output.terminal) as progress,
+            closing(self._events(progress)) as rows,
+        ):
+            for batch in rows:
+                chosen = self._chosen(batch)
+                with interrupts.held():
+                    self._writer.write(chosen)
+                    self._rows += chosen.num_rows
+                if self._left == 0:
+                    return
+
+    def _events(self, progress: ProgressBar) -> Generator[pa.RecordBatch]:
+        request = self._request
+        source = events(request.paths, request.config, totals=self._trust.capture, progress=progress)
+        # With -c the user waits for the first rows, not for names that may come a gigabyte later.
+        hold = request.count is None and not from_pipe(request.paths)
+        yield from named(self._damage.watch(self._trust.watch(source)), hold=hold)
+
+    def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._predicate is not None:
+            batch = batch.filter(self._predicate(batch))
+        if self._left is not None:
+            batch = batch.slice(0, self._left)
+            self._left -= batch.num_rows
+        return batch

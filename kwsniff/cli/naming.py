@@ -1,0 +1,108 @@
+"""Topic names for rows that were made before the name was known, in a stream that keeps its order.
+
+Theory of operation: batches pass straight through until one holds a topic uuid that no response has named
+yet. From there on all batches are held, in memory first and beyond a bound in a temporary file, until every
+uuid in what is held has its name or the input ends; then they go on with the names filled in. Where nothing
+may be held, every batch gets the names known by then.
+
+Invariants: rows leave in the order they came; each batch leaves exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.report.spool import Spool
+from kwsniff.report.topics import TopicNames, elements, fill
+
+MEMORY = 64 << 20
+
+
+def named(
+    batches: Iterable[pa.RecordBatch], *, hold: bool = True, memory: int = MEMORY
+) -> Iterator[pa.RecordBatch]:
+    """`batches` (EVENTS) with topic names in place of nulls wherever the uuid is named somewhere.
+
+    Args:
+        hold: whether rows may wait for names that come later. False: the names known by then are used.
+        memory: bytes of batches that wait in memory before a temporary file takes them.
+
+    Raises:
+        OSError: the temporary file cannot be written.
+    """
+    learner = TopicNames()
+    held = _Held(memory)
+    waiting: set[str] = set()
+    try:
+        for batch in batches:
+            learner.add(batch)
+            if hold:
+                waiting |= nameless(batch)
+                waiting -= learner.names.keys()
+            if waiting:
+                held.add(batch)
+                continue
+            for earlier in held.drain():
+                yield fill(earlier, learner.names)
+            yield fill(batch, learner.names)
+        for earlier in held.drain():
+            yield fill(earlier, learner.names)
+    finally:
+        held.close()
+
+
+def nameless(batch: pa.RecordBatch) -> set[str]:
+    """Topic uuids that stand in `batch` without a name, in `topics` or in `partitions`."""
+    found: set[str] = set()
+    if batch["topic_ids"].null_count < batch.num_rows:
+        _, names, ids = elements(batch["topics"], batch["topic_ids"])
+        found |= _without(names, ids)
+    if batch["partitions"].null_count < batch.num_rows:
+        flat = batch["partitions"].flatten()
+        found |= _without(pc.struct_field(flat, "topic"), pc.struct_field(flat, "topic_id"))
+    return found
+
+
+def _without(names: pa.Array, ids: pa.Array) -> set[str]:
+    if names.null_count == 0:
+        return set()
+    return set(pc.unique(ids.filter(names.is_null())).drop_null().to_pylist())
+
+
+class _Held:
+    """Batches in the order they came, on disk as soon as they outgrow `memory`."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._bytes = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._spool: Spool | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._spool is not None:
+            self._spool.add(batch)
+            return
+        self._batches.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > self._memory:
+            self._spool = Spool()
+            for earlier in self._batches:
+                self._spool.add(earlier)
+            self._batches = []
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Hand out everything held and be empty again."""
+        batches, self._batches, self._bytes = self._batches, [], 0
+        yield from batches
+        if self._spool is not None:
+            yield from self._spool.read()
+            self.close()
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None

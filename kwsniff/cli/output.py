@@ -1,0 +1,114 @@
+"""Where a command's data goes: standard output, or a file that appears under its name only when it is whole.
+
+A file is written beside its final name and renamed at the end, so a reader never meets half of one and an
+earlier one survives a failed run. What is no regular file (a device, a named pipe) is written directly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import IO, BinaryIO
+
+from kwsniff.cli.problem import CommandError
+
+
+class Output:
+    """An open destination; `stream` takes bytes. Call `commit` when they are complete, `discard` if not."""
+
+    def __init__(self, path: str | None) -> None:
+        """Open `path`, or standard output for None and `-`.
+
+        Raises:
+            CommandError: the file cannot be written.
+        """
+        self._temporary = self._final = ""
+        self.to_file = path not in (None, "-")
+        if not self.to_file:
+            self.stream: IO[bytes] = sys.stdout.buffer
+            return
+        self._final = os.path.realpath(str(path))
+        try:
+            self.stream = self._open()
+        except OSError as error:
+            raise CommandError(f"cannot write {path}: {error.strerror or error}") from None
+
+    def _open(self) -> BinaryIO:
+        if os.path.isdir(self._final):
+            raise IsADirectoryError(0, "is a directory")
+        if os.path.exists(self._final) and not stat.S_ISREG(os.stat(self._final).st_mode):
+            return open(self._final, "wb")
+        folder, name = os.path.split(self._final)
+        temporary = os.path.join(folder, f".{name}.{os.getpid()}.part")
+        stream = open(temporary, "xb")  # noqa: SIM115 - lives until commit() or discard()
+        self._temporary = temporary
+        if os.path.exists(self._final):
+            shutil.copymode(self._final, temporary)
+        return stream
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a person is looking."""
+        return not self.to_file and self.stream.isatty()
+
+    def commit(self) -> None:
+        """Make what was written visible under the final name."""
+        self.stream.flush()
+        if self.to_file:
+            self.stream.close()
+        if self._temporary:
+            os.replace(self._temporary, self._final)
+            self._temporary = ""
+
+    def discard(self) -> None:
+        """Leave everything as it was before. After `commit`: do nothing."""
+        if self.to_file:
+            with contextlib.suppress(OSError):
+                self.stream.close()
+        if self._temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)
+            self._temporary = ""
+
+
+class Interrupts:
+    """Ctrl-C between writes, never inside one: a row or a row group is written whole or not at all.
+
+    Outside `held` the signal raises KeyboardInterrupt at once, so that a read that waits can be left.
+    """
+
+    def __init__(self) -> None:
+        self._holding = self._pending = False
+        try:
+            self._before = signal.signal(signal.SIGINT, self._arrived)
+        except ValueError:  # not the main thread: signals are not ours to handle
+            self._before = None
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if self._holding and not self._pending:
+            self._pending = True
+            return
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Put an interrupt off to the end of the block; a second one breaks in."""
+        self._holding = True
+        try:
+            yield
+        finally:
+            self._holding = False
+        if self._pending:
+            self._pending = False
+            raise KeyboardInterrupt
+
+    def restore(self) -> None:
+        """Handle the signal as before."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)

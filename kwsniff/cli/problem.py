@@ -1,0 +1,54 @@
+"""What a command says when it cannot go on: one line, an exit code, and names that come close."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+DONE = 0
+FINDINGS = 1
+USAGE = 2
+DAMAGED = 3
+INTERNAL = 70
+"""A fault of kwsniff itself (EX_SOFTWARE of sysexits.h), apart from every code that speaks of the input."""
+INTERRUPTED = 130
+"""What a shell reports for a process ended by Ctrl-C: 128 + SIGINT."""
+
+
+class CommandError(Exception):
+    """A reason to stop that the user can do something about.
+
+    Attributes:
+        exit_code: what the process ends with; 2 is usage or unreadable input.
+    """
+
+    def __init__(self, message: str, exit_code: int = USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean ...?)`` with up to three of `known` that look like `name`, or nothing."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    wanted = name.lower()
+    close = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.6)
+    if not close and len(wanted) > 2:
+        close = [candidate for candidate in by_lower if wanted in candidate][:3]
+    return f" (did you mean {' or '.join(by_lower[found] for found in close)}?)" if close else ""
+
+
+def chosen_columns(asked: str, known: list[str]) -> list[str]:
+    """The columns named in `asked`, separated by commas, in that order.
+
+    Raises:
+        CommandError: a name is unknown or given twice.
+    """
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    if not names:
+        raise CommandError("--columns names no column")
+    for name in names:
+        if name not in known:
+            raise CommandError(f"--columns: unknown column {name!r}{suggestion(name, known)}")
+        if names.count(name) > 1:
+            raise CommandError(f"--columns: {name} is given twice")
+    return names

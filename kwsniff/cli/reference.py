@@ -1,0 +1,81 @@
+"""Writes docs/cli.md from the commands themselves: ``python -m kwsniff.cli.reference > docs/cli.md``.
+
+What it writes depends on names, arguments, options and help texts alone, not on the terminal or on how this
+version of typer lays out its help.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+HEAD = """# Command line
+
+Made from the commands' own help by `python -m kwsniff.cli.reference`; a test fails when it is out of date.
+What the formats hold, the language of `--where` and the exit codes are described in [decode.md](decode.md).
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    from kwsniff.cli.app import app
+
+    root = typer.main.get_command(app)
+    parts = [HEAD, *_section("kwsniff", root)]
+    for name, command in sorted(_commands(root).items()):
+        parts += _section(f"kwsniff {name}", command)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _commands(root: Any) -> dict[str, Any]:
+    return dict(root.commands)
+
+
+def _section(name: str, command: Any) -> Iterator[str]:
+    usage = " ".join(
+        [name, "[OPTIONS]", *_arguments(command), *(["COMMAND ..."] if _is_group(command) else [])]
+    )
+    yield f"## {name}\n"
+    yield _paragraphs(command.help or "")
+    yield f"```\n{usage}\n```\n"
+    rows = [_row(parameter) for parameter in command.params]
+    if rows:
+        yield "| | |\n| --- | --- |"
+        yield from rows
+        yield ""
+
+
+def _is_group(command: Any) -> bool:
+    return hasattr(command, "commands")
+
+
+def _paragraphs(text: str) -> str:
+    paragraphs = re.split(r"\n\s*\n", text.strip())
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs) + "\n"
+
+
+def _arguments(command: Any) -> list[str]:
+    return [_argument(each) for each in command.params if each.param_type_name == "argument"]
+
+
+def _argument(parameter: Any) -> str:
+    name = (parameter.metavar or parameter.name.upper()).strip("[]")
+    name += "..." if parameter.nargs == -1 else ""
+    return name if parameter.required else f"[{name}]"
+
+
+def _row(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        label = f"`{_argument(parameter)}`"
+    else:
+        value = "" if parameter.is_flag else f" {parameter.metavar}"
+        label = ", ".join(f"`{spelling}{value}`" for spelling in parameter.opts)
+    help_text = " ".join((parameter.help or "").split())
+    return f"| {label} | {help_text.replace('|', chr(92) + '|')} |"
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

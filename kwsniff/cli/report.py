@@ -1,0 +1,91 @@
+"""The job of `kwsniff report`: events in, statistics of calls out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kwsniff.capture.error import CaptureError
+from kwsniff.cli import problem
+from kwsniff.cli.naming import named
+from kwsniff.cli.problem import CommandError, suggestion
+from kwsniff.cli.progress import ProgressBar
+from kwsniff.cli.source import Damage
+from kwsniff.cli.trust import Trust
+from kwsniff.cli.where import Predicate, compile_where
+from kwsniff.config import Config
+from kwsniff.offline import events
+from kwsniff.report import DEFAULT_BY, Report
+from kwsniff.report.tables import TABLES
+from kwsniff.spec.load import catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    paths: Sequence[str]
+    config: Config
+    by: str | None = None
+    csv: str | None = None
+    json: bool = False
+    where: str | None = None
+    quiet: bool = False
+
+
+def report(request: Request) -> int:
+    """Print the statistics of the inputs, write CSV files if asked for; return the exit code.
+
+    Raises:
+        CommandError: the request is wrong, or an input could not be read.
+    """
+    tables = _tables(request.by)
+    predicate = compile_where(request.where) if request.where is not None else None
+    damage, trust = Damage(), Trust(wanted=not request.quiet)
+    try:
+        with ProgressBar() as progress, closing(_events(request, predicate, damage, trust, progress)) as rows:
+            errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+            statistics = Report.from_events(rows, errors=errors, keep_calls=request.csv is not None)
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
+    if request.csv is not None:
+        statistics.write_csv(request.csv)
+    if request.json:
+        print(statistics.to_json())
+    else:
+        statistics.print(by=tables)
+    sys.stdout.flush()
+    trust.show()
+    if damage:
+        print(f"kwsniff: {damage.line()}", file=sys.stderr)
+    return problem.DAMAGED if damage else problem.DONE
+
+
+def _tables(asked: str | None) -> Sequence[str]:
+    if asked is None:
+        return DEFAULT_BY
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    for name in names:
+        if name not in TABLES:
+            known = ", ".join(TABLES)
+            raise CommandError(f"--by: unknown table {name!r}{suggestion(name, TABLES)}; there are {known}")
+    if not names:
+        raise CommandError("--by names no table")
+    return names
+
+
+def _events(
+    request: Request, predicate: Predicate | None, damage: Damage, trust: Trust, progress: ProgressBar
+) -> Generator[pa.RecordBatch]:
+    source = events(request.paths, request.config, totals=trust.capture, progress=progress)
+    batches = damage.watch(trust.watch(source))
+    if predicate is None:
+        yield from batches
+        return
+    # A condition on topics has to see their names; without one the report fills them in by itself.
+    for batch in named(batches):
+        yield batch.filter(predicate(batch))

@@ -1,0 +1,97 @@
+"""Events for a command: the pipeline over its inputs, watched for damage, with names filled in.
+
+Invariant: what passes through is what the pipeline gave, in its order; watching never takes a row away.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.cli.problem import CommandError
+from kwsniff.report.trust import DAMAGE
+
+
+class Damage:
+    """Counts what was damaged in the events that pass."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first = ""
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches."""
+        for batch in batches:
+            self._look(batch)
+            yield batch
+
+    def _look(self, batch: pa.RecordBatch) -> None:
+        if batch["code"].null_count == batch.num_rows:
+            return
+        hit = pc.fill_null(pc.is_in(batch["code"], pa.array(DAMAGE)), False)
+        if not pc.any(hit).as_py():
+            return
+        for row in batch.select(["code", "capture", "packet", "detail"]).filter(hit).to_pylist():
+            self._counts[row["code"]] += 1
+            self._first = self._first or _place(row)
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def line(self) -> str:
+        """What was damaged, in one line."""
+        counts = ", ".join(f"{count} {code}" for code, count in sorted(self._counts.items()))
+        return f"part of the input was damaged: {counts} (first: {self._first})"
+
+
+def _place(row: dict[str, Any]) -> str:
+    packet = "" if row["packet"] is None else f", packet {row['packet']}"
+    detail = f": {row['detail']}" if row["detail"] else ""
+    return f"{row['capture'] or 'input'}{packet}{detail}"
+
+
+def parsed_ports(text: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
+    """Ports from a list such as ``9092,19092-19094``.
+
+    Raises:
+        CommandError: a part is no port or range of ports.
+    """
+    if text is None:
+        return default
+    ports: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise CommandError(f"--port: {part.strip()!r} is no port")
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high <= 65535:
+            raise CommandError(f"--port: {part.strip()!r} is outside 1 to 65535 or runs backwards")
+        ports.extend(range(low, high + 1))
+    return tuple(dict.fromkeys(ports))
+
+
+def from_pipe(paths: Sequence[str]) -> bool:
+    """Whether an input is standard input and no file, so that it may still be growing."""
+    if "-" not in paths:
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):
+        return True
+
+
+def refuse_overwriting(output: str | None, paths: Sequence[str]) -> None:
+    """Raise CommandError if the output would replace an input."""
+    if output in (None, "-"):
+        return
+    target = os.path.realpath(str(output))
+    for path in paths:
+        if path != "-" and os.path.realpath(path) == target:
+            raise CommandError(f"-o {output} is one of the inputs")

@@ -1,0 +1,37 @@
+"""The capture-trust paragraph that follows every run, on standard error."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from kwsniff.net.totals import CaptureTotals
+from kwsniff.report.trust import TrustTotals, paragraph
+
+
+class Trust:
+    """Totals of packets, for the pipeline to fill, and of events, and their telling."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted
+        self._events = TrustTotals()
+        self.capture = CaptureTotals()
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted."""
+        for batch in batches:
+            self._events.add(batch)
+            yield batch
+
+    def show(self) -> None:
+        """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet."""
+        if not self._wanted:
+            return
+        text = paragraph(self._events, self.capture if self.capture.packets else None)
+        if sys.stderr.isatty():
+            text = textwrap.fill(text, shutil.get_terminal_size().columns)
+        print(text, file=sys.stderr)

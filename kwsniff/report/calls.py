@@ -1,0 +1,93 @@
+"""calls.csv: one row a call, with the scalar columns of EVENTS that a call can have, and lists as text.
+
+`topics` joins the names by `;`, with the uuid where the name is not known, `topic_ids` joins the uuids.
+`partitions` joins `topic-partition`. What each partition carried is in the Parquet and JSONL output of
+`kwsniff decode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.events import CALL
+from kwsniff.report import lists
+from kwsniff.report.csv import write_batches
+from kwsniff.report.topics import elements, fill
+from kwsniff.table import EVENTS
+
+NOT_OF_A_CALL = frozenset(
+    (
+        *("event", "code", "detail", "packet", "first_time", "last_time", "client_packets", "broker_packets"),
+        *(
+            "client_bytes",
+            "broker_bytes",
+            "client_missing_bytes",
+            "broker_missing_bytes",
+            "syn",
+            "fin",
+            "rst",
+        ),
+        *("handshake_us", "security", "sasl_mechanism", "user", "resynchronisations", "skipped_bytes"),
+        *("frames", "undecoded_frames", "request", "response"),
+    )
+)
+"""Columns of anomalies and connections, and the bodies, which are no part of a report."""
+
+LISTS = frozenset(("topics", "topic_ids", "partitions"))
+
+
+def scalar_schema(names: Iterable[str]) -> pa.Schema:
+    """These columns of EVENTS, with text in place of lists."""
+    fields = [EVENTS.field(name) for name in names]
+    return pa.schema([field.with_type(pa.string()) if field.name in LISTS else field for field in fields])
+
+
+CALLS = scalar_schema(name for name in EVENTS.names if name not in NOT_OF_A_CALL)
+"""Columns of calls.csv."""
+
+
+def write_calls(path: Path, batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> None:
+    """Write calls.csv from EVENTS batches; rows that are no calls are passed over. `names` gives topics by
+    uuid. Raises OSError if the file cannot be written."""
+    write_batches(path, CALLS, flattened(batches, names))
+
+
+def flattened(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """The calls among EVENTS batches, with the columns CALLS."""
+    for batch in batches:
+        calls = fill(batch.filter(pc.equal(batch["event"], CALL)), names)
+        yield scalar_columns(calls, CALLS)
+
+
+def scalar_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Columns of an EVENTS batch as `scalar_schema` gives them: lists as text."""
+    columns = [_TEXTS[name](batch) if name in LISTS else batch[name] for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _topics(topics: pa.ListArray, ids: pa.ListArray) -> pa.Array:
+    counts, names, uuids = elements(topics, ids)
+    absent = lists.is_null(topics) & lists.is_null(ids)
+    return pc.binary_join(lists.rebuilt(pc.coalesce(names, uuids, ""), counts, absent), ";")
+
+
+def _partitions(partitions: pa.ListArray) -> pa.Array:
+    flat = partitions.flatten()
+    topic = pc.coalesce(pc.struct_field(flat, "topic"), pc.struct_field(flat, "topic_id"), "")
+    number = pc.fill_null(pc.struct_field(flat, "partition").cast(pa.string()), "")
+    return _joined(pc.binary_join_element_wise(topic, number, "-"), partitions)
+
+
+def _joined(values: pa.Array, like: pa.ListArray) -> pa.Array:
+    return pc.binary_join(lists.rebuilt(values, lists.lengths(like), lists.is_null(like)), ";")
+
+
+_TEXTS: Mapping[str, Callable[[pa.RecordBatch], pa.Array]] = {
+    "topics": lambda batch: _topics(batch["topics"], batch["topic_ids"]),
+    "topic_ids": lambda batch: _joined(pc.fill_null(batch["topic_ids"].flatten(), ""), batch["topic_ids"]),
+    "partitions": lambda batch: _partitions(batch["partitions"]),
+}

@@ -1,0 +1,54 @@
+"""Small integers for values that repeat: what the store keeps of texts, and how it groups by several
+columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+
+class Codes:
+    """Numbers values in the order in which they are first seen; null is a value like any other."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+
+    def encode(self, column: pa.Array) -> Ints:
+        """The number of each element."""
+        encoded = column.dictionary_encode(null_encoding="encode")
+        numbers = [self.number(value) for value in encoded.dictionary.to_pylist()]
+        indices = encoded.indices.to_numpy(zero_copy_only=False)
+        codes: Ints = np.array(numbers, dtype=np.int64)[indices]
+        return codes
+
+    def number(self, value: Any) -> int:
+        """The number of one value."""
+        number = self._numbers.setdefault(value, len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return number
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def combined(columns: list[Ints], sizes: list[int]) -> tuple[Ints, Ints]:
+    """Numbers the combinations that occur in parallel columns of non-negative integers below `sizes`.
+
+    Returns the number of each row's combination, and for each number a row that has it. Numbering after
+    every column keeps the product small, whatever the sizes."""
+    codes: Ints = np.zeros(len(columns[0]), dtype=np.int64)
+    count = 1
+    for column, size in zip(columns, sizes, strict=True):
+        numbers, kinds = pd.factorize(codes * size + column)
+        codes, count = numbers.astype(np.int64, copy=False), len(kinds)
+    rows = np.zeros(count if len(codes) else 0, dtype=np.int64)
+    rows[codes[::-1]] = np.arange(len(codes))[::-1]
+    return codes, rows

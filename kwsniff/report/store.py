@@ -1,0 +1,191 @@
+"""What the report keeps of the calls while the events pass by.
+
+Theory of operation. A *cell* is one combination of API, client, broker, error code, status and "waited on
+purpose" (a cube, sparse). Sums and extremes are kept per cell; of a single call only its cell number, latency
+and duration stay, for exact percentiles: 20 bytes a call. A second cube has a cell for each (cell, topic,
+error of that topic), and for each topic a call names, the numbers of call and topic stay (8 bytes). Texts are
+numbered; lists are dropped with the batch they came in. All tables are then groupings of the two cubes.
+
+A topic is keyed by its name where the batch knows it, else by its uuid; `finish` gives uuids whose name came
+later the number of the name.
+
+Invariants: `cells[i]` describes every call whose cell number is i; the sums over cells are the sums over
+calls; a call and topic are one pair, however often the call names the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.events import CALL
+from kwsniff.report import waiting
+from kwsniff.report.codes import Codes, combined
+from kwsniff.report.cube import NEVER, Cube, joined
+from kwsniff.report.topics import TopicNames
+from kwsniff.report.topicstore import TopicStore
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+CODED = ("api_key", "client_id", "client_ip", "broker_ip", "broker_port", "error_code", "status")
+KEYS = (*CODED, "waited")
+
+BATCH_ROWS = 65_536
+
+_NEEDED = (
+    *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
+    *("request_time", "request_end_time", "response_time", "response_end_time", "first_time", "last_time"),
+    *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", "max_wait_ms"),
+    *("record_count", "record_bytes", "in_flight", "error_count", "topics", "topic_ids", "partitions"),
+)
+
+
+class CallStore:
+    """Takes EVENTS batches and keeps what the statistics need."""
+
+    def __init__(self) -> None:
+        self.codes = {name: Codes() for name in CODED}
+        self.api_names: dict[int, str] = {}
+        self.error_names: dict[int, str] = {}
+        self.software: dict[tuple[str | None, str | None], set[str]] = {}
+        self.spans: dict[str | None, tuple[int, int]] = {}
+        self.names = TopicNames()
+        self.topics = TopicStore()
+        self._cell_numbers: dict[tuple[int, ...], int] = {}
+        self._measures = Cube()
+        self._cell: list[npt.NDArray[np.int32]] = []
+        self._latency: list[Floats] = []
+        self._duration: list[Floats] = []
+        self._calls = 0
+
+    def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take all batches, joining small ones first."""
+        for batch in _joined(batch.select(list(_NEEDED)) for batch in batches):
+            self.add(batch)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take one EVENTS batch."""
+        self._cover(batch)
+        calls = batch.filter(pc.equal(batch["event"], CALL))
+        if not calls.num_rows:
+            return
+        self.names.add(calls)
+        self._learn(calls)
+        keys = {name: codes.encode(calls[name]) for name, codes in self.codes.items()}
+        keys["waited"] = waiting.waited(calls).astype(np.int64)
+        cell = self._cells_of(keys)
+        measures = _measures(calls, keys["waited"])
+        self._measures.add({"cell": cell}, measures)
+        self._learn_software(calls)
+        self.topics.add(calls, self._calls, cell, measures, self.names.names)
+        self._cell.append(cell.astype(np.int32))
+        self._latency.append(_floats(calls["latency_us"]))
+        self._duration.append(_floats(calls["duration_us"]))
+        self._calls += calls.num_rows
+
+    def finish(self) -> None:
+        """Bring together what the batches left. Afterwards `cells`, `cell`, `latency` and `duration` hold."""
+        keys = pd.DataFrame(list(self._cell_numbers), columns=list(KEYS), dtype=np.int64)
+        self.cells = keys.join(self._measures.result(["cell"]).set_index("cell"))
+        self.cell: npt.NDArray[np.int32] = joined(self._cell, np.int32)
+        self.latency: Floats = joined(self._latency, np.float64)
+        self.duration: Floats = joined(self._duration, np.float64)
+        self.topics.finish(self.names.names)
+
+    def _cells_of(self, keys: dict[str, Ints]) -> Ints:
+        columns = [keys[name] for name in KEYS]
+        codes, rows = combined(columns, [*(len(self.codes[name]) for name in CODED), 2])
+        kinds = zip(*(column[rows].tolist() for column in columns), strict=True)
+        numbers = [self._cell_numbers.setdefault(kind, len(self._cell_numbers)) for kind in kinds]
+        return np.array(numbers, dtype=np.int64)[codes]
+
+    def _learn(self, calls: pa.RecordBatch) -> None:
+        for known, key, name in (
+            (self.api_names, "api_key", "api"),
+            (self.error_names, "error_code", "error"),
+        ):
+            pairs = pa.table({"key": calls[key], "name": calls[name]}).drop_null()
+            for row in pairs.group_by(["key", "name"]).aggregate([]).to_pylist():
+                known.setdefault(row["key"], row["name"])
+
+    def _learn_software(self, calls: pa.RecordBatch) -> None:
+        if calls["software_name"].null_count == calls.num_rows:
+            return
+        names = ("client_id", "client_ip", "software_name", "software_version")
+        kinds = pa.table({name: calls[name] for name in names}).group_by(list(names)).aggregate([])
+        for client, address, name, version in zip(*(kinds[name].to_pylist() for name in names), strict=True):
+            if name is not None:
+                self.software.setdefault((client, address), set()).add(f"{name} {version or ''}".strip())
+
+    def _cover(self, batch: pa.RecordBatch) -> None:
+        """Widen the span of time each capture is known to cover."""
+        first = pc.coalesce(batch["request_time"], batch["response_time"], batch["first_time"])
+        last = pc.coalesce(_last(batch), batch["last_time"])
+        columns = {"first": first.cast(pa.int64()), "last": last.cast(pa.int64())}
+        table = pa.table({"capture": batch["capture"], **columns})
+        spans = table.group_by("capture").aggregate([("first", "min"), ("last", "max")])
+        for row in spans.to_pylist():
+            if row["first_min"] is not None and row["last_max"] is not None:
+                begin, end = self.spans.get(row["capture"], (row["first_min"], row["last_max"]))
+                self.spans[row["capture"]] = min(begin, row["first_min"]), max(end, row["last_max"])
+
+
+def _measures(calls: pa.RecordBatch, waited: Ints) -> pd.DataFrame:
+    throttle = _ints(calls["throttle_ms"])
+    fetch = _ints(pc.is_in(calls["api_key"], value_set=pa.array(waiting.FETCHES, pa.int32())))
+    columns = {
+        "calls": np.ones(calls.num_rows, dtype=np.int64),
+        "request_bytes": _ints(calls["request_bytes"]),
+        "response_bytes": _ints(calls["response_bytes"]),
+        "records": _ints(calls["record_count"]),
+        "record_bytes": _ints(calls["record_bytes"]),
+        "error_codes": _ints(calls["error_count"]),
+        "throttled_calls": (throttle > 0).astype(np.int64),
+        "throttle_ms": throttle,
+        "last_us": _ints(_last(calls), 0),
+        "in_flight_max": _ints(calls["in_flight"], -1),
+        "throttle_max_ms": throttle,
+        "overrun_us": np.where(waited * fetch == 1, waiting.overrun_us(calls), np.nan),
+        "first_us": _ints(pc.coalesce(calls["request_time"], calls["response_time"]), NEVER),
+    }
+    return pd.DataFrame(columns)
+
+
+def _last(batch: pa.RecordBatch) -> pa.Array:
+    names = ("response_end_time", "response_time", "request_end_time", "request_time")
+    return pc.coalesce(*(batch[name] for name in names))
+
+
+def _ints(column: pa.Array, null: int = 0) -> Ints:
+    values: Ints = pc.fill_null(column.cast(pa.int64()), null).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _floats(column: pa.Array) -> Floats:
+    values: Floats = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of BATCH_ROWS or a little more, as far as they come in smaller ones."""
+    waiting_batches: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting_batches.append(batch)
+        rows += batch.num_rows
+        if rows >= BATCH_ROWS:
+            yield from _one(waiting_batches)
+            waiting_batches, rows = [], 0
+    yield from _one(waiting_batches)
+
+
+def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) <= 1:
+        return batches
+    return list(pa.Table.from_batches(batches).combine_chunks().to_batches())

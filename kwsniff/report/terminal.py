@@ -1,0 +1,226 @@
+"""The report for people: tables on a terminal, the same as aligned plain text where the output is piped.
+
+A terminal has a width: columns are left out, the least important ones first, until the rest fits. Piped
+text keeps all of them. Times are milliseconds here, sizes powers of 1000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kwsniff.report.text import bytes_text, digits, printable
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A column as people see it; `rank` says how soon it is left out, 0 never."""
+
+    heading: str
+    source: str
+    show: Callable[[Any], str]
+    rank: int = 0
+    left: bool = False
+
+
+def _words(value: Any) -> str:
+    return printable(str(value))
+
+
+def _count(value: Any) -> str:
+    return f"{int(value):,}"
+
+
+def _ms(microseconds: Any) -> str:
+    return digits(microseconds / 1000)
+
+
+def _percent(ratio: Any) -> str:
+    return f"{100 * ratio:.3g}%"
+
+
+def _yes(value: Any) -> str:
+    return "yes" if value else "no"
+
+
+def _clock(value: pd.Timestamp) -> str:
+    return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _name(heading: str, source: str) -> Shown:
+    return Shown(heading, source, _words, left=True)
+
+
+CALLS = Shown("calls", "calls", _count)
+RATE = Shown("calls/s", "calls_per_s", digits, 4)
+LATENCIES = (
+    Shown("p50 ms", "latency_p50_us", _ms),
+    Shown("p90 ms", "latency_p90_us", _ms, 8),
+    Shown("p95 ms", "latency_p95_us", _ms, 5),
+    Shown("p99 ms", "latency_p99_us", _ms),
+    Shown("p99.9 ms", "latency_p999_us", _ms, 7),
+    Shown("max ms", "latency_max_us", _ms, 1),
+)
+FIGURES = (
+    CALLS,
+    RATE,
+    Shown("sent", "request_bytes", bytes_text, 6),
+    Shown("received", "response_bytes", bytes_text, 6),
+    *LATENCIES,
+    Shown("dur p50 ms", "duration_p50_us", _ms, 10),
+    Shown("dur p90 ms", "duration_p90_us", _ms, 11),
+    Shown("dur p95 ms", "duration_p95_us", _ms, 11),
+    Shown("dur p99 ms", "duration_p99_us", _ms, 10),
+    Shown("dur p99.9 ms", "duration_p999_us", _ms, 11),
+    Shown("dur max ms", "duration_max_us", _ms, 10),
+    Shown("errors", "errors", _count),
+    Shown("throttled", "throttled_calls", _count, 3),
+    Shown("throttle ms", "throttle_ms", _count, 8),
+    Shown("unanswered", "unanswered", _count, 2),
+    Shown("orphan", "orphan", _count, 9),
+    Shown("undecoded", "undecoded", _count, 9),
+    Shown("truncated", "truncated", _count, 9),
+    Shown("in flight", "in_flight_max", _count, 8),
+)
+BY_NAME = Shown("errors by name", "errors_by_name", _words, 7, left=True)
+
+VIEWS: dict[str, tuple[Shown, ...]] = {
+    "api": (_name("API", "api"), *FIGURES, BY_NAME),
+    "client": (
+        _name("client", "client_id"),
+        _name("address", "client_ip"),
+        Shown("software", "software", _words, 9, left=True),
+        *FIGURES,
+        BY_NAME,
+    ),
+    "topic": (
+        _name("topic", "topic"),
+        Shown("partitions", "partitions_seen", _count, 8),
+        Shown("records", "records", _count, 2),
+        Shown("record data", "record_bytes", bytes_text, 2),
+        *FIGURES,
+        BY_NAME,
+    ),
+    "broker": (_name("broker", "broker"), *FIGURES, BY_NAME),
+    "error": (
+        _name("error", "error"),
+        Shown("code", "error_code", _count, 3),
+        Shown("retriable", "retriable", _yes, 4),
+        _name("API", "api"),
+        CALLS,
+        RATE,
+        Shown("of API", "api_call_ratio", _percent, 1),
+        Shown("clients", "clients_affected", _count, 2),
+        Shown("topics", "topics_affected", _count, 2),
+        *(Shown(column.heading, column.source, column.show, 9) for column in LATENCIES),
+        Shown("first", "first_time", _clock, 6, left=True),
+        Shown("last", "last_time", _clock, 7, left=True),
+        Shown("topic names", "topics", _words, 8, left=True),
+        Shown("client names", "clients", _words, 8, left=True),
+    ),
+}
+
+TITLES = {
+    "api": "Calls by API",
+    "client": "Calls by client",
+    "topic": "Calls by topic",
+    "broker": "Calls by broker",
+    "error": "Errors",
+}
+
+WAITED = "  waited"
+"""Name of the row below an API that holds its calls that waited on purpose."""
+
+_GAP = 2
+
+
+def print_tables(console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str]) -> None:
+    """Print the tables named in `by`, in that order. Raises KeyError for an unknown name."""
+    for place, name in enumerate(by):
+        frame = tables[name]
+        headings, cells = _cells(
+            VIEWS[name], _rows(name, frame), console.width if console.is_terminal else None
+        )
+        if console.is_terminal:
+            _print_rich(console, TITLES[name], headings, cells)
+        else:
+            _print_plain(console, TITLES[name], headings, cells, first=place == 0)
+
+
+def _rows(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for record in frame.to_dict(orient="records"):
+        row = {str(key): None if pd.isna(value) else value for key, value in record.items()}
+        rows.append(row)
+        if name == "api" and row["waited_calls"]:
+            rows.append(_waited(row))
+    return rows
+
+
+def _waited(row: Row) -> dict[str, Any]:
+    """The row of the calls that waited: their number and latencies, nothing else."""
+    figures = {f"latency_{key[7:]}": value for key, value in row.items() if key.startswith("waited_p")}
+    shown = {"api": WAITED, "calls": row["waited_calls"], "latency_max_us": row["waited_max_us"]}
+    return {**dict.fromkeys(row), **figures, **shown}
+
+
+def _cells(
+    view: tuple[Shown, ...], rows: list[dict[str, Any]], width: int | None
+) -> tuple[list[Shown], list[list[str]]]:
+    """Headings and cells as text, without columns that are empty or don't fit into `width`."""
+    shown = list(view)
+    texts = {column: [_text(column, row) for row in rows] for column in shown}
+    shown = [column for column in shown if not column.rank or any(texts[column])]
+    while width and _width(shown, texts) > width and any(column.rank for column in shown):
+        last = max(column.rank for column in shown)
+        shown = [column for column in shown if column.rank < last]
+    return shown, [[texts[column][row] for column in shown] for row in range(len(rows))]
+
+
+def _text(column: Shown, row: Row) -> str:
+    value = row[column.source]
+    if value is None:
+        return "(none)" if column.left and not column.rank else ""
+    return column.show(value)
+
+
+def _width(shown: list[Shown], texts: Mapping[Shown, list[str]]) -> int:
+    return sum(max(map(len, (column.heading, *texts[column]))) + _GAP for column in shown)
+
+
+def _print_rich(console: Console, title: str, headings: list[Shown], cells: list[list[str]]) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False)
+    table.padding = (0, 1, 0, 0)  # and one for the divider: _GAP
+    for column in headings:
+        side: Literal["left", "right"] = "left" if column.left else "right"
+        table.add_column(Text(column.heading), justify=side, no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        style = "dim" if row[0] == WAITED else ""
+        table.add_row(*(Text(cell) for cell in row), style=style)
+    console.print(table)
+    console.print()
+
+
+def _print_plain(
+    console: Console, title: str, headings: list[Shown], cells: list[list[str]], first: bool
+) -> None:
+    lines = [[column.heading for column in headings], *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = "" if first else "\n"
+    text += title + "\n"
+    for line in lines:
+        parts = [
+            cell.ljust(width) if column.left else cell.rjust(width)
+            for cell, width, column in zip(line, widths, headings, strict=True)
+        ]
+        text += (" " * _GAP).join(parts).rstrip() + "\n"
+    console.file.write(text)

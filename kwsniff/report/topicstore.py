@@ -1,0 +1,152 @@
+"""What the report keeps of the topics that calls name: the second cube of `kwsniff.report.store`.
+
+A call counts for each topic it names. Its size, throttling and times count in full for each; records, record
+bytes and error codes are those of the topic's own partitions. The error of a topic in a call is the first
+non-zero one of its partitions; if no partition of the call has one, the error of the whole call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.report import lists
+from kwsniff.report.codes import Codes
+from kwsniff.report.cube import Cube, joined
+from kwsniff.report.topics import elements, lookup
+
+Ints = npt.NDArray[np.int64]
+KEYS = ["cell", "topic", "topic_error"]
+_SHIFT = 32
+
+
+class TopicStore:
+    """Pairs of call and topic. After `finish`: `cells` (by KEYS), `call` and `topic` of each pair, and
+    `partitions`, the number of partitions seen by topic number."""
+
+    def __init__(self) -> None:
+        self.codes = Codes()
+        self._cube = Cube()
+        self._call: list[npt.NDArray[np.integer]] = []
+        self._topic: list[npt.NDArray[np.int32]] = []
+        self._seen = np.array([], dtype=np.int64)
+
+    def add(
+        self,
+        calls: pa.RecordBatch,
+        first_call: int,
+        cell: Ints,
+        measures: pd.DataFrame,
+        names: Mapping[str, str],
+    ) -> None:
+        """Take the topics of `calls`, the first of which is call number `first_call`; `cell` and `measures`
+        are parallel to its rows."""
+        named = self._named(calls, names)
+        parts = self._partitions(calls, names)
+        size = max(len(self.codes), 1)
+        parts["pair"] = parts["row"] * size + parts["topic"]
+        pairs = pd.unique(np.concatenate([named["row"] * size + named["topic"], parts["pair"]]))
+        if not len(pairs):
+            return
+        row, topic = pairs // size, pairs % size
+        place = pd.Index(pairs).get_indexer(pd.Index(parts["pair"]))
+        error = _errors(calls, row, place, parts["error"])
+        own = measures.take(row).reset_index(drop=True)
+        own["records"] = _sums(place, parts["records"], len(pairs))
+        own["record_bytes"] = _sums(place, parts["bytes"], len(pairs))
+        codes = _sums(place, (parts["error"] != 0).astype(np.int64), len(pairs))
+        own["error_codes"] = np.maximum(codes, error != 0)
+        self._cube.add({"cell": cell[row], "topic": topic, "topic_error": error}, own)
+        self._call.append(_small(row + first_call))
+        self._topic.append(topic.astype(np.int32))
+        self._see(parts)
+
+    def finish(self, names: Mapping[str, str]) -> None:
+        """Bring together what the batches left, with names for the uuids known by now."""
+        self.cells = self._cube.result(KEYS)
+        self.call = joined(self._call, np.uint32)
+        self.topic = joined(self._topic, np.int32)
+        numbers, changed = self._renumbered(names)
+        seen = numbers[self._seen >> _SHIFT] << _SHIFT | self._seen & 0xFFFFFFFF
+        if changed:
+            self._renumber(numbers)
+        self.partitions = np.bincount(pd.unique(seen) >> _SHIFT, minlength=len(self.codes))
+
+    def _renumbered(self, names: Mapping[str, str]) -> tuple[Ints, bool]:
+        """New number of each topic number: that of its name, if the topic was keyed by uuid."""
+        keys = list(self.codes.values)
+        numbers = [self.codes.number(names.get(key, key)) for key in keys]
+        return np.array(numbers, dtype=np.int64), numbers != list(range(len(keys)))
+
+    def _renumber(self, numbers: Ints) -> None:
+        self.topic = numbers[self.topic].astype(np.int32)
+        self.cells["topic"] = numbers[self.cells["topic"].to_numpy()]
+        cube = Cube()
+        cube.add({name: self.cells[name].to_numpy() for name in KEYS}, self.cells.drop(columns=KEYS))
+        self.cells = cube.result(KEYS)
+
+    def _named(self, calls: pa.RecordBatch, names: Mapping[str, str]) -> dict[str, Ints]:
+        counts, given, ids = elements(calls["topics"], calls["topic_ids"])
+        rows, codes = self._coded(lists.parents(counts), given, ids, names)
+        return {"row": rows[codes >= 0], "topic": codes[codes >= 0]}
+
+    def _partitions(self, calls: pa.RecordBatch, names: Mapping[str, str]) -> dict[str, Ints]:
+        column = calls["partitions"]
+        flat = column.flatten()
+        rows, codes = self._coded(
+            lists.parents(lists.lengths(column)),
+            pc.struct_field(flat, "topic"),
+            pc.struct_field(flat, "topic_id"),
+            names,
+        )
+        fields = {"partition": "partition", "error": "error_code", "records": "records", "bytes": "bytes"}
+        parts = {name: _ints(pc.struct_field(flat, field)) for name, field in fields.items()}
+        parts |= {"row": rows, "topic": codes}
+        return {name: values[codes >= 0] for name, values in parts.items()}
+
+    def _coded(
+        self, rows: Ints, given: pa.Array, ids: pa.Array, names: Mapping[str, str]
+    ) -> tuple[Ints, Ints]:
+        """Number of each topic by its name or else its uuid, -1 where it has neither."""
+        keys = pc.coalesce(given, lookup(ids, names), ids) if given.null_count else given
+        if keys.null_count == 0:
+            return rows, self.codes.encode(keys)
+        codes = np.full(len(keys), -1, dtype=np.int64)
+        codes[~lists.is_null(keys)] = self.codes.encode(keys.drop_null())
+        return rows, codes
+
+    def _see(self, parts: dict[str, Ints]) -> None:
+        both = parts["topic"] << _SHIFT | parts["partition"] & 0xFFFFFFFF
+        self._seen = pd.unique(np.concatenate([self._seen, pd.unique(both)]))
+
+
+def _errors(calls: pa.RecordBatch, row: Ints, place: Ints, error: Ints) -> Ints:
+    """Error code of each pair, whose call is `row`; `place` and `error` are those of the partitions."""
+    failed = error != 0
+    codes = _ints(calls["error_code"])[row]
+    own = np.zeros(calls.num_rows, dtype=bool)
+    own[row[place[failed]]] = True
+    codes[own[row]] = 0
+    codes[place[failed][::-1]] = error[failed][::-1]
+    return codes
+
+
+def _sums(place: Ints, values: Ints, size: int) -> Ints:
+    total = np.zeros(size, dtype=np.int64)
+    np.add.at(total, place, values)
+    return total
+
+
+def _small(numbers: Ints) -> npt.NDArray[np.integer]:
+    """In four bytes each, as long as they fit."""
+    return numbers.astype(np.uint32) if numbers.max(initial=0) < 1 << 32 else numbers
+
+
+def _ints(column: pa.Array) -> Ints:
+    values: Ints = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return values

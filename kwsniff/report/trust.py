@@ -1,0 +1,181 @@
+"""How far the capture can be trusted: one paragraph on what was seen, what is missing and what was not
+understood. The totals are summed while the events pass by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.events import ANOMALY, CALL, CONNECTION
+from kwsniff.report.text import bytes_text
+
+DAMAGE = ("capture_cut_short", "capture_damaged", "packet_malformed")
+"""Anomalies that mean: part of the input could not be read."""
+
+_SUMMED = (
+    *("client_packets", "broker_packets", "client_bytes", "broker_bytes"),
+    *("client_missing_bytes", "broker_missing_bytes"),
+    *("resynchronisations", "skipped_bytes", "frames", "undecoded_frames"),
+)
+
+
+class CaptureTotals(Protocol):
+    """What the packet side counted."""
+
+    @property
+    def files(self) -> int: ...
+    @property
+    def packets(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def non_ip(self) -> int: ...
+    @property
+    def non_tcp(self) -> int: ...
+    @property
+    def fragments(self) -> int: ...
+    @property
+    def malformed(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+
+
+@dataclass
+class TrustTotals:
+    """Totals of EVENTS: `add` every batch."""
+
+    statuses: dict[str, int] = field(default_factory=dict)
+    """Calls by status."""
+    paired: int = 0
+    """Calls of which request and response were seen."""
+    anomalies: dict[str, int] = field(default_factory=dict)
+    """Anomalies by code."""
+    connections: int = 0
+    complete: int = 0
+    """Connections of which the SYN and a FIN or RST were seen."""
+    half_seen: int = 0
+    """Connections with payload in one direction only."""
+    mid_stream: int = 0
+    """Connections whose SYN was not seen."""
+    tls: int = 0
+    """Connections that were encrypted and skipped."""
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_SUMMED, 0))
+    """Sums of the numeric columns of connection rows."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the events of one batch."""
+        self._add_calls(batch.filter(pc.equal(batch["event"], CALL)))
+        _count(self.anomalies, batch.filter(pc.equal(batch["event"], ANOMALY))["code"])
+        self._add_connections(batch.filter(pc.equal(batch["event"], CONNECTION)))
+
+    @property
+    def calls(self) -> int:
+        return sum(self.statuses.values())
+
+    @property
+    def damaged(self) -> bool:
+        """Part of the input could not be read."""
+        return any(self.anomalies.get(code) for code in DAMAGE)
+
+    def _add_calls(self, calls: pa.RecordBatch) -> None:
+        _count(self.statuses, calls["status"])
+        both = pc.and_(calls["request_time"].is_valid(), calls["response_time"].is_valid())
+        self.paired += both.true_count
+
+    def _add_connections(self, rows: pa.RecordBatch) -> None:
+        syn, fin, rst = (pc.fill_null(rows[name], False) for name in ("syn", "fin", "rst"))
+        self.connections += rows.num_rows
+        self.complete += pc.and_(syn, pc.or_(fin, rst)).true_count
+        self.mid_stream += pc.invert(syn).true_count
+        client, broker = (
+            pc.greater(pc.fill_null(rows[name], 0), 0) for name in ("client_bytes", "broker_bytes")
+        )
+        self.half_seen += pc.xor(client, broker).true_count
+        self.tls += pc.fill_null(pc.equal(rows["security"], "tls"), False).true_count
+        for name in _SUMMED:
+            self.sums[name] += pc.sum(rows[name]).as_py() or 0
+
+
+def paragraph(events: TrustTotals, capture: CaptureTotals | None = None) -> str:
+    """The paragraph as one line of sentences; the caller wraps it. Without `capture` (events that come from
+    elsewhere) packets and bytes are those of the Kafka connections."""
+    sentences = [
+        _packets(events, capture),
+        _connections(events),
+        _gaps(events),
+        _frames(events),
+        _calls(events),
+        _damage(events, capture),
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _packets(events: TrustTotals, capture: CaptureTotals | None) -> str:
+    if capture is None:
+        packets = events.sums["client_packets"] + events.sums["broker_packets"]
+        size = events.sums["client_bytes"] + events.sums["broker_bytes"]
+        return f"{_many(packets, 'packet')} with {bytes_text(size)} of payload."
+    text = f"{_many(capture.packets, 'packet')}, {bytes_text(capture.bytes)}"
+    text += f", from {_many(capture.files, 'file')}"
+    other = [(capture.non_ip, "not IP"), (capture.non_tcp, "not TCP"), (capture.fragments, "IP fragments")]
+    parts = [f"{count:,} {name}" for count, name in other if count]
+    return text + (f" ({', '.join(parts)})." if parts else ".")
+
+
+def _connections(events: TrustTotals) -> str:
+    text = f"{_many(events.connections, 'connection')}"
+    if events.connections:
+        text += f": {events.complete:,} complete, {events.half_seen:,} half-seen"
+        text += f", {events.mid_stream:,} joined mid-stream"
+    if events.tls:
+        text += f"; {events.tls:,} skipped because of TLS"
+    return text + "."
+
+
+def _gaps(events: TrustTotals) -> str:
+    missing = events.sums["client_missing_bytes"] + events.sums["broker_missing_bytes"]
+    gaps, found = events.anomalies.get("gap", 0), events.sums["resynchronisations"]
+    if not (missing or gaps or found):
+        return "No gaps."
+    text = f"{_many(gaps, 'gap')}, {bytes_text(missing)} missing, {_many(found, 'resynchronisation')}"
+    skipped = events.sums["skipped_bytes"]
+    return text + (f" that skipped {bytes_text(skipped)}." if skipped else ".")
+
+
+def _frames(events: TrustTotals) -> str:
+    undecoded = events.sums["undecoded_frames"]
+    return f"{events.sums['frames'] - undecoded:,} frames decoded, {undecoded:,} not."
+
+
+def _calls(events: TrustTotals) -> str:
+    text = f"{_many(events.calls, 'call')}: {events.paired:,} paired"
+    for status in ("no_reply_expected", "unanswered", "orphan", "truncated"):
+        if events.statuses.get(status):
+            text += f", {events.statuses[status]:,} {status.replace('_', ' ')}"
+    return text + "."
+
+
+def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
+    parts = []
+    if events.anomalies.get("capture_cut_short"):
+        parts.append(f"{_many(events.anomalies['capture_cut_short'], 'file')} cut short")
+    if events.anomalies.get("capture_damaged"):
+        parts.append(f"{_many(events.anomalies['capture_damaged'], 'damaged place')} passed over")
+    malformed = capture.malformed if capture else events.anomalies.get("packet_malformed", 0)
+    if malformed:
+        parts.append(f"{_many(malformed, 'malformed packet')}")
+    if capture and capture.dropped:
+        parts.append(f"{_many(capture.dropped, 'packet')} dropped by the capturing kernel")
+    return f"Damaged input: {', '.join(parts)}." if parts else ""
+
+
+def _count(counts: dict[str, int], column: pa.Array) -> None:
+    for row in pc.value_counts(column.drop_null()).to_pylist():
+        counts[row["values"]] = counts.get(row["values"], 0) + row["counts"]
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

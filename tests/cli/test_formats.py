@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kwsniff.cli.formats.csv import CsvWriter
+from kwsniff.cli.formats.jsonl import JsonlWriter, json_texts
+from kwsniff.cli.formats.parquet import ParquetWriter
+from kwsniff.cli.formats.text import TextWriter
+from kwsniff.table import EVENTS
+from tests.cli.conftest import anomaly, call, connection
+from tests.cli.stand_in import batch_of
+
+NASTY = 'a"b\\c\n\x1b[2J\x9b1m\u202eé\U0001f600'
+
+
+def written(writer: type, batch: pa.RecordBatch, *arguments: Any, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    form = writer(stream, *arguments, **options)
+    form.write(batch)
+    form.close()
+    return stream.getvalue()
+
+
+def test_jsonl_holds_every_value_and_leaves_nulls_out() -> None:
+    partitions = [
+        {"topic": "t", "topic_id": None, "partition": 0, "records": 3},
+        {"topic": None, "partition": 1},
+    ]
+    row = call(topics=["t", None], topic_ids=[], partitions=partitions, client_id=NASTY, throttle_ms=None)
+    (line,) = written(JsonlWriter, batch_of([row])).splitlines()
+    decoded = json.loads(line)
+    assert decoded["client_id"] == NASTY
+    assert decoded["topics"] == ["t", None]
+    assert decoded["topic_ids"] == []
+    assert decoded["partitions"] == [{"topic": "t", "partition": 0, "records": 3}, {"partition": 1}]
+    assert decoded["latency_us"] == 1500.25
+    assert decoded["request_time"] == "2026-01-31T12:00:00.000001Z"
+    assert "throttle_ms" not in decoded
+    assert list(decoded) == [name for name in EVENTS.names if name in decoded]
+    assert b"\x1b" not in line
+    assert b"\x9b" not in line.replace(NASTY[-1].encode(), b"")
+
+
+def test_jsonl_splices_bodies_in_as_objects() -> None:
+    row = call(request='{"topics":[{"name":"t"}]}', response='{"x":null}')
+    (line,) = written(JsonlWriter, batch_of([row])).splitlines()
+    assert json.loads(line)["request"] == {"topics": [{"name": "t"}]}
+    assert json.loads(line)["response"] == {"x": None}
+
+
+def test_jsonl_of_chosen_columns_has_an_object_even_where_all_are_null() -> None:
+    out = written(JsonlWriter, batch_of([call(), anomaly("gap")]), ["api", "syn"])
+    assert out == b'{"api":"Metadata"}\n{}\n'
+
+
+VALUES = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.none(), st.lists(VALUES, max_size=3)), max_size=5), st.integers(0, 5))
+def test_json_texts_say_what_pythons_json_reads_back(lists: list[Any], start: int) -> None:
+    texts = json_texts(pa.array(lists, pa.list_(pa.string())).slice(start))
+    assert [None if text is None else json.loads(text) for text in texts.to_pylist()] == lists[start:]
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.none(), st.floats()), max_size=5))
+def test_json_has_no_number_that_is_none(values: list[float | None]) -> None:
+    for value, text in zip(values, json_texts(pa.array(values, pa.float64())).to_pylist(), strict=True):
+        if value is None:
+            assert text is None
+        elif value - value == 0:
+            assert json.loads(text) == value
+        else:
+            assert text == "null"
+
+
+def test_csv_has_a_header_text_for_lists_and_no_formulas() -> None:
+    partitions = [{"topic": "t", "partition": 0}, {"topic": "u", "partition": 1}]
+    row = call(topics=["t", "u"], partitions=partitions, client_id='=HYPERLINK("x")')
+    rows = list(csv.DictReader(io.StringIO(written(CsvWriter, batch_of([row, anomaly("gap")])).decode())))
+    assert list(rows[0]) == EVENTS.names
+    assert rows[0]["topics"] == "t;u"
+    assert rows[0]["partitions"] == "t-0;u-1"
+    assert rows[0]["client_id"] == '\'=HYPERLINK("x")'
+    assert rows[0]["request_time"] == "2026-01-31T12:00:00.000001Z"
+    assert rows[1]["code"] == "gap"
+    assert rows[1]["api"] == ""
+
+
+def test_csv_of_no_rows_is_its_header() -> None:
+    assert written(CsvWriter, batch_of([]), ["api", "topics"]) == b'"api","topics"\n'
+
+
+def test_parquet_holds_the_events_exactly() -> None:
+    batch = batch_of([call(topics=["t"]), anomaly("gap"), connection()])
+    table = pq.read_table(io.BytesIO(written(ParquetWriter, batch)))
+    assert table.schema.equals(EVENTS, check_metadata=False)
+    assert table.schema.field("api").metadata[b"doc"]
+    assert table.to_pylist() == batch.to_pylist()
+
+
+def test_parquet_bytes_do_not_depend_on_how_rows_came_in_batches() -> None:
+    rows = [call(correlation_id=number) for number in range(50)]
+    whole, parts = io.BytesIO(), io.BytesIO()
+    for stream, size in ((whole, 50), (parts, 7)):
+        writer = ParquetWriter(stream)
+        for start in range(0, 50, size):
+            writer.write(batch_of(rows[start : start + size]))
+        writer.close()
+    assert whole.getvalue() == parts.getvalue()
+
+
+def test_parquet_of_no_rows_has_the_schema() -> None:
+    stream = io.BytesIO()
+    ParquetWriter(stream, ["api"]).close()
+    assert pq.read_table(stream).schema.names == ["api"]
+
+
+def test_a_line_of_text_says_who_asked_what_and_how_it_went() -> None:
+    partitions = [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 2}]
+    row = call(topics=["orders"], partitions=partitions, record_count=12, record_bytes=3072, acks=-1)
+    row |= {"status": "error", "error_code": 6, "error": "NOT_LEADER_OR_FOLLOWER", "group_id": "g"}
+    (line,) = written(TextWriter, batch_of([row])).decode().splitlines()
+    assert line.split() == [
+        *("2026-01-31T12:00:00.000001Z", "10.0.0.5:50123", "->", "10.0.0.9:9092", "Metadata", "v12", "#7"),
+        *("app-1", "1.5", "ms", "error", "NOT_LEADER_OR_FOLLOWER", "orders[0,2]", "12", "records"),
+        *("3.0", "KiB", "group=g", "acks=-1"),
+    ]
+
+
+def test_text_never_lets_the_wire_move_the_cursor_or_forge_a_line() -> None:
+    row = call(client_id=NASTY, topics=[NASTY], group_id=NASTY, transactional_id=NASTY, software_name=NASTY)
+    rows = [row, anomaly("gap", detail=NASTY), connection(user=NASTY, sasl_mechanism=NASTY)]
+    text = written(TextWriter, batch_of(rows)).decode()
+    assert text.count("\n") == 3
+    assert all(character.isprintable() for character in text.replace("\n", ""))
+
+
+def test_text_on_a_terminal_is_no_wider_than_it_and_coloured() -> None:
+    row = call(topics=["a-topic-with-a-long-name" * 10], time="2026-01-31T12:00:00.000001+00:00")
+    for width in (60, 80, 120, 200):
+        day, line = written(TextWriter, batch_of([row]), width=width).decode().splitlines()
+        assert day == "-- 2026-01-31 UTC"
+        assert len(line) == width
+        assert line.startswith("12:00:00.000001  ")
+        assert line.endswith("…")
+    assert "\x1b[32mok" in written(TextWriter, batch_of([row]), width=120, colour=True).decode()
+
+
+def test_text_shows_bodies_below_their_call() -> None:
+    lines = written(TextWriter, batch_of([call(request='{"a":[1]}')])).decode().splitlines()
+    assert [line.strip() for line in lines[1:]] == ["request {", '"a": [', "1", "]", "}"]
+
+
+@pytest.mark.parametrize("writer", [JsonlWriter, CsvWriter, ParquetWriter, TextWriter])
+def test_every_format_takes_slices_and_empty_batches(writer: type) -> None:
+    rows = [call(correlation_id=number, topics=[f"t{number}"]) for number in range(6)]
+    sliced = written(writer, batch_of(rows).slice(2, 2))
+    assert sliced == written(writer, batch_of(rows[2:4]))
+    assert written(writer, batch_of(rows).slice(6)) in (b"", written(writer, batch_of([])))

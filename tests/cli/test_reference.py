@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from kwsniff.cli.app import app
+from kwsniff.cli.problem import DAMAGED, DONE, FINDINGS, INTERNAL, INTERRUPTED, USAGE
+from kwsniff.cli.reference import reference
+from kwsniff.cli.where import compile_where
+from kwsniff.cli.where.function import FUNCTIONS
+from tests.cli.conftest import ROOT, Ended, call
+
+COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+DECODE = (ROOT / "docs/decode.md").read_text()
+
+
+def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
+    assert (ROOT / "docs/cli.md").read_text() == reference(), (
+        "run python -m kwsniff.cli.reference > docs/cli.md"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_option_has_help(name: str) -> None:
+    assert COMMANDS[name].help
+    assert [each.name for each in COMMANDS[name].params if not each.help] == []
+
+
+def test_every_expression_in_the_guide_compiles() -> None:
+    block = re.search(r"```where\n(.*?)```", DECODE, re.S)
+    assert block is not None
+    lines = block[1].splitlines()
+    assert len(lines) >= 8
+    for line in lines:
+        compile_where(line)
+
+
+def test_every_function_of_the_language_is_in_the_guide() -> None:
+    assert [name for name in FUNCTIONS if f"`{name}(" not in DECODE] == []
+
+
+def test_every_exit_code_is_in_the_guide() -> None:
+    for code in (DONE, FINDINGS, USAGE, DAMAGED, INTERNAL, INTERRUPTED):
+        assert f"| {code} |" in DECODE
+
+
+def test_every_command_line_in_the_guide_runs(
+    kwsniff: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trace.pcap").write_text(json.dumps(call()) + "\n")
+    lines = re.findall(r"^kwsniff (decode .*)$", DECODE, re.M)
+    assert len(lines) >= 3
+    for line in lines:
+        assert kwsniff(*shlex.split(line.split(" | ")[0])).code == 0, line

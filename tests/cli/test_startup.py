@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from kwsniff import __version__
+from tests.cli.conftest import ROOT, call, process
+
+HEAVY = ("pandas", "scapy", "pyarrow", "numpy", "rich.console")
+
+
+def imported(*arguments: str, stand_in: bool = False) -> set[str]:
+    """Modules that a process holds after running the command line as its own."""
+    code = (
+        f"import sys; sys.argv = ['kwsniff', *{list(arguments)!r}]\n"
+        f"if {stand_in}: from tests.cli import stand_in; stand_in.install()\n"
+        "from kwsniff.cli.running import run\n"
+        "code = run()\n"
+        "print(*(name for name, module in sys.modules.items() if module), file=sys.stderr)\n"
+        "sys.exit(code)"
+    )
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return set(run.stderr.split())
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert process("--version", module="kwsniff").stdout.decode() == f"kwsniff {__version__}\n"
+
+
+def test_version_and_help_import_nothing_heavy() -> None:
+    for arguments in (["--version"], ["--help"], ["decode", "--help"]):
+        assert not imported(*arguments).intersection(HEAVY)
+
+
+def test_decode_imports_no_pandas(capture: Callable[..., str]) -> None:
+    modules = imported("decode", "-q", "-f", "csv", capture(call()), stand_in=True)
+    assert "pyarrow" in modules
+    assert not modules & {"pandas", "scapy", "rich.console"}
+
+
+def test_the_version_comes_within_a_quarter_of_a_second() -> None:
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        process("--version", module="kwsniff")
+        times.append(time.perf_counter() - start)
+    assert min(times) <= 0.25

@@ -1,0 +1,149 @@
+"""Tunnels, and link layers that scapy peels. The packets are built by scapy."""
+
+from __future__ import annotations
+
+import pytest
+from netblock import ETHERNET4, PAYLOAD, ROW4, SEGMENT, Row, dissect, ipv4
+from scapy.contrib.erspan import ERSPAN_II
+from scapy.contrib.geneve import GENEVE
+from scapy.contrib.mpls import MPLS
+from scapy.layers.dot11 import Dot11, RadioTap
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import GRE, LLC, SNAP, Dot1Q, Dot3, Ether
+from scapy.layers.ppp import PPP, PPPoE
+from scapy.layers.vxlan import VXLAN
+from scapy.packet import Raw
+
+MACS = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
+OUTER = IP(src="192.0.2.1", dst="192.0.2.2")
+OUTER6 = IPv6(src="2001:db8::a", dst="2001:db8::b")
+SEGMENT4 = TCP(sport=40000, dport=9092, seq=5, ack=6, flags="PA") / Raw(PAYLOAD)
+INNER = IP(src="10.0.0.1", dst="10.0.0.2") / SEGMENT4
+INNER6 = IPv6(src="2001:db8::1", dst="2001:db8::2") / SEGMENT4
+EXPECTED = ROW4._replace(seq=5, ack=6)
+EXPECTED6 = EXPECTED._replace(src="2001:db8::1", dst="2001:db8::2")
+FRAME = Ether(**MACS) / INNER
+
+TUNNELS = {
+    "VXLAN": OUTER / UDP(dport=4789) / VXLAN(vni=7) / FRAME,
+    "VXLAN on Linux's old port": OUTER / UDP(dport=8472) / VXLAN(vni=7) / FRAME,
+    "VXLAN over IPv6": OUTER6 / UDP(dport=4789) / VXLAN(vni=7) / FRAME,
+    "VXLAN with a tag inside": OUTER
+    / UDP(dport=4789)
+    / VXLAN(vni=7)
+    / Ether(**MACS)
+    / Dot1Q(vlan=3)
+    / INNER,
+    "Geneve": OUTER / UDP(dport=6081) / GENEVE(vni=7, proto=0x6558) / FRAME,
+    "Geneve with options": OUTER
+    / UDP(dport=6081)
+    / Raw(bytes.fromhex("02006558 00000700 0102800100000000"))
+    / FRAME,
+    "Geneve with IP": OUTER / UDP(dport=6081) / GENEVE(vni=7, proto=0x0800) / INNER,
+    "GRE": OUTER / GRE() / INNER,
+    "GRE with key, checksum and sequence": OUTER
+    / GRE(key_present=1, key=9, chksum_present=1, seqnum_present=1, sequence_number=3)
+    / INNER,
+    "GRE with Ethernet": OUTER / GRE(proto=0x6558) / FRAME,
+    "ERSPAN I": OUTER / GRE(proto=0x88BE) / FRAME,
+    "ERSPAN II": OUTER / GRE(proto=0x88BE, seqnum_present=1, sequence_number=3) / ERSPAN_II() / FRAME,
+    "ERSPAN III": OUTER
+    / GRE(proto=0x22EB, seqnum_present=1, sequence_number=3)
+    / Raw(bytes.fromhex("20010000 00000000 00000000"))
+    / FRAME,
+    "IP in IP": OUTER / INNER,
+    "IPv4 in IPv6": OUTER6 / INNER,
+    "GRE in VXLAN": OUTER / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MACS) / OUTER / GRE() / INNER,
+}
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_a_segment_is_found_in_a_tunnel(kind):
+    frame = bytes(Ether(**MACS) / TUNNELS[kind])
+    assert dissect([frame])[:2] == ([EXPECTED], [])
+
+
+def test_ipv6_is_found_in_ipv4_and_in_gre():
+    frames = [bytes(Ether(**MACS) / OUTER / INNER6), bytes(Ether(**MACS) / OUTER / GRE() / INNER6)]
+    assert dissect(frames)[:2] == ([EXPECTED6, EXPECTED6._replace(packet=2)], [])
+
+
+def test_tunnels_and_plain_packets_keep_packet_order():
+    plain = ETHERNET4 + ipv4(SEGMENT)
+    frames = [part for packet in TUNNELS.values() for part in (bytes(Ether(**MACS) / packet), plain)]
+    rows = dissect(frames)[0]
+    assert [row.packet for row in rows] == list(range(1, len(frames) + 1))
+    assert {row._replace(packet=1) for row in rows} == {EXPECTED, ROW4}
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_every_truncation_of_a_tunnel_is_survived(kind):
+    frame = bytes(Ether(**MACS) / TUNNELS[kind])
+    for size in range(len(frame)):
+        rows = dissect([frame[:size]], origlen=[len(frame)])[0]
+        if size < len(frame) - len(PAYLOAD) - 6:
+            assert rows == []
+        else:
+            held = max(size - (len(frame) - len(PAYLOAD)), 0)
+            assert rows == [EXPECTED._replace(payload=PAYLOAD[:held])]
+
+
+def test_tunnels_nested_too_deep_are_malformed():
+    packet = INNER
+    for _ in range(20):
+        packet = OUTER / packet
+    assert dissect([bytes(Ether(**MACS) / packet)])[:2] == ([], [(1, "packet_malformed")])
+
+
+def test_udp_on_a_tunnel_port_that_is_no_tunnel_is_other_traffic():
+    frame = bytes(Ether(**MACS) / OUTER / UDP(dport=4789) / Raw(bytes(60)))
+    rows, notes, totals = dissect([frame])
+    assert (rows, notes, totals.non_tcp) == ([], [], 1)
+
+
+PEELED = {
+    "MPLS": (1, Ether(**MACS, type=0x8847) / MPLS(label=3, s=0) / MPLS(label=4, s=1) / INNER),
+    "PPPoE": (1, Ether(**MACS) / PPPoE(sessionid=1) / PPP(proto=0x21) / INNER),
+    "SNAP": (1, Dot3(**MACS) / LLC(dsap=0xAA, ssap=0xAA, ctrl=3) / SNAP(OUI=0, code=0x800) / INNER),
+    "Wi-Fi": (
+        127,
+        RadioTap()
+        / Dot11(type=2, subtype=0, FCfield=1)
+        / LLC(dsap=0xAA, ssap=0xAA, ctrl=3)
+        / SNAP(OUI=0, code=0x800)
+        / INNER,
+    ),
+    "MPLS with PPPoE after a VLAN tag": (
+        1,
+        Ether(**MACS) / Dot1Q(vlan=3) / PPPoE(sessionid=1) / PPP(proto=0x21) / INNER,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PEELED)
+def test_rarer_link_layers_are_peeled(kind):
+    linktype, packet = PEELED[kind]
+    rows, notes, _ = dissect([bytes(packet), bytes(packet)], linktype)
+    assert (rows, notes) == ([EXPECTED, EXPECTED._replace(packet=2)], [])
+
+
+@pytest.mark.parametrize("kind", PEELED)
+def test_every_truncation_of_a_rarer_link_layer_is_survived(kind):
+    linktype, packet = PEELED[kind]
+    frame = bytes(packet)
+    for size in range(len(frame)):
+        rows = dissect([frame[:size]], linktype, origlen=[len(frame)])[0]
+        assert rows == [] or rows[0].payload == PAYLOAD[: len(rows[0].payload)]
+        assert all(isinstance(row, Row) and row.length == len(PAYLOAD) for row in rows)
+
+
+def test_a_plain_packet_does_not_load_scapy():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, kwsniff.capture.source, kwsniff.net.dissect\n"
+        "assert not any(name.startswith(('scapy', 'pandas')) for name in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

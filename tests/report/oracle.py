@@ -1,0 +1,71 @@
+"""The same statistics in plain Python, row by row and with numpy.percentile: nothing here is shared with the
+code under test."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, Any]
+
+PERCENTILES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": 99.9, "max": 100}
+
+
+def waits(row: Row) -> bool:
+    latency = row["latency_us"]
+    if latency is None:
+        return False
+    if row["api_key"] in (11, 14):
+        return row["error_code"] in (None, 0, 27)
+    wait = row["max_wait_ms"]
+    empty = not row["record_bytes"] and not row["record_count"]
+    if row["api_key"] not in (1, 78) or row["status"] != "ok" or not empty or not wait:
+        return False
+    return latency >= wait * 1000 - min(1000, wait * 500)
+
+
+def figures(rows: list[Row]) -> Row:
+    """The figures of a group of calls; percentiles of nothing are None."""
+    service = [row for row in rows if row["latency_us"] is not None and not waits(row)]
+    waited = [row for row in rows if waits(row)]
+    result: Row = {
+        "calls": len(rows),
+        "request_bytes": sum(row["request_bytes"] or 0 for row in rows),
+        "response_bytes": sum(row["response_bytes"] or 0 for row in rows),
+        "waited_calls": len(waited),
+        "errors": sum(bool(row["error_code"]) for row in rows),
+        "throttled_calls": sum((row["throttle_ms"] or 0) > 0 for row in rows),
+        "throttle_ms": sum(row["throttle_ms"] or 0 for row in rows),
+        "throttle_max_ms": max(row["throttle_ms"] or 0 for row in rows),
+        "in_flight_max": max(
+            (row["in_flight"] for row in rows if row["in_flight"] is not None), default=None
+        ),
+    }
+    for status in ("no_reply_expected", "unanswered", "orphan", "undecoded", "truncated"):
+        result[status] = sum(row["status"] == status for row in rows)
+    for prefix, column, group in (
+        ("latency", "latency_us", service),
+        ("duration", "duration_us", service),
+        ("waited", "latency_us", waited),
+    ):
+        values = [row[column] for row in group]
+        for name, percent in PERCENTILES.items():
+            result[f"{prefix}_{name}_us"] = float(np.percentile(values, percent)) if values else None
+    result["error_ratio"] = result["errors"] / len(rows)
+    return result
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Iterable[Any]]) -> dict[Any, list[Row]]:
+    """Rows by each of the keys they have."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        for value in key(row):
+            groups.setdefault(value, []).append(row)
+    return groups
+
+
+def error_names(rows: list[Row]) -> Counter[str]:
+    return Counter(row["error"] for row in rows if row["error_code"])

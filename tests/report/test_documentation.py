@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kwsniff.report.calls import CALLS
+from kwsniff.report.tables import FIGURES, TABLES
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
+
+
+def columns_of(heading: str) -> list[tuple[str, ...]]:
+    """The rows of the table below a heading of docs/report.md."""
+    section = DOCUMENT.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
+    return [tuple(cell.strip() for cell in row) for row in rows]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_of_a_table_is_documented_in_order(name: str) -> None:
+    own = [column for column in TABLES[name] if column not in FIGURES]
+    expected = [(f"`{column.name}`", str(column.kind), column.doc) for column in own]
+    assert columns_of(f"{name}.csv") == expected
+
+
+def test_every_figure_is_documented_in_order() -> None:
+    expected = [(f"`{column.name}`", str(column.kind), column.doc) for column in FIGURES]
+    assert columns_of("Figures") == expected
+
+
+def test_every_column_of_calls_csv_is_documented_in_order() -> None:
+    assert [row[:2] for row in columns_of("calls.csv")] == [(f"`{f.name}`", str(f.type)) for f in CALLS]

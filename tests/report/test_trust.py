@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kwsniff.report.trust import TrustTotals, paragraph
+
+from .events import batch, call, event
+
+
+def connection(**columns: Any) -> dict[str, Any]:
+    defaults = {
+        "event": "connection",
+        "client_packets": 5,
+        "broker_packets": 4,
+        "client_bytes": 500,
+        "broker_bytes": 700,
+        "syn": True,
+        "fin": True,
+        "rst": False,
+        "security": "plaintext",
+        "frames": 10,
+        "undecoded_frames": 0,
+    }
+    return event(**(defaults | columns))
+
+
+def capture(**counts: int) -> SimpleNamespace:
+    names = ("packets", "bytes", "non_ip", "non_tcp", "fragments", "malformed", "files", "kernel_dropped")
+    return SimpleNamespace(**(dict.fromkeys(names, 0) | counts))
+
+
+def totals(*rows: dict[str, Any]) -> TrustTotals:
+    made = TrustTotals()
+    for row in rows:
+        made.add(batch(row))
+    whole = TrustTotals()
+    whole.add(batch(*rows))
+    assert whole == made
+    return made
+
+
+def test_a_clean_capture_is_told_in_one_paragraph() -> None:
+    text = paragraph(totals(connection(), call()), capture(packets=1234, bytes=2_350_000, files=1))
+    assert text == (
+        "1,234 packets, 2.35 MB, from 1 file. 1 connection: 1 complete, 0 half-seen, 0 joined mid-stream. "
+        "No gaps. 10 frames decoded, 0 not. 1 call: 1 paired."
+    )
+
+
+def test_everything_that_shakes_trust_is_named() -> None:
+    unanswered = call(latency=None, status="unanswered", unanswered_because="connection_reset")
+    orphan = call(status="orphan", request_time=None, request_end_time=None)
+    rows = [
+        connection(syn=False, fin=False, client_missing_bytes=1000, resynchronisations=1, skipped_bytes=30),
+        connection(fin=False, rst=True, broker_missing_bytes=1500, undecoded_frames=2),
+        connection(client_bytes=0, fin=False),
+        connection(security="tls", frames=None, undecoded_frames=None, syn=None),
+        *(call(), unanswered, orphan, call(latency=None, status="no_reply_expected")),
+        *(
+            event(event="anomaly", code=code)
+            for code in ("gap", "gap", "capture_cut_short", "capture_damaged")
+        ),
+    ]
+    seen = totals(*rows)
+    text = paragraph(
+        seen, capture(packets=9, bytes=900, files=2, non_ip=1, non_tcp=2, malformed=3, kernel_dropped=4)
+    )
+    assert text == (
+        "9 packets, 900 bytes, from 2 files (1 not IP, 2 not TCP). "
+        "4 connections: 1 complete, 1 half-seen, 2 joined mid-stream; 1 skipped because of TLS. "
+        "2 gaps, 2.5 kB missing, 1 resynchronisation that skipped 30 bytes. "
+        "28 frames decoded, 2 not. "
+        "4 calls: 1 paired, 1 no reply expected, 1 unanswered, 1 orphan. "
+        "Damaged input: 1 file cut short, 1 damaged place passed over, 3 malformed packets, "
+        "4 packets dropped by the capturing kernel."
+    )
+    assert seen.damaged
+
+
+def test_without_capture_totals_packets_are_those_of_the_connections() -> None:
+    seen = totals(connection(), connection())
+    assert paragraph(seen).startswith("18 packets with 2.4 kB of payload. 2 connections: 2 complete")
+    assert not seen.damaged
+
+
+@pytest.mark.parametrize("code", ["capture_cut_short", "capture_damaged", "packet_malformed"])
+def test_unreadable_input_counts_as_damage(code: str) -> None:
+    assert totals(event(event="anomaly", code=code)).damaged
+
+
+def test_nothing_seen_is_said_too() -> None:
+    assert paragraph(TrustTotals(), capture()) == (
+        "0 packets, 0 bytes, from 0 files. 0 connections. No gaps. 0 frames decoded, 0 not. "
+        "0 calls: 0 paired."
+    )
