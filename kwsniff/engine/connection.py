@@ -276,7 +276,7 @@ class Connection:
                 framer.synchronised = framer.tokens = probe.from_start[k]
             for k, item in probe.held:
                 self._to_framer(k, item)
-        elif verdict == OTHER and self.kafka_port and self.syn:
+        elif verdict == OTHER and self.kafka_port and self.syn and any(self.bytes):
             self.note("not_kafka", "the first bytes are no Kafka request")
 
     def _to_framer(self, k: int, item: Run | Gap) -> None:

@@ -67,7 +67,9 @@ def chatty_consume(bootstrap: str, rng: random.Random, stop: Stop) -> None:
     """Short fetches of a few partitions each; now and then an offset out of range; one member of a group."""
     everything = [(topic, partition) for topic in CHATTY_TOPICS for partition in range(PARTITIONS)]
     consumers = [
-        _consumer(bootstrap, f"kitchen-{os.getpid()}-{number}", {"fetch.wait.max.ms": rng.choice([5, 10, 20])})
+        _consumer(
+            bootstrap, f"kitchen-{os.getpid()}-{number}", {"fetch.wait.max.ms": rng.choice([5, 10, 20])}
+        )
         for number in range(CHATTY_CLIENTS)
     ]
     for consumer in consumers[1:]:
@@ -129,7 +131,9 @@ def bulk_consume(bootstrap: str, rng: random.Random, stop: Stop) -> None:
     """Two readers of everything."""
     places = [TopicPartition(topic, part, 0) for topic in BULK_TOPICS for part in range(PARTITIONS)]
     consumers = [
-        _consumer(bootstrap, f"reader-{number}", {"fetch.wait.max.ms": 100, "fetch.message.max.bytes": 2 << 20})
+        _consumer(
+            bootstrap, f"reader-{number}", {"fetch.wait.max.ms": 100, "fetch.message.max.bytes": 2 << 20}
+        )
         for number in range(2)
     ]
     for consumer in consumers:
@@ -183,11 +187,7 @@ def json_line(rng: random.Random) -> str:
     )
 
 
-WORDS = (
-    "accept basket cancel cart catalog change customer deliver discount entry failed found invoice item "
-    "late list missing new order paid partial price quantity receive refund reserve retry return saved ship "
-    "shop stock store sum tax ticket total update user wait warehouse week zone"
-).split()
+WORDS = ["accept", "basket", "cancel", "cart", "catalog", "change", "customer", "deliver", "discount", "entry", "failed", "found", "invoice", "item", "late", "list", "missing", "new", "order", "paid", "partial", "price", "quantity", "receive", "refund", "reserve", "retry", "return", "saved", "ship", "shop", "stock", "store", "sum", "tax", "ticket", "total", "update", "user", "wait", "warehouse", "week", "zone"]
 
 ROLES = {
     "chatty-produce": chatty_produce,

@@ -32,7 +32,9 @@ def cache_folder() -> Path:
 def main() -> None:
     names = [workload.name for workload in WORKLOADS] + ["damaged"]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("workload", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(names)} (default: all)")
+    parser.add_argument(
+        "workload", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(names)} (default: all)"
+    )
     parser.add_argument("--cache", type=Path, default=cache_folder())
     parser.add_argument("--force", action="store_true", help="record again what is there")
     options = parser.parse_args()

@@ -21,7 +21,20 @@ class Sniffer:
     def __init__(self, path: Path, ports: list[int], *, packets: int | None = None) -> None:
         self.path = path
         self.dropped = 0
-        self._command = ["tcpdump", "-Z", "root", "-i", "lo", "-n", "-s", "0", "-B", str(KERNEL_BUFFER_KIB), "-w", str(path)]
+        self._command = [
+            "tcpdump",
+            "-Z",
+            "root",
+            "-i",
+            "lo",
+            "-n",
+            "-s",
+            "0",
+            "-B",
+            str(KERNEL_BUFFER_KIB),
+            "-w",
+            str(path),
+        ]
         if packets is not None:
             self._command += ["-c", str(packets)]
         self._command.append("tcp and (" + " or ".join(f"port {port}" for port in ports) + ")")

@@ -1,0 +1,68 @@
+"""The recorded samples of `captures/` and what is known of them from elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from kwsniff.config import Config
+from kwsniff.offline import events
+
+CAPTURES = Path(__file__).parent.parent / "captures"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One recording: its files, and the note its recorder wrote beside it."""
+
+    name: str
+
+    @cached_property
+    def note(self) -> Row:
+        note: Row = json.loads((CAPTURES / "expected" / f"{self.name}.json").read_text())
+        return note
+
+    @property
+    def paths(self) -> list[str]:
+        return [str(CAPTURES / name) for name in self.note["files"]]
+
+    def events(self, **choices: Any) -> list[Row]:
+        """All events, decoded in this process."""
+        return [row for batch in events(self.paths, Config(**choices)) for row in batch.to_pylist()]
+
+    @cached_property
+    def calls(self) -> list[Row]:
+        return [row for row in self.events() if row["event"] == "call"]
+
+    def tshark(self) -> Iterator[Row]:
+        """What tshark saw, a row a packet, as saved when the sample was recorded."""
+        with gzip.open(CAPTURES / "expected" / self.note["tshark"], "rt") as file:
+            yield from csv.DictReader(file)
+
+    def packets_before(self) -> dict[str, int]:
+        """For each file of a rotation, the packets in the files before it: tshark read them as one."""
+        from kwsniff.capture.source import CaptureTotals, segments
+
+        before: dict[str, int] = {}
+        totals = CaptureTotals()
+        for path in self.paths:
+            before[path] = totals.packets
+            for _ in segments([path], Config(), totals):
+                pass
+        return before
+
+
+@cache
+def sample(name: str) -> Sample:
+    return Sample(name)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in (CAPTURES / "expected").glob("*.json"))

@@ -1,0 +1,37 @@
+"""Every recorded sample yields the events it always did.
+
+`pytest --update-golden` accepts new ones; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.samples import CAPTURES, Row, names, sample
+
+GOLDEN = Path(__file__).parent / "data" / "golden"
+
+
+def _text(row: Row) -> str:
+    kept = {name: value for name, value in row.items() if value is not None}
+    kept["capture"] = str(Path(kept["capture"]).relative_to(CAPTURES)) if kept.get("capture") else None
+    return json.dumps(kept, default=lambda time: time.isoformat(), ensure_ascii=False)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_sample_yields_its_golden_events(name: str, request: pytest.FixtureRequest) -> None:
+    lines = [_text(row) for row in sample(name).events()]
+    path = GOLDEN / f"{name}.jsonl.gz"
+    if request.config.getoption("--update-golden"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    golden = gzip.decompress(path.read_bytes()).decode().split("\n")
+    assert lines == golden
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert sorted(path.name.split(".jsonl")[0] for path in GOLDEN.iterdir()) == names()

@@ -1,0 +1,140 @@
+"""The samples against what tshark saw and what the clients themselves say they did."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from kwsniff.config import Config
+from tests.samples import Sample, names, sample
+
+Request = tuple[int, int, int, int]
+"""Packet, correlation id, API key, version."""
+
+RAW_TOKENS = {"sasl-0.10"}
+"""tshark takes the SASL tokens that follow SaslHandshake v0 for messages of APIs that do not exist."""
+CUT = {"snaplen-128"}
+"""tshark loses framing where the snap length cut a message."""
+
+
+def _number(text: str) -> int:
+    return int(text, 0)
+
+
+def tshark_requests(recorded: Sample) -> Counter[Request]:
+    seen: Counter[Request] = Counter()
+    for row in recorded.tshark():
+        keys = [_number(key) for key in row["kafka.request_key"].split(",") if key]
+        versions = [_number(version) for version in row["kafka.request.version"].split(",") if version]
+        ids = [_number(each) for each in row["kafka.correlation_id"].split(",") if each]
+        if keys:
+            frame = int(row["frame.number"])
+            seen.update((frame, *each) for each in zip(ids, keys, versions, strict=True))
+    return seen
+
+
+def tshark_responses(recorded: Sample) -> Counter[tuple[int, int]]:
+    seen: Counter[tuple[int, int]] = Counter()
+    for row in recorded.tshark():
+        if not row["kafka.request_key"]:
+            ids = [_number(each) for each in row["kafka.correlation_id"].split(",") if each]
+            seen.update((int(row["frame.number"]), each) for each in ids)
+    return seen
+
+
+def our_requests(recorded: Sample) -> Counter[Request]:
+    before = recorded.packets_before()
+    return Counter(
+        (
+            row["request_packet"] + before[row["capture"]],
+            row["correlation_id"],
+            row["api_key"],
+            row["api_version"],
+        )
+        for row in recorded.calls
+        if row["api_key"] is not None
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(names()) - {"rotation"}))
+def test_requests_are_those_that_tshark_saw(name: str) -> None:
+    recorded = sample(name)
+    seen = tshark_requests(recorded)
+    if name in RAW_TOKENS:
+        seen = Counter({key: count for key, count in seen.items() if key[2] <= 92})
+    assert our_requests(recorded) == seen
+
+
+def test_a_rotation_is_one_stream_of_requests() -> None:
+    """Packets are numbered by file here and through all files by tshark, so only the rest is compared."""
+    recorded = sample("rotation")
+    seen = Counter((api, version, corr) for _, corr, api, version in tshark_requests(recorded).elements())
+    ours = Counter((row["api_key"], row["api_version"], row["correlation_id"]) for row in recorded.calls)
+    assert ours == seen
+    assert {row["status"] for row in recorded.calls} <= {"ok", "error", "no_reply_expected"}
+
+
+@pytest.mark.parametrize("name", sorted(set(names()) - CUT - RAW_TOKENS - {"rotation"}))
+def test_responses_are_those_that_tshark_saw(name: str) -> None:
+    """But for those that answer acks=0, reported apart, and those cut by the end, which tshark leaves out."""
+    recorded = sample(name)
+    events = recorded.events()
+    unwanted = Counter(
+        (row["packet"], int(row["detail"].rsplit(" ", 1)[1]))
+        for row in events
+        if row["code"] == "reply_to_acks_0"
+    )
+    ours = Counter(
+        (row["response_packet"], row["correlation_id"])
+        for row in recorded.calls
+        if row["response_packet"] is not None and row["status"] != "truncated"
+    )
+    whole = tshark_responses(recorded)
+    assert ours + unwanted == whole
+
+
+@pytest.mark.parametrize("name", names())
+def test_nothing_a_sample_carries_is_left_undecoded(name: str) -> None:
+    recorded = sample(name)
+    assert [row for row in recorded.calls if row["status"] == "undecoded"] == []
+    if name not in CUT | {"midstream"}:
+        assert [row for row in recorded.calls if row["status"] == "orphan"] == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_records_are_produced_where_and_as_the_client_says(name: str) -> None:
+    """Offsets come from the clients' delivery reports, topic and partition, codec and acks from their settings."""
+    told = [
+        each
+        for client in sample(name).note.get("clients", [])
+        for each in client.get("produced", [])
+        if each.get("offset") is not None and each.get("partition") is not None
+    ]
+    if not told or name in CUT:
+        pytest.skip("no delivery reports, or bodies cut, in this sample")
+    held: dict[tuple[str, int], list[tuple[int, int, str, int]]] = {}
+    for row in sample(name).calls:
+        for part in row["partitions"] or [] if row["api"] == "Produce" else []:
+            if part["base_offset"] is not None and part["base_offset"] >= 0:
+                last = part["base_offset"] + (part["records"] or 1)
+                held.setdefault((part["topic"], part["partition"]), []).append(
+                    (part["base_offset"], last, part["codec"], row["acks"])
+                )
+    missing = [
+        each
+        for each in told
+        if not any(
+            first <= each["offset"] < last and (each.get("codec") in (None, codec))
+            for first, last, codec, _ in held.get((each["topic"], each["partition"]), [])
+        )
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_any_block_size_gives_the_same_events(name: str) -> None:
+    recorded = sample(name)
+    whole = sorted(map(str, recorded.events()))
+    assert sorted(map(str, recorded.events(block_packets=7))) == whole
+    assert Config().block_packets > 7
