@@ -102,31 +102,45 @@ def test_nothing_a_sample_carries_is_left_undecoded(name: str) -> None:
         assert [row for row in recorded.calls if row["status"] == "orphan"] == []
 
 
+def acknowledged(recorded: Sample) -> dict[tuple[str, int], list[tuple[int, int, str]]]:
+    """Offsets that Produce responses gave, as (first, one beyond the last, codec) by topic and partition."""
+    uuids = {
+        uuid: topic
+        for row in recorded.calls
+        for topic, uuid in zip(row["topics"] or [], row["topic_ids"] or [], strict=False)
+        if topic and uuid
+    }
+    held: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
+    for row in recorded.calls:
+        for part in (row["partitions"] or []) if row["api"] == "Produce" else []:
+            topic = part["topic"] or uuids.get(part["topic_id"])
+            if row["status"] == "ok" and topic:
+                # How many records a compressed wrapper of magic 0 and 1 holds, only its codec knows.
+                count = 1000 if part["records"] is None else part["records"]
+                span = (part["base_offset"], part["base_offset"] + count, part["codec"])
+                held.setdefault((topic, part["partition"]), []).append(span)
+    return held
+
+
 @pytest.mark.parametrize("name", names())
 def test_records_are_produced_where_and_as_the_client_says(name: str) -> None:
-    """Offsets come from the clients' delivery reports, topic and partition, codec and acks from their settings."""
+    """Offsets are those of the clients' delivery reports, codecs those of their settings, but that a client
+    may leave a batch alone which its codec would not make smaller."""
     told = [
         each
         for client in sample(name).note.get("clients", [])
         for each in client.get("produced", [])
-        if each.get("offset") is not None and each.get("partition") is not None
+        if each.get("offset") is not None and each["offset"] >= 0 and each.get("partition") is not None
     ]
-    if not told or name in CUT:
-        pytest.skip("no delivery reports, or bodies cut, in this sample")
-    held: dict[tuple[str, int], list[tuple[int, int, str, int]]] = {}
-    for row in sample(name).calls:
-        for part in row["partitions"] or [] if row["api"] == "Produce" else []:
-            if part["base_offset"] is not None and part["base_offset"] >= 0:
-                last = part["base_offset"] + (part["records"] or 1)
-                held.setdefault((part["topic"], part["partition"]), []).append(
-                    (part["base_offset"], last, part["codec"], row["acks"])
-                )
+    if not told or name in CUT | {"midstream"}:
+        pytest.skip("no delivery reports, or not everything captured, in this sample")
+    held = acknowledged(sample(name))
     missing = [
         each
         for each in told
         if not any(
-            first <= each["offset"] < last and (each.get("codec") in (None, codec))
-            for first, last, codec, _ in held.get((each["topic"], each["partition"]), [])
+            first <= each["offset"] < beyond and codec in (each.get("codec", codec), "none")
+            for first, beyond, codec in held.get((each["topic"], each["partition"]), [])
         )
     ]
     assert missing == []

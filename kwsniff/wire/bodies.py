@@ -100,11 +100,11 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
         [] if after == end else [("trailing_bytes", f"{end - after} bytes after the {direction} body")]
     )
     has_records = codec.request_records if direction == "request" else codec.response_records
-    partitions, count, size = _partitions(facts, data, has_records, config, anomalies)
+    partitions, count, size = _partitions(facts, data, direction, has_records, config, anomalies)
     json = None
     if config.full:
         full, _ = decoder(codec.api_key, version, direction, "full")(data, pos, end)
-        json = render(codec.api_key, version, direction, full, config)
+        json = render(codec.api_key, version, direction, full, config, anomalies)
     return Body(facts, partitions, count, size, json, anomalies)
 
 
@@ -120,7 +120,12 @@ def _read_downgraded(codec: Codec, data: bytes, pos: int, end: int, config: Conf
 
 
 def _partitions(
-    facts: Facts, data: bytes, has_records: bool, config: Config, anomalies: list[tuple[str, str]]
+    facts: Facts,
+    data: bytes,
+    direction: str,
+    has_records: bool,
+    config: Config,
+    anomalies: list[tuple[str, str]],
 ) -> tuple[list[PartitionRow] | None, int | None, int | None]:
     """Rows of a body's partitions, with the sum of their records (None if unknown) and record bytes."""
     if facts.partitions is None:
@@ -133,13 +138,17 @@ def _partitions(
             rows.append((topic, topic_id, partition, error_code, base_offset, None, None, None))
             continue
         summary = summarize(data, start, end, verify_crc=config.verify_crc)
-        first = summary.base_offset if base_offset is None else base_offset
+        first = base_offset
+        if direction == "response" and first is None:  # a producer's batches count from 0, not from an offset
+            first = summary.base_offset
         codec = summary.codec if summary.batches else None
         rows.append((topic, topic_id, partition, error_code, first, summary.records, summary.bytes, codec))
         size += summary.bytes
         count = None if count is None or summary.records is None else count + summary.records
         if summary.crc_mismatches:
             anomalies.append(("crc_mismatch", f"{summary.crc_mismatches} of {topic or topic_id}-{partition}"))
+        if summary.partial and direction == "request":
+            anomalies.append(("batch_malformed", f"batch of {topic or topic_id}-{partition} cut short"))
         if summary.malformed:
             anomalies.append((summary.malformed, f"record data of {topic or topic_id}-{partition}"))
     return rows, (count if has_records else None), (size if has_records else None)

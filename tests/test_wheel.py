@@ -1,0 +1,59 @@
+"""What `pip install .` installs works away from the source tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel, built from this tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(ROOT)]
+    subprocess.run([*command, "--disable-pip-version-check"], check=True, timeout=240)
+    (wheel,) = folder.glob("kwsniff-*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return folder / "site"
+
+
+def kwsniff(installed: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-m", "kwsniff", *arguments]
+    done = subprocess.run(
+        command,
+        cwd=installed.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return done.stdout
+
+
+def test_the_wheel_holds_the_dissectors(installed: Path) -> None:
+    shipped = {path.name for path in (installed / "kwsniff" / "dissectors").iterdir()}
+    assert shipped == {path.name for path in (ROOT / "dissectors").iterdir()}
+
+
+def test_the_wheel_knows_every_message(installed: Path) -> None:
+    layouts = [json.loads(line) for line in kwsniff(installed, "protocol", "dump").splitlines()]
+    assert len(layouts) == 839
+    assert {layout["api_key"] for layout in layouts} == {None, *range(93)}
+
+
+def test_the_wheel_decodes_a_capture(installed: Path) -> None:
+    output = kwsniff(
+        installed, "decode", str(ROOT / "captures" / "librdkafka-produce.pcapng"), "-f", "jsonl", "-q"
+    )
+    rows = [json.loads(line) for line in output.splitlines()]
+    assert sum(row["event"] == "call" for row in rows) == 94
