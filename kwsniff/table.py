@@ -27,14 +27,10 @@ SEGMENTS = pa.schema(
         _column("dst_lo", pa.int64(), "lower half"),
         _column("src_port", pa.int32(), "TCP source port"),
         _column("dst_port", pa.int32(), "TCP destination port"),
-        _column(
-            "seq", pa.int64(), "TCP sequence number of the first payload byte, or of the SYN (0 to 2³²-1)"
-        ),
+        _column("seq", pa.int64(), "TCP sequence number of the first payload byte, or of the SYN (0 to 2³²-1)"),
         _column("ack", pa.int64(), "TCP acknowledgement number"),
         _column("flags", pa.int32(), "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16"),
-        _column(
-            "length", pa.int64(), "payload bytes on the wire; more than `payload` holds if cut by snaplen"
-        ),
+        _column("length", pa.int64(), "payload bytes on the wire; more than `payload` holds if cut by snaplen"),
         _column("payload", pa.binary_view(), "payload bytes captured"),
         _column("anomaly", pa.string(), "set in a row that is no segment but reports on a packet"),
         _column("detail", pa.string(), "of the anomaly"),
@@ -82,9 +78,7 @@ EVENTS = pa.schema(
         _column("request_packet", pa.int64(), "number of the packet that completed the request, from 1"),
         _column("response_packet", pa.int64(), "number of the packet that completed the response, from 1"),
         _column("status", pa.string(), "see kwsniff.events.STATUSES"),
-        _column(
-            "error_code", pa.int32(), "first non-zero error code of the response body, 0 if all are zero"
-        ),
+        _column("error_code", pa.int32(), "first non-zero error code of the response body, 0 if all are zero"),
         _column("error", pa.string(), "its name"),
         _column("error_count", pa.int32(), "non-zero error codes in the response body"),
         _column("throttle_ms", pa.int32(), "how long the broker says it throttles the client"),
@@ -98,9 +92,7 @@ EVENTS = pa.schema(
         _column("partitions", pa.list_(PARTITION), "partitions of data calls"),
         _column("record_count", pa.int64(), "sum of `records` of the partitions"),
         _column("record_bytes", pa.int64(), "sum of `bytes` of the partitions"),
-        _column(
-            "in_flight", pa.int32(), "requests of the connection without response when this one was sent"
-        ),
+        _column("in_flight", pa.int32(), "requests of the connection without response when this one was sent"),
         _column("software_name", pa.string(), "client library as named in ApiVersions (KIP-511)"),
         _column("software_version", pa.string(), "its version"),
         _column("unanswered_because", pa.string(), "see kwsniff.events.UNANSWERED_REASONS"),
@@ -113,12 +105,8 @@ EVENTS = pa.schema(
         _column("last_time", TIMESTAMP, "of a connection: time of its last packet"),
         _column("client_packets", pa.int64(), "of a connection: packets from the client"),
         _column("broker_packets", pa.int64(), "of a connection: packets from the broker"),
-        _column(
-            "client_bytes", pa.int64(), "of a connection: TCP payload from the client, retransmissions too"
-        ),
-        _column(
-            "broker_bytes", pa.int64(), "of a connection: TCP payload from the broker, retransmissions too"
-        ),
+        _column("client_bytes", pa.int64(), "of a connection: TCP payload from the client, retransmissions too"),
+        _column("broker_bytes", pa.int64(), "of a connection: TCP payload from the broker, retransmissions too"),
         _column("client_missing_bytes", pa.int64(), "of a connection: client bytes the capture lacks"),
         _column("broker_missing_bytes", pa.int64(), "of a connection: broker bytes the capture lacks"),
         _column("syn", pa.bool_(), "of a connection: a SYN was seen"),

@@ -63,10 +63,19 @@ def _batch(
         elif field.name in texts:
             arrays.append(texts[field.name])
         else:
-            values = columns[field.name].astype(field.type.to_pandas_dtype(), copy=False)
             null = None if field.name == "packet" else is_note
-            arrays.append(pa.array(values, field.type, mask=null))
+            arrays.append(_integers(columns[field.name], field.type, null))
     return pa.RecordBatch.from_arrays(arrays, schema=SEGMENTS)
+
+
+def _integers(values: Integers, kind: pa.DataType, null: Mask | None) -> pa.Array:
+    """Straight from the buffers: `pyarrow.array` would import pandas to see whether it was given any."""
+    data = np.ascontiguousarray(values, np.dtype(f"i{kind.bit_width // 8}"))
+    return pa.Array.from_buffers(kind, len(data), [_validity(null), pa.py_buffer(data)])
+
+
+def _validity(null: Mask | None) -> pa.Buffer | None:
+    return None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little").tobytes())
 
 
 def _with_notes(
@@ -125,8 +134,9 @@ def _short(data: Bytes, start: Integers, length: Integers) -> NDArray[np.uint8]:
 
 
 def _payload(views: NDArray[np.int32], buffers: list[Bytes], is_note: Mask | None) -> pa.Array:
-    valid = None
-    if is_note is not None:
-        valid = pa.py_buffer(np.packbits(~is_note, bitorder="little").tobytes())
-    parts = [valid, pa.py_buffer(np.ascontiguousarray(views)), *(pa.py_buffer(data) for data in buffers)]
+    parts = [
+        _validity(is_note),
+        pa.py_buffer(np.ascontiguousarray(views)),
+        *(pa.py_buffer(data) for data in buffers),
+    ]
     return pa.Array.from_buffers(pa.binary_view(), len(views), parts)

@@ -86,8 +86,6 @@ class PcapReader(Reader):
                 need = self._size_at(stop) if stop + self._header <= window.size else 0
                 window.move(stop, need)
                 at = 0
-            elif (found := self._find(stop + 1)) >= 0:  # inside a record that seems to exceed the file
-                at = self._resume(stop, found)
             else:
                 break
         yield from self._end(stop, "a packet")
@@ -109,21 +107,47 @@ class PcapReader(Reader):
 
     def _good(self, headers: NDArray[Any], offsets: Integers, stop: int) -> tuple[int, int | None]:
         """How many records to trust, and where the chain breaks, if it does."""
+        count = len(offsets)
+        if stop + self._header <= self._window.size:  # with the header of the record that is not complete
+            offsets = np.append(offsets, stop)
+            headers = np.append(headers, gather(self._window.data, self._layout, offsets[-1:]))
         impossible = self._impossible(headers)
         if impossible.any():
             good = int(impossible.argmax())
             return good, int(offsets[good])
-        if stop + self._header <= self._window.size:
-            following = gather(self._window.data, self._layout, np.array([stop]))
-            if self._impossible(following)[0]:
-                return len(offsets), stop
-        return len(offsets), None
+        good = self._until_time_jumps(headers, offsets)
+        if good < len(offsets):
+            return good, int(offsets[good])
+        return count, stop if self._goes_on_inside(offsets[:count], stop) else None
 
     def _impossible(self, headers: NDArray[Any]) -> Mask:
         """No writer writes such a header: zeros only (a hole in the file), or a field far out of range."""
         zeros = (headers["sec"] == 0) & (headers["caplen"] == 0) & (headers["origlen"] == 0)
         result: Mask = zeros | (headers["caplen"] > self._limit) | (headers["fraction"] >= 1_000_000_000)
         return result
+
+    def _until_time_jumps(self, headers: NDArray[Any], offsets: Integers) -> int:
+        """How many records to trust in a chain that goes on, but through bytes that are no headers.
+
+        Time gives it away, if headers with likely times stand beside the chain.
+        """
+        seconds = number(headers["sec"])
+        if not len(seconds):
+            return 0
+        known = int(seconds[0]) if self._last_time_ns is None else self._last_time_ns // 1_000_000_000
+        jumps = np.abs(np.diff(seconds, prepend=known)) > MAX_JUMP
+        if not jumps.any():
+            return len(offsets)
+        first = int(jumps.argmax())
+        self._last_time_ns = (int(seconds[first - 1]) if first else known) * 1_000_000_000
+        found, sure = self._find(int(offsets[max(first - 1, 0)]) + 1)
+        return first if sure and found not in offsets else len(offsets)
+
+    def _goes_on_inside(self, offsets: Integers, stop: int) -> bool:
+        """Whether a record that seems to reach beyond the end of the file has records inside it."""
+        if not self._window.at_end or stop >= self._window.size:
+            return False
+        return self._find(int(offsets[-1]) + 1 if len(offsets) else stop + 1)[1]
 
     def _plausible(self, sec: Any, fraction: Any, caplen: Any, origlen: Any) -> Any:
         """A header just as most writers write it: what is looked for when the chain is lost."""
@@ -146,28 +170,35 @@ class PcapReader(Reader):
         while good > 1 and not self._plausible(*headers[good - 1].tolist()):
             good -= 1
             broken = int(offsets[good])
-        found = self._find(int(offsets[good - 1]) + 1 if good else broken)
-        if good and 0 <= found < broken:
+        found, sure = self._find(int(offsets[good - 1]) + 1 if good else broken)
+        if good and sure and found < broken:
             good -= 1
             broken = int(offsets[good])
-        return good, broken, found
+        return good, broken, found if sure else -1
 
     def _resume(self, broken: int, found: int) -> int:
         """Note what is skipped; search the windows that follow if `found` is -1, to the end of the file."""
         window = self._window
         position = window.start + broken
-        while found < 0 and not window.at_end:
-            window.move(max(window.size - self._header + 1, broken))
-            broken = 0
-            found = self._find(0)
+        if found < 0:
+            found, sure = self._find(broken)
+            while not sure and not window.at_end:
+                keep = max(window.size - self._header + 1, broken) if found < 0 else found
+                window.move(keep, (CHAIN + 1) * (self._limit + self._header))
+                broken = 0
+                found, sure = self._find(0)
         found = window.size if found < 0 else found
         self._note_skipped(position, window.start + found - position)
         return found
 
-    def _find(self, at: int) -> int:
-        """The first place from `at` on where records go on, or -1."""
+    def _find(self, at: int) -> tuple[int, bool]:
+        """The first place from `at` on where records go on, -1 if there is none, and whether that is sure.
+
+        It is not sure if the window ends before `CHAIN` records were seen.
+        """
         window = self._window
         end = window.size - self._header + 1
+        maybe = -1
         for base in range(at, end, SEARCH_STEP):
             count = min(SEARCH_STEP, end - base)
             columns = (
@@ -175,14 +206,21 @@ class PcapReader(Reader):
                 for field in range(4)
             )
             for hit in np.flatnonzero(self._plausible(*columns)).tolist():
-                if self._is_chain(base + hit):
-                    return int(base + hit)
-        return -1
+                is_chain = self._is_chain(base + hit)
+                if is_chain:
+                    return base + hit, True
+                if is_chain is None and maybe < 0:
+                    maybe = base + hit
+                    if not window.at_end:
+                        return maybe, False
+        return maybe, False
 
-    def _is_chain(self, at: int) -> bool:
+    def _is_chain(self, at: int) -> bool | None:
+        """Whether records start at `at`; None if the window ends too early to tell."""
         for length in range(CHAIN):
             if at + self._header > self._window.size:
-                return length > 0
+                ends_with_file = self._window.at_end and at == self._window.size
+                return True if ends_with_file and length > 1 else None
             fields = struct.unpack_from(self._order + "IIII", self._window.data.data, at)
             if not self._plausible(*fields):
                 return False

@@ -30,6 +30,8 @@ SECRETS, CUSTOM = 10, 0xBAD
 _LANDMARKS = (SECTION, INTERFACE, OBSOLETE, SIMPLE, NAMES, STATISTICS, ENHANCED, SECRETS, CUSTOM)
 _BYTE_ORDER_MAGIC = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 MAX_BLOCK = 2 * MAX_SNAPLEN
+MAX_FOUND = 2 * MAX_CAPLEN
+"""Longest block taken for the place where blocks go on after damage."""
 SMALLEST = 12
 SEARCH_STEP = 1 << 18
 
@@ -256,23 +258,27 @@ class PcapngReader(Reader):
         """Whether a block that seems to reach beyond the end of the file has blocks inside it."""
         window = self._window
         unfinished = window.at_end and stop < window.size and not self._section_follows(stop)
-        return unfinished and self._find(stop + 1) >= 0
+        return unfinished and self._find(stop + 1)[1]
 
     def _resume(self, broken: int) -> int:
         """Note what is skipped and return where blocks go on, at the latest at the end of the file."""
         window = self._window
         position = window.start + broken
-        found = self._find(broken + 1)
-        while found < 0 and not window.at_end:
-            window.move(max(window.size - SMALLEST + 1, broken + 1))
+        found, sure = self._find(broken + 1)
+        while not sure and not window.at_end:
+            keep = max(window.size - SMALLEST + 1, broken + 1) if found < 0 else found
+            window.move(keep, 2 * MAX_FOUND)
             broken = -1
-            found = self._find(0)
-        found = window.size if found < 0 else found
+            found, sure = self._find(0)
+        found = found if sure else window.size
         self._note_skipped(position, window.start + found - position)
         return found
 
-    def _find(self, at: int) -> int:
-        """The first place from `at` on where a block starts, or -1."""
+    def _find(self, at: int) -> tuple[int, bool]:
+        """The first place from `at` on where a block starts, -1 if there is none, and whether that is sure.
+
+        It is not sure if the block would reach beyond the window.
+        """
         window = self._window
         end = window.size - SMALLEST + 1
         for base in range(at, end, SEARCH_STEP):
@@ -281,18 +287,23 @@ class PcapngReader(Reader):
                 np.ndarray((count,), self._order + "u4", window.data, base + 4 * field, (1,))
                 for field in range(2)
             )
-            hits = np.isin(kinds, _LANDMARKS) & (sizes >= SMALLEST) & (sizes <= 2 * MAX_CAPLEN)
+            hits = np.isin(kinds, _LANDMARKS) & (sizes >= SMALLEST) & (sizes <= MAX_FOUND)
             hits = hits & (sizes % 4 == 0) | (kinds == SECTION)
             for hit in np.flatnonzero(hits).tolist():
-                if self._is_block(base + hit):
-                    return int(base + hit)
-        return -1
+                is_block = self._is_block(base + hit)
+                if is_block or (is_block is None and not window.at_end):
+                    return base + hit, bool(is_block)
+        return -1, False
 
-    def _is_block(self, at: int) -> bool:
-        if self._is_section(at) and self._section_order(at) is None:
+    def _is_block(self, at: int) -> bool | None:
+        """Whether a block starts at `at`; None if the window ends too early to tell."""
+        is_section = self._is_section(at)
+        order = self._section_order(at) if is_section else self._order
+        if order is None:
             return False
         size = self._size_at(at)
-        if size < SMALLEST or at + size > self._window.size:
+        if not SMALLEST <= size <= MAX_FOUND:
             return False
-        order = (self._section_order(at) if self._is_section(at) else None) or self._order
+        if at + size > self._window.size:
+            return None
         return struct.unpack_from(order + "I", self._window.data.data, at + size - 4) == (size,)

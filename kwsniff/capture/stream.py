@@ -32,7 +32,7 @@ class _Decompressor(Protocol):
     @property
     def eof(self) -> bool: ...
     @property
-    def unused_data(self) -> bytes: ...
+    def unused_data(self) -> bytes | None: ...
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
@@ -129,7 +129,7 @@ class ByteStream:
                     self.damage = ("capture_damaged", f"the {codec} data is broken: {_one_line(error)}")
                     return
                 if decompressor.eof:
-                    data = decompressor.unused_data + data[at + FEED_BYTES :]
+                    data = (decompressor.unused_data or b"") + data[at + FEED_BYTES :]  # lz4 says None
                     break
             else:
                 data = self._read()

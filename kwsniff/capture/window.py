@@ -13,6 +13,8 @@ from kwsniff.capture.stream import ByteStream
 from kwsniff.net.packets import Bytes
 
 SLACK = 64
+SMALLEST = 64
+"""Bytes read at a time at least: no header is longer."""
 
 
 class Window:
@@ -20,7 +22,7 @@ class Window:
 
     def __init__(self, stream: ByteStream, block_bytes: int) -> None:
         self._stream = stream
-        self._block_bytes = block_bytes
+        self._block_bytes = max(block_bytes, SMALLEST)
         self.data: Bytes = np.zeros(SLACK, np.uint8)
         self.size = 0
         self.start = 0

@@ -87,9 +87,8 @@ def kwsniff(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Callable[..., Ended]:
     """Runs the command line in this process over stand-in captures."""
-    monkeypatch.setitem(sys.modules, "kwsniff.offline", sys.modules.get("kwsniff.offline"))
-    monkeypatch.delitem(sys.modules, "kwsniff.cli.decode", raising=False)
-    stand_in.install()
+    monkeypatch.setattr("kwsniff.cli.decode.events", stand_in.events)
+    monkeypatch.setattr("kwsniff.cli.report.events", stand_in.events)
     from kwsniff.cli.running import run
 
     def invoke(*arguments: str) -> Ended:

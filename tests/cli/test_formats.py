@@ -139,7 +139,8 @@ def test_a_line_of_text_says_who_asked_what_and_how_it_went() -> None:
 
 
 def test_text_never_lets_the_wire_move_the_cursor_or_forge_a_line() -> None:
-    row = call(client_id=NASTY, topics=[NASTY], group_id=NASTY, transactional_id=NASTY, software_name=NASTY)
+    row = call(client_id=NASTY, topics=[NASTY], group_id=NASTY, transactional_id=NASTY)
+    row |= {"api_key": 18, "software_name": NASTY}
     rows = [row, anomaly("gap", detail=NASTY), connection(user=NASTY, sasl_mechanism=NASTY)]
     text = written(TextWriter, batch_of(rows)).decode()
     assert text.count("\n") == 3

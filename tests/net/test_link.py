@@ -96,7 +96,7 @@ def test_every_truncation_of_a_frame_gives_the_row_or_is_counted_but_never_raise
 
 def test_a_frame_that_was_short_on_the_wire_is_malformed():
     for size in (3, 13, 20, 40, 47):
-        rows, notes, totals = dissect([(ETHERNET4 + ipv4(SEGMENT))[:size]])
+        rows, _, totals = dissect([(ETHERNET4 + ipv4(SEGMENT))[:size]])
         assert rows == []
         assert totals.malformed + totals.headers_cut == 1
     assert dissect([b"\x02\x00\x00"])[1] == [(1, "packet_malformed")]

@@ -29,12 +29,7 @@ TUNNELS = {
     "VXLAN": OUTER / UDP(dport=4789) / VXLAN(vni=7) / FRAME,
     "VXLAN on Linux's old port": OUTER / UDP(dport=8472) / VXLAN(vni=7) / FRAME,
     "VXLAN over IPv6": OUTER6 / UDP(dport=4789) / VXLAN(vni=7) / FRAME,
-    "VXLAN with a tag inside": OUTER
-    / UDP(dport=4789)
-    / VXLAN(vni=7)
-    / Ether(**MACS)
-    / Dot1Q(vlan=3)
-    / INNER,
+    "VXLAN with a tag inside": OUTER / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MACS) / Dot1Q(vlan=3) / INNER,
     "Geneve": OUTER / UDP(dport=6081) / GENEVE(vni=7, proto=0x6558) / FRAME,
     "Geneve with options": OUTER
     / UDP(dport=6081)

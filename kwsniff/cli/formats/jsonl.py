@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.report.lists import is_null, lengths, rebuilt
 from kwsniff.report.times import iso_times
 from kwsniff.table import EVENTS
 
@@ -25,6 +26,9 @@ SLICE_BYTES = 64 << 20
 """The text of a slice stays far below the 2 GiB an Arrow string column can hold."""
 
 _ESCAPED = r'["\\\x00-\x1f\x7f-\x{9f}]'
+_SUSPICIOUS = np.zeros(256, dtype=bool)
+_SUSPICIOUS[[*range(0x20), ord('"'), ord("\\"), 0x7F, 0xC2]] = True
+"""Bytes of text that may have to be escaped; 0xC2 begins the controls U+0080 to U+009F in UTF-8."""
 _C1 = re.compile("[\x7f-\x9f]")
 
 
@@ -43,23 +47,27 @@ class JsonlWriter:
         for start in range(0, batch.num_rows, rows):
             self._stream.write(self._lines(batch.slice(start, rows)))
 
-    def _lines(self, batch: pa.RecordBatch) -> bytes:
+    def _lines(self, batch: pa.RecordBatch) -> memoryview:
         members = [
-            _member(name, values if name in READY else json_texts(values))
+            _joined([json.dumps(name) + ":", values])
+            if name in READY
+            else json_texts(values, json.dumps(name) + ":")
             for name in self._columns
             if (values := batch[name]).null_count < len(values)
         ]
-        return _buffer(_wrapped(_joined(members, len(batch)), "{", "}\n"))
+        return _bytes(_joined(["{", _listed(members, len(batch)), "}\n"])).data
 
     def close(self) -> None:
         """Nothing follows the last line."""
 
 
-def _member(name: str, texts: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(json.dumps(name) + ":", texts, "")
+def _joined(parts: list[Any]) -> pa.Array:
+    """The parts of each row one after the other; null if one is null."""
+    return pc.binary_join_element_wise(*parts, "")
 
 
-def _joined(members: list[pa.Array], rows: int) -> pa.Array:
+def _listed(members: list[pa.Array], rows: int) -> pa.Array:
+    """The members of each row with commas between them, nulls left out."""
     if not members:
         return pa.repeat("", rows)
     some = functools.reduce(pc.or_, (member.is_valid() for member in members))
@@ -69,42 +77,41 @@ def _joined(members: list[pa.Array], rows: int) -> pa.Array:
     return pc.binary_join_element_wise(*members, ",", null_handling="skip")
 
 
-def _wrapped(texts: pa.Array, before: str, after: str) -> pa.Array:
-    return pc.binary_join_element_wise(before, texts, after, "")
-
-
-def _buffer(texts: pa.Array) -> bytes:
-    """The texts of an array without nulls, one after the other."""
+def _bytes(texts: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The texts of an array one after the other."""
+    if len(texts) == 0 or texts.buffers()[2] is None:
+        return np.empty(0, np.uint8)
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
     first, last = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
-    return memoryview(texts.buffers()[2])[first:last].tobytes() if last > first else b""
+    return np.frombuffer(texts.buffers()[2], np.uint8, last - first, first)
 
 
-def json_texts(values: pa.Array) -> pa.Array:
-    """Each value as JSON text; null stays null."""
+def json_texts(values: pa.Array, before: str = "") -> pa.Array:
+    """Each value as JSON text behind `before`; null stays null."""
     type_ = values.type
     if pa.types.is_string(type_):
-        return _strings(values)
+        return _joined([before + '"', _escaped(values), '"'])
     if pa.types.is_timestamp(type_):
-        return _wrapped(iso_times(values), '"', '"')
+        return _joined([before + '"', iso_times(values), '"'])
     if pa.types.is_list(type_):
-        return _lists(values)
+        return _lists(values, before)
     if pa.types.is_struct(type_):
-        return _objects(values)
+        return _objects(values, before)
     texts = values.cast(pa.string())
     if pa.types.is_floating(type_):
         # JSON knows no infinity and no NaN.
-        return pc.if_else(pc.fill_null(pc.is_finite(values), True), texts, "null")
-    return texts
+        texts = pc.if_else(pc.fill_null(pc.is_finite(values), True), texts, "null")
+    return _joined([before, texts]) if before else texts
 
 
-def _strings(values: pa.Array) -> pa.Array:
+def _escaped(values: pa.Array) -> pa.Array:
+    # Nearly no column holds such a byte, and looking at bytes is far cheaper than matching texts.
+    if not _SUSPICIOUS[_bytes(values)].any():
+        return values
     special = pc.fill_null(pc.match_substring_regex(values, _ESCAPED), False)
-    if not pc.any(special).as_py():
-        return _wrapped(values, '"', '"')
     chosen = values.filter(special).to_pylist()
     escaped = pa.array([_quoted(text)[1:-1] for text in chosen], pa.string())
-    return _wrapped(pc.replace_with_mask(values, special, escaped), '"', '"')
+    return pc.replace_with_mask(values, special, escaped)
 
 
 def _quoted(text: str) -> str:
@@ -112,20 +119,18 @@ def _quoted(text: str) -> str:
     return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
-def _lists(values: pa.Array) -> pa.Array:
+def _lists(values: pa.Array, before: str) -> pa.Array:
     """A text for each list: the items' texts joined, `null` standing for an item without value."""
     items = pc.fill_null(json_texts(values.flatten()), "null")
-    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(values) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items), ",")
-    return pc.if_else(values.is_valid(), _wrapped(joined, "[", "]"), None)
+    joined = pc.binary_join(rebuilt(items, lengths(values), is_null(values)), ",")
+    return _joined([before + "[", joined, "]"])
 
 
-def _objects(values: pa.Array) -> pa.Array:
+def _objects(values: pa.Array, before: str) -> pa.Array:
     members = [
-        _member(field.name, json_texts(part))
+        json_texts(part, json.dumps(field.name) + ":")
         for field, part in zip(values.type, values.flatten(), strict=True)
         if part.null_count < len(part)
     ]
-    return pc.if_else(values.is_valid(), _wrapped(_joined(members, len(values)), "{", "}"), None)
+    texts = _joined([before + "{", _listed(members, len(values)), "}"])
+    return pc.if_else(values.is_valid(), texts, None) if values.null_count else texts

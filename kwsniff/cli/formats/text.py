@@ -29,6 +29,8 @@ STATUS_COLOURS = {
 WIDE = 140
 """Columns of a terminal that has room for the connection before everything else."""
 PARTS_SHOWN = 8
+API_VERSIONS = 18
+"""The call in which a client names its software; the other rows only carry the name on."""
 Row = dict[str, Any]
 Described = tuple[list[str], str, str, str]
 """What happened, how it went, the colour of that, and what it was about."""
@@ -152,7 +154,7 @@ def _about(row: Row) -> Iterator[str]:
             yield f"{label}={printable(str(row[name]))}"
     if row["throttle_ms"]:
         yield f"throttled {row['throttle_ms']} ms"
-    if row["software_name"] is not None:
+    if row["software_name"] is not None and row["api_key"] == API_VERSIONS:
         yield printable(f"{row['software_name']} {row['software_version'] or ''}".rstrip())
 
 

