@@ -57,7 +57,7 @@ def _batch(
     arrays = []
     for field in SEGMENTS:
         if field.name == "capture":
-            arrays.append(pa.repeat(pa.scalar(capture, pa.string()), len(payload)))
+            arrays.append(_repeated(capture, len(payload)))
         elif field.name == "payload":
             arrays.append(payload)
         elif field.name in texts:
@@ -72,6 +72,14 @@ def _integers(values: Integers, kind: pa.DataType, null: Mask | None) -> pa.Arra
     """Straight from the buffers: `pyarrow.array` would import pandas to see whether it was given any."""
     data = np.ascontiguousarray(values, np.dtype(f"i{kind.bit_width // 8}"))
     return pa.Array.from_buffers(kind, len(data), [_validity(null), pa.py_buffer(data)])
+
+
+def _repeated(text: str, size: int) -> pa.Array:
+    """A column of one text. From buffers for the same reason."""
+    data = text.encode(errors="replace")
+    offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
+    one = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
+    return pa.repeat(one[0], size)
 
 
 def _validity(null: Mask | None) -> pa.Buffer | None:

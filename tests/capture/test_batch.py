@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -100,3 +103,15 @@ def test_a_batch_survives_a_round_trip_through_arrow_ipc(capture):
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     assert pa.ipc.open_stream(sink.getvalue()).read_all().to_batches()[0].equals(batch)
+
+
+def test_reading_plain_packets_loads_neither_scapy_nor_pandas(capture):
+    path = capture(pcap([(START, frame(1, payload)) for payload in PAYLOADS]))
+    code = (
+        "import sys\n"
+        "from kwsniff.capture.source import segments\n"
+        "assert sum(map(len, segments([sys.argv[1]]))) == 8\n"
+        "print([name for name in ('scapy', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
