@@ -31,6 +31,9 @@ def segment_columns(batch: pa.RecordBatch) -> SegmentColumns:
     flagged = batch.column("anomaly")
     if flagged.null_count < len(flagged):
         notes = _notes(batch)
+        # Arrow has no kernel that selects from views of binary data.
+        place = batch.schema.get_field_index("payload")
+        batch = batch.set_column(place, "payload", batch.column(place).cast(pa.large_binary()))
         batch = batch.filter(pc.is_null(flagged))
     payload = batch.column("payload")
     buffers, buffer, start, captured = _payload_places(payload)
