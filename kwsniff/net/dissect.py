@@ -60,7 +60,8 @@ class Dissector:
 
     def __init__(self, totals: CaptureTotals) -> None:
         self._totals = totals
-        self._defragmenter = Defragmenter()
+        # One for each round, so that each sees its fragments in packet order however blocks are cut.
+        self._defragmenters = [Defragmenter() for _ in range(MAX_DEPTH)]
         self._peeler = Peeler()
         self._notes: list[Note] = []
         self._noted: dict[str, int] = {}
@@ -76,7 +77,7 @@ class Dissector:
             first.link(linktype, first.frames.pick(block.linktype == linktype), 0)
         rounds = [first]
         while rounds[-1].slow and len(rounds) < MAX_DEPTH:
-            rounds.append(self._slow_round(block, rounds[-1]))
+            rounds.append(self._slow_round(block, rounds[-1], self._defragmenters[len(rounds) - 1]))
         return self._collect(block, rounds)
 
     def end_file(self, packet: int) -> list[Note]:
@@ -94,7 +95,8 @@ class Dissector:
     def end(self) -> list[Note]:
         """Notes on the fragments still waiting; call it after the last file."""
         self._notes = []
-        self.lost(self._defragmenter.flush())
+        for defragmenter in self._defragmenters:
+            self.lost(defragmenter.flush())
         return self._notes
 
     def note(self, notes: Iterable[Note]) -> None:
@@ -145,12 +147,12 @@ class Dissector:
         if len(block):
             self._totals.see_times(int(block.time_ns.min()), int(block.time_ns.max()))
 
-    def _slow_round(self, block: PacketBlock, before: _Round) -> _Round:
+    def _slow_round(self, block: PacketBlock, before: _Round, defragmenter: Defragmenter) -> _Round:
         """Take the slow packets of one round to plain IP packets in a buffer of their own."""
         rows: list[int] = []
         packets: list[tuple[bytes, int]] = []
         for slow in sorted(before.slow, key=lambda each: each.row):
-            whole = self._whole(block, slow)
+            whole = self._whole(block, slow, defragmenter)
             if whole is not None:
                 rows.append(slow.row)
                 packets.append(whole)
@@ -163,11 +165,11 @@ class Dissector:
         after.link(RAW_IP, layer, 0)
         return after
 
-    def _whole(self, block: PacketBlock, slow: _Slow) -> tuple[bytes, int] | None:
+    def _whole(self, block: PacketBlock, slow: _Slow, defragmenter: Defragmenter) -> tuple[bytes, int] | None:
         """The IP packet that a slow packet holds or completes, and its length on the wire."""
         if isinstance(slow.what, Fragment):
             self._totals.fragments += 1
-            whole, lost = self._defragmenter.add(
+            whole, lost = defragmenter.add(
                 slow.what, int(block.time_ns[slow.row]), int(block.number[slow.row])
             )
             self.lost(lost)
