@@ -46,13 +46,18 @@ class Dissected:
     """In packet order."""
 
 
+_Frame = tuple[int, bytes, int]
+"""Link type, captured bytes, length on the wire."""
+_Packet = tuple[int, bytes, int]
+"""Row, captured bytes of an IP packet, length on the wire."""
+
+
 @dataclass(slots=True)
 class _Slow:
     """One packet for the slow path: a fragment, or a frame to peel."""
 
     row: int
-    what: Fragment | tuple[int, bytes, int]
-    """A frame is link type, captured bytes, bytes on the wire."""
+    what: Fragment | _Frame
 
 
 class Dissector:
@@ -74,10 +79,7 @@ class Dissector:
         first = _Round(self, block.data, frames(block), block)
         for linktype in np.unique(block.linktype).tolist():
             first.link(linktype, first.frames.pick(block.linktype == linktype), 0)
-        rounds = [first]
-        while rounds[-1].slow and len(rounds) < MAX_DEPTH:
-            rounds.append(self._slow_round(block, rounds[-1]))
-        return self._collect(block, rounds)
+        return self._collect(block, [first, *self._slow_rounds(block, first.slow, 0)])
 
     def end_file(self, packet: int) -> list[Note]:
         """Notes on how many notes were left out; call it after the last block of each file.
@@ -145,37 +147,57 @@ class Dissector:
         if len(block):
             self._totals.see_times(int(block.time_ns.min()), int(block.time_ns.max()))
 
-    def _slow_round(self, block: PacketBlock, before: _Round) -> _Round:
-        """Take the slow packets of one round to plain IP packets in a buffer of their own."""
-        rows: list[int] = []
-        packets: list[tuple[bytes, int]] = []
-        for slow in sorted(before.slow, key=lambda each: each.row):
-            whole = self._whole(block, slow)
-            if whole is not None:
-                rows.append(slow.row)
-                packets.append(whole)
-        caplen = np.array([len(captured) for captured, _ in packets], np.int64)
-        offset = np.cumsum(caplen) - caplen
-        wire = np.array([length for _, length in packets], np.int64)
-        data = np.frombuffer(b"".join(captured for captured, _ in packets), np.uint8)
-        layer = Layer(np.array(rows, np.int64), offset, offset + caplen, offset + np.maximum(wire, caplen))
-        after = _Round(self, data, layer, block)
-        after.link(RAW_IP, layer, 0)
-        return after
+    def _slow_rounds(self, block: PacketBlock, slow: list[_Slow], depth: int) -> list[_Round]:
+        """Take slow packets to plain IP packets, each batch of them in a round of its own.
 
-    def _whole(self, block: PacketBlock, slow: _Slow) -> tuple[bytes, int] | None:
-        """The IP packet that a slow packet holds or completes, and its length on the wire."""
-        if isinstance(slow.what, Fragment):
+        Frames are peeled first, which may bring out more fragments; then the fragments of all depths go
+        to the defragmenter strictly in packet order, so that it does not matter how blocks are cut.
+        """
+        rounds: list[_Round] = []
+        fragments: list[tuple[int, Fragment]] = []
+        while slow:
+            frames_ = [(each.row, each.what) for each in slow if not isinstance(each.what, Fragment)]
+            fragments += [(each.row, each.what) for each in slow if isinstance(each.what, Fragment)]
+            slow = []
+            if frames_ and depth + len(rounds) > MAX_DEPTH:
+                rows = np.array([row for row, _ in frames_], np.int64)
+                self.malformed(block, rows, "headers nested too deep")
+            elif frames_:
+                rounds.append(_Round.of_packets(self, block, self._peeled(frames_)))
+                slow = rounds[-1].slow
+        return rounds + self._joined_rounds(block, fragments, depth)
+
+    def _joined_rounds(
+        self, block: PacketBlock, fragments: list[tuple[int, Fragment]], depth: int
+    ) -> list[_Round]:
+        """Rounds for the datagrams that these fragments complete."""
+        rounds: list[_Round] = []
+        plain: list[_Packet] = []
+        for row, fragment in sorted(fragments, key=lambda each: each[0]):
             self._totals.fragments += 1
-            whole, lost = self._defragmenter.add(
-                slow.what, int(block.time_ns[slow.row]), int(block.number[slow.row])
-            )
+            time_ns, packet = int(block.time_ns[row]), int(block.number[row])
+            whole, lost = self._defragmenter.add(fragment, time_ns, packet)
             self.lost(lost)
-            return whole
-        peeled = self._peeler.peel(*slow.what)
-        if peeled is None:
-            self._totals.non_ip += 1
-        return peeled
+            if whole is None:
+                continue
+            if fragment.key[4] == tcp.PROTOCOL or depth >= MAX_DEPTH:
+                plain.append((row, *whole))
+                continue
+            inner = _Round.of_packets(self, block, [(row, *whole)])  # may hold the next fragment
+            rounds += [inner, *self._slow_rounds(block, inner.slow, depth + 1)]
+        if plain:
+            rounds.append(_Round.of_packets(self, block, plain))
+        return rounds
+
+    def _peeled(self, frames_: Iterable[tuple[int, _Frame]]) -> list[_Packet]:
+        packets = []
+        for row, frame in frames_:
+            peeled = self._peeler.peel(*frame)
+            if peeled is None:
+                self._totals.non_ip += 1
+            else:
+                packets.append((row, *peeled))
+        return packets
 
     def _collect(self, block: PacketBlock, rounds: list[_Round]) -> Dissected:
         parts = [(index, part) for index, each in enumerate(rounds) for part in each.found if len(part)]
@@ -201,6 +223,19 @@ class _Round:
         self._block = block
         self._dissector = dissector
         self._totals = dissector.totals
+
+    @classmethod
+    def of_packets(cls, dissector: Dissector, block: PacketBlock, packets: list[_Packet]) -> _Round:
+        """Dissect IP packets in a buffer of their own."""
+        caplen = np.array([len(captured) for _, captured, _ in packets], np.int64)
+        offset = np.cumsum(caplen) - caplen
+        wire = np.array([length for _, _, length in packets], np.int64)
+        rows = np.array([row for row, _, _ in packets], np.int64)
+        data = np.frombuffer(b"".join(captured for _, captured, _ in packets), np.uint8)
+        layer = Layer(rows, offset, offset + caplen, offset + np.maximum(wire, caplen))
+        made = cls(dissector, data, layer, block)
+        made.link(RAW_IP, layer, 0)
+        return made
 
     def link(self, linktype: int, layer: Layer, depth: int) -> None:
         """Dissect link layers of one type."""

@@ -59,6 +59,8 @@ class Defragmenter:
     def __init__(self) -> None:
         self._waiting: dict[Key, _Datagram] = {}
         self._held = 0
+        self._now = (0, 0)
+        """Number and time of the packet of the last fragment."""
 
     def add(
         self, fragment: Fragment, time_ns: int, packet: int
@@ -68,6 +70,7 @@ class Defragmenter:
         The packet comes as its captured bytes and its length on the wire. A fragment cut by the snaplen ends
         what is captured of the packet.
         """
+        self._now = (packet, time_ns)
         notes = self._expire(time_ns)
         datagram = self._waiting.setdefault(fragment.key, _Datagram(time_ns, packet))
         self._keep(datagram, fragment)
@@ -118,8 +121,9 @@ class Defragmenter:
     def _lose(self, key: Key, why: str) -> Note:
         datagram = self._forget(key)
         ends = f"{text(*key[0:2])} to {text(*key[2:4])}"
-        detail = f"datagram {key[5]} from {ends}: {len(datagram.pieces)} fragments, {why}"
-        return Note(datagram.packet, "fragment_lost", detail, datagram.time_ns)
+        packets = f"{len(datagram.pieces)} fragments since packet {datagram.packet}"
+        packet, time_ns = self._now
+        return Note(packet, "fragment_lost", f"datagram {key[5]} from {ends}: {packets}, {why}", time_ns)
 
 
 def _assembled(key: Key, datagram: _Datagram) -> tuple[bytes, int] | None:

@@ -78,8 +78,9 @@ def test_a_missing_fragment_is_noted_at_the_end():
     frames = v4()
     found, notes, totals = run([block(frames[:2] + frames[3:])])
     assert found == []
-    assert [(note.packet, note.code) for note in notes] == [(1, "fragment_lost")]
-    assert "10.0.0.1 to 10.0.0.2" in notes[0].detail
+    assert [(note.packet, note.code) for note in notes] == [(len(frames) - 1, "fragment_lost")]
+    expected = f"datagram 7 from 10.0.0.1 to 10.0.0.2: {len(frames) - 1} fragments since packet 1"
+    assert notes[0].detail == f"{expected}, the capture ended first"
     assert totals.fragments_lost == 1
 
 
