@@ -108,29 +108,36 @@ def _payload_places(
 # Events to EVENTS
 
 
-def events_batch(events: Events, capture: str | None, full: bool) -> pa.RecordBatch | None:
-    """One EVENTS batch, in the order of the packets that caused the events; None if there are none."""
-    parts: list[tuple[Columns, list[int]]] = []
-    if events.calls:
-        parts.append((_call_columns(events.calls, full), [call.order for call in events.calls]))
-    if events.anomalies:
-        parts.append((_anomaly_columns(events.anomalies), [anomaly.order for anomaly in events.anomalies]))
-    if events.ends:
-        parts.append((_end_columns(events.ends), [end.order for end in events.ends]))
-    if not parts:
-        return None
-    records: list[tuple[Call | Anomaly | ConnectionEnd, ...]] = [
-        tuple(part) for part in (events.calls, events.anomalies, events.ends) if part
-    ]
-    batches = []
-    for (columns, orders), rows in zip(parts, records, strict=True):
-        columns |= _connection_columns(events, [row.connection for row in rows], capture)
-        batches.append(_batch(columns, len(orders)))
-    order = np.fromiter(chain.from_iterable(orders for _, orders in parts), np.int64)
-    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    if (np.diff(order) < 0).any():
-        batch = batch.take(pa.array(np.argsort(order, kind="stable")))
-    return batch
+def events_batch(
+    events: Events, capture: str | None, full: bool
+) -> tuple[pa.RecordBatch | None, np.ndarray[Any, np.dtype[np.int64]]]:
+    """One EVENTS batch, in the order of the packets that caused the events, with the keys of that order.
+
+    None instead of a batch if there are no events.
+    """
+    batches: list[pa.RecordBatch] = []
+    keys: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    makers: tuple[tuple[Sequence[Any], Callable[[Any], Columns]], ...] = (
+        (events.calls, lambda calls: _call_columns(calls, full)),
+        (events.anomalies, _anomaly_columns),
+        (events.ends, _end_columns),
+    )
+    for rank, (rows, columns_of) in enumerate(makers):
+        if rows:
+            columns = columns_of(rows) | _connection_columns(
+                events, [row.connection for row in rows], capture
+            )
+            batches.append(_batch(columns, len(rows)))
+            keys.append(np.fromiter((row.order for row in rows), np.int64, len(rows)) * len(makers) + rank)
+    if not batches:
+        return None, np.zeros(0, np.int64)
+    batch, key = (
+        (batches[0], keys[0]) if len(batches) == 1 else (pa.concat_batches(batches), np.concatenate(keys))
+    )
+    if (np.diff(key) < 0).any():
+        order = np.argsort(key, kind="stable")
+        batch, key = batch.take(pa.array(order)), key[order]
+    return batch, key
 
 
 def _batch(columns: Columns, count: int) -> pa.RecordBatch:

@@ -1,14 +1,19 @@
-"""Capture files in, events out, in this process."""
+"""Capture files in, events out, on this machine."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from kwsniff.capture.source import CaptureTotals, segments
-from kwsniff.config import Config
+from kwsniff import parallel
+from kwsniff.capture.source import CaptureTotals, resolve, segments
+from kwsniff.config import MIB, Config
 from kwsniff.pipeline import analyze
+
+WORTH_PROCESSES = 64 * MIB
+"""Bytes of input from which on starting other processes pays."""
 
 
 def events(
@@ -17,13 +22,22 @@ def events(
     *,
     totals: CaptureTotals | None = None,
     progress: Callable[[int, int | None], None] | None = None,
+    jobs: int | None = 1,
 ) -> Iterator[pa.RecordBatch]:
     """EVENTS batches of capture files, directories of them, or `-` for standard input.
 
     `totals` is filled with what the files held, `progress` is told bytes read and, if known, bytes in all.
+    `jobs` is the number of processes: 1 is this one, None as many as there are cores if the input is large.
+    The events are the same for any number; a pipe can be read by one process only.
 
     Raises:
         CaptureError: with one line that says which input cannot be read, and why.
     """
     totals = CaptureTotals() if totals is None else totals
+    sizes = [file.size for file in resolve(paths)] if jobs != 1 else []
+    if sizes and None not in sizes:
+        if jobs is None:
+            jobs = (os.cpu_count() or 1) if sum(filter(None, sizes)) > WORTH_PROCESSES else 1
+        if jobs > 1:
+            return parallel.events(paths, config, jobs, totals, progress)
     return analyze(segments(paths, config, totals, progress=progress), config)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
 from kwsniff.engine import Engine
+
+Ints = NDArray[np.int64]
 
 
 def analyze(segments: Iterable[pa.RecordBatch], config: Config) -> Iterator[pa.RecordBatch]:
@@ -17,12 +21,21 @@ def analyze(segments: Iterable[pa.RecordBatch], config: Config) -> Iterator[pa.R
     A batch holds segments of one capture file. Never raises for what the segments carry: damage becomes
     anomaly rows.
     """
-    engine = Engine(config)
+    for batch, _ in keyed(segments, config):
+        if batch is not None:
+            yield batch
+
+
+def keyed(
+    segments: Iterable[pa.RecordBatch], config: Config, shard: tuple[int, int] | None = None
+) -> Iterator[tuple[pa.RecordBatch | None, Ints]]:
+    """For each SEGMENTS batch, and once more at the end, the events it completes, and keys that order them.
+
+    With `shard` (index, count) only one share of the connections is followed; the keys of all shares together
+    give the order in which one process yields the events.
+    """
+    engine = Engine(config, shard)
     for batch in segments:
         columns = segment_columns(batch)
-        events = events_batch(engine.feed(columns), columns.capture, config.full)
-        if events is not None:
-            yield events
-    events = events_batch(engine.finish(), None, config.full)
-    if events is not None:
-        yield events
+        yield events_batch(engine.feed(columns), columns.capture, config.full)
+    yield events_batch(engine.finish(), None, config.full)

@@ -78,6 +78,20 @@ Quiet = Annotated[
 ]
 
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "-j",
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="Number of processes (1: this one); the result is the same. "
+        "Default: all cores for inputs over 64 MiB, else 1.",
+        show_default=False,
+    ),
+]
+
+
 @app.command()
 def decode(
     context: typer.Context,
@@ -121,6 +135,7 @@ def decode(
         int | None,
         typer.Option("-c", "--count", metavar="N", min=1, help="Stop after N rows of output."),
     ] = None,
+    jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
     """Write one row per event: calls, anomalies, connections.
@@ -133,7 +148,7 @@ def decode(
     from kwsniff.cli import decode as job
 
     config = _config(port, full=full or records, records=records)
-    request = job.Request(files, config, form, output, columns, where, count, quiet)
+    request = job.Request(files, config, form, output, columns, where, count, quiet, jobs)
     raise typer.Exit(job.decode(request))
 
 
@@ -168,6 +183,7 @@ def report(
     ] = False,
     where: Where = None,
     port: Port = None,
+    jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
     """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
@@ -176,7 +192,7 @@ def report(
     """
     from kwsniff.cli import report as job
 
-    raise typer.Exit(job.report(job.Request(files, _config(port), by, csv, json, where, quiet)))
+    raise typer.Exit(job.report(job.Request(files, _config(port), by, csv, json, where, quiet, jobs)))
 
 
 @app.command()

@@ -38,6 +38,7 @@ class Request:
     where: str | None = None
     count: int | None = None
     quiet: bool = False
+    jobs: int | None = None
 
 
 def decode(request: Request) -> int:
@@ -128,7 +129,9 @@ class _Run:
 
     def _events(self, progress: ProgressBar) -> Generator[pa.RecordBatch]:
         request = self._request
-        source = events(request.paths, request.config, totals=self._trust.capture, progress=progress)
+        source = events(
+            request.paths, request.config, totals=self._trust.capture, progress=progress, jobs=request.jobs
+        )
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
         hold = request.count is None and not from_pipe(request.paths)
         yield from named(self._damage.watch(self._trust.watch(source)), hold=hold)

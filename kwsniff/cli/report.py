@@ -35,6 +35,7 @@ class Request:
     json: bool = False
     where: str | None = None
     quiet: bool = False
+    jobs: int | None = None
 
 
 def report(request: Request) -> int:
@@ -81,7 +82,7 @@ def _tables(asked: str | None) -> Sequence[str]:
 def _events(
     request: Request, predicate: Predicate | None, damage: Damage, trust: Trust, progress: ProgressBar
 ) -> Generator[pa.RecordBatch]:
-    source = events(request.paths, request.config, totals=trust.capture, progress=progress)
+    source = events(request.paths, request.config, totals=trust.capture, progress=progress, jobs=request.jobs)
     batches = damage.watch(trust.watch(source))
     if predicate is None:
         yield from batches

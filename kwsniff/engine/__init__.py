@@ -43,8 +43,10 @@ class Events:
 class Engine:
     """All connections of one input."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, shard: tuple[int, int] | None = None) -> None:
+        """`shard` is (index, count): follow only the connections whose hash falls to this share."""
         self.config = config
+        self._shard = shard
         self._table: dict[Endpoints, Connection] = {}
         self._by_number: dict[int, Connection] = {}
         self._gone: list[int] = []
@@ -57,7 +59,10 @@ class Engine:
 
     def feed(self, segments: SegmentColumns) -> Events:
         """Take a batch of segments in capture order; return the events it completes."""
-        for order, code, detail, packet, time in segments.notes:
+        # Notes on packets belong to no connection; the first share tells them.
+        for order, code, detail, packet, time in (
+            segments.notes if not self._shard or not self._shard[0] else ()
+        ):
             self._events.anomalies.append(Anomaly(self._order + order, -1, code, detail, packet, time))
         if len(segments):
             self._feed_groups(segments)
@@ -75,6 +80,11 @@ class Engine:
     def _feed_groups(self, segments: SegmentColumns) -> None:
         forward, group = _flow_hash(segments)
         perm = np.argsort(group, kind="stable")
+        if self._shard is not None:
+            index, count = self._shard
+            perm = perm[group[perm].view(np.uint64) % np.uint64(count) == index]
+            if not len(perm):
+                return
         rows = Rows(segments, perm, forward, self._order, self.config)
         sorted_group = group[perm]
         bounds = np.flatnonzero(sorted_group[1:] != sorted_group[:-1]) + 1

@@ -42,7 +42,12 @@ def _with_times(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def events(
-    paths: Sequence[str], config: Any, *, totals: Any = None, progress: Callable[..., None] | None = None
+    paths: Sequence[str],
+    config: Any,
+    *,
+    totals: Any = None,
+    progress: Callable[..., None] | None = None,
+    jobs: int | None = 1,
 ) -> Iterator[pa.RecordBatch]:
     """The signature of `kwsniff.offline.events`."""
     for path in paths:
