@@ -23,7 +23,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from recording import capturing
+from recording import capturing, notes
 from recording.brokers import Broker
 from recording.environments import CLIENTS, Environment
 from recording.samples import SAMPLES, Client, Sample
@@ -47,6 +47,7 @@ def main() -> int:
         help="folder for the environments and the brokers' data",
     )
     parser.add_argument("--list", action="store_true", help="list the samples and end")
+    parser.add_argument("--notes", action="store_true", help="write README.md of the samples in OUT and end")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     unknown = set(options.names) - {sample.name for sample in SAMPLES}
@@ -56,6 +57,9 @@ def main() -> int:
     if options.list:
         for sample in chosen:
             print(f"{sample.name:26} {sample.shows}")
+        return 0
+    if options.notes:
+        (options.out / "README.md").write_text(notes.page(SAMPLES, options.out))
         return 0
     if not options.inside:
         return enter_namespace(options)
@@ -97,7 +101,7 @@ def attempt(sample: Sample, env: Environment, out: Path) -> bool:
 
 def record(sample: Sample, env: Environment, out: Path) -> str:
     """Record one sample with its expected values; return a line about it."""
-    subprocess.run(["ip", "link", "set", "lo", "mtu", str(sample.mtu)], check=True)
+    set_segments(sample.mtu)
     run = env.work / "run" / sample.name
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
@@ -116,6 +120,13 @@ def record(sample: Sample, env: Environment, out: Path) -> str:
                 with capturing.capturing(command, run / "capture.log"):
                     told = run_clients(sample, env, broker, run)
     return publish(sample, broker, told, folder, out)
+
+
+def set_segments(mtu: int) -> None:
+    """Give the loopback interface this MTU, and let the kernel hand over no more than one such packet at a time."""
+    segments = "65535" if mtu == 65536 else "1"
+    command = ["ip", "link", "set", "lo", "mtu", str(mtu), "gso_max_size", str(mtu), "gso_max_segs", segments]
+    subprocess.run(command, check=True)
 
 
 def record_from_start(sample: Sample, env: Environment, run: Path, folder: Path) -> tuple[Broker, list[dict]]:

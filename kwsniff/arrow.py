@@ -27,6 +27,7 @@ Columns = dict[str, pa.Array]
 
 def segment_columns(batch: pa.RecordBatch) -> SegmentColumns:
     """The columns of a SEGMENTS batch without copying payloads; rows that are notes are set apart."""
+    capture = batch.column("capture")[0].as_py() if len(batch) else None
     notes: list[tuple[int, str, str, int, int]] = []
     flagged = batch.column("anomaly")
     if flagged.null_count < len(flagged):
@@ -37,13 +38,12 @@ def segment_columns(batch: pa.RecordBatch) -> SegmentColumns:
         batch = batch.filter(pc.is_null(flagged))
     payload = batch.column("payload")
     buffers, buffer, start, captured = _payload_places(payload)
-    capture = batch.column("capture")
 
     def ints(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), np.int64)
 
     return SegmentColumns(
-        capture=capture[0].as_py() if len(capture) else None,
+        capture=capture,
         packet=ints("packet"),
         time=ints("time"),
         src_hi=ints("src_hi"),
