@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -37,5 +39,20 @@ def keyed(
     engine = Engine(config, shard)
     for batch in segments:
         columns = segment_columns(batch)
-        yield events_batch(engine.feed(columns), columns.capture, config.full)
+        with _collector_paused():
+            events = events_batch(engine.feed(columns), columns.capture, config.full)
+        yield events
     yield events_batch(engine.finish(), None, config.full)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without garbage collection: a block makes a million objects and no cycles, and looking for cycles among
+    them takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -4,9 +4,9 @@ Theory of operation. Segments that merely continue both streams are delivered in
 finds the first that does not (out of order, cut, with a control flag, after long silence), and all before it
 become one run of bytes a direction. That one goes through `_step`, which is exact and slow: it treats a
 single segment, and goes on being used while a hole is open, framing is lost or the content is not judged
-yet. The bulk path is a short cut: it yields what stepping would.
+yet. The bulk path is a short cut: it yields what stepping would. What streams deliver goes to an `Exchange`.
 
-Invariants: `side` 0 is end a of `Endpoints`, 1 is end b; requests are `framers[0]`, responses `framers[1]`.
+Invariants: side 0 is end a of `Endpoints`, 1 is end b; after `closed`, segments are only counted.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine.probe import KAFKA, OTHER, TLS, TOKENS, WAIT, Probe
+from kwsniff.engine.exchange import Exchange
+from kwsniff.engine.probe import KAFKA, OTHER, TLS, TOKENS, WAIT
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.events import Anomaly, Call, ConnectionEnd
 from kwsniff.net.address import text
 from kwsniff.net.columns import ACK, FIN, RST, SYN, Ints
-from kwsniff.net.reassembly import Gap, Run, Stream
-from kwsniff.wire.conversation import Conversation
-from kwsniff.wire.framer import Frame, Framer
-from kwsniff.wire.plausible import Versions, find_request, find_response, is_request, is_tls
+from kwsniff.net.reassembly import Run, Stream
+from kwsniff.wire.plausible import Versions
 
 SECOND = 1_000_000_000
 LINGER = 60 * SECOND
@@ -48,17 +47,11 @@ class Connection:
         anomalies: list[Anomaly],
         versions: Versions,
     ) -> None:
-        self.config, self.number, self.endpoints, self.versions = config, number, endpoints, versions
+        self.config, self.number, self.endpoints = config, number, endpoints
         self.anomalies = anomalies
         self.streams = (Stream(config), Stream(config))
-        self.conversation = Conversation(config, number, calls, anomalies, versions)
-        self.framers = (Framer(config, self._find_request), Framer(config, self._find_response))
-        ports = [endpoints.a_port in config.ports, endpoints.b_port in config.ports]
-        self.kafka_port = any(ports)
-        # The end that is not on a Kafka port is the client; if both are, or none, something else decides.
-        self.client = ports.index(False) if ports.count(True) == 1 else -1
-        self.stage = WAIT
-        self.probe: Probe | None = Probe(config, versions, self.kafka_port, self.client, [False, False])
+        kafka_ports = (endpoints.a_port in config.ports, endpoints.b_port in config.ports)
+        self.exchange = Exchange(config, number, calls, anomalies, versions, kafka_ports, self.note)
         self.packets, self.bytes = [0, 0], [0, 0]
         self.first_time = self.last_time = -1
         self.last_packet = self.last_order = -1
@@ -89,17 +82,17 @@ class Connection:
         return end
 
     def _bulk_allowed(self) -> bool:
-        if self.closed or self.stage in (OTHER, TLS):
+        if self.closed or self.exchange.ignored:
             return True
         if self.syn_ack and self.handshake < 0:
             return False  # the next ACK of the client ends the handshake
-        return self.stage in (KAFKA, TOKENS) and not (self.streams[0].waiting or self.streams[1].waiting)
+        return self.exchange.is_kafka and not (self.streams[0].waiting or self.streams[1].waiting)
 
     def _bulk(self, rows: Rows, begin: int, end: int) -> int:
         """Take as many segments as only continue their streams; return the first that was not taken."""
         if not self.last_time - SECOND <= rows.time[begin] <= self.last_time + self._patience():
             return begin
-        if self.closed or self.stage in (OTHER, TLS):
+        if self.closed or self.exchange.ignored:
             special = rows.flags[begin:end] & SYN != 0
             special[1:] |= np.diff(rows.time[begin:end]) > self._patience()
         else:
@@ -108,13 +101,13 @@ class Connection:
         length = rows.length[begin:end]
         bad = special.copy()
         picked = []
-        if self.stage in (KAFKA, TOKENS) and not self.closed:
+        if self.exchange.is_kafka and not self.closed:
             for k in (0, 1):
                 index = np.flatnonzero((side == k) & (length > 0))
                 picked.append(index)
                 if not len(index):
                     continue
-                if self.streams[k].next_seq < 0 or not self.framers[k ^ self.client].synchronised:
+                if self.streams[k].next_seq < 0 or not self.exchange.synchronised(k):
                     bad[index[0]] = True
                     continue
                 before = np.cumsum(length[index]) - length[index]
@@ -138,31 +131,25 @@ class Connection:
         self.last_packet, self.last_order = int(rows.packet[end - 1]), int(rows.order[end - 1])
 
     def _deliver_bulk(self, rows: Rows, begin: int, stop: int, picked: list[NDArray[np.intp]]) -> None:
-        frames: list[list[Frame]] = []
+        runs: list[Run | None] = [None, None]
         for k, index in enumerate(picked):
             index = index[: np.searchsorted(index, stop)] + begin
             if not len(index):
-                frames.append([])
                 continue
             data = rows.joined(index.tolist())
             length = rows.length[index]
             starts = (np.cumsum(length) - length).tolist()
             last = int(index[-1])
             self.streams[k].deliver_in_order(data, int(rows.seq[last] + rows.length[last]) & _MASK)
-            run = Run(
-                data,
-                starts,
-                rows.packet[index].tolist(),
-                rows.time[index].tolist(),
-                rows.order[index].tolist(),
+            packets, times, orders = (
+                column[index].tolist() for column in (rows.packet, rows.time, rows.order)
             )
-            frames.append(self.framers[k ^ self.client].feed(run))
-        self.conversation.feed(frames[self.client], frames[1 - self.client])
+            runs[k] = Run(data, starts, packets, times, orders)
+        self.exchange.deliver_both(runs)
         for k in (0, 1):
             acks = rows.ack[begin : begin + stop][(rows.side[begin : begin + stop] != k)]
             if len(acks):
                 self.streams[k].acknowledge(int(acks[-1]))
-        self._report_framing()
 
     # One segment
 
@@ -190,7 +177,8 @@ class Connection:
         length, seq = int(rows.length[row]), int(rows.seq[row])
         if time < self.last_time - SECOND and not self.backwards:
             self.backwards = True
-            self._note("time_backwards", f"by {(self.last_time - time) / 1e9:.3f} s", packet, time, order)
+            backwards = f"by {(self.last_time - time) / 1e9:.3f} s"
+            self.note("time_backwards", backwards, packet)
         self.packets[k] += 1
         self.bytes[k] += length
         self.last_time = max(self.last_time, time)
@@ -198,21 +186,21 @@ class Connection:
         if flags & SYN:
             self._synchronise(k, flags, seq, int(rows.ack[row]), time)
             seq = (seq + 1) & _MASK
-        elif self.syn_ack and flags & ACK and self.handshake < 0 and k == self.client:
+        elif self.syn_ack and flags & ACK and self.handshake < 0 and k == self.exchange.client:
             self.handshake = time - self.syn_time
-        if self.closed or self.stage in (OTHER, TLS):
+        if self.closed or self.exchange.ignored:
             return
         count = self.packets[0] + self.packets[1]
         if flags & ACK and not flags & SYN:
             self.streams[1 - k].acknowledge(int(rows.ack[row]))
         for j in (1 - k, k):
             if self.streams[j].waiting:
-                self._deliver(j, self.streams[j].give_up_holes(count, time), packet, time, order)
+                self.exchange.deliver(j, self.streams[j].give_up_holes(count, time))
         if length:
             stream = self.streams[k]
             items = stream.feed(seq, length, rows.payload(row), packet, time, order, count)
-            self._deliver(k, items, packet, time, order)
-            self._report_stream(stream, packet, time, order)
+            self.exchange.deliver(k, items)
+            self._report_stream(stream)
         self._close_on_flags(k, flags, (seq + length) & _MASK, order)
 
     def _synchronise(self, k: int, flags: int, seq: int, ack: int, time: int) -> None:
@@ -228,9 +216,7 @@ class Connection:
             self.syn_ack = self.syn_time >= 0
             if self.streams[client].next_seq < 0:
                 self.streams[client].synchronise((ack - 1) & _MASK)
-        if self.probe is not None:
-            self.client = self.probe.client = client
-            self.probe.from_start = [stream.from_start for stream in self.streams]
+        self.exchange.begins(client, [stream.from_start for stream in self.streams])
 
     def _close_on_flags(self, k: int, flags: int, end_seq: int, order: int) -> None:
         if flags & RST:
@@ -249,67 +235,6 @@ class Connection:
         if all(ended):
             self._close("connection_closed", order)
 
-    # Streams out
-
-    def _deliver(self, k: int, items: list[Run | Gap], packet: int, time: int, order: int) -> None:
-        for item in items:
-            if isinstance(item, Gap) and item.packet < 0:
-                who = "client" if k == self.client else "broker" if self.client >= 0 else "one end"
-                if self.stage in (KAFKA, TOKENS):
-                    self._note("gap", f"{item.length} bytes from the {who}", packet, time, order)
-            if self.probe is None:
-                self._to_framer(k, item)
-                continue
-            verdict = self.probe.feed(k, item)
-            if verdict != WAIT:
-                self._decide(verdict)
-
-    def _decide(self, verdict: str) -> None:
-        probe = self.probe
-        assert probe is not None
-        self.stage, self.probe = verdict, None
-        if verdict in (KAFKA, TOKENS):
-            self.client = probe.client
-            self.conversation.raw_tokens = verdict == TOKENS
-            for k in (0, 1):
-                framer = self.framers[k ^ self.client]
-                framer.synchronised = framer.tokens = probe.from_start[k]
-            for k, item in probe.held:
-                self._to_framer(k, item)
-        elif verdict == OTHER and self.kafka_port and self.syn and any(self.bytes):
-            self.note("not_kafka", "the first bytes are no Kafka request")
-
-    def _to_framer(self, k: int, item: Run | Gap) -> None:
-        if self.stage not in (KAFKA, TOKENS):
-            return
-        framer = self.framers[k ^ self.client]
-        if isinstance(item, Gap):
-            if k != self.client:
-                self.conversation.response_gap = True
-            frames = framer.gap(item.length, item.packet, item.time, item.order)
-        else:
-            if not framer.counters.frames and not framer.synchronised and is_tls(item.data):
-                self.stage = TLS
-                return
-            frames = framer.feed(item)
-        if k == self.client:
-            self.conversation.feed(frames, [])
-        else:
-            self.conversation.feed([], frames)
-        self._report_framing()
-
-    def _find_request(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
-        limit = self.config.max_frame_bytes
-        found = find_request(data, pos, self.versions, limit)
-        if is_request(data, found, len(data), self.versions, limit):
-            return found, 0
-        return found, len(data) - found + 1
-
-    def _find_response(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
-        client_seen = self.bytes[self.client] > 0
-        expected = self.conversation.outstanding.requests if client_seen else None
-        return find_response(data, pos, starts, expected, self.config.max_frame_bytes)
-
     # The end
 
     def expired(self, now: int) -> bool:
@@ -322,63 +247,43 @@ class Connection:
             self._close(
                 "connection_closed" if any(fin is not None for fin in self.fin) else reason, self.last_order
             )
-        framers = self.framers
-        if self.stage in (KAFKA, TOKENS) and not any(framer.counters.frames for framer in framers):
-            if not self.kafka_port:
-                return None
-            self.stage = OTHER
-            if sum(self.bytes):
-                self.note("not_kafka", "no Kafka frame was found")
-        if self.stage in (OTHER, WAIT) and not self.kafka_port:
+        exchange = self.exchange
+        exchange.settle()
+        if exchange.stage in (OTHER, WAIT) and not exchange.kafka_port:
             return None
-        client = max(self.client, 0)
+        client = max(exchange.client, 0)
         streams = self.streams
-        security = {KAFKA: "plaintext", TOKENS: "plaintext", TLS: "tls"}.get(self.stage, "unknown")
+        security = {KAFKA: "plaintext", TOKENS: "plaintext", TLS: "tls"}.get(exchange.stage, "unknown")
         return ConnectionEnd(
             self.last_order, self.number, self.first_time, self.last_time,
             self.packets[client], self.packets[1 - client], self.bytes[client], self.bytes[1 - client],
             streams[client].missing, streams[1 - client].missing,
             self.syn, any(fin is not None for fin in self.fin), self.rst,
             self.handshake / 1e3 if self.handshake >= 0 else None, security,
-            self.conversation.mechanism, self.conversation.user,
-            sum(framer.counters.resynchronisations for framer in framers),
-            sum(framer.counters.skipped for framer in framers),
-            sum(framer.counters.frames for framer in framers), self.conversation.undecoded,
+            exchange.conversation.mechanism, exchange.conversation.user,
+            sum(framer.counters.resynchronisations for framer in exchange.framers),
+            sum(framer.counters.skipped for framer in exchange.framers),
+            sum(framer.counters.frames for framer in exchange.framers), exchange.conversation.undecoded,
         )  # fmt: skip
 
     def _close(self, reason: str, order: int) -> None:
         """Deliver what still waits and end the conversation; segments that follow are only counted."""
         self.closed = True
         for k in (0, 1):
-            self._deliver(k, self.streams[k].flush(), self.last_packet, self.last_time, order)
-            if self.streams[k].lose_tail(self.fin[k] is not None) and k != self.client:
-                self.conversation.response_gap = True
-        if self.probe is not None:
-            self._decide(self.probe.judge(final=True))
-        if self.stage in (KAFKA, TOKENS):
-            requests, responses = (framer.flush() for framer in self.framers)
-            if requests or responses:
-                self.note("frame_incomplete", self._unfinished(requests, responses))
-            self.conversation.feed(requests, responses)
-            self.conversation.end(reason, order)
-
-    def _unfinished(self, requests: list[Frame], responses: list[Frame]) -> str:
-        names = [("request", requests), ("response", responses)]
-        return "; ".join(
-            f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, fs in names for f in fs
-        )
+            self.exchange.deliver(k, self.streams[k].flush())
+            if self.streams[k].lose_tail(self.fin[k] is not None):
+                self.exchange.lost_tail(k)
+        self.exchange.close(reason, order)
 
     @property
     def buffered(self) -> int:
         """Bytes held for this connection."""
-        held = self.probe.size if self.probe is not None else 0
-        return held + sum(s.waiting_bytes for s in self.streams) + sum(f.buffered for f in self.framers)
+        return self.exchange.buffered + sum(stream.waiting_bytes for stream in self.streams)
 
     def drop_buffers(self) -> None:
         """Give up the bytes of frames in progress, to keep within the limit of all connections."""
         self.note("buffer_limit", f"{self.buffered} bytes let go")
-        for framer in self.framers:
-            framer.drop()
+        self.exchange.drop_buffers()
 
     # What is said of the connection
 
@@ -392,38 +297,19 @@ class Connection:
         """Client address and port, broker address and port."""
         e = self.endpoints
         a, b = (text(e.a_hi, e.a_lo), e.a_port), (text(e.b_hi, e.b_lo), e.b_port)
-        client, broker = (b, a) if self.client == 1 else (a, b)
+        client, broker = (b, a) if self.exchange.client == 1 else (a, b)
         return *client, *broker
 
-    def note(self, code: str, detail: str) -> None:
-        """Add an anomaly of the connection at its latest packet."""
-        self._note(code, detail, self.last_packet, self.last_time, self.last_order)
+    def note(self, code: str, detail: str, packet: int | None = None) -> None:
+        """Add an anomaly of the connection, at its latest packet if no other is given."""
+        packet = self.last_packet if packet is None else packet
+        self.anomalies.append(Anomaly(self.last_order, self.number, code, detail, packet, self.last_time))
 
-    def _note(self, code: str, detail: str, packet: int, time: int, order: int) -> None:
-        self.anomalies.append(Anomaly(order, self.number, code, detail, packet, time))
-
-    def _report_stream(self, stream: Stream, packet: int, time: int, order: int) -> None:
+    def _report_stream(self, stream: Stream) -> None:
         if stream.overlaps:
-            for overlapping in stream.overlaps:
-                self._note(
-                    "overlap_differs",
-                    "a retransmission differs from the first copy",
-                    overlapping,
-                    time,
-                    order,
-                )
+            for packet in stream.overlaps:
+                self.note("overlap_differs", "a retransmission differs from the first copy", packet)
             stream.overlaps.clear()
         if stream.limit_hit:
             stream.limit_hit = False
-            self._note(
-                "reorder_limit", f"more than {self.config.max_reorder_bytes} bytes", packet, time, order
-            )
-
-    def _report_framing(self) -> None:
-        for name, framer in zip(("request", "response"), self.framers, strict=True):
-            if framer.news:
-                for code, detail, packet in framer.news:
-                    self._note(
-                        code, f"{detail} of the {name} stream", packet, self.last_time, self.last_order
-                    )
-                framer.news.clear()
+            self.note("reorder_limit", f"more than {self.config.max_reorder_bytes} bytes")

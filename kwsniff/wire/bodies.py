@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from kwsniff.spec.facts import Facts
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Field
 from kwsniff.wire import quirks
-from kwsniff.wire.records import summarize
+from kwsniff.wire.records import RecordsSummary, summarize
 from kwsniff.wire.render import render
 
 
@@ -34,6 +34,10 @@ class Codec:
     response_records: bool
     client_id: bool
     """The request header has a client id."""
+    may_downgrade: bool
+    """The response may be of version 0 whatever was asked for."""
+    tells_of_client: bool
+    """The request says something about the client that holds for the whole connection."""
 
 
 class Body(NamedTuple):
@@ -49,7 +53,7 @@ class Body(NamedTuple):
 
 
 @cache
-def codec(api_key: int, version: int) -> Codec | str:
+def codec_of(api_key: int, version: int) -> Codec | str:
     """The codec of an API version, or the anomaly code that says why there is none."""
     api = catalog().apis.get(api_key)
     if api is None:
@@ -67,6 +71,8 @@ def codec(api_key: int, version: int) -> Codec | str:
         request_records=_has_records(api.request.fields),
         response_records=_has_records(api.response.fields),
         client_id=header >= 1,
+        may_downgrade=api_key == quirks.API_VERSIONS and version > 0,
+        tells_of_client=api_key in (quirks.API_VERSIONS, quirks.SASL_HANDSHAKE, quirks.SASL_AUTHENTICATE),
     )
 
 
@@ -92,25 +98,27 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
     Raises:
         DecodeError: with path and offset, if the bytes are not what the layout says.
     """
-    if direction == "response" and quirks.is_downgraded(codec.api_key, codec.version, data, pos, end):
+    is_request = direction == "request"
+    if codec.may_downgrade and not is_request and quirks.is_downgraded(codec.version, data, pos, end):
         return _read_downgraded(codec, data, pos, end, config)
-    version, decode = codec.version, codec.request if direction == "request" else codec.response
-    facts, after = decode(data, pos, end)
+    facts, after = codec.request(data, pos, end) if is_request else codec.response(data, pos, end)
     anomalies = (
         [] if after == end else [("trailing_bytes", f"{end - after} bytes after the {direction} body")]
     )
-    has_records = codec.request_records if direction == "request" else codec.response_records
-    partitions, count, size = _partitions(facts, data, direction, has_records, config, anomalies)
+    partitions, count, size = None, None, None
+    if codec.request_records if is_request else codec.response_records:
+        partitions, count, size = _record_rows(facts, data, is_request, config, anomalies)
     json = None
     if config.full:
-        full, _ = decoder(codec.api_key, version, direction, "full")(data, pos, end)
-        json = render(codec.api_key, version, direction, full, config, anomalies)
+        full, _ = decoder(codec.api_key, codec.version, direction, "full")(data, pos, end)
+        json = render(codec.api_key, codec.version, direction, full, config, anomalies)
     return Body(facts, partitions, count, size, json, anomalies)
 
 
 def _read_downgraded(codec: Codec, data: bytes, pos: int, end: int, config: Config) -> Body:
     """An ApiVersions response that says the version is not supported; its error code is all that counts."""
-    v0 = replace(codec, version=0, response=decoder(codec.api_key, 0, "response", "facts"))
+    v0 = codec_of(codec.api_key, 0)
+    assert isinstance(v0, Codec)
     try:
         return read(v0, "response", data, pos, end, config)
     except DecodeError as error:
@@ -119,36 +127,52 @@ def _read_downgraded(codec: Codec, data: bytes, pos: int, end: int, config: Conf
         return Body(facts, None, None, None, None, [(error.code, f"response {error.path}")])
 
 
-def _partitions(
-    facts: Facts,
-    data: bytes,
-    direction: str,
-    has_records: bool,
-    config: Config,
-    anomalies: list[tuple[str, str]],
-) -> tuple[list[PartitionRow] | None, int | None, int | None]:
-    """Rows of a body's partitions, with the sum of their records (None if unknown) and record bytes."""
-    if facts.partitions is None:
-        return None, (0 if has_records else None), (0 if has_records else None)
+def rows(body: Body | None) -> list[PartitionRow] | None:
+    """The partitions of a body; None if its message has none."""
+    if body is None or body.partitions is not None or body.facts.partitions is None:
+        return None if body is None else body.partitions
+    return [each[:5] + _NO_RECORDS for each in body.facts.partitions]
+
+
+_Tail = tuple[int | None, int | None, str | None]
+_NO_RECORDS: _Tail = (None, None, None)
+_EMPTY_RECORDS: _Tail = (0, 0, None)
+
+
+def _record_rows(
+    facts: Facts, data: bytes, is_request: bool, config: Config, anomalies: list[tuple[str, str]]
+) -> tuple[list[PartitionRow], int | None, int]:
+    """Rows of the partitions of a body with record data, and the sums of records (None if a compressed
+    wrapper hides their number) and of record bytes."""
     rows: list[PartitionRow] = []
     count: int | None = 0
     size = 0
-    for topic, topic_id, partition, error_code, base_offset, start, end in facts.partitions:
-        if start < 0:
-            rows.append((topic, topic_id, partition, error_code, base_offset, None, None, None))
+    for each in facts.partitions or ():
+        start, end = each[5], each[6]
+        if start == end or start < 0:
+            nothing: _Tail = _EMPTY_RECORDS if start >= 0 else _NO_RECORDS
+            rows.append(each[:5] + nothing)
             continue
         summary = summarize(data, start, end, verify_crc=config.verify_crc)
-        first = base_offset
-        if direction == "response" and first is None:  # a producer's batches count from 0, not from an offset
-            first = summary.base_offset
+        topic, topic_id, partition, error_code, base_offset = each[:5]
+        if not is_request and base_offset is None:  # a producer's batches count from 0, not from an offset
+            base_offset = summary.base_offset
         codec = summary.codec if summary.batches else None
-        rows.append((topic, topic_id, partition, error_code, first, summary.records, summary.bytes, codec))
+        found = summary.records
+        rows.append((topic, topic_id, partition, error_code, base_offset, found, summary.bytes, codec))
         size += summary.bytes
-        count = None if count is None or summary.records is None else count + summary.records
-        if summary.crc_mismatches:
-            anomalies.append(("crc_mismatch", f"{summary.crc_mismatches} of {topic or topic_id}-{partition}"))
-        if summary.partial and direction == "request":
-            anomalies.append(("batch_malformed", f"batch of {topic or topic_id}-{partition} cut short"))
-        if summary.malformed:
-            anomalies.append((summary.malformed, f"record data of {topic or topic_id}-{partition}"))
-    return rows, (count if has_records else None), (size if has_records else None)
+        count = None if count is None or found is None else count + found
+        if summary.crc_mismatches or summary.malformed or (summary.partial and is_request):
+            _note_damage(summary, f"{topic or topic_id}-{partition}", is_request, anomalies)
+    return rows, count, size
+
+
+def _note_damage(
+    summary: RecordsSummary, partition: str, is_request: bool, anomalies: list[tuple[str, str]]
+) -> None:
+    if summary.crc_mismatches:
+        anomalies.append(("crc_mismatch", f"{summary.crc_mismatches} of {partition}"))
+    if summary.partial and is_request:  # a Fetch response may end inside a batch
+        anomalies.append(("batch_malformed", f"batch of {partition} cut short"))
+    if summary.malformed:
+        anomalies.append((summary.malformed, f"record data of {partition}"))

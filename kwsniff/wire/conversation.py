@@ -21,11 +21,12 @@ from struct import Struct
 
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.events import Anomaly, Call, PartitionRow
+from kwsniff.events import Anomaly, Call
 from kwsniff.spec.facts import Facts
 from kwsniff.wire import quirks
-from kwsniff.wire.bodies import Body, Codec, codec, read, skip_tags
+from kwsniff.wire.bodies import Body, Codec, codec_of, read, skip_tags
 from kwsniff.wire.framer import Frame
+from kwsniff.wire.joining import joined_partitions, joined_topics, record_sums
 from kwsniff.wire.pairing import EarlyResponse, Outstanding, Request
 from kwsniff.wire.plausible import Versions, is_request
 
@@ -95,14 +96,14 @@ class Conversation:
             self._unreadable(frame, "request")
             return
         key, version, correlation_id = _request_header(data, pos)
-        found = codec(key, version)
+        found = codec_of(key, version)
         known = None if isinstance(found, str) else found
         client_id, pos, status, body = self._read_request(frame, found, pos + 8)
         request = Request(
             key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
             frame.size, frame.packet, self.outstanding.count, status, known, body,
         )  # fmt: skip
-        if body is not None and body.facts.extra:
+        if known is not None and known.tells_of_client and body is not None and body.facts.extra:
             self._learn(body.facts.extra)
         if key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
             self._call(request, None, "no_reply_expected", frame.order)
@@ -353,9 +354,9 @@ class Conversation:
         asked = request.body
         query = asked.facts if asked else _NO_FACTS
         reply = answer.facts if answer else _NO_FACTS
-        topics, topic_ids = _topics(query, reply)
-        partitions = _merge(asked.partitions if asked else None, answer.partitions if answer else None)
-        count, size = _records(asked, answer)
+        topics, topic_ids = joined_topics(query, reply)
+        partitions = joined_partitions(asked, answer)
+        count, size = record_sums(asked, answer)
         self.calls.append(
             Call(
                 order, self.connection, request.api_key, request.version, request.correlation_id,
@@ -372,39 +373,3 @@ class Conversation:
                 asked.json if asked else None, answer.json if answer else None,
             )
         )  # fmt: skip
-
-
-def _topics(query: Facts, reply: Facts) -> tuple[list[str | None] | None, list[str | None] | None]:
-    """Topics of the request and, each once, those that only the response names."""
-    if not reply.topics or (reply.topics == query.topics and reply.topic_ids == query.topic_ids):
-        return query.topics or None, query.topic_ids if query.topics else None
-    if not query.topics:
-        return reply.topics, reply.topic_ids
-    asked = list(zip(query.topics, query.topic_ids or [None] * len(query.topics), strict=True))
-    given = zip(reply.topics, reply.topic_ids or [None] * len(reply.topics), strict=True)
-    pairs = list(dict.fromkeys([*asked, *given]))
-    named = {name for name, uuid in pairs if name is not None and uuid is not None}
-    pairs = [(name, uuid) for name, uuid in pairs if uuid is not None or name not in named]
-    ids = [uuid for _, uuid in pairs]
-    return [name for name, _ in pairs], ids if any(ids) else None
-
-
-def _merge(asked: list[PartitionRow] | None, given: list[PartitionRow] | None) -> list[PartitionRow] | None:
-    """The response's partitions, with the record data that the request carried for them."""
-    if given is None:
-        return asked or None
-    if not asked or asked[0][6] is None:
-        return given or None
-    sent = {row[:3]: row for row in asked}
-    merged: list[PartitionRow] = []
-    for row in given:
-        mine = sent.pop(row[:3], None)
-        merged.append(row if mine is None else (*row[:5], *mine[5:]))
-    return merged + list(sent.values())
-
-
-def _records(asked: Body | None, given: Body | None) -> tuple[int | None, int | None]:
-    for body in (asked, given):
-        if body is not None and body.record_bytes is not None:
-            return body.record_count, body.record_bytes
-    return None, None

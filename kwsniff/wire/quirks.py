@@ -14,13 +14,13 @@ _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
 
-def is_downgraded(api_key: int, version: int, data: bytes, pos: int, end: int) -> bool:
+def is_downgraded(version: int, data: bytes, pos: int, end: int) -> bool:
     """Whether an ApiVersions response has a v0 body although another version was asked for.
 
     A broker that does not know the requested version cannot know its layout either, so it answers with
     v0 and error 35 (KIP-511).
     """
-    if api_key != API_VERSIONS or version == 0 or end - pos < 2:
+    if version == 0 or end - pos < 2:
         return False
     return bool(_int16(data, pos)[0] == UNSUPPORTED_VERSION)
 

@@ -1,0 +1,184 @@
+"""What the two streams of a connection carry: judging it, cutting frames, and the conversation they make.
+
+Theory of operation. While the content is not judged, a `Probe` holds what the streams deliver. Its verdict
+settles the stage; if it is Kafka, the held bytes go to the framers, as does all that follows, and the frames
+go to the conversation. Anything else is dropped and only counted by the connection.
+
+Invariants: side 0 is end a of the connection and 1 is end b; requests are `framers[0]`, responses
+`framers[1]`; `probe` is set exactly while `stage` is WAIT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kwsniff.config import Config
+from kwsniff.engine.probe import KAFKA, OTHER, TLS, TOKENS, WAIT, Probe
+from kwsniff.events import Anomaly, Call
+from kwsniff.net.reassembly import Gap, Run
+from kwsniff.wire.conversation import Conversation
+from kwsniff.wire.framer import Frame, Framer
+from kwsniff.wire.plausible import Versions, find_request, find_response, is_request, is_tls
+
+Note = Callable[..., None]
+"""Reports an anomaly: code, detail and, unless it is the latest one, the packet."""
+
+
+class Exchange:
+    """State of one connection's content; see the module's head."""
+
+    def __init__(
+        self,
+        config: Config,
+        number: int,
+        calls: list[Call],
+        anomalies: list[Anomaly],
+        versions: Versions,
+        kafka_ports: tuple[bool, bool],
+        note: Note,
+    ) -> None:
+        """`kafka_ports` says of each side whether it is on a Kafka port."""
+        self.config, self.versions, self.note = config, versions, note
+        self.kafka_port = any(kafka_ports)
+        # The end that is not on a Kafka port is the client; if both are, or none, something else decides.
+        self.client = kafka_ports.index(False) if kafka_ports.count(True) == 1 else -1
+        self.stage = WAIT
+        self.probe: Probe | None = Probe(config, versions, self.kafka_port, self.client, [False, False])
+        self.framers = (Framer(config, self._find_request), Framer(config, self._find_response))
+        self.conversation = Conversation(config, number, calls, anomalies, versions)
+        self.spoken = [False, False]
+        """Whether each side said anything that was captured."""
+
+    @property
+    def is_kafka(self) -> bool:
+        """Judged to be Kafka."""
+        return self.stage in (KAFKA, TOKENS)
+
+    @property
+    def ignored(self) -> bool:
+        """Judged to be something else, of which only packets and bytes are counted."""
+        return self.stage in (OTHER, TLS)
+
+    def synchronised(self, side: int) -> bool:
+        """Whether it is known where the frames of a side begin and end."""
+        return self.framers[side ^ self.client].synchronised
+
+    def begins(self, client: int, from_start: list[bool]) -> None:
+        """Note a SYN: who the client is, and whose first byte the capture holds."""
+        if self.probe is not None:
+            self.client = self.probe.client = client
+            self.probe.from_start = from_start
+
+    def deliver(self, side: int, items: list[Run | Gap]) -> None:
+        """Take what the stream of one side delivered."""
+        for item in items:
+            self.spoken[side] = True
+            if self.is_kafka and isinstance(item, Gap) and item.packet < 0:
+                who = "client" if side == self.client else "broker"
+                self.note("gap", f"{item.length} bytes from the {who}")
+            if self.probe is None:
+                self._to_framer(side, item)
+            elif (verdict := self.probe.feed(side, item)) != WAIT:
+                self._decide(verdict)
+
+    def deliver_both(self, runs: list[Run | None]) -> None:
+        """Take a run of either side at once; its frames are treated in the order of capture."""
+        frames: list[list[Frame]] = [[], []]
+        for side, run in enumerate(runs):
+            if run is not None:
+                self.spoken[side] = True
+                frames[side ^ self.client] = self.framers[side ^ self.client].feed(run)
+        self.conversation.feed(*frames)
+        self._report_framing()
+
+    def lost_tail(self, side: int) -> None:
+        """Bytes at the end of a side's stream were acknowledged but never captured."""
+        if side != self.client:
+            self.conversation.response_gap = True
+
+    def close(self, reason: str, order: int) -> None:
+        """The connection is over, for one of UNANSWERED_REASONS."""
+        if self.probe is not None:
+            self._decide(self.probe.judge(final=True))
+        if self.is_kafka:
+            requests, responses = (framer.flush() for framer in self.framers)
+            if requests or responses:
+                self.note("frame_incomplete", _unfinished(requests, responses))
+            self.conversation.feed(requests, responses)
+            self.conversation.end(reason, order)
+
+    def settle(self) -> None:
+        """At the end: what was taken for Kafka because of its port, but held no frame, was none."""
+        if self.is_kafka and not any(framer.counters.frames for framer in self.framers):
+            self.stage = OTHER
+            if self.kafka_port and any(self.spoken):
+                self.note("not_kafka", "no Kafka frame was found")
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held."""
+        held = self.probe.size if self.probe is not None else 0
+        return held + sum(framer.buffered for framer in self.framers)
+
+    def drop_buffers(self) -> None:
+        """Give up the bytes of frames in progress, to keep within the limit of all connections."""
+        for framer in self.framers:
+            framer.drop()
+
+    def _decide(self, verdict: str) -> None:
+        probe = self.probe
+        assert probe is not None
+        self.stage, self.probe = verdict, None
+        if verdict in (KAFKA, TOKENS):
+            self.client = probe.client
+            self.conversation.raw_tokens = verdict == TOKENS
+            for side in (0, 1):
+                framer = self.framers[side ^ self.client]
+                framer.synchronised = framer.tokens = probe.from_start[side]
+            for side, item in probe.held:
+                self._to_framer(side, item)
+        elif verdict == OTHER and self.kafka_port and any(self.spoken) and any(probe.from_start):
+            self.note("not_kafka", "the first bytes are no Kafka request")
+
+    def _to_framer(self, side: int, item: Run | Gap) -> None:
+        if not self.is_kafka:
+            return
+        framer = self.framers[side ^ self.client]
+        if isinstance(item, Gap):
+            if side != self.client:
+                self.conversation.response_gap = True
+            frames = framer.gap(item.length, item.packet, item.time, item.order)
+        else:
+            if not framer.counters.frames and not framer.synchronised and is_tls(item.data):
+                self.stage = TLS
+                return
+            frames = framer.feed(item)
+        if side == self.client:
+            self.conversation.feed(frames, [])
+        else:
+            self.conversation.feed([], frames)
+        self._report_framing()
+
+    def _find_request(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
+        limit = self.config.max_frame_bytes
+        found = find_request(data, pos, self.versions, limit)
+        if is_request(data, found, len(data), self.versions, limit):
+            return found, 0
+        return found, len(data) - found + 1
+
+    def _find_response(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
+        client_seen = self.spoken[self.client]
+        expected = self.conversation.outstanding.requests if client_seen else None
+        return find_response(data, pos, starts, expected, self.config.max_frame_bytes)
+
+    def _report_framing(self) -> None:
+        for name, framer in zip(("request", "response"), self.framers, strict=True):
+            if framer.news:
+                for code, detail, packet in framer.news:
+                    self.note(code, f"{detail} of the {name} stream", packet)
+                framer.news.clear()
+
+
+def _unfinished(requests: list[Frame], responses: list[Frame]) -> str:
+    named = [*(("request", frame) for frame in requests), *(("response", frame) for frame in responses)]
+    return "; ".join(f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, f in named)

@@ -1,0 +1,45 @@
+"""What request and response of one call say together: topics, partitions, record data."""
+
+from __future__ import annotations
+
+from kwsniff.events import PartitionRow
+from kwsniff.spec.facts import Facts
+from kwsniff.wire.bodies import Body, rows
+
+
+def joined_topics(query: Facts, reply: Facts) -> tuple[list[str | None] | None, list[str | None] | None]:
+    """Topics of the request and, each once, those that only the response names."""
+    if not reply.topics or (reply.topics == query.topics and reply.topic_ids == query.topic_ids):
+        return query.topics or None, query.topic_ids if query.topics else None
+    if not query.topics:
+        return reply.topics, reply.topic_ids
+    asked = list(zip(query.topics, query.topic_ids or [None] * len(query.topics), strict=True))
+    given = zip(reply.topics, reply.topic_ids or [None] * len(reply.topics), strict=True)
+    pairs = list(dict.fromkeys([*asked, *given]))
+    named = {name for name, uuid in pairs if name is not None and uuid is not None}
+    pairs = [(name, uuid) for name, uuid in pairs if uuid is not None or name not in named]
+    ids = [uuid for _, uuid in pairs]
+    return [name for name, _ in pairs], ids if any(ids) else None
+
+
+def joined_partitions(asked: Body | None, answer: Body | None) -> list[PartitionRow] | None:
+    """The response's partitions, with the record data that the request carried for them."""
+    given = rows(answer)
+    if given is None:
+        return rows(asked) or None
+    if asked is None or not asked.partitions:
+        return given or None
+    sent = {row[:3]: row for row in asked.partitions}
+    merged: list[PartitionRow] = []
+    for row in given:
+        mine = sent.pop(row[:3], None)
+        merged.append(row if mine is None else (*row[:5], *mine[5:]))
+    return merged + list(sent.values())
+
+
+def record_sums(asked: Body | None, given: Body | None) -> tuple[int | None, int | None]:
+    """Records and record bytes of the side that carries record data; None if neither does."""
+    for body in (asked, given):
+        if body is not None and body.record_bytes is not None:
+            return body.record_count, body.record_bytes
+    return None, None
