@@ -127,6 +127,8 @@ class Engine:
         if self._clock - self._swept < min(self.config.idle_timeout * _SECOND / 8, 10 * _SECOND):
             return
         self._swept = self._clock
+        for connection in self._table.values():
+            connection.close_if_reset(self._clock)
         for connection in [c for c in self._table.values() if c.expired(self._clock)]:
             self._end(connection, "connection_closed")
 

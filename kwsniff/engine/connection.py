@@ -59,6 +59,8 @@ class Connection:
         self.isn: list[int | None] = [None, None]
         self.fin: list[int | None] = [None, None]
         self.syn = self.rst = self.closed = self.backwards = False
+        self.reset: tuple[int, int] | None = None
+        """Time and order of an RST that has not closed the connection yet."""
         self.syn_time = self.handshake = -1
         self.syn_ack = False
 
@@ -84,8 +86,8 @@ class Connection:
     def _bulk_allowed(self) -> bool:
         if self.closed or self.exchange.ignored:
             return True
-        if self.syn_ack and self.handshake < 0:
-            return False  # the next ACK of the client ends the handshake
+        if self.reset is not None or (self.syn_ack and self.handshake < 0):
+            return False  # segments that overtook the RST; the ACK that ends the handshake
         return self.exchange.is_kafka and not (self.streams[0].waiting or self.streams[1].waiting)
 
     def _bulk(self, rows: Rows, begin: int, end: int) -> int:
@@ -164,17 +166,20 @@ class Connection:
         if self.isn[k] is not None:
             return self.isn[k] != isn
         stream = self.streams[k]
+        over = self.closed or self.reset is not None
         if stream.next_seq < 0:
-            return self.closed
-        return self.closed or (stream.next_seq - stream.offset - isn - 1) & _MASK != 0
+            return over
+        return over or (stream.next_seq - stream.offset - isn - 1) & _MASK != 0
 
     def _patience(self) -> float:
-        return min(LINGER, self.config.idle_timeout * 1e9) if self.closed else self.config.idle_timeout * 1e9
+        over = self.closed or self.reset is not None
+        return min(LINGER, self.config.idle_timeout * 1e9) if over else self.config.idle_timeout * 1e9
 
     def _step(self, rows: Rows, row: int) -> None:
         k, flags = int(rows.side[row]), int(rows.flags[row])
         time, packet, order = int(rows.time[row]), int(rows.packet[row]), int(rows.order[row])
         length, seq = int(rows.length[row]), int(rows.seq[row])
+        self.close_if_reset(time)
         if time < self.last_time - SECOND and not self.backwards:
             self.backwards = True
             backwards = f"by {(self.last_time - time) / 1e9:.3f} s"
@@ -221,7 +226,7 @@ class Connection:
     def _close_on_flags(self, k: int, flags: int, end_seq: int, order: int) -> None:
         if flags & RST:
             self.rst = True
-            self._close("connection_reset", order)
+            self.reset = self.reset or (self.last_time, order)
             return
         if flags & FIN and self.streams[k].next_seq >= 0:
             stream = self.streams[k]
@@ -237,16 +242,22 @@ class Connection:
 
     # The end
 
+    def close_if_reset(self, now: int) -> None:
+        """Close after an RST, once segments that it overtook on the way to the capture had time to come."""
+        if self.reset is not None and now > self.reset[0] + self.config.reorder_time * SECOND:
+            self._close("connection_reset", self.reset[1])
+
     def expired(self, now: int) -> bool:
         """Whether the connection has been silent for so long that its next segment would begin a new one."""
         return now - self.last_time > self._patience()
 
     def finish(self, reason: str) -> ConnectionEnd | None:
         """Flush everything; return the connection's row, or None if it is no business of ours."""
-        if not self.closed:
-            self._close(
-                "connection_closed" if any(fin is not None for fin in self.fin) else reason, self.last_order
-            )
+        if self.reset is not None:
+            self._close("connection_reset", self.reset[1])
+        elif not self.closed:
+            finished = any(fin is not None for fin in self.fin)
+            self._close("connection_closed" if finished else reason, self.last_order)
         exchange = self.exchange
         exchange.settle()
         if exchange.stage in (OTHER, WAIT) and not exchange.kafka_port:
@@ -268,7 +279,7 @@ class Connection:
 
     def _close(self, reason: str, order: int) -> None:
         """Deliver what still waits and end the conversation; segments that follow are only counted."""
-        self.closed = True
+        self.closed, self.reset = True, None
         for k in (0, 1):
             self.exchange.deliver(k, self.streams[k].flush())
             if self.streams[k].lose_tail(self.fin[k] is not None):

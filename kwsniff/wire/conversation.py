@@ -108,6 +108,8 @@ class Conversation:
         if key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
             self._call(request, None, "no_reply_expected", frame.order)
             self._remember_no_reply(correlation_id)
+            if self.early:
+                self._drop_early_reply(correlation_id)
         else:
             self._wait(request, frame)
 
@@ -295,6 +297,14 @@ class Conversation:
                 detail = f"correlation id {request.correlation_id}"
                 self._note(early.frame, "response_before_request", detail)
                 self._answer(request, early.frame._replace(order=max(early.frame.order, request.order)))
+                return
+
+    def _drop_early_reply(self, correlation_id: int) -> None:
+        """A broker's answer to acks=0 was captured before the request that wants none."""
+        for index, early in enumerate(self.early):
+            if early.correlation_id == correlation_id:
+                del self.early[index], self.no_reply[correlation_id]
+                self._note(early.frame, "reply_to_acks_0", f"correlation id {correlation_id}")
                 return
 
     def _expire_early(self, now: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from kwsniff.capture.source import blocks
 from kwsniff.config import Config
 
+
 @dataclass(frozen=True)
 class Packet:
     """One packet of a capture."""

@@ -143,6 +143,22 @@ def test_unanswered_calls_say_why() -> None:
     lost << call(correlation_id=2, status="ok") << anomaly("gap") << anomaly("resynchronised")
 
 
+def test_a_response_that_an_rst_overtook_on_the_way_to_the_capture_counts() -> None:
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1)
+    script.send(CLIENT, b"", 4 | 16)
+    script.segments[-2:] = script.segments[:-3:-1]
+    script << call(status="ok") << connection(rst=True)
+    script.nothing_more()
+
+
+def test_a_reply_to_acks_0_captured_before_its_request_is_no_orphan() -> None:
+    script = play() >> handshake() >> request(corr=5) >> response(corr=5)
+    script >> request(api=0, corr=6, body=PRODUCE_V0_ACKS_0) >> response(corr=6, body=PRODUCE_V0_ANSWER)
+    script.segments[-2:] = script.segments[:-3:-1]
+    script << call(correlation_id=5) << call(status="no_reply_expected") << anomaly("reply_to_acks_0")
+    script.nothing_more()
+
+
 def test_an_unknown_version_still_has_its_latency() -> None:
     (
         play()

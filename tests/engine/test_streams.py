@@ -31,6 +31,7 @@ from tests.playbook import (
     play,
     request,
     response,
+    rst,
     run,
     wait,
 )  # fmt: skip
@@ -255,8 +256,9 @@ def conversations(draw: st.DrawFn) -> Play:
             pending.append((api, version, corr))
             _send(draw, script, CLIENT, kafka_request(api, version, corr, BODIES[api, version][0]))
     for side in (CLIENT, BROKER):
-        if draw(st.booleans()):
-            script >> fin(side)
+        ending = draw(st.sampled_from([None, fin, rst]))
+        if ending:
+            script >> ending(side)
     return script
 
 
