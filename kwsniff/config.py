@@ -45,7 +45,7 @@ class Config:
     """The same for all connections together."""
     max_outstanding: int = 100_000
     """Requests of one connection waiting for a response; beyond it the oldest is given up."""
-    max_connections: int = 200_000
+    max_connections: int = 50_000
     """Connections followed at once; beyond it the one that was silent longest is closed."""
     orphan_time: float = 1.0
     """How long a response captured before its request waits for it."""

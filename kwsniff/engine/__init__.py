@@ -116,6 +116,7 @@ class Engine:
         end = connection.finish(reason)
         if end is not None:
             self._events.ends.append(end)
+        connection.exchange.release()
         del self._table[connection.endpoints]
         self._gone.append(connection.number)
 

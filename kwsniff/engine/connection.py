@@ -11,7 +11,6 @@ Invariants: side 0 is end a of `Endpoints`, 1 is end b; after `closed`, segments
 
 from __future__ import annotations
 
-from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -38,6 +37,12 @@ _MASK = 0xFFFFFFFF
 class Connection:
     """State of one connection; see the module's head."""
 
+    __slots__ = (
+        "_id", "anomalies", "backwards", "bytes", "capture", "closed", "config", "endpoints", "exchange",
+        "fin", "first_time", "handshake", "isn", "last_order", "last_packet", "last_time", "number", "packets",
+        "reset", "rst", "streams", "syn", "syn_ack", "syn_time",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: Config,
@@ -56,6 +61,7 @@ class Connection:
         self.first_time = self.last_time = -1
         self.last_packet = self.last_order = -1
         self.capture: str | None = None
+        self._id: str | None = None
         self.isn: list[int | None] = [None, None]
         self.fin: list[int | None] = [None, None]
         self.syn = self.rst = self.closed = self.backwards = False
@@ -298,11 +304,13 @@ class Connection:
 
     # What is said of the connection
 
-    @cached_property
+    @property
     def id(self) -> str:
         """Stable identification: both ends and the time of the first packet, hashed."""
-        said = f"{self.endpoints} {self.first_time}"
-        return blake2b(said.encode(), digest_size=8).hexdigest()
+        if self._id is None:
+            said = f"{self.endpoints} {self.first_time}"
+            self._id = blake2b(said.encode(), digest_size=8).hexdigest()
+        return self._id
 
     def ends(self) -> tuple[str, int, str, int]:
         """Client address and port, broker address and port."""

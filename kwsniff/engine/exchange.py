@@ -27,6 +27,11 @@ Note = Callable[..., None]
 class Exchange:
     """State of one connection's content; see the module's head."""
 
+    __slots__ = (
+        "client", "config", "conversation", "framers", "kafka_port", "note", "probe", "spoken", "stage",
+        "versions",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: Config,
@@ -44,7 +49,10 @@ class Exchange:
         self.client = kafka_ports.index(False) if kafka_ports.count(True) == 1 else -1
         self.stage = WAIT
         self.probe: Probe | None = Probe(config, versions, self.kafka_port, self.client, [False, False])
-        self.framers = (Framer(config, self._find_request), Framer(config, self._find_response))
+        self.framers: tuple[Framer, ...] = (
+            Framer(config, self._find_request),
+            Framer(config, self._find_response),
+        )
         self.conversation = Conversation(config, number, calls, anomalies, versions)
         self.spoken = [False, False]
         """Whether each side said anything that was captured."""
@@ -114,6 +122,10 @@ class Exchange:
             if self.kafka_port and any(self.spoken):
                 self.note("not_kafka", "no Kafka frame was found")
 
+    def release(self) -> None:
+        """Let go of what refers back to here or to the connection, so that both are freed without a collector."""
+        self.framers, self.probe, self.note = (), None, _silent
+
     @property
     def buffered(self) -> int:
         """Bytes held."""
@@ -182,3 +194,7 @@ class Exchange:
 def _unfinished(requests: list[Frame], responses: list[Frame]) -> str:
     named = [*(("request", frame) for frame in requests), *(("response", frame) for frame in responses)]
     return "; ".join(f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, f in named)
+
+
+def _silent(code: str, detail: str, packet: int | None = None) -> None:
+    """Nobody is there to hear of it any more."""
