@@ -82,7 +82,7 @@ def attempt(sample: Sample, env: Environment, out: Path) -> bool:
 
 def record(sample: Sample, env: Environment, out: Path) -> str:
     """Record one sample with its expected values; return a line about it."""
-    subprocess.run(["ip", "link", "set", "lo", "mtu", str(sample.mtu)], check=True)
+    set_segments(sample.mtu)
     run = env.work / "run" / sample.name
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
@@ -101,6 +101,13 @@ def record(sample: Sample, env: Environment, out: Path) -> str:
                 with capturing.capturing(command, run / "capture.log"):
                     told = run_clients(sample, env, broker, run)
     return publish(sample, broker, told, folder, out)
+
+
+def set_segments(mtu: int) -> None:
+    """Give the loopback interface this MTU, and let the kernel hand over no more than one such packet at a time."""
+    segments = "65535" if mtu == 65536 else "1"
+    command = ["ip", "link", "set", "lo", "mtu", str(mtu), "gso_max_size", str(mtu), "gso_max_segs", segments]
+    subprocess.run(command, check=True)
 
 
 def record_from_start(sample: Sample, env: Environment, run: Path, folder: Path) -> tuple[Broker, list[dict]]:
