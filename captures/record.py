@@ -23,7 +23,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from recording import capturing
+from recording import capturing, notes
 from recording.brokers import Broker
 from recording.environments import CLIENTS, Environment
 from recording.samples import SAMPLES, Client, Sample
@@ -35,12 +35,21 @@ TOOLS = ("tcpdump", "dumpcap", "tshark", "gzip", "zstd", "unshare", "ip", "java"
 
 def main() -> int:
     """Parse arguments, set up, and record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="samples to record (default: all)")
     parser.add_argument("--out", type=Path, default=HERE, help="folder for the captures (default: this one)")
-    parser.add_argument("--work", type=Path, default=HERE.parent / "build" / "captures",
-                        help="folder for the environments and the brokers' data")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=HERE.parent / "build" / "captures",
+        help="folder for the environments and the brokers' data",
+    )
     parser.add_argument("--list", action="store_true", help="list the samples and end")
+    parser.add_argument(
+        "--notes", action="store_true", help="write README.md from what was recorded, and end"
+    )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     unknown = set(options.names) - {sample.name for sample in SAMPLES}
@@ -50,6 +59,9 @@ def main() -> int:
     if options.list:
         for sample in chosen:
             print(f"{sample.name:26} {sample.shows}")
+        return 0
+    if options.notes:
+        (options.out / "README.md").write_text(notes.table(SAMPLES, options.out))
         return 0
     if not options.inside:
         return enter_namespace(options)
@@ -66,7 +78,16 @@ def enter_namespace(options: argparse.Namespace) -> int:
         return 2
     work = options.work.resolve()
     Environment(work).set_up()
-    again = [sys.executable, __file__, "--inside", "--work", str(work), "--out", str(options.out), *options.names]
+    again = [
+        sys.executable,
+        __file__,
+        "--inside",
+        "--work",
+        str(work),
+        "--out",
+        str(options.out),
+        *options.names,
+    ]
     return subprocess.run(["unshare", "--net", *again], check=False).returncode
 
 
@@ -117,7 +138,9 @@ def record_from_start(sample: Sample, env: Environment, run: Path, folder: Path)
         return broker, run_clients(sample, env, broker, run)
 
 
-def record_middle(sample: Sample, env: Environment, broker: Broker, run: Path, command: list[str]) -> list[dict]:
+def record_middle(
+    sample: Sample, env: Environment, broker: Broker, run: Path, command: list[str]
+) -> list[dict]:
     """Record only a stretch from the middle of the clients' lives."""
     assert sample.middle is not None
     begin, length = sample.middle
@@ -145,12 +168,25 @@ def run_clients(sample: Sample, env: Environment, broker: Broker, run: Path) -> 
 def run_client(client: Client, env: Environment, broker: Broker, run: Path, label: str) -> dict:
     """Run one client; raises RuntimeError with its last words when it fails."""
     facts = run / f"facts-{label}.json"
-    variables = {"BOOTSTRAP": broker.bootstrap, "FACTS": str(facts), "NODE_PATH": str(env.node_modules),
-                 "KAFKAJS_NO_PARTITIONER_WARNING": "1", "RUN": str(run), **broker.extra}
+    variables = {
+        "BOOTSTRAP": broker.bootstrap,
+        "FACTS": str(facts),
+        "NODE_PATH": str(env.node_modules),
+        "KAFKAJS_NO_PARTITIONER_WARNING": "1",
+        "RUN": str(run),
+        **broker.extra,
+    }
     log = run / f"client-{label}.log"
     with log.open("wb") as output:
-        done = subprocess.run(client.command(env), stdout=output, stderr=subprocess.STDOUT, cwd=CLIENTS,
-                              env={**os.environ, **variables}, timeout=CLIENT_SECONDS, check=False)
+        done = subprocess.run(
+            client.command(env),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=CLIENTS,
+            env={**os.environ, **variables},
+            timeout=CLIENT_SECONDS,
+            check=False,
+        )
     if done.returncode:
         last = log.read_text(errors="replace").strip().splitlines()[-12:]
         raise RuntimeError("\n".join([f"{client.script} ended with status {done.returncode}", *last]))

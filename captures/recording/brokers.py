@@ -115,8 +115,14 @@ def fresh(folder: Path) -> Path:
 
 
 @contextmanager
-def kafka_4(env: Environment, run: Path, extra: Mapping[str, str] | None = None, *format_arguments: str,
-            ports: tuple[int, ...] = (9092,), host: str = "127.0.0.1") -> Iterator[Broker]:
+def kafka_4(
+    env: Environment,
+    run: Path,
+    extra: Mapping[str, str] | None = None,
+    *format_arguments: str,
+    ports: tuple[int, ...] = (9092,),
+    host: str = "127.0.0.1",
+) -> Iterator[Broker]:
     """Start one Apache Kafka 4.3 process that is broker (9092) and KRaft controller (19093, not recorded)."""
     folder = fresh(run / "kafka-4.3")
     values = {
@@ -149,7 +155,7 @@ def kafka_4_sasl(env: Environment, run: Path) -> AbstractContextManager[Broker]:
         "listeners": "SASL_PLAINTEXT://127.0.0.1:9094,PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:19093",
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{plain} user_alice=\"throw-away-1\" "
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{plain} user_alice="throw-away-1" '
         'user_bob="throw-away-2";',
         "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": scram,
@@ -167,7 +173,18 @@ def kafka_4_tls(env: Environment, run: Path) -> Iterator[Broker]:
     """Start Apache Kafka 4.3 with TLS on 9094 and a key made for this run alone."""
     store = run / "key.p12"
     run.mkdir(parents=True, exist_ok=True)
-    command = ["keytool", "-genkeypair", "-keyalg", "EC", "-alias", "sample", "-dname", "CN=127.0.0.1", "-validity", "30"]
+    command = [
+        "keytool",
+        "-genkeypair",
+        "-keyalg",
+        "EC",
+        "-alias",
+        "sample",
+        "-dname",
+        "CN=127.0.0.1",
+        "-validity",
+        "30",
+    ]
     command += ["-storetype", "PKCS12", "-storepass", "throw-away", "-keystore", str(store)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     extra = {
@@ -183,7 +200,9 @@ def kafka_4_tls(env: Environment, run: Path) -> Iterator[Broker]:
 
 def kafka_4_ipv6(env: Environment, run: Path) -> AbstractContextManager[Broker]:
     """Start Apache Kafka 4.3 on the IPv6 loopback address."""
-    return kafka_4(env, run, {"listeners": "PLAINTEXT://[::1]:9092,CONTROLLER://127.0.0.1:19093"}, host="[::1]")
+    return kafka_4(
+        env, run, {"listeners": "PLAINTEXT://[::1]:9092,CONTROLLER://127.0.0.1:19093"}, host="[::1]"
+    )
 
 
 @contextmanager
@@ -193,7 +212,10 @@ def kafka_old_sasl(env: Environment, run: Path) -> Iterator[Broker]:
     users = 'user_alice="throw-away-1"'
     run.mkdir(parents=True, exist_ok=True)
     jaas = run / "jaas.conf"
-    lines = [f"{module.format('plain.PlainLoginModule')} {users};", f"{module.format('scram.ScramLoginModule')};"]
+    lines = [
+        f"{module.format('plain.PlainLoginModule')} {users};",
+        f"{module.format('scram.ScramLoginModule')};",
+    ]
     jaas.write_text("\n".join(["KafkaServer {", *lines, "};", ""]))
     extra = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:19092",
@@ -202,7 +224,14 @@ def kafka_old_sasl(env: Environment, run: Path) -> Iterator[Broker]:
     }
     flags = [f"-Djava.security.auth.login.config={jaas}"]
     with kafka_old(env, run, "kafka-0.10", "0.10.2.2", extra=extra, flags=flags) as broker:
-        tool = ["kafka.admin.ConfigCommand", "--zookeeper", "127.0.0.1:2181", "--alter", "--entity-type", "users"]
+        tool = [
+            "kafka.admin.ConfigCommand",
+            "--zookeeper",
+            "127.0.0.1:2181",
+            "--alter",
+            "--entity-type",
+            "users",
+        ]
         tool += ["--entity-name", "alice", "--add-config", "SCRAM-SHA-256=[password=throw-away-1]"]
         subprocess.run(env.java("kafka-0.10", *tool), check=True, capture_output=True, timeout=60)
         time.sleep(1)
@@ -267,8 +296,15 @@ def zookeeper(env: Environment, version: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def kafka_old(env: Environment, run: Path, version: str, release: str, nodes: int = 1,
-              extra: Mapping[str, str] | None = None, flags: Sequence[str] = ()) -> Iterator[Broker]:
+def kafka_old(
+    env: Environment,
+    run: Path,
+    version: str,
+    release: str,
+    nodes: int = 1,
+    extra: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
+) -> Iterator[Broker]:
     """Start an old Apache Kafka with its ZooKeeper, the brokers on 9092, 9093, ..."""
     folder = fresh(run / version)
     ports = tuple(9092 + index for index in range(nodes))

@@ -77,7 +77,9 @@ def capturing(command: Sequence[str], log: Path) -> Iterator[None]:
             process.send_signal(signal.SIGINT)
         process.wait(20)
     text = log.read_text(errors="replace")
-    dropped = re.search(r"([1-9]\d*) packets dropped by kernel|dropped on interface '[^']+': \d+/([1-9]\d*)", text)
+    dropped = re.search(
+        r"([1-9]\d*) packets dropped by kernel|dropped on interface '[^']+': \d+/([1-9]\d*)", text
+    )
     if dropped:
         raise RuntimeError(f"the kernel dropped packets: {dropped.group(0)}")
 
@@ -102,8 +104,11 @@ def compress(path: Path, how: str) -> Path:
 
 def packets(path: Path) -> int:
     """Return the number of packets that tshark reads from a capture."""
-    done = subprocess.run(["tshark", "-n", "-r", str(path), "-T", "fields", "-e", "frame.number"],
-                          check=True, capture_output=True)
+    done = subprocess.run(
+        ["tshark", "-n", "-r", str(path), "-T", "fields", "-e", "frame.number"],
+        check=True,
+        capture_output=True,
+    )
     return len(done.stdout.splitlines())
 
 
