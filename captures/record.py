@@ -4,10 +4,10 @@
     sudo python3 captures/record.py --out /tmp/samples NAME ...    some
     python3 captures/record.py --list                              what there is
 
-It needs root, tcpdump, dumpcap, tshark, zstd, unshare, ip, Java 17, Maven, Node.js and npm. Clients and brokers
-come from the package indexes, pinned in `captures/clients`, into the work folder. After that the recording
-re-enters itself in a network namespace of its own where there is only a loopback interface: the ports are
-free, nothing else is captured, nothing leaves the machine.
+It needs root, tcpdump, dumpcap, tshark, zstd, unshare, ip, Java 17, Maven, Node.js and npm. Clients and
+brokers come from the package indexes, pinned in `captures/clients`, into the work folder. After that
+the recording re-enters itself in a network namespace of its own where there is only a loopback
+interface: the ports are free, nothing else is captured, nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def record(sample: Sample, env: Environment, out: Path) -> str:
 
 
 def set_segments(mtu: int) -> None:
-    """Give the loopback interface this MTU, and let the kernel hand over no more than one such packet at a time."""
+    """Give the loopback interface this MTU, and let the kernel hand over one such packet at a time."""
     segments = "65535" if mtu == 65536 else "1"
     command = ["ip", "link", "set", "lo", "mtu", str(mtu), "gso_max_size", str(mtu), "gso_max_segs", segments]
     subprocess.run(command, check=True)

