@@ -4,10 +4,10 @@
     sudo python3 captures/record.py --out /tmp/samples NAME ...    some
     python3 captures/record.py --list                              what there is
 
-It needs root, tcpdump, dumpcap, tshark, zstd, unshare, ip, Java 17, Maven, Node.js and npm. Clients and brokers
-come from the package indexes, pinned in `captures/clients`, into the work folder. After that the recording
-re-enters itself in a network namespace of its own where there is only a loopback interface: the ports are
-free, nothing else is captured, nothing leaves the machine.
+It needs root, tcpdump, dumpcap, tshark, zstd, unshare, ip, Java 17, Maven, Node.js and npm. Clients and
+brokers come from the package indexes, pinned in `captures/clients`, into the work folder. After that
+the recording re-enters itself in a network namespace of its own where there is only a loopback
+interface: the ports are free, nothing else is captured, nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def main() -> int:
         help="folder for the environments and the brokers' data",
     )
     parser.add_argument("--list", action="store_true", help="list the samples and end")
-    parser.add_argument("--notes", action="store_true", help="write README.md of the samples in OUT and end")
+    parser.add_argument(
+        "--notes", action="store_true", help="write README.md from what was recorded, and end"
+    )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     unknown = set(options.names) - {sample.name for sample in SAMPLES}
@@ -59,7 +61,7 @@ def main() -> int:
             print(f"{sample.name:26} {sample.shows}")
         return 0
     if options.notes:
-        (options.out / "README.md").write_text(notes.page(SAMPLES, options.out))
+        (options.out / "README.md").write_text(notes.table(SAMPLES, options.out))
         return 0
     if not options.inside:
         return enter_namespace(options)
@@ -123,7 +125,7 @@ def record(sample: Sample, env: Environment, out: Path) -> str:
 
 
 def set_segments(mtu: int) -> None:
-    """Give the loopback interface this MTU, and let the kernel hand over no more than one such packet at a time."""
+    """Give the loopback interface this MTU, and let the kernel hand over one such packet at a time."""
     segments = "65535" if mtu == 65536 else "1"
     command = ["ip", "link", "set", "lo", "mtu", str(mtu), "gso_max_size", str(mtu), "gso_max_segs", segments]
     subprocess.run(command, check=True)

@@ -22,7 +22,8 @@ LISTEN_STATE = "0A"
 
 KAFKA_4 = {
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+    "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
@@ -147,7 +148,7 @@ def kafka_4(
 
 
 def kafka_4_sasl(env: Environment, run: Path) -> AbstractContextManager[Broker]:
-    """Start Apache Kafka 4.3 with authentication on 9094; its own plaintext listener (9092) is not recorded."""
+    """Start Apache Kafka 4.3 with authentication on 9094; its plaintext listener (9092) is not recorded."""
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     oauth = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"

@@ -61,7 +61,8 @@ def python(script: str, *arguments: str) -> Client:
 SAMPLES = (
     Sample(
         "mock-produce",
-        "librdkafka to its mock cluster of 3 brokers on odd ports: produce with none, gzip, snappy, lz4, zstd and "
+        "librdkafka to its mock cluster of 3 brokers on odd ports: produce with none, gzip, snappy, lz4, "
+        "zstd and "
         "acks 0, 1, all, an idempotent producer, fetch of everything",
         brokers.mock,
         (python("librdkafka_produce.py"),),
@@ -69,7 +70,8 @@ SAMPLES = (
     ),
     Sample(
         "librdkafka-produce",
-        "librdkafka to Apache Kafka 4.3: produce with all codecs and acks, fetch with topic ids and fetch sessions",
+        "librdkafka to Apache Kafka 4.3: produce with all codecs and acks, fetch with topic ids and fetch "
+        "sessions",
         brokers.kafka_4,
         (python("librdkafka_produce.py"),),
         "librdkafka-produce.pcapng",
@@ -85,7 +87,8 @@ SAMPLES = (
     ),
     Sample(
         "librdkafka-groups",
-        "consumer groups, two members joining and leaving: range, cooperative-sticky, static membership, KIP-848",
+        "consumer groups, two members joining and leaving: range, cooperative-sticky, static membership, "
+        "KIP-848",
         brokers.kafka_4,
         (python("librdkafka_groups.py"),),
         "librdkafka-groups.pcapng",
@@ -93,7 +96,8 @@ SAMPLES = (
     ),
     Sample(
         "librdkafka-admin",
-        "admin calls: topics, partitions, configs, ACLs, SCRAM users, offsets, groups, leader election, and refusals",
+        "admin calls: topics, partitions, configs, ACLs, SCRAM users, offsets, groups, leader election, "
+        "and refusals",
         brokers.kafka_4,
         (python("librdkafka_admin.py"),),
         "librdkafka-admin.pcapng",
@@ -133,7 +137,8 @@ SAMPLES = (
     ),
     Sample(
         "aiokafka-kafka",
-        "aiokafka to Apache Kafka 4.3: all codecs and acks, transactions committed and aborted, a group of two",
+        "aiokafka to Apache Kafka 4.3: all codecs and acks, transactions committed and aborted, a group "
+        "of two",
         brokers.kafka_4,
         (python("aiokafka_client.py"),),
         "aiokafka-kafka.pcapng.gz",
@@ -151,14 +156,16 @@ SAMPLES = (
     ),
     Sample(
         "kafkajs-tansu",
-        "KafkaJS to Tansu on port 19092: codecs and acks, a group of two, admin calls the broker may not know",
+        "KafkaJS to Tansu on port 19092: codecs and acks, a group of two, admin calls the broker may not "
+        "know",
         lambda env, run: brokers.tansu(env, run, 19092),
         (Client("node", "kafkajs_client.js"),),
         "kafkajs-tansu.pcapng",
     ),
     Sample(
         "java-groups",
-        "the Java client of Apache Kafka 4.3: Produce 13 and Fetch with topic ids, transactions of KIP-890, a KIP-848 "
+        "the Java client of Apache Kafka 4.3: Produce 13 and Fetch with topic ids, transactions of "
+        "KIP-890, a KIP-848 "
         "consumer group of two, a share group of two, client telemetry",
         brokers.kafka_4,
         (Client("kafka-4.3", "kafka-4.3/Groups.java"),),
@@ -167,14 +174,16 @@ SAMPLES = (
     ),
     Sample(
         "java-admin",
-        "the Java admin client: quorum, features, quotas, log directories, transactions, share groups, refusals",
+        "the Java admin client: quorum, features, quotas, log directories, transactions, share groups, "
+        "refusals",
         brokers.kafka_4,
         (Client("kafka-4.3", "kafka-4.3/Administration.java"),),
         "java-admin.pcapng",
     ),
     Sample(
         "kafka-0.10",
-        "two brokers of 0.10.2 from start to end, with the Java client of that time: message sets with magic 1 in gzip, "
+        "two brokers of 0.10.2 from start to end, with the Java client of that time: message sets with "
+        "magic 1 in gzip, "
         "snappy and lz4, a group of two, replication, controller requests, controlled shutdown",
         lambda env, run: brokers.kafka_old(env, run, "kafka-0.10", "0.10.2.2", nodes=2),
         (Client("kafka-0.10", "kafka-0.10/Old.java"),),
@@ -195,7 +204,8 @@ SAMPLES = (
     ),
     Sample(
         "kafka-0.8",
-        "two brokers of 0.8.2 from start to end, with the Scala clients: message sets with magic 0 in gzip, snappy "
+        "two brokers of 0.8.2 from start to end, with the Scala clients: message sets with magic 0 in "
+        "gzip, snappy "
         "and lz4, version 0 of everything, offsets in ZooKeeper and Kafka, replication, controller requests",
         lambda env, run: brokers.kafka_old(env, run, "kafka-0.8", "0.8.2.2", nodes=2),
         (Client("kafka-0.8", "kafka-0.8/Ancient.java"),),
@@ -206,7 +216,8 @@ SAMPLES = (
     ),
     Sample(
         "sasl",
-        "authentication on 9094: PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER by librdkafka, kafka-python and aiokafka, "
+        "authentication on 9094: PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER by librdkafka, kafka-python "
+        "and aiokafka, "
         "wrong passwords, a user without rights, authentication anew on a living connection",
         brokers.kafka_4_sasl,
         (python("sasl_client.py"),),
@@ -214,7 +225,8 @@ SAMPLES = (
     ),
     Sample(
         "sasl-0.10",
-        "authentication as 0.10.2 does it: SaslHandshake v0 and raw tokens, PLAIN and SCRAM-SHA-256, a wrong password",
+        "authentication as 0.10.2 does it: SaslHandshake v0 and raw tokens, PLAIN and SCRAM-SHA-256, a "
+        "wrong password",
         brokers.kafka_old_sasl,
         (Client("kafka-0.10", "kafka-0.10/OldSasl.java"), python("sasl_client.py", "old")),
         "sasl-0.10.pcap",
@@ -229,8 +241,10 @@ SAMPLES = (
     ),
     Sample(
         "quorum",
-        "three nodes of Apache Kafka 4.3 from their start: KRaft votes, metadata replication, broker registration and "
-        "heartbeats, partition replication, the loss of a leader (127.0.0.1 to .3; brokers 9092, controllers 9093)",
+        "three nodes of Apache Kafka 4.3 from their start: KRaft votes, metadata replication, broker "
+        "registration and "
+        "heartbeats, partition replication, the loss of a leader (127.0.0.1 to .3; brokers 9092, "
+        "controllers 9093)",
         brokers.kafka_4_quorum,
         (python("quorum_client.py"),),
         "quorum.pcapng.zst",
