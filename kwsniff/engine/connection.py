@@ -39,8 +39,8 @@ class Connection:
 
     __slots__ = (
         "_id", "anomalies", "backwards", "bytes", "capture", "closed", "config", "endpoints", "exchange",
-        "fin", "first_time", "handshake", "isn", "last_order", "last_packet", "last_time", "number", "packets",
-        "reset", "rst", "streams", "syn", "syn_ack", "syn_time",
+        "fin", "first_time", "handshake", "isn", "last_order", "last_packet", "last_time", "number",
+        "packets", "reset", "rst", "streams", "syn", "syn_ack", "syn_time",
     )  # fmt: skip
 
     def __init__(

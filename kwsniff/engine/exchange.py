@@ -123,7 +123,7 @@ class Exchange:
                 self.note("not_kafka", "no Kafka frame was found")
 
     def release(self) -> None:
-        """Let go of what refers back to here or to the connection, so that both are freed without a collector."""
+        """Let go of what refers back to here or to the connection, so that both are freed at once."""
         self.framers, self.probe, self.note = (), None, _silent
 
     @property
