@@ -228,7 +228,8 @@ def timestamps(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
 
 
 def _microseconds(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> pa.Array:
-    return pa.array((end - begin) / 1000.0, pa.float64(), mask=(begin < 0) | (end < 0))
+    # A response captured before its request has no latency that the capture could show.
+    return pa.array((end - begin) / 1000.0, pa.float64(), mask=(begin < 0) | (end < begin))
 
 
 def _without_negative(values: Iterable[int], kind: pa.DataType) -> pa.Array:

@@ -27,7 +27,7 @@ class Config:
     # TCP
     idle_timeout: float = 600.0
     """A connection silent for longer ends; what comes later on the same ports is a new connection."""
-    reorder_packets: int = 64
+    reorder_packets: int = 16
     """A hole that the receiver has acknowledged is given up after this many further packets ..."""
     reorder_time: float = 1.0
     """... or after this long."""

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples import sample
+from tests.test_samples import tshark_requests
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -57,4 +60,6 @@ def test_the_wheel_decodes_a_capture(installed: Path) -> None:
         installed, "decode", str(ROOT / "captures" / "librdkafka-produce.pcapng"), "-f", "jsonl", "-q"
     )
     rows = [json.loads(line) for line in output.splitlines()]
-    assert sum(row["event"] == "call" for row in rows) == 94
+    assert (
+        sum(row["event"] == "call" for row in rows) == tshark_requests(sample("librdkafka-produce")).total()
+    )

@@ -204,6 +204,9 @@ class Connection:
         count = self.packets[0] + self.packets[1]
         if flags & ACK and not flags & SYN:
             self.streams[1 - k].acknowledge(int(rows.ack[row]))
+        if self.exchange.client >= 0:
+            held = bool(self.streams[self.exchange.client].waiting)
+            self.exchange.conversation.requests_held = held
         for j in (1 - k, k):
             if self.streams[j].waiting:
                 self.exchange.deliver(j, self.streams[j].give_up_holes(count, time))

@@ -164,7 +164,10 @@ class Exchange:
             if not framer.counters.frames and not framer.synchronised and is_tls(item.data):
                 self.stage = TLS
                 return
+            found = framer.counters.resynchronisations
             frames = framer.feed(item)
+            if side != self.client and framer.counters.resynchronisations > found:
+                self.conversation.response_gap = True  # responses may have been among what was skipped
         if side == self.client:
             self.conversation.feed(frames, [])
         else:

@@ -35,7 +35,7 @@ _api = Struct(">hh").unpack_from
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
-MAX_NO_REPLY = 1000
+MAX_NO_REPLY = MAX_EARLY = 1000
 
 _NO_FACTS = Facts(None, 0, None, None, None, None, None, None, None, None, None, None)
 
@@ -66,6 +66,8 @@ class Conversation:
     software_name: str | None = None
     software_version: str | None = None
     undecoded: int = 0
+    requests_held: bool = False
+    """Requests wait behind a hole in the client's stream, so their responses come first."""
 
     def feed(self, requests: list[Frame], responses: list[Frame]) -> None:
         """Take frames of both directions, each in stream order, and treat them in the order of capture."""
@@ -294,8 +296,9 @@ class Conversation:
             if early.correlation_id == request.correlation_id:
                 del self.early[index]
                 self.outstanding.take(request.correlation_id)
-                detail = f"correlation id {request.correlation_id}"
-                self._note(early.frame, "response_before_request", detail)
+                if early.frame.first_time < request.last_time:
+                    detail = f"correlation id {request.correlation_id}"
+                    self._note(early.frame, "response_before_request", detail)
                 self._answer(request, early.frame._replace(order=max(early.frame.order, request.order)))
                 return
 
@@ -308,8 +311,10 @@ class Conversation:
                 return
 
     def _expire_early(self, now: int) -> None:
+        if self.requests_held and len(self.early) <= MAX_EARLY:
+            return
         limit = now - self.config.orphan_time * 1e9
-        while self.early and (self.early[0].frame.last_time < limit or len(self.early) > 1000):
+        while self.early and (self.early[0].frame.last_time < limit or len(self.early) > MAX_EARLY):
             self._orphan(self.early.pop(0))
 
     def _orphan(self, early: EarlyResponse) -> None:

@@ -1,5 +1,6 @@
 """How requests and responses become calls."""
 
+from dataclasses import replace
 from struct import pack
 
 from tests.playbook import (
@@ -105,10 +106,23 @@ def test_a_reply_to_acks_0_is_reported_and_is_no_orphan() -> None:
 
 def test_a_response_captured_before_its_request_finds_it() -> None:
     script = play() >> handshake() >> request(corr=1) >> request(corr=2) >> response(corr=1)
-    answered = script.segments
-    script.segments = [*answered[:3], answered[5], *answered[3:5]]
-    script << call(correlation_id=1, status="ok", request_packet=4, response_packet=6)
+    sent = script.segments
+    captured = [*sent[:3], sent[5], *sent[3:5]]
+    script.segments = [replace(s, packet=t.packet, time=t.time) for s, t in zip(captured, sent, strict=True)]
+    script << call(correlation_id=1, status="ok", request_packet=5, response_packet=4, latency_us=None)
     script << anomaly("response_before_request")
+
+
+def test_a_lost_request_costs_no_other_call_its_response() -> None:
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1)
+    script >> lost_from_client(kafka_request(3, 0, 2, pack(">i", 0))) >> response(corr=2)
+    for corr in range(3, 30):
+        script >> request(corr=corr) >> response(corr=corr) >> wait(0.2)
+    calls = [row for row in script.events() if row["event"] == "call"]
+    assert [row["correlation_id"] for row in calls if row["status"] == "orphan"] == [2]
+    assert sorted(row["correlation_id"] for row in calls if row["status"] == "ok") == [1, *range(3, 30)]
+    script << anomaly("gap") << anomaly("resynchronised")
+    assert not [row for row in script.events() if row["code"] == "response_before_request"]
 
 
 def test_a_response_without_request_is_an_orphan() -> None:
