@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 )
 from facts import BOOTSTRAP, Facts
 
-facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.version()[0]} ({confluent_kafka.libversion()[0]})")
+facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.__version__} ({confluent_kafka.libversion()[0]})")
 admin = AdminClient({"bootstrap.servers": BOOTSTRAP, "client.id": "rdkafka-admin"})
 
 

@@ -11,7 +11,7 @@ CODECS = sys.argv[1].split(",") if len(sys.argv) > 1 else ("none", "gzip", "snap
 ACKS = ("0", "1", "all")
 RECORDS = 6  # idempotence once, and only where the broker is new enough for it
 TOPIC = "orders"
-facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.version()[0]} ({confluent_kafka.libversion()[0]})")
+facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.__version__} ({confluent_kafka.libversion()[0]})")
 
 
 def delivered(client_id, acks, codec):

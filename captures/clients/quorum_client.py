@@ -11,7 +11,7 @@ from facts import Facts
 
 BROKERS = "127.0.0.1:9092,127.0.0.2:9092,127.0.0.3:9092"
 TOPIC = "orders"
-facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.version()[0]} ({confluent_kafka.libversion()[0]})")
+facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.__version__} ({confluent_kafka.libversion()[0]})")
 time.sleep(6)
 admin = AdminClient({"bootstrap.servers": BROKERS, "client.id": "quorum-setup"})
 deadline = time.monotonic() + 40

@@ -7,7 +7,7 @@ import confluent_kafka
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from facts import BOOTSTRAP, Facts
 
-facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.version()[0]} ({confluent_kafka.libversion()[0]})")
+facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.__version__} ({confluent_kafka.libversion()[0]})")
 TOPIC = "orders"
 
 

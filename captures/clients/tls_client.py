@@ -4,7 +4,7 @@ import confluent_kafka
 from confluent_kafka import Producer
 from facts import BOOTSTRAP, Facts
 
-facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.version()[0]} ({confluent_kafka.libversion()[0]})")
+facts = Facts("confluent-kafka (librdkafka)", f"{confluent_kafka.__version__} ({confluent_kafka.libversion()[0]})")
 
 
 def produce(client_id, **more):
