@@ -26,7 +26,7 @@ from kwsniff.spec.facts import Facts
 from kwsniff.wire import quirks
 from kwsniff.wire.bodies import Body, Codec, codec_of, read, skip_tags
 from kwsniff.wire.framer import Frame
-from kwsniff.wire.joining import joined_partitions, joined_topics, record_sums
+from kwsniff.wire.joining import joined_partitions, joined_topics, named_groups, record_sums
 from kwsniff.wire.pairing import EarlyResponse, Outstanding, Request
 from kwsniff.wire.plausible import Versions, is_request
 
@@ -372,6 +372,7 @@ class Conversation:
         topics, topic_ids = joined_topics(query, reply)
         partitions = joined_partitions(asked, answer)
         count, size = record_sums(asked, answer)
+        group_id, transactional_id = named_groups(query, reply)
         self.calls.append(
             Call(
                 order, self.connection, request.api_key, request.version, request.correlation_id,
@@ -381,8 +382,8 @@ class Conversation:
                 request.packet, frame.packet if frame else -1, status,
                 reply.error_code, reply.error_count if reply.error_code is not None else None,
                 reply.throttle_ms, query.acks, query.max_wait_ms,
-                query.group_id or reply.group_id, query.member_id or reply.member_id,
-                query.transactional_id or reply.transactional_id,
+                group_id, query.member_id or reply.member_id,
+                transactional_id,
                 topics, topic_ids, partitions, count, size, request.in_flight,
                 self.software_name, self.software_version, because,
                 asked.json if asked else None, answer.json if answer else None,

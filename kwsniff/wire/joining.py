@@ -43,3 +43,18 @@ def record_sums(asked: Body | None, given: Body | None) -> tuple[int | None, int
         if body is not None and body.record_bytes is not None:
             return body.record_count, body.record_bytes
     return None, None
+
+
+def named_groups(query: Facts, reply: Facts) -> tuple[str | None, str | None]:
+    """Group and transactional id of a call. FindCoordinator asks for one by a type: 0 for a group, which is
+    also what versions without the type ask for, 1 for a transaction (KIP-98)."""
+    group_id = query.group_id or reply.group_id
+    transactional_id = query.transactional_id or reply.transactional_id
+    key = query.extra.get("coordinator_key") if query.extra is not None else None
+    if isinstance(key, str) and query.extra is not None:
+        kind = query.extra.get("coordinator_type", 0)
+        if kind == 0:
+            group_id = key
+        elif kind == 1:
+            transactional_id = key
+    return group_id, transactional_id

@@ -233,8 +233,17 @@ def test_find_coordinator_v0_may_be_answered_with_correlation_id_0() -> None:
     (
         play() >> handshake() >> request(api=10, corr=5, body=pack(">h1s", 1, b"g"))
         >> response(corr=0, body=pack(">hih4si", 0, 1, 4, b"host", 9092))
-        << call(api="FindCoordinator", correlation_id=5, status="ok")
+        << call(api="FindCoordinator", correlation_id=5, status="ok", group_id="g", transactional_id=None)
     ).nothing_more()  # fmt: skip
+
+
+def test_a_coordinator_is_looked_for_by_group_or_by_transactional_id() -> None:
+    answer = pack(">ihhih4si", 0, 0, -1, 0, 4, b"host", 9092)
+    for kind, named in ((0, {"group_id": "x", "transactional_id": None}), (1, {"transactional_id": "x"})):
+        asked = pack(">h1sb", 1, b"x", kind)
+        script = play() >> handshake() >> request(api=10, version=1, corr=5, body=asked)
+        script >> response(corr=5, body=answer) << call(api="FindCoordinator", status="ok", **named)
+        script.nothing_more()
 
 
 def test_ports_of_both_ends_may_be_kafka_ports() -> None:
