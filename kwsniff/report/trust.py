@@ -140,9 +140,12 @@ def _gaps(events: TrustTotals) -> str:
     gaps, found = events.anomalies.get("gap", 0), events.sums["resynchronisations"]
     if not (missing or gaps or found):
         return "No gaps."
-    text = f"{_many(gaps, 'gap')}, {bytes_text(missing)} missing, {_many(found, 'resynchronisation')}"
+    # Without a gap, bytes are missing where the snap length cut packets, or at the end of a stream.
+    text = f"{_many(gaps, 'gap') if gaps else 'No gaps'}, {bytes_text(missing)} missing"
+    if found:
+        text += f", {_many(found, 'resynchronisation')}"
     skipped = events.sums["skipped_bytes"]
-    return text + (f" that skipped {bytes_text(skipped)}." if skipped else ".")
+    return text + (f", {bytes_text(skipped)} skipped." if skipped else ".")
 
 
 def _frames(events: TrustTotals) -> str:

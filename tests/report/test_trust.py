@@ -71,7 +71,7 @@ def test_everything_that_shakes_trust_is_named() -> None:
     assert text == (
         "9 packets, 900 bytes, from 2 files (1 not IP, 2 not TCP). "
         "4 connections: 1 complete, 1 half-seen, 2 joined mid-stream; 1 skipped because of TLS. "
-        "2 gaps, 2.5 kB missing, 1 resynchronisation that skipped 30 bytes. "
+        "2 gaps, 2.5 kB missing, 1 resynchronisation, 30 bytes skipped. "
         "28 frames decoded, 2 not. "
         "4 calls: 1 paired, 1 no reply expected, 1 unanswered, 1 orphan. "
         "Damaged input: 1 file cut short, 1 damaged place passed over, 3 malformed packets, "
@@ -96,3 +96,8 @@ def test_nothing_seen_is_said_too() -> None:
         "0 packets, 0 bytes, from 0 files. 0 connections. No gaps. 0 frames decoded, 0 not. "
         "0 calls: 0 paired."
     )
+
+
+def test_bytes_cut_by_the_snap_length_are_missing_without_a_gap() -> None:
+    text = paragraph(totals(connection(client_missing_bytes=0, broker_missing_bytes=1500)))
+    assert "No gaps, 1.5 kB missing. " in text
