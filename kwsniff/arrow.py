@@ -5,7 +5,7 @@ Nothing here decides anything; it moves columns, and derives those that follow f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,13 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.blocks import plain_columns
 from kwsniff.engine import Events
+from kwsniff.engine.block import CallBlock
+from kwsniff.engine.bulk import columns as c
 from kwsniff.events import ANOMALY, CALL, CONNECTION, Anomaly, Call, ConnectionEnd
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
 
 Columns = dict[str, pa.Array]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+KINDS = 3
+"""Calls, anomalies and connections: the order of events of one packet."""
 
 
 # SEGMENTS to the engine
@@ -116,7 +123,15 @@ def events_batch(
     None instead of a batch if there are no events.
     """
     batches: list[pa.RecordBatch] = []
-    keys: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    keys: list[Ints] = []
+    places: list[Ints] = []
+    """Of events with the same key: which comes first."""
+    for block in events.blocks:
+        numbers = block.connections[block.calls[c.CALL_CONNECTION]]
+        columns = _block_columns(block) | _connection_columns(events, numbers, capture)
+        batches.append(_batch(columns, len(block)))
+        keys.append(block.calls[c.CALL_ORDER] * KINDS)
+        places.append(block.calls[c.CALL_SEQUENCE])
     makers: tuple[tuple[Sequence[Any], Callable[[Any], Columns]], ...] = (
         (events.calls, lambda calls: _call_columns(calls, full)),
         (events.anomalies, _anomaly_columns),
@@ -124,18 +139,20 @@ def events_batch(
     )
     for rank, (rows, columns_of) in enumerate(makers):
         if rows:
-            columns = columns_of(rows) | _connection_columns(
-                events, [row.connection for row in rows], capture
-            )
-            batches.append(_batch(columns, len(rows)))
-            keys.append(np.fromiter((row.order for row in rows), np.int64, len(rows)) * len(makers) + rank)
+            of = np.fromiter((row.connection for row in rows), np.int64, len(rows))
+            batches.append(_batch(columns_of(rows) | _connection_columns(events, of, capture), len(rows)))
+            keys.append(np.fromiter((row.order for row in rows), np.int64, len(rows)) * KINDS + rank)
+            places.append(np.zeros(len(rows), np.int64))
+            if rank == 0:
+                places[-1][list(events.sequence)] = list(events.sequence.values())
     if not batches:
         return None, np.zeros(0, np.int64)
-    batch, key = (
-        (batches[0], keys[0]) if len(batches) == 1 else (pa.concat_batches(batches), np.concatenate(keys))
-    )
+    if len(batches) == 1:
+        batch, key = batches[0], keys[0]
+    else:
+        batch, key = pa.concat_batches(batches), np.concatenate(keys)
     if (np.diff(key) < 0).any():
-        order = np.argsort(key, kind="stable")
+        order = np.lexsort((np.concatenate(places), key))
         batch, key = batch.take(pa.array(order)), key[order]
     return batch, key
 
@@ -147,8 +164,8 @@ def _batch(columns: Columns, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
 
 
-def _connection_columns(events: Events, numbers: Sequence[int], capture: str | None) -> Columns:
-    distinct, index = np.unique(np.fromiter(numbers, np.int64, len(numbers)), return_inverse=True)
+def _connection_columns(events: Events, numbers: Ints, capture: str | None) -> Columns:
+    distinct, index = np.unique(numbers, return_inverse=True)
     rows: list[tuple[Any, ...]] = []
     for number in distinct.tolist():
         connection = events.connections.get(number)
@@ -166,11 +183,9 @@ def _connection_columns(events: Events, numbers: Sequence[int], capture: str | N
     return columns
 
 
-def _call_columns(calls: Sequence[Call], full: bool) -> Columns:
-    raw = dict(zip(Call._fields, zip(*calls, strict=True), strict=True))
-    count = len(calls)
+def _derived_columns(times: dict[str, Ints], count: int) -> Columns:
+    """Columns of calls that follow from their four times in nanoseconds."""
     columns: Columns = {"event": pa.repeat(CALL, count).cast(pa.string())}
-    times = {name: np.array(raw[name], np.int64) for name in _TIMES}
     for name, values in times.items():
         columns[name] = timestamps(values)
     columns["time"] = timestamps(
@@ -178,12 +193,38 @@ def _call_columns(calls: Sequence[Call], full: bool) -> Columns:
     )
     columns["latency_us"] = _microseconds(times["request_end_time"], times["response_time"])
     columns["duration_us"] = _microseconds(times["request_time"], times["response_end_time"])
+    return columns
+
+
+def _block_columns(block: CallBlock) -> Columns:
+    table = block.calls
+    columns = plain_columns(block)
+    columns |= _derived_columns(dict(zip(_TIMES, table[c.REQUEST_TIME :], strict=False)), len(block))
+    for name, at in _PLACES.items():
+        columns[name] = _without_negative(table[at], EVENTS.field(name).type)
+    columns["api"] = _names(table[c.CALL_KEY], _api_name)
+    columns["error"] = _names(columns["error_code"], _error_name)
+    return columns
+
+
+_PLACES = {
+    "api_key": c.CALL_KEY,
+    "api_version": c.CALL_VERSION,
+    "request_packet": c.REQUEST_PACKET,
+    "response_packet": c.RESPONSE_PACKET,
+}
+
+
+def _call_columns(calls: Sequence[Call], full: bool) -> Columns:
+    raw = dict(zip(Call._fields, zip(*calls, strict=True), strict=True))
+    count = len(calls)
+    columns = _derived_columns({name: np.array(raw[name], np.int64) for name in _TIMES}, count)
     for name in ("api_key", "api_version", "request_packet", "response_packet"):
         columns[name] = _without_negative(raw[name], EVENTS.field(name).type)
     for name in _PLAIN:
         columns[name] = pa.array(raw[name], EVENTS.field(name).type)
-    columns["api"] = _names(raw["api_key"], _api_name)
-    columns["error"] = _names(raw["error_code"], _error_name)
+    columns["api"] = _names(pa.array(raw["api_key"], pa.int32()), _api_name)
+    columns["error"] = _names(pa.array(raw["error_code"], pa.int32()), _error_name)
     columns["topics"] = pa.array(raw["topics"], TEXTS)
     columns["topic_ids"] = pa.array(raw["topic_ids"], TEXTS)
     columns["partitions"] = _partitions(raw["partitions"])
@@ -232,14 +273,15 @@ def _microseconds(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> pa.
     return pa.array((end - begin) / 1000.0, pa.float64(), mask=(begin < 0) | (end < begin))
 
 
-def _without_negative(values: Iterable[int], kind: pa.DataType) -> pa.Array:
-    numbers = np.fromiter(values, np.int64)
+def _without_negative(values: Sequence[int] | Ints, kind: pa.DataType) -> pa.Array:
+    numbers = np.asarray(values, np.int64)
     return pa.array(numbers, kind, mask=numbers < 0)
 
 
-def _names(codes: Sequence[int | None], name: Callable[[int], str | None]) -> pa.Array:
+def _names(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
     """Names of small integers, each looked up once."""
-    encoded = pa.array(codes, pa.int32()).dictionary_encode()
+    codes = codes if isinstance(codes, pa.Array) else pa.array(codes)
+    encoded = codes.cast(pa.int32()).dictionary_encode()
     names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
     return names.take(encoded.indices)
 

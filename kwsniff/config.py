@@ -24,6 +24,11 @@ class Config:
     verify_crc: bool = True
     """Check the CRC of every record batch whose bytes were captured."""
 
+    # How
+    kernels: str = "auto"
+    """Compiled kernels for plain traffic: `auto` (for large inputs, if numba is there), `always`, `never`. The
+    events are the same."""
+
     # TCP
     idle_timeout: float = 600.0
     """A connection silent for longer ends; what comes later on the same ports is a new connection."""

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kwsniff.config import Config
+from kwsniff.engine.block import CallBlock
+from kwsniff.engine.bulk import PlainPath, Slice
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.events import Anomaly, Call, ConnectionEnd
@@ -27,6 +29,8 @@ from kwsniff.wire.plausible import Versions
 
 _MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 _SECOND = 1_000_000_000
+STEPS = 8
+"""Segments fed exactly before it is asked again whether the plain path could take over."""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,10 @@ class Events:
     calls: list[Call] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     ends: list[ConnectionEnd] = field(default_factory=list)
+    blocks: list[CallBlock] = field(default_factory=list)
+    """Further calls, as columns."""
+    sequence: dict[int, int] = field(default_factory=dict)
+    """For some of `calls`, their place among the calls of `blocks` that the same packet completed."""
     connections: dict[int, Connection] = field(default_factory=dict)
     """The connections that the events refer to, by number, and others."""
 
@@ -56,6 +64,7 @@ class Engine:
         self._swept = 0
         self._numbers = 0
         self._versions = known_versions()
+        self._plain = PlainPath(config)
 
     def feed(self, segments: SegmentColumns) -> Events:
         """Take a batch of segments in capture order; return the events it completes."""
@@ -89,9 +98,32 @@ class Engine:
         sorted_group = group[perm]
         bounds = np.flatnonzero(sorted_group[1:] != sorted_group[:-1]) + 1
         edges = [0, *bounds.tolist(), len(perm)]
-        for first, last in itertools.pairwise(edges):
-            for begin, end, endpoints in rows.split(first, last):
-                self._feed_connection(endpoints, rows, begin, end)
+        slices = [
+            Slice(endpoints, begin, end)
+            for first, last in itertools.pairwise(edges)
+            for begin, end, endpoints in rows.split(first, last)
+        ]
+        if not self._plain.wanted(len(rows.time)):
+            for one in slices:
+                self._feed_connection(one.endpoints, rows, one.begin, one.end)
+            return
+        while slices:
+            slices = self._plain.take(rows, self._until_plain(rows, slices), self._events)
+
+    def _until_plain(self, rows: Rows, slices: list[Slice]) -> list[Slice]:
+        """Feed connections exactly until the plain path could go on; those for which segments are left."""
+        left = []
+        for one in slices:
+            while one.begin < one.end:
+                one.connection = self._table.get(one.endpoints)
+                if one.connection is not None and one.due <= one.begin and self._plain.ready(one.connection):
+                    left.append(one)
+                    break
+                whole = one.connection is not None and one.connection.exchange.ignored
+                stop = one.end if whole else min(max(one.due, one.begin + STEPS), one.end)
+                self._feed_connection(one.endpoints, rows, one.begin, stop)
+                one.begin = stop
+        return left
 
     def _feed_connection(self, endpoints: Endpoints, rows: Rows, begin: int, end: int) -> None:
         while begin < end:
@@ -152,7 +184,10 @@ class Engine:
     def _take_events(self) -> Events:
         events = self._events
         calls, anomalies, ends = events.calls, events.anomalies, events.ends
-        taken = Events(list(calls), list(anomalies), list(ends), self._by_number)
+        taken = Events(
+            list(calls), list(anomalies), list(ends), events.blocks, events.sequence, self._by_number
+        )
+        events.blocks, events.sequence = [], {}
         # The connections keep references to these lists.
         calls.clear()
         anomalies.clear()

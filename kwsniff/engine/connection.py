@@ -144,7 +144,7 @@ class Connection:
             index = index[: np.searchsorted(index, stop)] + begin
             if not len(index):
                 continue
-            data = rows.joined(index.tolist())
+            data = rows.joined(index)
             length = rows.length[index]
             starts = (np.cumsum(length) - length).tolist()
             last = int(index[-1])

@@ -97,23 +97,32 @@ class Conversation:
         if frame.end - pos < 8:
             self._unreadable(frame, "request")
             return
+        request = self.opened(frame, self.outstanding.count)
+        if request.api_key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
+            self.unasked(request)
+            if self.early:
+                self._drop_early_reply(request.correlation_id)
+        else:
+            self._wait(request, frame)
+
+    def opened(self, frame: Frame, in_flight: int) -> Request:
+        """Read a request of at least the first eight bytes of a header."""
+        data, pos = frame.data, frame.start + 4
         key, version, correlation_id = _request_header(data, pos)
         found = codec_of(key, version)
         known = None if isinstance(found, str) else found
         client_id, pos, status, body = self._read_request(frame, found, pos + 8)
-        request = Request(
-            key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
-            frame.size, frame.packet, self.outstanding.count, status, known, body,
-        )  # fmt: skip
         if known is not None and known.tells_of_client and body is not None and body.facts.extra:
             self._learn(body.facts.extra)
-        if key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
-            self._call(request, None, "no_reply_expected", frame.order)
-            self._remember_no_reply(correlation_id)
-            if self.early:
-                self._drop_early_reply(correlation_id)
-        else:
-            self._wait(request, frame)
+        return Request(
+            key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
+            frame.size, frame.packet, in_flight, status, known, body,
+        )  # fmt: skip
+
+    def unasked(self, request: Request) -> None:
+        """A request that wants no response is a whole call."""
+        self._call(request, None, "no_reply_expected", request.order)
+        self.remember_no_reply(request.correlation_id)
 
     def response(self, frame: Frame) -> None:
         """Take a frame that the broker sent."""
@@ -137,7 +146,7 @@ class Conversation:
             return
         if self.outstanding.count:
             self._check_order(request, frame)
-        self._answer(request, frame)
+        self.answer(request, frame)
 
     def end(self, reason: str, order: int) -> None:
         """The connection is over: report what still waits. `reason` is one of UNANSWERED_REASONS."""
@@ -203,7 +212,8 @@ class Conversation:
             return request.body.facts.acks == 0
         return quirks.expects_no_reply(request.version, data, pos, end)
 
-    def _remember_no_reply(self, correlation_id: int) -> None:
+    def remember_no_reply(self, correlation_id: int) -> None:
+        """Keep the correlation id of a request that wants no response, should a broker answer it."""
         self.no_reply[correlation_id] = None
         if len(self.no_reply) > MAX_NO_REPLY:
             del self.no_reply[next(iter(self.no_reply))]
@@ -271,7 +281,8 @@ class Conversation:
         detail = f"correlation id {request.correlation_id} before {oldest.correlation_id}"
         self._note(frame, "response_out_of_order", detail)
 
-    def _answer(self, request: Request, frame: Frame) -> None:
+    def answer(self, request: Request, frame: Frame) -> None:
+        """Make a call of a request, which waits no more, and its response."""
         status = request.status
         body: Body | None = None
         self.response_gap = False if not self.outstanding.count else self.response_gap
@@ -299,7 +310,7 @@ class Conversation:
                 if early.frame.first_time < request.last_time:
                     detail = f"correlation id {request.correlation_id}"
                     self._note(early.frame, "response_before_request", detail)
-                self._answer(request, early.frame._replace(order=max(early.frame.order, request.order)))
+                self.answer(request, early.frame._replace(order=max(early.frame.order, request.order)))
                 return
 
     def _drop_early_reply(self, correlation_id: int) -> None:

@@ -1,0 +1,220 @@
+"""One round: the plain stretches of many connections at once, through the compiled kernels.
+
+Theory of operation. The connections' states become rows of integers (`link`), `streams` follows them and
+pairs frames, `bodies` reads what the frames say, `calls` makes calls of it, and the states go back. What the
+kernels leave is done here by the exact path's own methods, in stream order: requests that still wait at the
+end of the round, responses to those that waited at its beginning, and calls of which a body is not plain.
+
+The tables are kept between rounds and grow to what a block of packets needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwsniff.config import Config
+from kwsniff.engine.block import CallBlock
+from kwsniff.engine.bulk import columns as c
+from kwsniff.engine.bulk.bodies import bodies
+from kwsniff.engine.bulk.calls import calls
+from kwsniff.engine.bulk.link import Held, store
+from kwsniff.engine.bulk.programs import code_and_entries
+from kwsniff.engine.bulk.streams import follow, regions
+from kwsniff.engine.bulk.texts import CAPACITY, SLOTS
+from kwsniff.engine.rows import Rows
+from kwsniff.net.columns import ACK, FIN, RST, SYN
+from kwsniff.spec.runtime import uuid_text
+from kwsniff.wire.framer import Frame
+from kwsniff.wire.pairing import Request
+
+if TYPE_CHECKING:
+    from kwsniff.engine.connection import Connection
+    from kwsniff.events import Call
+
+Ints = NDArray[np.int64]
+Share = tuple["Connection", int, int]
+"""A connection and the segments it is to take: from a row, to a row."""
+
+FRAMES_AT_ONCE = 1 << 18
+
+
+class Segments:
+    """The columns of a block of segments in connection order, as the kernels want them."""
+
+    def __init__(self, rows: Rows) -> None:
+        flags = rows.flags
+        self.side = rows.side.astype(np.bool_)
+        self.acks = flags & ACK != 0
+        self.special = (flags & (FIN | SYN | RST) != 0) | (rows.captured != rows.length)
+        self.captured, self.time, self.packet = rows.captured, rows.time, rows.packet
+        self.order, self.seq, self.ack = rows.order, rows.seq, rows.ack
+        self.buffer, self.start = rows.buffer, rows.start
+        # Short payloads lie in the array of views, all others in blocks: see kwsniff.arrow.
+        views, *blocks = [np.frombuffer(data, np.uint8) for data in rows.buffers]
+        self.inline = views
+        self.block = blocks[0] if blocks else views
+        if len(blocks) > 1:
+            self.special |= self.buffer > 1
+
+
+class Rounds:
+    """Runs rounds; see the module's head."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._code, self._entries = code_and_entries()
+        self._buf = np.zeros(0, np.uint8)
+        self._frames = np.zeros((0, c.FRAME_COLUMNS), np.int64)
+        self._facts = np.zeros((0, c.FACT_COLUMNS), np.int64)
+        self._rows = np.zeros((1 << 14, c.ROW_COLUMNS), np.int64)
+        self._topics = np.zeros((1 << 12, 2), np.int64)
+        self._spans = np.zeros((CAPACITY + 1, 3), np.int64)
+        self._slots = np.full(SLOTS, -1, np.int32)
+        self._stamps = np.zeros((CAPACITY, 3), np.int64)
+        self._counts = np.zeros(3, np.int64)
+
+    def take(
+        self, segments: Segments, rows: Rows, shares: list[Share], out: list[Call], blocks: list[CallBlock]
+    ) -> tuple[list[int], dict[int, int]]:
+        """Take from each share what is plain.
+
+        Returns the row at which each stopped, and for calls added to `out` their place among the calls of
+        `blocks` that the same packet completed.
+        """
+        links, buf, chunks, frames = self._follow(segments, shares)
+        self._read(buf, frames)
+        view = memoryview(buf)
+        for (connection, _, _), link in zip(shares, links, strict=True):
+            if link[c.TAKEN] > link[c.BEGIN]:
+                store(connection, link, view, chunks)
+                last = int(link[c.TAKEN]) - 1
+                connection.capture = rows.capture
+                connection.last_packet = int(rows.packet[last])
+                connection.last_order = int(rows.order[last])
+        block = self._calls(buf, frames, shares)
+        if len(block):
+            blocks.append(block)
+        sequence = self._exact(view, frames, shares, out)
+        for (connection, _, _), link in zip(shares, links, strict=True):
+            connection.exchange.conversation.response_gap = bool(link[c.GAP])
+        return links[:, c.TAKEN].tolist(), sequence
+
+    def _follow(self, segments: Segments, shares: list[Share]) -> tuple[Ints, Any, Ints, Ints]:
+        config = self._config
+        held = Held()
+        links = np.zeros((len(shares), c.LINK_COLUMNS), np.int64)
+        for (connection, begin, end), link in zip(shares, links, strict=True):
+            held.load(connection, link, begin, end)
+        held_bytes, held_chunks, old_ids = held.arrays()
+        size, chunk_count = regions(segments.side, segments.captured, links)
+        if size > len(self._buf):
+            self._buf = np.zeros(size, np.uint8)
+        chunks = np.empty((chunk_count, c.CHUNK_COLUMNS), np.int64)
+        room = min(4 * len(segments.side) + 4096, FRAMES_AT_ONCE)
+        if room > len(self._frames):
+            self._frames = np.zeros((room, c.FRAME_COLUMNS), np.int64)
+            self._facts = np.zeros((room, c.FACT_COLUMNS), np.int64)
+        queue = np.empty(len(self._frames) + (int(links[:, c.WAITING].max()) if len(links) else 0), np.int64)
+        count = follow(
+            segments.side, segments.seq, segments.ack, segments.acks, segments.special, segments.captured,
+            segments.time, segments.packet, segments.order, segments.buffer, segments.start, segments.inline,
+            segments.block, links, held_bytes, held_chunks, old_ids, self._entries,
+            int(config.idle_timeout * 1e9), config.max_frame_bytes, config.max_connection_bytes,
+            config.max_outstanding, self._buf, chunks, self._frames, queue,
+        )  # fmt: skip
+        return links, self._buf, chunks, self._frames[:count]
+
+    def _read(self, buf: Any, frames: Ints) -> None:
+        self._slots.fill(-1)
+        self._spans[CAPACITY, 0] = 0
+        self._stamps.fill(0)
+        self._counts.fill(0)
+        done = 0
+        while True:
+            done = bodies(
+                done, frames, buf, self._code, self._entries, self._config.verify_crc, self._facts, self._rows,
+                self._topics, self._counts, self._spans, self._slots, self._stamps,
+            )  # fmt: skip
+            if done == len(frames):
+                return
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+            self._topics = np.concatenate([self._topics, np.zeros_like(self._topics)])
+
+    def _calls(self, buf: Any, frames: Ints, shares: list[Share]) -> CallBlock:
+        asked = int(np.count_nonzero((frames[:, c.KEY] >= 0) & (frames[:, c.PARTNER] != c.UNPAIRED)))
+        table = np.empty((c.CALL_COLUMNS, asked), np.int64)
+        topics = np.empty((int(self._counts[1]), 2), np.int64)
+        rows = np.empty((int(self._counts[0]), c.ROW_COLUMNS), np.int64)
+        places = np.zeros(2, np.int64)
+        count = calls(
+            frames, self._facts, self._rows, self._topics, buf, self._spans, self._slots, self._stamps,
+            int(self._counts[2]), table, topics, rows, places,
+        )  # fmt: skip
+        return CallBlock(
+            table[:, :count],
+            np.array([connection.number for connection, _, _ in shares], np.int64),
+            [
+                (connection.exchange.conversation.software_name, connection.exchange.conversation.software_version)
+                for connection, _, _ in shares
+            ],
+            topics[: places[0]],
+            rows[: places[1]],
+            self._texts(memoryview(buf)),
+        )  # fmt: skip
+
+    def _texts(self, buf: memoryview) -> list[str]:
+        spans = self._spans[: self._spans[CAPACITY, 0]].tolist()
+        return [
+            uuid_text(bytes(buf[start : start + size])) if kind else str(buf[start : start + size], "ascii")
+            for start, size, kind in spans
+        ]
+
+    def _exact(
+        self, buf: memoryview, frames: Ints, shares: list[Share], out: list[Call]
+    ) -> dict[int, int]:
+        """Do with the exact path what the kernels left, in stream order."""
+        partner, is_request = frames[:, c.PARTNER], frames[:, c.KEY] >= 0
+        clean = self._facts[: len(frames), c.CLEAN] > 0
+        # Requests tell whether their call is clean; responses are as their request is.
+        paired = partner >= 0
+        clean[paired & ~is_request] = clean[partner[paired & ~is_request]]
+        left = ~clean | (partner == c.NO_REPLY)
+        opened: dict[int, Request] = {}
+        sequence: dict[int, int] = {}
+        for index in np.flatnonzero(left).tolist():
+            row = frames[index].tolist()
+            conversation = shares[row[c.CONNECTION]][0].exchange.conversation
+            if clean[index]:
+                conversation.remember_no_reply(row[c.CORRELATION_ID])
+                continue
+            frame = _frame(buf, row)
+            before = len(out)
+            mate = row[c.PARTNER]
+            if row[c.KEY] < 0:
+                if mate <= c.EARLIER:
+                    request = conversation.outstanding.take(row[c.CORRELATION_ID])
+                    assert request is not None
+                else:
+                    request = opened.pop(mate)
+                conversation.answer(request, frame)
+            else:
+                request = conversation.opened(frame, row[c.IN_FLIGHT])
+                if mate == c.NO_REPLY:
+                    conversation.unasked(request)
+                elif mate == c.UNPAIRED:
+                    conversation.outstanding.add(request)
+                else:
+                    opened[index] = request
+            for place in range(before, len(out)):
+                sequence[place] = index
+        return sequence
+
+
+def _frame(buf: memoryview, row: list[int]) -> Frame:
+    data = bytes(buf[row[c.START] : row[c.STOP]])
+    return Frame(
+        row[c.ORDER], data, 0, len(data), len(data), row[c.FIRST_TIME], row[c.LAST_TIME], row[c.PACKET]
+    )
