@@ -139,6 +139,7 @@ class Connection:
         self.last_packet, self.last_order = int(rows.packet[end - 1]), int(rows.order[end - 1])
 
     def _deliver_bulk(self, rows: Rows, begin: int, stop: int, picked: list[NDArray[np.intp]]) -> None:
+        self.exchange.conversation.requests_held = False  # nothing waits, or this would not be in bulk
         runs: list[Run | None] = [None, None]
         for k, index in enumerate(picked):
             index = index[: np.searchsorted(index, stop)] + begin

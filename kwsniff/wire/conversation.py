@@ -97,7 +97,7 @@ class Conversation:
         if frame.end - pos < 8:
             self._unreadable(frame, "request")
             return
-        request = self.opened(frame, self.outstanding.count)
+        request, pos = self.opened(frame, self.outstanding.count)
         if request.api_key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
             self.unasked(request)
             if self.early:
@@ -105,8 +105,8 @@ class Conversation:
         else:
             self._wait(request, frame)
 
-    def opened(self, frame: Frame, in_flight: int) -> Request:
-        """Read a request of at least the first eight bytes of a header."""
+    def opened(self, frame: Frame, in_flight: int) -> tuple[Request, int]:
+        """Read a request of at least the first eight bytes of a header; also where its body begins."""
         data, pos = frame.data, frame.start + 4
         key, version, correlation_id = _request_header(data, pos)
         found = codec_of(key, version)
@@ -114,10 +114,11 @@ class Conversation:
         client_id, pos, status, body = self._read_request(frame, found, pos + 8)
         if known is not None and known.tells_of_client and body is not None and body.facts.extra:
             self._learn(body.facts.extra)
-        return Request(
+        request = Request(
             key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
             frame.size, frame.packet, in_flight, status, known, body,
         )  # fmt: skip
+        return request, pos
 
     def unasked(self, request: Request) -> None:
         """A request that wants no response is a whole call."""

@@ -201,7 +201,7 @@ class Rounds:
                     request = opened.pop(mate)
                 conversation.answer(request, frame)
             else:
-                request = conversation.opened(frame, row[c.IN_FLIGHT])
+                request, _ = conversation.opened(frame, row[c.IN_FLIGHT])
                 if mate == c.NO_REPLY:
                     conversation.unasked(request)
                 elif mate == c.UNPAIRED:
