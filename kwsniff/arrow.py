@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.blocks import plain_columns
+from kwsniff.blocks import numbers, plain_columns
+from kwsniff.config import Config
 from kwsniff.engine import Events
 from kwsniff.engine.block import CallBlock
 from kwsniff.engine.bulk import columns as c
@@ -116,24 +117,25 @@ def _payload_places(
 
 
 def events_batch(
-    events: Events, capture: str | None, full: bool
+    events: Events, capture: str | None, config: Config
 ) -> tuple[pa.RecordBatch | None, np.ndarray[Any, np.dtype[np.int64]]]:
     """One EVENTS batch, in the order of the packets that caused the events, with the keys of that order.
 
     None instead of a batch if there are no events.
     """
+    wanted = call_columns(config)
     batches: list[pa.RecordBatch] = []
     keys: list[Ints] = []
     places: list[Ints] = []
     """Of events with the same key: which comes first."""
     for block in events.blocks:
-        numbers = block.connections[block.calls[c.CALL_CONNECTION]]
-        columns = _block_columns(block) | _connection_columns(events, numbers, capture)
+        of = block.connections[block.calls[c.CALL_CONNECTION]]
+        columns = _block_columns(block, wanted) | _connection_columns(events, of, capture)
         batches.append(_batch(columns, len(block)))
         keys.append(block.calls[c.CALL_ORDER] * KINDS)
         places.append(block.calls[c.CALL_SEQUENCE])
     makers: tuple[tuple[Sequence[Any], Callable[[Any], Columns]], ...] = (
-        (events.calls, lambda calls: _call_columns(calls, full)),
+        (events.calls, lambda calls: _call_columns(calls, wanted)),
         (events.anomalies, _anomaly_columns),
         (events.ends, _end_columns),
     )
@@ -183,27 +185,31 @@ def _connection_columns(events: Events, numbers: Ints, capture: str | None) -> C
     return columns
 
 
-def _derived_columns(times: dict[str, Ints], count: int) -> Columns:
+def _derived_columns(times: dict[str, Ints], count: int, wanted: frozenset[str]) -> Columns:
     """Columns of calls that follow from their four times in nanoseconds."""
     columns: Columns = {"event": pa.repeat(CALL, count).cast(pa.string())}
-    for name, values in times.items():
-        columns[name] = timestamps(values)
+    for name in wanted.intersection(times):
+        columns[name] = timestamps(times[name])
     columns["time"] = timestamps(
         np.where(times["request_time"] >= 0, times["request_time"], times["response_time"])
     )
-    columns["latency_us"] = _microseconds(times["request_end_time"], times["response_time"])
-    columns["duration_us"] = _microseconds(times["request_time"], times["response_end_time"])
+    for name, begin, end in _DURATIONS:
+        if name in wanted:
+            columns[name] = _microseconds(times[begin], times[end])
     return columns
 
 
-def _block_columns(block: CallBlock) -> Columns:
+def _block_columns(block: CallBlock, wanted: frozenset[str]) -> Columns:
     table = block.calls
-    columns = plain_columns(block)
-    columns |= _derived_columns(dict(zip(_TIMES, table[c.REQUEST_TIME :], strict=False)), len(block))
-    for name, at in _PLACES.items():
+    columns = plain_columns(block, wanted)
+    columns |= _derived_columns(dict(zip(_TIMES, table[c.REQUEST_TIME :], strict=False)), len(block), wanted)
+    for name in wanted.intersection(_PLACES):
+        at = _PLACES[name]
         columns[name] = _without_negative(table[at], EVENTS.field(name).type)
-    columns["api"] = _names(table[c.CALL_KEY], _api_name)
-    columns["error"] = _names(columns["error_code"], _error_name)
+    if "api" in wanted:
+        columns["api"] = _names(table[c.CALL_KEY], _api_name)
+    if "error" in wanted:
+        columns["error"] = _names(numbers(table[c.CALL_ERROR], pa.int32()), _error_name)
     return columns
 
 
@@ -215,22 +221,25 @@ _PLACES = {
 }
 
 
-def _call_columns(calls: Sequence[Call], full: bool) -> Columns:
+def _call_columns(calls: Sequence[Call], wanted: frozenset[str]) -> Columns:
     raw = dict(zip(Call._fields, zip(*calls, strict=True), strict=True))
     count = len(calls)
-    columns = _derived_columns({name: np.array(raw[name], np.int64) for name in _TIMES}, count)
-    for name in ("api_key", "api_version", "request_packet", "response_packet"):
+    columns = _derived_columns({name: np.array(raw[name], np.int64) for name in _TIMES}, count, wanted)
+    for name in wanted.intersection(_PLACES):
         columns[name] = _without_negative(raw[name], EVENTS.field(name).type)
-    for name in _PLAIN:
+    for name in wanted.intersection(_PLAIN):
         columns[name] = pa.array(raw[name], EVENTS.field(name).type)
-    columns["api"] = _names(pa.array(raw["api_key"], pa.int32()), _api_name)
-    columns["error"] = _names(pa.array(raw["error_code"], pa.int32()), _error_name)
-    columns["topics"] = pa.array(raw["topics"], TEXTS)
-    columns["topic_ids"] = pa.array(raw["topic_ids"], TEXTS)
-    columns["partitions"] = _partitions(raw["partitions"])
-    if full:
-        columns["request"] = pa.array(raw["request"], pa.string())
-        columns["response"] = pa.array(raw["response"], pa.string())
+    makers: dict[str, Callable[[], pa.Array]] = {
+        "api": lambda: _names(pa.array(raw["api_key"], pa.int32()), _api_name),
+        "error": lambda: _names(pa.array(raw["error_code"], pa.int32()), _error_name),
+        "topics": lambda: pa.array(raw["topics"], TEXTS),
+        "topic_ids": lambda: pa.array(raw["topic_ids"], TEXTS),
+        "partitions": lambda: _partitions(raw["partitions"]),
+        "request": lambda: pa.array(raw["request"], pa.string()),
+        "response": lambda: pa.array(raw["response"], pa.string()),
+    }
+    for name in wanted.intersection(makers):
+        columns[name] = makers[name]()
     return columns
 
 
@@ -240,6 +249,19 @@ _PLAIN = (
     "throttle_ms", "acks", "max_wait_ms", "group_id", "member_id", "transactional_id", "record_count",
     "record_bytes", "in_flight", "software_name", "software_version", "unanswered_because",
 )  # fmt: skip
+_DURATIONS = (
+    ("latency_us", "request_end_time", "response_time"),
+    ("duration_us", "request_time", "response_end_time"),
+)
+BODIES = frozenset(("request", "response"))
+ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
+"""Columns of calls that are filled whatever was asked for: the summary of a run needs them."""
+
+
+def call_columns(config: Config) -> frozenset[str]:
+    """The columns of calls to fill."""
+    every = frozenset(EVENTS.names) if config.full else frozenset(EVENTS.names) - BODIES
+    return every if config.columns is None else every & (config.columns | ALWAYS)
 
 
 def _anomaly_columns(anomalies: Sequence[Anomaly]) -> Columns:
@@ -274,8 +296,8 @@ def _microseconds(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> pa.
 
 
 def _without_negative(values: Sequence[int] | Ints, kind: pa.DataType) -> pa.Array:
-    numbers = np.asarray(values, np.int64)
-    return pa.array(numbers, kind, mask=numbers < 0)
+    found = np.asarray(values, np.int64)
+    return pa.array(found, kind, mask=found < 0)
 
 
 def _names(codes: Any, name: Callable[[int], str | None]) -> pa.Array:

@@ -41,22 +41,25 @@ TEXT_COLUMNS = {
 }
 
 
-def plain_columns(block: CallBlock) -> Columns:
-    """The columns that the kernels computed as they are; times and names are derived by the caller."""
-    table, count = block.calls, len(block)
+def plain_columns(block: CallBlock, wanted: frozenset[str]) -> Columns:
+    """The wanted columns that the kernels computed as they are; the caller derives times and names."""
+    table = block.calls
     texts = pa.array(block.texts, pa.string())
-    columns: Columns = {
-        name: numbers(table[at], EVENTS.field(name).type) for name, at in NUMBERS.items()
-    }
-    columns |= {name: chosen(texts, table[at]) for name, at in TEXT_COLUMNS.items()}
-    columns["status"] = STATUSES.take(pa.array(table[c.STATUS]))
-    columns["topics"] = _lists(table[c.TOPICS], chosen(texts, block.topics[:, 0]))
-    columns["topic_ids"] = _topic_ids(table, block.topics[:, 1], texts)
-    columns["partitions"] = _partitions(table[c.PARTS], block.rows, texts)
+    columns: Columns = {"status": STATUSES.take(pa.array(table[c.STATUS]))}
+    for name in wanted.intersection(NUMBERS):
+        columns[name] = numbers(table[NUMBERS[name]], EVENTS.field(name).type)
+    for name in wanted.intersection(TEXT_COLUMNS):
+        columns[name] = chosen(texts, table[TEXT_COLUMNS[name]])
+    if "topics" in wanted:
+        columns["topics"] = _lists(table[c.TOPICS], chosen(texts, block.topics[:, 0]))
+    if "topic_ids" in wanted:
+        columns["topic_ids"] = _topic_ids(table, block.topics[:, 1], texts)
+    if "partitions" in wanted:
+        columns["partitions"] = _partitions(table[c.PARTS], block.rows, texts)
     place = pa.array(table[c.CALL_CONNECTION])
     for at, name in enumerate(("software_name", "software_version")):
-        columns[name] = pa.array([pair[at] for pair in block.software], pa.string()).take(place)
-    columns["unanswered_because"] = pa.nulls(count, pa.string())
+        if name in wanted:
+            columns[name] = pa.array([pair[at] for pair in block.software], pa.string()).take(place)
     return columns
 
 

@@ -29,6 +29,10 @@ class Config:
     """Compiled kernels for plain traffic: `auto` (for large inputs, if numba is there), `always`, `never`. The
     events are the same."""
 
+    columns: frozenset[str] | None = None
+    """Columns of calls to fill, the others stay null; None for all. What else is asked of a call (when it
+    was and how it went) is always there, as are anomalies and connections."""
+
     # TCP
     idle_timeout: float = 600.0
     """A connection silent for longer ends; what comes later on the same ports is a new connection."""

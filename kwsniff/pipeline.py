@@ -40,9 +40,9 @@ def keyed(
     for batch in segments:
         columns = segment_columns(batch)
         with _collector_paused():
-            events = events_batch(engine.feed(columns), columns.capture, config.full)
+            events = events_batch(engine.feed(columns), columns.capture, config)
         yield events
-    yield events_batch(engine.finish(), None, config.full)
+    yield events_batch(engine.finish(), None, config)
 
 
 @contextmanager
