@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.blocks import numbers, plain_columns
+from kwsniff.columns import column, flags, places
 from kwsniff.config import Config
 from kwsniff.engine import Events
 from kwsniff.engine.block import CallBlock
@@ -124,16 +125,16 @@ def events_batch(
     None instead of a batch if there are no events.
     """
     wanted = call_columns(config)
-    batches: list[pa.RecordBatch] = []
+    parts: list[tuple[Columns, int]] = []
     keys: list[Ints] = []
-    places: list[Ints] = []
+    ranks: list[Ints] = []
     """Of events with the same key: which comes first."""
     for block in events.blocks:
         of = block.connections[block.calls[c.CALL_CONNECTION]]
         columns = _block_columns(block, wanted) | _connection_columns(events, of, capture)
-        batches.append(_batch(columns, len(block)))
+        parts.append((columns, len(block)))
         keys.append(block.calls[c.CALL_ORDER] * KINDS)
-        places.append(block.calls[c.CALL_SEQUENCE])
+        ranks.append(block.calls[c.CALL_SEQUENCE])
     makers: tuple[tuple[Sequence[Any], Callable[[Any], Columns]], ...] = (
         (events.calls, lambda calls: _call_columns(calls, wanted)),
         (events.anomalies, _anomaly_columns),
@@ -142,28 +143,34 @@ def events_batch(
     for rank, (rows, columns_of) in enumerate(makers):
         if rows:
             of = np.fromiter((row.connection for row in rows), np.int64, len(rows))
-            batches.append(_batch(columns_of(rows) | _connection_columns(events, of, capture), len(rows)))
+            parts.append((columns_of(rows) | _connection_columns(events, of, capture), len(rows)))
             keys.append(np.fromiter((row.order for row in rows), np.int64, len(rows)) * KINDS + rank)
-            places.append(np.zeros(len(rows), np.int64))
+            ranks.append(np.zeros(len(rows), np.int64))
             if rank == 0:
-                places[-1][list(events.sequence)] = list(events.sequence.values())
-    if not batches:
+                ranks[-1][list(events.sequence)] = list(events.sequence.values())
+    if not parts:
         return None, np.zeros(0, np.int64)
-    if len(batches) == 1:
-        batch, key = batches[0], keys[0]
-    else:
-        batch, key = pa.concat_batches(batches), np.concatenate(keys)
+    key = np.concatenate(keys)
+    batch = _joined(parts)
     if (np.diff(key) < 0).any():
-        order = np.lexsort((np.concatenate(places), key))
-        batch, key = batch.take(pa.array(order)), key[order]
-    return batch, key
+        order = np.lexsort((np.concatenate(ranks), key))
+        batch, key = batch.take(places(order)), key[order]
+    return _batch(dict(zip(batch.schema.names, batch.columns, strict=True)), len(batch), EVENTS), key
 
 
-def _batch(columns: Columns, count: int) -> pa.RecordBatch:
+def _joined(parts: list[tuple[Columns, int]]) -> pa.RecordBatch:
+    """All parts below each other, with the columns that any of them has."""
+    present = set().union(*(columns for columns, _ in parts))
+    schema = pa.schema([field for field in EVENTS if field.name in present])
+    batches = [_batch(columns, count, schema) for columns, count in parts]
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in EVENTS
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _connection_columns(events: Events, numbers: Ints, capture: str | None) -> Columns:
@@ -174,7 +181,7 @@ def _connection_columns(events: Events, numbers: Ints, capture: str | None) -> C
         rows.append(
             (None,) * 6 if connection is None else (connection.id, *connection.ends(), connection.capture)
         )
-    taken = pa.array(index)
+    taken = places(index)
     names = ["connection", "client_ip", "client_port", "broker_ip", "broker_port"]
     columns = {
         name: pa.array(values, EVENTS.field(name).type).take(taken)
@@ -287,17 +294,17 @@ def _end_columns(ends: Sequence[ConnectionEnd]) -> Columns:
 
 def timestamps(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
     """Microsecond timestamps; -1 becomes null."""
-    return pa.array(nanoseconds // 1000, TIMESTAMP, mask=nanoseconds < 0)
+    return column(nanoseconds // 1000, TIMESTAMP, nanoseconds < 0)
 
 
 def _microseconds(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> pa.Array:
     # A response captured before its request has no latency that the capture could show.
-    return pa.array((end - begin) / 1000.0, pa.float64(), mask=(begin < 0) | (end < begin))
+    return column((end - begin) / 1000.0, pa.float64(), (begin < 0) | (end < begin))
 
 
 def _without_negative(values: Sequence[int] | Ints, kind: pa.DataType) -> pa.Array:
     found = np.asarray(values, np.int64)
-    return pa.array(found, kind, mask=found < 0)
+    return column(found, kind, found < 0)
 
 
 def _names(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
@@ -324,6 +331,6 @@ def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
     columns = list(zip(*chain.from_iterable(rows for rows in lists if rows), strict=True))
     fields = list(PARTITION)
     arrays = [pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)]
-    missing = pa.array(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
+    missing = flags(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
     values = pa.StructArray.from_arrays(arrays, fields=fields)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(PARTITION), mask=missing)
+    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=pa.list_(PARTITION), mask=missing)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kwsniff.columns import column, flags, places
 from kwsniff.engine.block import CallBlock
 from kwsniff.engine.bulk import columns as c
 from kwsniff.table import EVENTS, PARTITION, TEXTS
@@ -45,7 +46,7 @@ def plain_columns(block: CallBlock, wanted: frozenset[str]) -> Columns:
     """The wanted columns that the kernels computed as they are; the caller derives times and names."""
     table = block.calls
     texts = pa.array(block.texts, pa.string())
-    columns: Columns = {"status": STATUSES.take(pa.array(table[c.STATUS]))}
+    columns: Columns = {"status": STATUSES.take(places(table[c.STATUS]))}
     for name in wanted.intersection(NUMBERS):
         columns[name] = numbers(table[NUMBERS[name]], EVENTS.field(name).type)
     for name in wanted.intersection(TEXT_COLUMNS):
@@ -56,7 +57,7 @@ def plain_columns(block: CallBlock, wanted: frozenset[str]) -> Columns:
         columns["topic_ids"] = _topic_ids(table, block.topics[:, 1], texts)
     if "partitions" in wanted:
         columns["partitions"] = _partitions(table[c.PARTS], block.rows, texts)
-    place = pa.array(table[c.CALL_CONNECTION])
+    place = places(table[c.CALL_CONNECTION])
     for at, name in enumerate(("software_name", "software_version")):
         if name in wanted:
             columns[name] = pa.array([pair[at] for pair in block.software], pa.string()).take(place)
@@ -66,22 +67,22 @@ def plain_columns(block: CallBlock, wanted: frozenset[str]) -> Columns:
 def numbers(values: Ints, kind: pa.DataType) -> pa.Array:
     """Integers, NONE as null."""
     missing = values == NONE
-    narrow = np.where(missing, 0, values).astype(kind.to_pandas_dtype())
-    return pa.array(narrow, kind, mask=missing)
+    return column(np.where(missing, 0, values), kind, missing)
 
 
-def chosen(texts: pa.Array, places: Ints) -> pa.Array:
+def chosen(texts: pa.Array, at: Ints) -> pa.Array:
     """Texts by their places, -1 as null."""
-    if not len(texts):
-        return pa.nulls(len(places), pa.string())
-    return texts.take(pa.array(places, mask=places < 0))
+    missing = at < 0
+    if missing.all():
+        return pa.nulls(len(at), pa.string())
+    return texts.take(places(np.where(missing, 0, at), missing))
 
 
 def _lists(lengths: Ints, values: pa.Array, kind: pa.DataType = TEXTS) -> pa.Array:
     """Lists of so many values each, one after the other; -1 is null."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind, mask=pa.array(lengths < 0))
+    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=kind, mask=flags(lengths < 0))
 
 
 def _topic_ids(table: NDArray[Any], ids: Ints, texts: pa.Array) -> pa.Array:

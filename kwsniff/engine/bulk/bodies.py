@@ -66,10 +66,13 @@ def skip_tags(buf: Bytes, pos: int, end: int, strict: int) -> int:
 @njit(cache=True)
 def body(
     code: Codes, start: int, flags: int, buf: Bytes, pos: int, end: int, frame: int, is_request: bool,
-    verify: bool, facts: Ints, rows: Ints, topics: Ints, counts: Ints, spans: Ints, slots: Slots,
+    verify: bool, lists: bool, facts: Ints, rows: Ints, topics: Ints, counts: Ints, spans: Ints, slots: Slots,
     stamps: Ints, left: Ints,
 ) -> int:  # fmt: skip
-    """Read one body into row `frame` of `facts`; rows and topics are appended, `counts` says how many are."""
+    """Read one body into row `frame` of `facts`; rows and topics are appended, `counts` says how many are.
+
+    Without `lists` the calls will have no topics and partitions, and none are kept.
+    """
     fact = facts[frame]
     fact[c.CLEAN] = 0
     fact[c.FLAGS] = flags
@@ -108,7 +111,7 @@ def body(
             if size >= 0:
                 if not is_ascii(buf, pos, pos + size):
                     return REFUSED
-                if a != p.UNUSED:
+                if a != p.UNUSED and (lists or a != p.TOPIC):
                     value = number(buf, pos, size, 0, spans, slots)
                     if value < 0:
                         return REFUSED
@@ -188,7 +191,7 @@ def body(
             if end - pos < 16:
                 return REFUSED
             topic_id = -1
-            for at in range(pos, pos + 16):
+            for at in range(pos, pos + 16 * lists):
                 if buf[at]:
                     topic_id = number(buf, pos, 16, 1, spans, slots)
                     if topic_id < 0:
@@ -201,7 +204,7 @@ def body(
             if row_at >= len(rows):
                 return ROOM
             row = rows[row_at]
-            row_at += 1
+            row_at += lists
             row[c.ROW_TOPIC] = topic if a & p.HAS_TOPIC else -1
             row[c.ROW_TOPIC_ID] = topic_id if a & p.HAS_TOPIC_ID else -1
             row[c.ROW_PARTITION] = partition
@@ -219,6 +222,8 @@ def body(
                 fact[c.RECORD_BYTES] += size
                 if not is_request and row[c.ROW_BASE] == NONE:
                     row[c.ROW_BASE] = found
+        elif op == p.TOPIC_ROW and not lists:
+            pass
         elif op == p.TOPIC_ROW:
             if topic_at >= len(topics):
                 return ROOM
@@ -242,6 +247,9 @@ def body(
             size, pos = length(buf, pos, end, a, 4)
             if pos < 0 or size * 4 > end - pos:
                 return REFUSED
+            if not lists:
+                pos += max(size, 0) * 4
+                continue
             if row_at + max(size, 0) > len(rows):
                 return ROOM
             for _ in range(size):
@@ -275,7 +283,7 @@ def body(
 
 @njit(cache=True, nogil=True)
 def bodies(
-    first: int, frames: Ints, buf: Bytes, code: Codes, programs: Codes, verify: bool, facts: Ints, rows: Ints,
+    first: int, frames: Ints, buf: Bytes, code: Codes, programs: Codes, verify: bool, lists: bool, facts: Ints, rows: Ints,
     topics: Ints, counts: Ints, spans: Ints, slots: Slots, stamps: Ints,
 ) -> int:  # fmt: skip
     """Read the bodies of the calls that the round has whole, from frame `first` on.
@@ -294,7 +302,7 @@ def bodies(
         entry = programs[asked[c.KEY], asked[c.VERSION], 0 if is_request else 1]
         result = body(
             code, entry[0], entry[1], buf, frame[c.BODY], frame[c.STOP], index, is_request, verify,
-            facts, rows, topics, counts, spans, slots, stamps, left,
+            lists, facts, rows, topics, counts, spans, slots, stamps, left,
         )  # fmt: skip
         if result == ROOM:
             return index

@@ -176,7 +176,9 @@ def calls(
             for at in range(topic_at, topic_next):
                 if out_topics[at, 1] >= 0:
                     ids = 1
-        if not reply[c.FLAGS] & p.HAS_PARTITION:
+        if not query[c.ROW_COUNT] and not reply[c.ROW_COUNT]:
+            row_next = row_at
+        elif not reply[c.FLAGS] & p.HAS_PARTITION:
             row_next = copy_rows(query, rows, out_rows, row_at)
         elif not query[c.FLAGS] & p.HAS_RECORDS or query[c.ROW_COUNT] == 0:
             row_next = copy_rows(reply, rows, out_rows, row_at)

@@ -66,6 +66,7 @@ class Rounds:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._code, self._entries = code_and_entries()
+        self._lists = config.columns is None or bool(config.columns & {"topics", "topic_ids", "partitions"})
         self._buf = np.zeros(0, np.uint8)
         self._frames = np.zeros((0, c.FRAME_COLUMNS), np.int64)
         self._facts = np.zeros((0, c.FACT_COLUMNS), np.int64)
@@ -135,7 +136,7 @@ class Rounds:
         done = 0
         while True:
             done = bodies(
-                done, frames, buf, self._code, self._entries, self._config.verify_crc, self._facts, self._rows,
+                done, frames, buf, self._code, self._entries, self._config.verify_crc, self._lists, self._facts, self._rows,
                 self._topics, self._counts, self._spans, self._slots, self._stamps,
             )  # fmt: skip
             if done == len(frames):
