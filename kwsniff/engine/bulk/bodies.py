@@ -272,8 +272,7 @@ def body(
                 return REFUSED
         else:
             break
-    if pos != end:
-        return REFUSED
+    fact[c.TRAILING] = end - pos
     fact[c.ROW_FIRST], fact[c.ROW_COUNT] = row_first, row_at - row_first
     fact[c.TOPIC_FIRST], fact[c.TOPIC_COUNT] = topic_first, topic_at - topic_first
     fact[c.CLEAN] = 1

@@ -13,9 +13,10 @@ UNPAIRED, NO_REPLY, EARLIER = -1, -2, -10
 
 (
     CLEAN, ERROR, ERRORS, THROTTLE, ACKS, MAX_WAIT, GROUP, MEMBER, TRANSACTIONAL_ID, TOPIC_FIRST, TOPIC_COUNT,
-    ROW_FIRST, ROW_COUNT, FLAGS, RECORDS, RECORD_BYTES, FACT_COLUMNS,
-) = range(17)  # fmt: skip
-"""The facts of a frame's body; CLEAN says that the rest holds."""
+    ROW_FIRST, ROW_COUNT, FLAGS, RECORDS, RECORD_BYTES, TRAILING, FACT_COLUMNS,
+) = range(18)  # fmt: skip
+"""The facts of a frame's body; CLEAN says that the rest holds, TRAILING how
+many bytes follow the body."""
 
 (
     ROW_TOPIC, ROW_TOPIC_ID, ROW_PARTITION, ROW_ERROR, ROW_BASE, ROW_RECORDS, ROW_BYTES, ROW_CODEC, ROW_COLUMNS,

@@ -25,6 +25,7 @@ from kwsniff.engine.bulk.programs import code_and_entries
 from kwsniff.engine.bulk.streams import follow, regions
 from kwsniff.engine.bulk.texts import CAPACITY, SLOTS
 from kwsniff.engine.rows import Rows
+from kwsniff.events import Anomaly
 from kwsniff.net.columns import ACK, FIN, RST, SYN
 from kwsniff.spec.runtime import uuid_text
 from kwsniff.wire.framer import Frame
@@ -33,6 +34,7 @@ from kwsniff.wire.pairing import Request
 if TYPE_CHECKING:
     from kwsniff.engine.connection import Connection
     from kwsniff.events import Call
+    from kwsniff.wire.conversation import Conversation
 
 Ints = NDArray[np.int64]
 Share = tuple["Connection", int, int]
@@ -182,14 +184,15 @@ class Rounds:
         # Requests tell whether their call is clean; responses are as their request is.
         paired = partner >= 0
         clean[paired & ~is_request] = clean[partner[paired & ~is_request]]
-        left = ~clean | (partner == c.NO_REPLY)
+        trailing = self._facts[: len(frames), c.TRAILING]
+        left = ~clean | (partner == c.NO_REPLY) | (trailing > 0)
         opened: dict[int, Request] = {}
         sequence: dict[int, int] = {}
         for index in np.flatnonzero(left).tolist():
             row = frames[index].tolist()
             conversation = shares[row[c.CONNECTION]][0].exchange.conversation
             if clean[index]:
-                conversation.remember_no_reply(row[c.CORRELATION_ID])
+                self._note_clean(conversation, row, int(trailing[index]))
                 continue
             frame = _frame(buf, row)
             before = len(out)
@@ -212,6 +215,20 @@ class Rounds:
             for place in range(before, len(out)):
                 sequence[place] = index
         return sequence
+
+    def _note_clean(self, conversation: Conversation, row: list[int], trailing: int) -> None:
+        """What a frame of a call that the kernels made still means for its connection."""
+        if row[c.PARTNER] == c.NO_REPLY:
+            conversation.remember_no_reply(row[c.CORRELATION_ID])
+        if trailing > 0:
+            direction = "response" if row[c.KEY] < 0 else "request"
+            detail = f"{trailing} bytes after the {direction} body"
+            conversation.anomalies.append(
+                Anomaly(
+                    row[c.ORDER], conversation.connection, "trailing_bytes", detail, row[c.PACKET],
+                    row[c.LAST_TIME],
+                )
+            )  # fmt: skip
 
 
 def _frame(buf: memoryview, row: list[int]) -> Frame:
