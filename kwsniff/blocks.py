@@ -57,6 +57,9 @@ def plain_columns(block: CallBlock, wanted: frozenset[str]) -> Columns:
         columns["topic_ids"] = _topic_ids(table, block.topics[:, 1], texts)
     if "partitions" in wanted:
         columns["partitions"] = _partitions(table[c.PARTS], block.rows, texts)
+    for at, name in enumerate(("request", "response")):
+        if name in wanted and block.bodies is not None:
+            columns[name] = pa.array(block.bodies[at], pa.string())
     place = places(table[c.CALL_CONNECTION])
     for at, name in enumerate(("software_name", "software_version")):
         if name in wanted:

@@ -24,6 +24,8 @@ class CallBlock:
     """Name and uuid of each topic of each call, as places in `texts`; -1 for none."""
     rows: Ints
     """The partitions of each call."""
+    bodies: tuple[list[str | None], list[str | None]] | None
+    """With `full`, requests and responses as JSON."""
     texts: list[str]
     """Texts, and uuids in hyphenated hexadecimal."""
 

@@ -222,6 +222,7 @@ def calls(
         out[c.CALL_RECORDS, count] = carrier[c.RECORDS]
         out[c.CALL_RECORD_BYTES, count] = carrier[c.RECORD_BYTES]
         out[c.CALL_IN_FLIGHT, count] = frame[c.IN_FLIGHT]
+        out[c.CALL_FRAME, count] = index
         topic_at, row_at = topic_next, row_next
         count += 1
     places[0], places[1] = topic_at, row_at

@@ -42,8 +42,8 @@ CHUNK_START, CHUNK_PACKET, CHUNK_TIME, CHUNK_ORDER, CHUNK_COLUMNS = range(5)
     REQUEST_TIME, REQUEST_END, RESPONSE_TIME, RESPONSE_END, REQUEST_BYTES, RESPONSE_BYTES, REQUEST_PACKET,
     RESPONSE_PACKET, STATUS, CALL_ERROR, CALL_ERRORS, CALL_THROTTLE, CALL_ACKS, CALL_MAX_WAIT, CALL_GROUP,
     CALL_MEMBER, CALL_TRANSACTIONAL_ID, TOPICS, IDS, PARTS, CALL_RECORDS, CALL_RECORD_BYTES, CALL_IN_FLIGHT,
-    CALL_COLUMNS,
-) = range(31)  # fmt: skip
+    CALL_FRAME, CALL_COLUMNS,
+) = range(32)  # fmt: skip
 """A call. TOPICS, IDS and PARTS are how many, -1 for null; they lie in tables of their own, in order."""
 OK, FAILED, UNASKED = range(3)
 """Status: answered without error, with one, and no response wanted."""

@@ -28,7 +28,7 @@ def ready(connection: Connection) -> bool:
     conversation = exchange.conversation
     if conversation.early or conversation.raw_tokens or conversation.raw_waiting:
         return False
-    if conversation.outstanding.repeated or conversation.config.full:
+    if conversation.outstanding.repeated:
         return False
     for stream, framer in zip(connection.streams, exchange.framers, strict=True):
         if stream.waiting or framer.pending is not None or framer.have > MAX_HELD:

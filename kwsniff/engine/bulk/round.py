@@ -20,6 +20,7 @@ from kwsniff.engine.block import CallBlock
 from kwsniff.engine.bulk import columns as c
 from kwsniff.engine.bulk.bodies import bodies
 from kwsniff.engine.bulk.calls import calls
+from kwsniff.engine.bulk.full import Bodies
 from kwsniff.engine.bulk.link import Held, store
 from kwsniff.engine.bulk.programs import code_and_entries
 from kwsniff.engine.bulk.streams import follow, regions
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kwsniff.engine.connection import Connection
     from kwsniff.events import Call
     from kwsniff.wire.conversation import Conversation
+    from kwsniff.wire.render import Problem
 
 Ints = NDArray[np.int64]
 Share = tuple["Connection", int, int]
@@ -97,10 +99,11 @@ class Rounds:
                 connection.capture = rows.capture
                 connection.last_packet = int(rows.packet[last])
                 connection.last_order = int(rows.order[last])
-        block = self._calls(buf, frames, shares)
+        bodies = Bodies(self._config, view, frames, self._facts) if self._config.full else None
+        block = self._calls(buf, frames, shares, bodies)
         if len(block):
             blocks.append(block)
-        sequence = self._exact(view, frames, shares, out)
+        sequence = self._exact(view, frames, shares, out, bodies.notes if bodies else {})
         for (connection, _, _), link in zip(shares, links, strict=True):
             connection.exchange.conversation.response_gap = bool(link[c.GAP])
         return links[:, c.TAKEN].tolist(), sequence
@@ -146,7 +149,7 @@ class Rounds:
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
             self._topics = np.concatenate([self._topics, np.zeros_like(self._topics)])
 
-    def _calls(self, buf: Any, frames: Ints, shares: list[Share]) -> CallBlock:
+    def _calls(self, buf: Any, frames: Ints, shares: list[Share], bodies: Bodies | None) -> CallBlock:
         asked = int(np.count_nonzero((frames[:, c.KEY] >= 0) & (frames[:, c.PARTNER] != c.UNPAIRED)))
         table = np.empty((c.CALL_COLUMNS, asked), np.int64)
         topics = np.empty((int(self._counts[1]), 2), np.int64)
@@ -165,6 +168,7 @@ class Rounds:
             ],
             topics[: places[0]],
             rows[: places[1]],
+            bodies.of(table[c.CALL_FRAME, :count]) if bodies else None,
             self._texts(memoryview(buf)),
         )  # fmt: skip
 
@@ -176,7 +180,12 @@ class Rounds:
         ]
 
     def _exact(
-        self, buf: memoryview, frames: Ints, shares: list[Share], out: list[Call]
+        self,
+        buf: memoryview,
+        frames: Ints,
+        shares: list[Share],
+        out: list[Call],
+        notes: dict[int, list[Problem]],
     ) -> dict[int, int]:
         """Do with the exact path what the kernels left, in stream order."""
         partner, is_request = frames[:, c.PARTNER], frames[:, c.KEY] >= 0
@@ -186,13 +195,14 @@ class Rounds:
         clean[paired & ~is_request] = clean[partner[paired & ~is_request]]
         trailing = self._facts[: len(frames), c.TRAILING]
         left = ~clean | (partner == c.NO_REPLY) | (trailing > 0)
+        left[list(notes)] = True
         opened: dict[int, Request] = {}
         sequence: dict[int, int] = {}
         for index in np.flatnonzero(left).tolist():
             row = frames[index].tolist()
             conversation = shares[row[c.CONNECTION]][0].exchange.conversation
             if clean[index]:
-                self._note_clean(conversation, row, int(trailing[index]))
+                self._note_clean(conversation, row, int(trailing[index]), notes.get(index, []))
                 continue
             frame = _frame(buf, row)
             before = len(out)
@@ -216,19 +226,19 @@ class Rounds:
                 sequence[place] = index
         return sequence
 
-    def _note_clean(self, conversation: Conversation, row: list[int], trailing: int) -> None:
+    def _note_clean(
+        self, conversation: Conversation, row: list[int], trailing: int, notes: list[Problem]
+    ) -> None:
         """What a frame of a call that the kernels made still means for its connection."""
         if row[c.PARTNER] == c.NO_REPLY:
             conversation.remember_no_reply(row[c.CORRELATION_ID])
         if trailing > 0:
             direction = "response" if row[c.KEY] < 0 else "request"
-            detail = f"{trailing} bytes after the {direction} body"
+            notes = [("trailing_bytes", f"{trailing} bytes after the {direction} body"), *notes]
+        for code, detail in notes:
             conversation.anomalies.append(
-                Anomaly(
-                    row[c.ORDER], conversation.connection, "trailing_bytes", detail, row[c.PACKET],
-                    row[c.LAST_TIME],
-                )
-            )  # fmt: skip
+                Anomaly(row[c.ORDER], conversation.connection, code, detail, row[c.PACKET], row[c.LAST_TIME])
+            )
 
 
 def _frame(buf: memoryview, row: list[int]) -> Frame:
