@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
 from kwsniff.engine.bulk import columns as c
-from kwsniff.spec.compile import decoder
+from kwsniff.spec.compile import FullDecoder, decoder
 from kwsniff.wire.render import Problem, render
 
 Ints = NDArray[np.int64]
@@ -26,6 +26,7 @@ class Bodies:
         wanted = np.flatnonzero(facts[: len(frames), c.CLEAN])
         asked = np.where(frames[wanted, c.KEY] >= 0, wanted, frames[wanted, c.PARTNER])
         columns = (wanted, asked == wanted, frames[asked, c.KEY], frames[asked, c.VERSION])
+        decoders: dict[tuple[int, int, bool], FullDecoder] = {}
         spans = (frames[wanted, at] for at in (c.START, c.BODY, c.STOP))
         for index, is_request, key, version, start, body, stop in zip(
             *(column.tolist() for column in (*columns, *spans)), strict=True
@@ -33,8 +34,12 @@ class Bodies:
             direction = "request" if is_request else "response"
             problems: list[Problem] = []
             data = bytes(buf[start:stop])
+            which = (key, version, is_request)
+            decode = decoders.get(which)
+            if decode is None:
+                decode = decoders[which] = decoder(key, version, direction)
             try:
-                fields, _ = decoder(key, version, direction)(data, body - start, stop - start)
+                fields, _ = decode(data, body - start, stop - start)
             except DecodeError:
                 facts[index, c.CLEAN] = 0
                 continue
