@@ -38,12 +38,13 @@ KEYS = (*CODED, "waited")
 
 BATCH_ROWS = 65_536
 
-_NEEDED = (
+NEEDED = (
     *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
     *("request_time", "request_end_time", "response_time", "response_end_time", "first_time", "last_time"),
     *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", "max_wait_ms"),
     *("record_count", "record_bytes", "in_flight", "error_count", "topics", "topic_ids", "partitions"),
 )
+"""Columns of EVENTS that the statistics use."""
 
 
 class CallStore:
@@ -66,7 +67,7 @@ class CallStore:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all batches, joining small ones first."""
-        for batch in _joined(batch.select(list(_NEEDED)) for batch in batches):
+        for batch in _joined(batch.select(list(NEEDED)) for batch in batches):
             self.add(batch)
 
     def add(self, batch: pa.RecordBatch) -> None:
