@@ -139,6 +139,10 @@ class Stream:
             return self._collect([segment])
         return self._collect(self._ripe(count, time))
 
+    def put_behind(self, start: int, end: int, data: bytes, packet: int, time: int, order: int) -> None:
+        """Let a whole segment wait behind all that wait; `start` and `end` are offsets."""
+        self.waiting.append(_Waiting(start, end, data, packet, time, order))
+
     def give_up_holes(self, count: int, time: int) -> list[Run | Gap]:
         """Deliver what waits behind holes that will not be filled any more, by now."""
         out: list[Run | Gap] = []

@@ -152,7 +152,7 @@ class Conversation:
     def end(self, reason: str, order: int) -> None:
         """The connection is over: report what still waits. `reason` is one of UNANSWERED_REASONS."""
         for early in self.early:
-            self._orphan(early)
+            self.orphan(early)
         self.early = []
         if self.response_gap and reason != "connection_reset":
             reason = "gap_in_responses"
@@ -327,9 +327,10 @@ class Conversation:
             return
         limit = now - self.config.orphan_time * 1e9
         while self.early and (self.early[0].frame.last_time < limit or len(self.early) > MAX_EARLY):
-            self._orphan(self.early.pop(0))
+            self.orphan(self.early.pop(0))
 
-    def _orphan(self, early: EarlyResponse) -> None:
+    def orphan(self, early: EarlyResponse) -> None:
+        """Report a response whose request does not come any more."""
         frame = early.frame
         self.calls.append(
             Call(
@@ -339,6 +340,10 @@ class Conversation:
                 self.software_version, None, None, None,
             )
         )  # fmt: skip
+
+    def lost(self, request: Request, order: int) -> None:
+        """Report a request whose response a gap has swallowed."""
+        self._unanswered(request, "gap_in_responses", order)
 
     def _unanswered(self, request: Request, reason: str, order: int) -> None:
         self._call(request, None, "unanswered", order, None, reason)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 WORTH = 100_000
 """Segments of an input from which on loading the kernels takes less time than it saves."""
+AT_ONCE = 1024
+"""Connections in a round: each takes some kilobytes of tables."""
 FEW = 8
 """A connection that the plain path left after fewer segments is fed exactly for longer each time."""
 
@@ -71,9 +73,12 @@ class PlainPath:
             from kwsniff.engine.bulk.round import Segments
 
             self._rows, self._segments = rows, Segments(rows)
-        shares = [(one.connection, one.begin, one.end) for one in slices]
-        stops, sequence = self._rounds.take(self._segments, rows, shares, events.calls, events.blocks)
-        events.sequence.update(sequence)
+        stops: list[int] = []
+        for first in range(0, len(slices), AT_ONCE):
+            shares = [(one.connection, one.begin, one.end) for one in slices[first : first + AT_ONCE]]
+            taken, sequence = self._rounds.take(self._segments, rows, shares, events.calls, events.blocks)
+            stops += taken
+            events.sequence.update(sequence)
         left = []
         for one, stop in zip(slices, stops, strict=True):
             one.failures = 0 if stop - one.begin >= FEW else one.failures + 1

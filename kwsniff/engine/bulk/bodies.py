@@ -293,7 +293,7 @@ def bodies(
     for index in range(first, len(frames)):
         frame = frames[index]
         partner = frame[c.PARTNER]
-        if partner == c.UNPAIRED or partner <= c.EARLIER:
+        if partner < 0 and partner != c.NO_REPLY:
             facts[index, c.CLEAN] = 0
             continue
         is_request = frame[c.KEY] >= 0

@@ -148,7 +148,7 @@ def calls(
     for index in range(len(frames)):
         frame = frames[index]
         partner = frame[c.PARTNER]
-        if frame[c.KEY] < 0 or partner == c.UNPAIRED:
+        if frame[c.KEY] < 0 or (partner < 0 and partner != c.NO_REPLY):
             continue
         answered = partner >= 0
         query, reply = facts[index], facts[partner] if answered else nothing
@@ -188,8 +188,10 @@ def calls(
                 continue
         query[c.CLEAN] = 1
         response = frames[partner] if answered else frame
-        out[c.CALL_ORDER, count] = response[c.ORDER]
-        out[c.CALL_SEQUENCE, count] = partner if answered else index
+        # A response that was captured before its request makes a call when the request is there.
+        early = partner >= 0 and partner < index
+        out[c.CALL_ORDER, count] = max(response[c.ORDER], frame[c.ORDER]) if early else response[c.ORDER]
+        out[c.CALL_SEQUENCE, count] = 2 * max(partner, index)
         out[c.CALL_CONNECTION, count] = frame[c.CONNECTION]
         out[c.CALL_KEY, count] = frame[c.KEY]
         out[c.CALL_VERSION, count] = frame[c.VERSION]

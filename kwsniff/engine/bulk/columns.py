@@ -8,8 +8,9 @@ from __future__ import annotations
 ) = range(17)  # fmt: skip
 """A frame. START and STOP are positions in the buffer, BODY that of the body; PARTNER is the frame of the
 response to a request or of the request to a response, or one of these:"""
-UNPAIRED, NO_REPLY, EARLIER = -1, -2, -10
-"""EARLIER - i: the response to the i-th of the requests that waited before the round."""
+UNPAIRED, NO_REPLY, LOST, ORPHAN, EARLIER = -1, -2, -3, -4, -10
+"""LOST: a request whose response a gap swallowed. ORPHAN: a response that waited too long for its request.
+EARLIER - i: the response to the i-th of the requests that waited before the round."""
 
 (
     CLEAN, ERROR, ERRORS, THROTTLE, ACKS, MAX_WAIT, GROUP, MEMBER, TRANSACTIONAL_ID, TOPIC_FIRST, TOPIC_COUNT,
@@ -24,15 +25,30 @@ many bytes follow the body."""
 """A partition."""
 
 (
-    BEGIN, END, CLIENT, CLOCK, GAP, WAITING_FIRST, WAITING, NEXT_A, NEXT_B, SYNC_A, SYNC_B, HELD_A, HELD_B,
-    HELD_BYTES_A, HELD_BYTES_B, CHUNK_A, CHUNK_B, CHUNKS_A, CHUNKS_B, LAST_ORDER_A, LAST_ORDER_B,
-    REGION_A, REGION_B, TABLE_A, TABLE_B, TAKEN, PACKETS_A, PACKETS_B, BYTES_A, BYTES_B, ACK_A, ACK_B,
-    FRAMES_A, FRAMES_B, REST_A, REST_B, REST_CHUNK_A, REST_CHUNK_B, WRITTEN_A, WRITTEN_B, TABLE_END_A,
-    TABLE_END_B, FRAME_FIRST, FRAME_END, ANSWERED, LINK_COLUMNS,
-) = range(46)  # fmt: skip
-"""A connection in a round. Of sides a and b: sequence number wanted, whether framing is known, bytes and
-chunks held from before; then what the round made of it: rows TAKEN, packets, bytes, highest
-acknowledgement, frames, where the unfinished frame begins, regions of the buffer and of the chunk table."""
+    BEGIN, END, CLIENT, CLOCK, GAP, WAITING_FIRST, WAITING, EARLY_FIRST, EARLY, SEGMENTS, REPLIES_UNASKED,
+    TAKEN, ANSWERED, LINK_COLUMNS,
+) = range(14)  # fmt: skip
+"""A connection in a round: its rows, who is the client, its latest time, whether responses were lost, the
+requests and the early responses that wait, segments seen; then what the round made of it."""
+
+(
+    WANTED, WARM, HELD, HELD_BYTES, HELD_CHUNK, HELD_CHUNKS, LAST_ORDER, CUT_BEFORE, ACKED, UNTOLD,
+    REGION, TABLE, OFFSET, WRITE, READ, CHUNK, CHUNK_END, CUT, SYNCHRONISED, SKIPPED, RESYNCHRONISED, MISSING,
+    HOLE_SEGMENTS, HOLE_TIME, HOLES, HOLE_BYTES, HISTORY_FROM, NEWS, NEWS_PACKET, PACKETS, BYTES,
+    SIDE_COLUMNS,
+) = range(32)  # fmt: skip
+"""One side of it. Before: the sequence number wanted, whether framing was known (WARM), bytes and chunks of an
+unfinished frame, frames cut, the offset acknowledged (offsets count from the round's beginning) and skipped
+bytes that no anomaly told of yet (UNTOLD). Then its regions of the buffer and the chunk table, and how far
+stream and framing got. NEWS is what a resynchronisation skipped until it is told, else -1."""
+
+MAX_WAITING = 64
+"""Segments behind holes that a round follows."""
+WAIT_FROM, WAIT_TO, WAIT_ROW = range(3)
+
+(DEED, DEED_LINK, DEED_PLACE, DEED_ORDER, DEED_PACKET, DEED_TIME, DEED_WHAT, DEED_SIDE, DEED_COLUMNS) = range(9)
+"""Something to be told or done besides calls; PLACE is twice the frame it happens at, less one if before."""
+GAP_FOUND, RESYNCHRONISATION, RESPONSE_FIRST, REQUEST_LOST, RESPONSE_ORPHANED = range(5)
 
 CHUNK_START, CHUNK_PACKET, CHUNK_TIME, CHUNK_ORDER, CHUNK_COLUMNS = range(5)
 """A chunk of a stream: where it begins in the buffer, and the packet it came in."""

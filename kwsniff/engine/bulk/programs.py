@@ -45,3 +45,12 @@ def code_and_entries() -> tuple[Codes, Codes]:
                 entries[key, version, direction] = len(code), found.flags, traits
                 code.extend(found.code)
     return np.array(code, np.int32), entries
+
+
+def known_versions() -> NDArray[np.int64]:
+    """Lowest and highest version of each API, by key; where there is none, no version fits."""
+    apis = catalog().apis
+    found = np.tile(np.array([0, -1]), (max(apis) + 1, 1))
+    for key, api in apis.items():
+        found[key] = api.min_version, api.max_version
+    return found

@@ -10,6 +10,7 @@ The tables are kept between rounds and grow to what a block of packets needs.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,15 +23,14 @@ from kwsniff.engine.bulk.bodies import bodies
 from kwsniff.engine.bulk.calls import calls
 from kwsniff.engine.bulk.full import Bodies
 from kwsniff.engine.bulk.link import Held, store
-from kwsniff.engine.bulk.programs import code_and_entries
+from kwsniff.engine.bulk.programs import code_and_entries, known_versions
+from kwsniff.engine.bulk.rest import Rest
 from kwsniff.engine.bulk.streams import follow, regions
 from kwsniff.engine.bulk.texts import CAPACITY, SLOTS
 from kwsniff.engine.rows import Rows
 from kwsniff.events import Anomaly
 from kwsniff.net.columns import ACK, FIN, RST, SYN
 from kwsniff.spec.runtime import uuid_text
-from kwsniff.wire.framer import Frame
-from kwsniff.wire.pairing import Request
 
 if TYPE_CHECKING:
     from kwsniff.engine.connection import Connection
@@ -70,6 +70,15 @@ class Rounds:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._code, self._entries = code_and_entries()
+        self._versions = known_versions()
+        self._limits = np.array(
+            [
+                int(config.idle_timeout * 1e9), config.max_frame_bytes, config.max_connection_bytes,
+                config.max_outstanding, config.reorder_packets, int(config.reorder_time * 1e9),
+                int(config.hole_time * 1e9), config.max_reorder_bytes, int(config.orphan_time * 1e9),
+            ],
+            np.int64,
+        )  # fmt: skip
         self._lists = config.columns is None or bool(config.columns & {"topics", "topic_ids", "partitions"})
         self._buf = np.zeros(0, np.uint8)
         self._frames = np.zeros((0, c.FRAME_COLUMNS), np.int64)
@@ -89,12 +98,14 @@ class Rounds:
         Returns the row at which each stopped, and for calls added to `out` their place among the calls of
         `blocks` that the same packet completed.
         """
-        links, buf, chunks, frames = self._follow(segments, shares)
+        held, buf, chunks, frames, deeds = self._follow(segments, shares)
+        links = held.links
         self._read(buf, frames)
         view = memoryview(buf)
-        for (connection, _, _), link in zip(shares, links, strict=True):
+        for index, (connection, _, _) in enumerate(shares):
+            link = links[index]
             if link[c.TAKEN] > link[c.BEGIN]:
-                store(connection, link, view, chunks)
+                store(connection, link, held.sides[index], held.holes[index], view, chunks, rows)
                 last = int(link[c.TAKEN]) - 1
                 connection.capture = rows.capture
                 connection.last_packet = int(rows.packet[last])
@@ -103,19 +114,18 @@ class Rounds:
         block = self._calls(buf, frames, shares, bodies)
         if len(block):
             blocks.append(block)
-        sequence = self._exact(view, frames, shares, out, bodies.notes if bodies else {})
+        sequence = self._exact(view, frames, deeds, shares, out, bodies.notes if bodies else {})
         for (connection, _, _), link in zip(shares, links, strict=True):
             connection.exchange.conversation.response_gap = bool(link[c.GAP])
         return links[:, c.TAKEN].tolist(), sequence
 
-    def _follow(self, segments: Segments, shares: list[Share]) -> tuple[Ints, Any, Ints, Ints]:
-        config = self._config
-        held = Held()
-        links = np.zeros((len(shares), c.LINK_COLUMNS), np.int64)
-        for (connection, begin, end), link in zip(shares, links, strict=True):
-            held.load(connection, link, begin, end)
-        held_bytes, held_chunks, old_ids = held.arrays()
-        size, chunk_count = regions(segments.side, segments.captured, links)
+    def _follow(self, segments: Segments, shares: list[Share]) -> tuple[Held, Any, Ints, Ints, Ints]:
+        held = Held(len(shares))
+        for index, (connection, begin, end) in enumerate(shares):
+            held.load(index, connection, begin, end)
+        held_bytes, held_chunks, waiting, early = held.arrays()
+        links = held.links
+        size, chunk_count = regions(segments.side, segments.captured, links, held.sides)
         if size > len(self._buf):
             self._buf = np.zeros(size, np.uint8)
         chunks = np.empty((chunk_count, c.CHUNK_COLUMNS), np.int64)
@@ -123,15 +133,15 @@ class Rounds:
         if room > len(self._frames):
             self._frames = np.zeros((room, c.FRAME_COLUMNS), np.int64)
             self._facts = np.zeros((room, c.FACT_COLUMNS), np.int64)
-        queue = np.empty(len(self._frames) + (int(links[:, c.WAITING].max()) if len(links) else 0), np.int64)
-        count = follow(
+        queue = np.empty(len(self._frames) + (int(links[:, c.WAITING].max())), np.int64)
+        deeds = np.empty((len(segments.side) + 8192 + len(waiting), c.DEED_COLUMNS), np.int64)
+        count, deed_count = follow(
             segments.side, segments.seq, segments.ack, segments.acks, segments.special, segments.captured,
             segments.time, segments.packet, segments.order, segments.buffer, segments.start, segments.inline,
-            segments.block, links, held_bytes, held_chunks, old_ids, self._entries,
-            int(config.idle_timeout * 1e9), config.max_frame_bytes, config.max_connection_bytes,
-            config.max_outstanding, self._buf, chunks, self._frames, queue,
+            segments.block, links, held.sides, held_bytes, held_chunks, waiting, early, self._entries,
+            self._versions, self._limits, self._buf, chunks, self._frames, queue, deeds, held.holes,
         )  # fmt: skip
-        return links, self._buf, chunks, self._frames[:count]
+        return held, self._buf, chunks, self._frames[:count], deeds[:deed_count]
 
     def _read(self, buf: Any, frames: Ints) -> None:
         self._slots.fill(-1)
@@ -183,6 +193,7 @@ class Rounds:
         self,
         buf: memoryview,
         frames: Ints,
+        deeds: Ints,
         shares: list[Share],
         out: list[Call],
         notes: dict[int, list[Problem]],
@@ -196,34 +207,24 @@ class Rounds:
         trailing = self._facts[: len(frames), c.TRAILING]
         left = ~clean | (partner == c.NO_REPLY) | (trailing > 0)
         left[list(notes)] = True
-        opened: dict[int, Request] = {}
+        work = [(2 * index, index) for index in np.flatnonzero(left).tolist()]
+        if len(deeds):
+            work += [(place, -1 - at) for at, place in enumerate(deeds[:, c.DEED_PLACE].tolist())]
+            work.sort(key=itemgetter(0))
+        rest = Rest(buf, frames, deeds, shares)
         sequence: dict[int, int] = {}
-        for index in np.flatnonzero(left).tolist():
-            row = frames[index].tolist()
-            conversation = shares[row[c.CONNECTION]][0].exchange.conversation
-            if clean[index]:
-                self._note_clean(conversation, row, int(trailing[index]), notes.get(index, []))
-                continue
-            frame = _frame(buf, row)
+        for place, index in work:
             before = len(out)
-            mate = row[c.PARTNER]
-            if row[c.KEY] < 0:
-                if mate <= c.EARLIER:
-                    request = conversation.outstanding.take(row[c.CORRELATION_ID])
-                    assert request is not None
-                else:
-                    request = opened.pop(mate)
-                conversation.answer(request, frame)
+            if index < 0:
+                rest.deed(-1 - index)
+            elif clean[index]:
+                row = frames[index].tolist()
+                conversation = shares[row[c.CONNECTION]][0].exchange.conversation
+                self._note_clean(conversation, row, int(trailing[index]), notes.get(index, []))
             else:
-                request, _ = conversation.opened(frame, row[c.IN_FLIGHT])
-                if mate == c.NO_REPLY:
-                    conversation.unasked(request)
-                elif mate == c.UNPAIRED:
-                    conversation.outstanding.add(request)
-                else:
-                    opened[index] = request
-            for place in range(before, len(out)):
-                sequence[place] = index
+                rest.frame(index)
+            for at in range(before, len(out)):
+                sequence[at] = place
         return sequence
 
     def _note_clean(
@@ -240,9 +241,3 @@ class Rounds:
                 Anomaly(row[c.ORDER], conversation.connection, code, detail, row[c.PACKET], row[c.LAST_TIME])
             )
 
-
-def _frame(buf: memoryview, row: list[int]) -> Frame:
-    data = bytes(buf[row[c.START] : row[c.STOP]])
-    return Frame(
-        row[c.ORDER], data, 0, len(data), len(data), row[c.FIRST_TIME], row[c.LAST_TIME], row[c.PACKET]
-    )
