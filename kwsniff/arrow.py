@@ -129,7 +129,7 @@ def events_batch(
     keys: list[Ints] = []
     ranks: list[Ints] = []
     """Of events with the same key: which comes first."""
-    for block in events.blocks:
+    for block in filter(len, events.blocks):
         of = block.connections[block.calls[c.CALL_CONNECTION]]
         columns = _block_columns(block, wanted) | _connection_columns(events, of, capture)
         parts.append((columns, len(block)))
@@ -145,9 +145,7 @@ def events_batch(
             of = np.fromiter((row.connection for row in rows), np.int64, len(rows))
             parts.append((columns_of(rows) | _connection_columns(events, of, capture), len(rows)))
             keys.append(np.fromiter((row.order for row in rows), np.int64, len(rows)) * KINDS + rank)
-            ranks.append(np.zeros(len(rows), np.int64))
-            if rank == 0:
-                ranks[-1][list(events.sequence)] = list(events.sequence.values())
+            ranks.append(events.sequence() if rank == 0 else np.zeros(len(rows), np.int64))
     if not parts:
         return None, np.zeros(0, np.int64)
     key = np.concatenate(keys)

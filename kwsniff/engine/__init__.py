@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kwsniff.config import Config
-from kwsniff.engine.block import CallBlock
+from kwsniff.engine.block import ROUND, CallBlock
 from kwsniff.engine.bulk import PlainPath, Slice
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
@@ -42,10 +42,23 @@ class Events:
     ends: list[ConnectionEnd] = field(default_factory=list)
     blocks: list[CallBlock] = field(default_factory=list)
     """Further calls, as columns."""
-    sequence: dict[int, int] = field(default_factory=dict)
-    """For some of `calls`, their place among the calls of `blocks` that the same packet completed."""
+    places: dict[int, int] = field(default_factory=dict)
+    """For those of `calls` that a round made, by index: their place in the round."""
+    rounds: list[int] = field(default_factory=list)
+    """How many `calls` there were when each round began."""
     connections: dict[int, Connection] = field(default_factory=dict)
     """The connections that the events refer to, by number, and others."""
+
+
+    def sequence(self) -> Ints:
+        """Numbers that put calls which the same packet completed in the order they were made in, comparable
+        with those in `blocks`."""
+        index = np.arange(len(self.calls))
+        after = np.searchsorted(np.array(self.rounds, np.int64), index, side="right")
+        numbers = (after << ROUND) + (1 << ROUND - 1)
+        made = np.array(list(self.places), np.int64)
+        numbers[made] += np.array(list(self.places.values()), np.int64) - (1 << ROUND - 1)
+        return numbers
 
 
 class Engine:
@@ -185,9 +198,10 @@ class Engine:
         events = self._events
         calls, anomalies, ends = events.calls, events.anomalies, events.ends
         taken = Events(
-            list(calls), list(anomalies), list(ends), events.blocks, events.sequence, self._by_number
-        )
-        events.blocks, events.sequence = [], {}
+            list(calls), list(anomalies), list(ends), events.blocks, events.places, events.rounds,
+            self._by_number,
+        )  # fmt: skip
+        events.blocks, events.places, events.rounds = [], {}, []
         # The connections keep references to these lists.
         calls.clear()
         anomalies.clear()

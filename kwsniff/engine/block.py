@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+ROUND = 40
+"""Bits of a call's sequence number below that of its round: its place in the round."""
+
 
 @dataclass(slots=True)
 class CallBlock:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kwsniff.config import Config
+from kwsniff.engine.block import ROUND
+from kwsniff.engine.bulk.columns import CALL_SEQUENCE
 from kwsniff.engine.bulk.link import ready
 from kwsniff.engine.rows import Endpoints, Rows
 
@@ -76,9 +78,12 @@ class PlainPath:
         stops: list[int] = []
         for first in range(0, len(slices), AT_ONCE):
             shares = [(one.connection, one.begin, one.end) for one in slices[first : first + AT_ONCE]]
-            taken, sequence = self._rounds.take(self._segments, rows, shares, events.calls, events.blocks)
+            events.rounds.append(len(events.calls))
+            taken, block, places = self._rounds.take(self._segments, rows, shares, events.calls)
             stops += taken
-            events.sequence.update(sequence)
+            block.calls[CALL_SEQUENCE] += len(events.rounds) << ROUND
+            events.blocks.append(block)
+            events.places.update(places)
         left = []
         for one, stop in zip(slices, stops, strict=True):
             one.failures = 0 if stop - one.begin >= FEW else one.failures + 1

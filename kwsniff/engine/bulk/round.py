@@ -91,12 +91,11 @@ class Rounds:
         self._counts = np.zeros(3, np.int64)
 
     def take(
-        self, segments: Segments, rows: Rows, shares: list[Share], out: list[Call], blocks: list[CallBlock]
-    ) -> tuple[list[int], dict[int, int]]:
+        self, segments: Segments, rows: Rows, shares: list[Share], out: list[Call]
+    ) -> tuple[list[int], CallBlock, dict[int, int]]:
         """Take from each share what is plain.
 
-        Returns the row at which each stopped, and for calls added to `out` their place among the calls of
-        `blocks` that the same packet completed.
+        Returns the row at which each stopped, calls, and the place in the round of calls added to `out`.
         """
         held, buf, chunks, frames, deeds = self._follow(segments, shares)
         links = held.links
@@ -112,12 +111,10 @@ class Rounds:
                 connection.last_order = int(rows.order[last])
         bodies = Bodies(self._config, view, frames, self._facts) if self._config.full else None
         block = self._calls(buf, frames, shares, bodies)
-        if len(block):
-            blocks.append(block)
         sequence = self._exact(view, frames, deeds, shares, out, bodies.notes if bodies else {})
         for (connection, _, _), link in zip(shares, links, strict=True):
             connection.exchange.conversation.response_gap = bool(link[c.GAP])
-        return links[:, c.TAKEN].tolist(), sequence
+        return links[:, c.TAKEN].tolist(), block, sequence
 
     def _follow(self, segments: Segments, shares: list[Share]) -> tuple[Held, Any, Ints, Ints, Ints]:
         held = Held(len(shares))
