@@ -15,7 +15,7 @@ NO_CODEC = -1
 KNOWN_CODECS = 5
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def sums(buf: Bytes, start: int, end: int, may_be_cut: bool, verify: bool) -> tuple[bool, int, int, int]:
     """Whether all is usual; then the number of records, the codec and the base offset.
 

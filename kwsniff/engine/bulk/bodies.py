@@ -26,7 +26,7 @@ REFUSED, ROOM = 0, -1
 """Results of `body`: not clean; or tables are full, so that they have to grow first. 1 is clean."""
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def length(buf: Bytes, pos: int, end: int, stored: int, width: int) -> tuple[int, int]:
     """A length, -1 for null, and the position behind it; that is -1 if the length is refused."""
     if stored & p.COMPACT:
@@ -42,7 +42,7 @@ def length(buf: Bytes, pos: int, end: int, stored: int, width: int) -> tuple[int
     return size, pos
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def skip_tags(buf: Bytes, pos: int, end: int, strict: int) -> int:
     """Position behind tagged fields; -1 if that is not certain. `strict` wants none."""
     if pos < end and buf[pos] == 0:
@@ -63,7 +63,7 @@ def skip_tags(buf: Bytes, pos: int, end: int, strict: int) -> int:
     return pos
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def body(
     code: Codes, start: int, flags: int, buf: Bytes, pos: int, end: int, frame: int, is_request: bool,
     verify: bool, lists: bool, facts: Ints, rows: Ints, topics: Ints, counts: Ints, spans: Ints, slots: Slots,
@@ -280,16 +280,15 @@ def body(
     return 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def bodies(
     first: int, frames: Ints, buf: Bytes, code: Codes, programs: Codes, verify: bool, lists: bool, facts: Ints, rows: Ints,
-    topics: Ints, counts: Ints, spans: Ints, slots: Slots, stamps: Ints,
+    topics: Ints, counts: Ints, spans: Ints, slots: Slots, stamps: Ints, left: Ints,
 ) -> int:  # fmt: skip
     """Read the bodies of the calls that the round has whole, from frame `first` on.
 
     Returns the frame for which `rows` or `topics` lack room, or the number of frames.
     """
-    left = np.zeros(p.MAX_DEPTH + 2, np.int64)
     for index in range(first, len(frames)):
         frame = frames[index]
         partner = frame[c.PARTNER]

@@ -19,13 +19,13 @@ NAMED = 2
 """Column of the stamps: the name came with a uuid."""
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def either(asked: int, given: int, spans: Ints) -> int:
     """The text of the request, or if it is missing or empty that of the response."""
     return asked if asked >= 0 and spans[asked, 1] > 0 else given
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def same_topics(query: Ints, reply: Ints, topics: Ints) -> bool:
     """Whether request and response name the same topics in the same way."""
     if (query[c.FLAGS] ^ reply[c.FLAGS]) & p.HAS_TOPIC_ID or query[c.TOPIC_COUNT] != reply[c.TOPIC_COUNT]:
@@ -37,7 +37,7 @@ def same_topics(query: Ints, reply: Ints, topics: Ints) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def copy_topics(fact: Ints, topics: Ints, out: Ints, at: int) -> int:
     """Append the topics of one body."""
     first = fact[c.TOPIC_FIRST]
@@ -47,7 +47,7 @@ def copy_topics(fact: Ints, topics: Ints, out: Ints, at: int) -> int:
     return at
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def united_topics(query: Ints, reply: Ints, topics: Ints, out: Ints, at: int, stamps: Ints, stamp: int) -> int:
     """Append the topics of both, each once, a bare name only if no uuid came with it; -1 if uncertain."""
     a, b = query[c.TOPIC_FIRST], reply[c.TOPIC_FIRST]
@@ -79,7 +79,7 @@ def united_topics(query: Ints, reply: Ints, topics: Ints, out: Ints, at: int, st
     return at
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def same_partition(a: Ints, b: Ints) -> bool:
     """Whether two rows are about one partition."""
     return (
@@ -89,7 +89,7 @@ def same_partition(a: Ints, b: Ints) -> bool:
     )
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def merged_rows(query: Ints, reply: Ints, rows: Ints, out: Ints, at: int) -> int:
     """Append the response's rows with the record data of the request's; -1 if they do not match in order."""
     asked, given, count = query[c.ROW_FIRST], reply[c.ROW_FIRST], query[c.ROW_COUNT]
@@ -115,34 +115,37 @@ def merged_rows(query: Ints, reply: Ints, rows: Ints, out: Ints, at: int) -> int
                 for other in range(index - 1):
                     if same_partition(mine, rows[asked + other]):
                         return -1
-        out[at] = theirs
+        for column in range(c.ROW_CODEC):
+            out[at, column] = theirs[column]
         for column in (c.ROW_RECORDS, c.ROW_BYTES, c.ROW_CODEC):
             out[at, column] = mine[column]
         at += 1
     return at
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def copy_rows(fact: Ints, rows: Ints, out: Ints, at: int) -> int:
     """Append the rows of one body."""
     first = fact[c.ROW_FIRST]
     for index in range(first, first + fact[c.ROW_COUNT]):
-        out[at] = rows[index]
+        for column in range(c.ROW_COLUMNS):
+            out[at, column] = rows[index, column]
         at += 1
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def calls(
     frames: Ints, facts: Ints, rows: Ints, topics: Ints, buf: Bytes, spans: Ints, slots: Slots, stamps: Ints,
-    stamp: int, out: Ints, out_topics: Ints, out_rows: Ints, places: Ints,
+    stamp: int, out: Ints, out_topics: Ints, out_rows: Ints, places: Ints, nothing: Ints,
 ) -> int:  # fmt: skip
     """Write the calls whose bodies are clean, a column in `out` each; return how many.
 
     Frames of a call that is not certain become unclean. `places` gets how many topics and rows there are.
     """
     count = topic_at = row_at = 0
-    nothing = np.zeros(c.FACT_COLUMNS, np.int64)
+    for column in range(c.FACT_COLUMNS):
+        nothing[column] = 0
     nothing[c.ERROR] = nothing[c.THROTTLE] = nothing[c.RECORDS] = nothing[c.RECORD_BYTES] = NONE
     nothing[c.GROUP] = nothing[c.MEMBER] = nothing[c.TRANSACTIONAL_ID] = -1
     for index in range(len(frames)):

@@ -50,7 +50,7 @@ def _instruction(context: Any, crc: Any, word: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _word(buf: Bytes, pos: int) -> Any:
     """Eight bytes, the first least significant."""
     value = types.uint64(0)
@@ -59,7 +59,7 @@ def _word(buf: Bytes, pos: int) -> Any:
     return value
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _by_instruction(buf: Bytes, start: int, end: int) -> int:
     crc = types.uint64(0xFFFFFFFF)
     stop = end - (end - start) % 8
@@ -68,7 +68,7 @@ def _by_instruction(buf: Bytes, start: int, end: int) -> int:
     return _tail(buf, stop, end, types.uint32(crc))
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _by_table(buf: Bytes, start: int, end: int) -> int:
     crc = types.uint32(0xFFFFFFFF)
     pos = start
@@ -81,7 +81,7 @@ def _by_table(buf: Bytes, start: int, end: int) -> int:
     return _tail(buf, pos, end, crc)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _tail(buf: Bytes, pos: int, end: int, crc: int) -> Any:
     for at in range(pos, end):
         crc = (crc >> types.uint32(8)) ^ _TABLE[0, types.int64((crc ^ buf[at]) & types.uint32(0xFF))]

@@ -25,11 +25,12 @@ from kwsniff.engine.bulk.full import Bodies
 from kwsniff.engine.bulk.link import Held, store
 from kwsniff.engine.bulk.programs import code_and_entries, known_versions
 from kwsniff.engine.bulk.rest import Rest
-from kwsniff.engine.bulk.streams import follow, regions
+from kwsniff.engine.bulk.streams import follow, regions, scratch
 from kwsniff.engine.bulk.texts import CAPACITY, SLOTS
 from kwsniff.engine.rows import Rows
 from kwsniff.events import Anomaly
 from kwsniff.net.columns import ACK, FIN, RST, SYN
+from kwsniff.spec.program import MAX_DEPTH
 from kwsniff.spec.runtime import uuid_text
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Rounds:
         self._config = config
         self._code, self._entries = code_and_entries()
         self._versions = known_versions()
+        self._scratch = scratch()
         self._limits = np.array(
             [
                 int(config.idle_timeout * 1e9), config.max_frame_bytes, config.max_connection_bytes,
@@ -89,6 +91,7 @@ class Rounds:
         self._slots = np.full(SLOTS, -1, np.int32)
         self._stamps = np.zeros((CAPACITY, 3), np.int64)
         self._counts = np.zeros(3, np.int64)
+        self._left = np.zeros(MAX_DEPTH + 2, np.int64)
 
     def take(
         self, segments: Segments, rows: Rows, shares: list[Share], out: list[Call]
@@ -137,6 +140,7 @@ class Rounds:
             segments.time, segments.packet, segments.order, segments.buffer, segments.start, segments.inline,
             segments.block, links, held.sides, held_bytes, held_chunks, waiting, early, self._entries,
             self._versions, self._limits, self._buf, chunks, self._frames, queue, deeds, held.holes,
+            *self._scratch,
         )  # fmt: skip
         return held, self._buf, chunks, self._frames[:count], deeds[:deed_count]
 
@@ -149,7 +153,7 @@ class Rounds:
         while True:
             done = bodies(
                 done, frames, buf, self._code, self._entries, self._config.verify_crc, self._lists, self._facts, self._rows,
-                self._topics, self._counts, self._spans, self._slots, self._stamps,
+                self._topics, self._counts, self._spans, self._slots, self._stamps, self._left,
             )  # fmt: skip
             if done == len(frames):
                 return
@@ -164,7 +168,7 @@ class Rounds:
         places = np.zeros(2, np.int64)
         count = calls(
             frames, self._facts, self._rows, self._topics, buf, self._spans, self._slots, self._stamps,
-            int(self._counts[2]), table, topics, rows, places,
+            int(self._counts[2]), table, topics, rows, places, np.zeros(c.FACT_COLUMNS, np.int64),
         )  # fmt: skip
         return CallBlock(
             table[:, :count],

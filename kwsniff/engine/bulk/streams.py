@@ -15,6 +15,8 @@ Invariant: what was taken is what `Connection._step` would have done, segment by
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit
 from numpy.typing import NDArray
 
@@ -45,7 +47,16 @@ answered, early responses, deeds, segments."""
 Flags = NDArray[np.bool_]
 
 
-@njit(cache=True, nogil=True)
+def scratch() -> tuple[Ints, ...]:
+    """What `follow` works with: compiled code that allocates counts references, which would take longer than
+    all else that it does."""
+    sides = np.zeros((2, c.SIDE_COLUMNS), np.int64)
+    holes = np.zeros((2, c.MAX_WAITING, 3), np.int64)
+    early, was_early = np.zeros(MAX_EARLY + 1, np.int64), np.zeros(MAX_EARLY + 1, np.int64)
+    return np.zeros(STATE, np.int64), np.zeros(STATE, np.int64), sides, holes, early, was_early
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def regions(side: Flags, captured: Ints, links: Ints, sides: Ints) -> tuple[int, int]:
     """Give each connection its regions of the buffer and of the chunk table; returns the sizes of both."""
     bytes_at = chunks_at = 0
@@ -71,7 +82,7 @@ def regions(side: Flags, captured: Ints, links: Ints, sides: Ints) -> tuple[int,
 # Headers
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def acks_none(buf: Bytes, pos: int, end: int, version: int) -> int:
     """1 if a Produce body says acks=0, 0 if not, -1 if that is not certain."""
     if version >= 9:
@@ -88,7 +99,7 @@ def acks_none(buf: Bytes, pos: int, end: int, version: int) -> int:
     return 1 if int16(buf, pos) == 0 else 0
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def read_request(frame: Ints, buf: Bytes, programs: Codes) -> bool:
     """Read a request's header into its frame; False if anything is unusual."""
     pos, end = frame[c.START] + 4, frame[c.STOP]
@@ -126,7 +137,7 @@ def read_request(frame: Ints, buf: Bytes, programs: Codes) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def begins_request(buf: Bytes, pos: int, end: int, versions: Ints, max_frame: int) -> bool:
     """Whether a request surely begins here: `kwsniff.wire.plausible.is_request`, with a client id."""
     if end - pos < REQUEST_HEADER:
@@ -150,7 +161,7 @@ def begins_request(buf: Bytes, pos: int, end: int, versions: Ints, max_frame: in
 # Pairing
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def place_in_queue(
     queue: Ints, first: int, last: int, frames: Ints, old: Ints, correlation_id: int
 ) -> int:
@@ -163,7 +174,7 @@ def place_in_queue(
     return -1
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def deed(
     deeds: Ints, state: Ints, kind: int, link: int, place: int, order: int, packet: int, time: int, what: int,
     side: int,
@@ -175,7 +186,7 @@ def deed(
     row[c.DEED_PACKET], row[c.DEED_TIME], row[c.DEED_WHAT], row[c.DEED_SIDE] = packet, time, what, side
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def expire_early(
     index: int, frames: Ints, early: Ints, old_early: Ints, deeds: Ints, state: Ints, now: int, wait: int
 ) -> None:
@@ -196,7 +207,7 @@ def expire_early(
         state[EARLY] -= gone
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def take_request(
     index: int, link: Ints, frame: Ints, buf: Bytes, programs: Codes, frames: Ints, queue: Ints, old: Ints,
     early: Ints, old_early: Ints, deeds: Ints, state: Ints, limits: Ints,
@@ -244,7 +255,7 @@ def take_request(
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def find_body(frame: Ints, asked: Ints, buf: Bytes, programs: Codes) -> bool:
     """Where the body of a response begins; False if its header has tagged fields."""
     frame[c.BODY] = frame[c.START] + RESPONSE_HEADER
@@ -255,7 +266,7 @@ def find_body(frame: Ints, asked: Ints, buf: Bytes, programs: Codes) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def take_response(
     index: int, link: Ints, frame: Ints, buf: Bytes, programs: Codes, frames: Ints, queue: Ints, old: Ints,
     early: Ints, deeds: Ints, state: Ints,
@@ -301,7 +312,7 @@ def take_response(
 # Frames
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def find_frame(
     k: int, link: Ints, side: Ints, buf: Bytes, chunks: Ints, frames: Ints, queue: Ints, old: Ints,
     versions: Ints, state: Ints, limits: Ints,
@@ -326,7 +337,7 @@ def find_frame(
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def cut(
     index: int, k: int, held: bool, link: Ints, side: Ints, buf: Bytes, chunks: Ints, frames: Ints,
     queue: Ints, old: Ints, early: Ints, old_early: Ints, deeds: Ints, programs: Codes, versions: Ints,
@@ -386,7 +397,7 @@ def cut(
 # Streams
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def append(
     row: int, side: Ints, captured: Ints, time: Ints, packet: Ints, order: Ints, buffer: Ints, start: Ints,
     inline: Bytes, block: Bytes, buf: Bytes, chunks: Ints,
@@ -394,9 +405,9 @@ def append(
     """Join the payload of a segment to its stream."""
     at, size, begin = side[c.WRITE], captured[row], start[row]
     if buffer[row] == 0:
-        buf[at : at + size] = inline[begin : begin + size]
+        copy(buf, at, inline, begin, size)
     else:
-        buf[at : at + size] = block[begin : begin + size]
+        copy(buf, at, block, begin, size)
     side[c.WRITE] = at + size
     entry = chunks[side[c.CHUNK_END]]
     side[c.CHUNK_END] += 1
@@ -406,7 +417,35 @@ def append(
     side[c.WANTED] = (side[c.WANTED] + size) & MASK
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
+def copy(to: NDArray[Any], at: int, of: NDArray[Any], begin: int, size: int) -> None:
+    """As a slice would, which numba makes slower because the two could overlap."""
+    for index in range(size):
+        to[at + index] = of[begin + index]
+
+
+@njit(cache=True, _nrt=False)
+def keep(
+    state: Ints, both: Ints, hole: Ints, early: Ints, of_state: Ints, of_both: Ints, of_hole: Ints, of_early: Ints
+) -> None:
+    """Copy all that a segment can change of a connection."""
+    copy(state, 0, of_state, 0, STATE)
+    for k in range(2):
+        copy(both[k], 0, of_both[k], 0, c.SIDE_COLUMNS)
+        for at in range(of_both[k, c.HOLES]):
+            copy(hole[k, at], 0, of_hole[k, at], 0, 3)
+    if of_state[EARLY]:
+        copy(early, 0, of_early, 0, of_state[EARLY])
+
+
+@njit(cache=True, _nrt=False)
+def acknowledge(side: Ints, ack: int) -> None:
+    """Note an acknowledgement number that the other end sent."""
+    away = ((ack - side[c.WANTED] + 0x80000000) & MASK) - 0x80000000
+    side[c.ACKED] = max(side[c.ACKED], side[c.OFFSET] + away)
+
+
+@njit(cache=True, _nrt=False)
 def hopeless(side: Ints, waiting: Ints, seen: int, now: int, limits: Ints) -> bool:
     """Whether the capture can no longer be expected to fill the first hole."""
     waited = now - side[c.HOLE_TIME]
@@ -415,7 +454,7 @@ def hopeless(side: Ints, waiting: Ints, seen: int, now: int, limits: Ints) -> bo
     return waited > limits[HOLE_TIME]
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def insert(side: Ints, waiting: Ints, begin: int, end: int, row: int) -> bool:
     """Let a segment wait behind a hole; False if it overlaps another or there is no room."""
     count = side[c.HOLES]
@@ -429,14 +468,14 @@ def insert(side: Ints, waiting: Ints, begin: int, end: int, row: int) -> bool:
     if at < count and waiting[at, c.WAIT_FROM] < end:
         return False
     for other in range(count, at, -1):
-        waiting[other] = waiting[other - 1]
+        copy(waiting[other], 0, waiting[other - 1], 0, 3)
     waiting[at, c.WAIT_FROM], waiting[at, c.WAIT_TO], waiting[at, c.WAIT_ROW] = begin, end, row
     side[c.HOLES] += 1
     side[c.HOLE_BYTES] += end - begin
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def lose_framing(k: int, link: Ints, side: Ints, state: Ints) -> bool:
     """A hole was given up; False if it lies inside a frame, or if nothing is known of the framing yet."""
     if side[c.SYNCHRONISED] and side[c.WRITE] - side[c.READ] >= 4:
@@ -453,19 +492,16 @@ def lose_framing(k: int, link: Ints, side: Ints, state: Ints) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def follow(
     seg_side: Flags, seq: Ints, ack: Ints, acks: Flags, special: Flags, captured: Ints, time: Ints,
     packet: Ints, order: Ints, buffer: Ints, start: Ints, inline: Bytes, block: Bytes, links: Ints,
     sides: Ints, held_bytes: Bytes, held_chunks: Ints, all_old: Ints, all_early: Ints, programs: Codes,
     versions: Ints, limits: Ints, buf: Bytes, chunks: Ints, frames: Ints, queue: Ints, deeds: Ints,
-    holes: Ints,
+    holes: Ints, state: Ints, was: Ints, was_sides: Ints, was_holes: Ints, early: Ints, was_early: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """Follow every connection of `links` as far as it is plain; returns how many frames and deeds there are."""
-    state, was = np.zeros(STATE, np.int64), np.zeros(STATE, np.int64)
-    was_sides = np.zeros((2, c.SIDE_COLUMNS), np.int64)
-    was_holes = np.zeros((2, c.MAX_WAITING, 3), np.int64)
-    early, was_early = np.zeros(MAX_EARLY + 1, np.int64), np.zeros(MAX_EARLY + 1, np.int64)
+    state[FRAMES] = state[DEEDS] = 0
     for index in range(len(links)):
         link, both, hole = links[index], sides[index], holes[index]
         client, clock = link[c.CLIENT], link[c.CLOCK]
@@ -475,10 +511,10 @@ def follow(
             side = both[k]
             region, first, size = side[c.REGION], side[c.HELD], side[c.HELD_BYTES]
             side[c.READ], side[c.WRITE] = region, region + size
-            buf[region : region + size] = held_bytes[first : first + size]
+            copy(buf, region, held_bytes, first, size)
             side[c.CHUNK] = side[c.CHUNK_END] = side[c.TABLE]
             for at in range(side[c.HELD_CHUNK], side[c.HELD_CHUNK] + side[c.HELD_CHUNKS]):
-                chunks[side[c.CHUNK_END]] = held_chunks[at]
+                copy(chunks[side[c.CHUNK_END]], 0, held_chunks[at], 0, c.CHUNK_COLUMNS)
                 chunks[side[c.CHUNK_END], c.CHUNK_START] += region
                 side[c.CHUNK_END] += 1
             side[c.SYNCHRONISED] = side[c.WARM]
@@ -496,6 +532,15 @@ def follow(
             side, other = both[k], both[1 - k]
             if special[row] or moment < clock - SECOND or moment > clock + limits[PATIENCE]:
                 break
+            if size == 0 and side[c.HOLES] == 0 and other[c.HOLES] == 0:
+                # Nothing can come of it, so nothing has to be kept to go back to.
+                clock = max(clock, moment)
+                state[SEEN] += 1
+                side[c.PACKETS] += 1
+                if acks[row] and other[c.WANTED] >= 0:
+                    acknowledge(other, ack[row])
+                row += 1
+                continue
             # Room for what this segment and the few that it may set free can bring.
             if (
                 state[FRAMES] + size // 8 + side[c.HOLE_BYTES] // 8 + other[c.HOLE_BYTES] // 8 + 4 > len(frames)
@@ -503,20 +548,14 @@ def follow(
                 or state[DEEDS] + 2 * (state[LAST] - state[FIRST]) + 4 * MAX_EARLY > len(deeds)
             ):
                 break
-            was[:] = state
-            was_sides[:] = both
-            if side[c.HOLES] or other[c.HOLES]:
-                was_holes[:] = hole
-            if state[EARLY]:
-                was_early[:] = early
+            keep(was, was_sides, was_holes, was_early, state, both, hole, early)
             unasked = link[c.REPLIES_UNASKED]
             clock_was, clock = clock, max(clock, moment)
             state[SEEN] += 1
             side[c.PACKETS] += 1
             side[c.BYTES] += size
             if acks[row] and other[c.WANTED] >= 0:
-                away = ((ack[row] - other[c.WANTED] + 0x80000000) & MASK) - 0x80000000
-                other[c.ACKED] = max(other[c.ACKED], other[c.OFFSET] + away)
+                acknowledge(other, ack[row])
             held = both[client, c.HOLES] > 0
             plain = True
             # Holes that are given up by now, the other side's first.
@@ -575,12 +614,7 @@ def follow(
                             side[c.HOLE_SEGMENTS], side[c.HOLE_TIME] = state[SEEN], moment
             if not plain:
                 undo(frames, deeds, state, was)
-                state[:] = was
-                if was_sides[0, c.HOLES] or was_sides[1, c.HOLES]:
-                    hole[:] = was_holes
-                if was[EARLY]:
-                    early[:] = was_early
-                both[:] = was_sides
+                keep(state, both, hole, early, was, was_sides, was_holes, was_early)
                 link[c.REPLIES_UNASKED] = unasked
                 clock = clock_was
                 break
@@ -594,7 +628,7 @@ def follow(
     return state[FRAMES], state[DEEDS]
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def tell(index: int, k: int, side: Ints, deeds: Ints, state: Ints, order: int, clock: int) -> None:
     """Report that framing was found again, once the frames found are taken."""
     deed(
@@ -604,7 +638,7 @@ def tell(index: int, k: int, side: Ints, deeds: Ints, state: Ints, order: int, c
     side[c.NEWS] = -1
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def fill(
     index: int, k: int, held: bool, link: Ints, side: Ints, waiting: Ints, captured: Ints, time: Ints,
     packet: Ints, order: Ints, buffer: Ints, start: Ints, inline: Bytes, block: Bytes, buf: Bytes,
@@ -621,7 +655,7 @@ def fill(
         side[c.HOLE_BYTES] -= waiting[taken, c.WAIT_TO] - waiting[taken, c.WAIT_FROM]
         taken += 1
     for at in range(taken, side[c.HOLES]):
-        waiting[at - taken] = waiting[at]
+        copy(waiting[at - taken], 0, waiting[at], 0, 3)
     side[c.HOLES] -= taken
     plain = cut(
         index, k, held, link, side, buf, chunks, frames, queue, old, early, old_early, deeds, programs, versions,
@@ -632,7 +666,7 @@ def fill(
     return plain
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def undo(frames: Ints, deeds: Ints, state: Ints, was: Ints) -> None:
     """Take back what frames and deeds since then did to earlier frames."""
     for at in range(was[FRAMES], min(state[FRAMES] + 1, len(frames))):

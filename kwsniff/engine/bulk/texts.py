@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 Slots = NDArray[np.int32]
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def number(buf: Bytes, start: int, size: int, kind: int, spans: Ints, slots: Slots) -> int:
     """The number of a text (`kind` 0) or uuid (1); FULL if there is no room.
 
