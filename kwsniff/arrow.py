@@ -331,4 +331,6 @@ def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
     arrays = [pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)]
     missing = flags(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
     values = pa.StructArray.from_arrays(arrays, fields=fields)
-    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=pa.list_(PARTITION), mask=missing)
+    return pa.ListArray.from_arrays(
+        column(offsets, pa.int32()), values, type=pa.list_(PARTITION), mask=missing
+    )

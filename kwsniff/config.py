@@ -26,8 +26,8 @@ class Config:
 
     # How
     kernels: str = "auto"
-    """Compiled kernels for plain traffic: `auto` (for large inputs, if numba is there), `always`, `never`. The
-    events are the same."""
+    """Compiled kernels for plain traffic: `auto` (for large inputs, if they are there), `always`, `never`.
+    The events are the same."""
 
     columns: frozenset[str] | None = None
     """Columns of calls to fill, the others stay null; None for all. What else is asked of a call (when it

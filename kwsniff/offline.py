@@ -11,11 +11,13 @@ import pyarrow as pa
 from kwsniff import parallel
 from kwsniff.capture.source import CaptureTotals, resolve, segments
 from kwsniff.config import MIB, Config
-from kwsniff.engine.bulk.warm import kernels_ready
+from kwsniff.engine.bulk import warm
 from kwsniff.pipeline import analyze
 
 WORTH_KERNELS = 24 * MIB
-"""Bytes of input from which on loading compiled kernels pays."""
+"""Bytes of input from which on loading compiled kernels pays ..."""
+WORTH_COMPILING = 256 * MIB
+"""... and compiling them first."""
 WORTH_PROCESSES = 64 * MIB
 """Bytes of input from which on starting other processes pays."""
 
@@ -43,7 +45,9 @@ def events(
         size = sum(filter(None, sizes))
         config = _with_kernels(config, size)
         if jobs is None:
-            jobs = (os.cpu_count() or 1) if size > WORTH_PROCESSES else 1
+            # Reading is most of what the kernels leave to do, and every process reads all.
+            divisible = config.full or config.kernels == "never"
+            jobs = (os.cpu_count() or 1) if size > WORTH_PROCESSES and divisible else 1
         if jobs > 1:
             return parallel.events(paths, config, jobs, totals, progress)
     return analyze(segments(paths, config, totals, progress=progress), config)
@@ -53,4 +57,6 @@ def _with_kernels(config: Config, size: int) -> Config:
     """Settle now whether a run over so many bytes uses compiled kernels: later it would cost exact blocks."""
     if config.kernels != "auto":
         return config
-    return replace(config, kernels="always" if size > WORTH_KERNELS and kernels_ready() else "never")
+    state = warm.kernels() if size > WORTH_KERNELS else warm.MISSING
+    worth = state == warm.READY or (state == warm.COLD and size > WORTH_COMPILING)
+    return replace(config, kernels="always" if worth else "never")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
+
+from kwsniff.engine.bulk.kernel import kernel
 
 Integers = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
-def follow(data: NDArray[np.uint8], at: int, end: int, big: bool, header: int, starts: Integers) -> tuple[int, int]:
+@kernel
+def follow(
+    data: NDArray[np.uint8], at: int, end: int, big: bool, header: int, starts: Integers
+) -> tuple[int, int]:
     """Write where complete records begin to `starts`; returns how many, and where the chain goes on.
 
     The captured length is the third field of a record's header, of whichever byte order.

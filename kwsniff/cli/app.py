@@ -152,11 +152,11 @@ def decode(
     raise typer.Exit(job.decode(request))
 
 
-def _config(port: str | None, **choices: bool) -> Config:
+def _config(port: str | None, full: bool = False, records: bool = False) -> Config:
     from kwsniff.cli.source import parsed_ports
     from kwsniff.config import Config
 
-    return Config(ports=parsed_ports(port, Config().ports), **choices)
+    return Config(ports=parsed_ports(port, Config().ports), full=full, records=records)
 
 
 @app.command()

@@ -49,7 +49,6 @@ class Events:
     connections: dict[int, Connection] = field(default_factory=dict)
     """The connections that the events refer to, by number, and others."""
 
-
     def sequence(self) -> Ints:
         """Numbers that put calls which the same packet completed in the order they were made in, comparable
         with those in `blocks`."""
@@ -97,6 +96,7 @@ class Engine:
         """The input is over: report what is still open, oldest connection first."""
         for connection in list(self._table.values()):
             self._end(connection, "capture_ended")
+        self._plain.done()
         return self._take_events()
 
     def _feed_groups(self, segments: SegmentColumns) -> None:

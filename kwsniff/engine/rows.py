@@ -76,5 +76,7 @@ class Rows:
     def joined(self, rows: NDArray[np.int64]) -> bytes:
         """Captured payload bytes of several segments, joined."""
         buffers, start = self.buffers, self.start[rows]
-        places = zip(self.buffer[rows].tolist(), start.tolist(), (start + self.captured[rows]).tolist(), strict=True)
+        places = zip(
+            self.buffer[rows].tolist(), start.tolist(), (start + self.captured[rows]).tolist(), strict=True
+        )
         return b"".join([buffers[buffer][begin:end] for buffer, begin, end in places])

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-OWN_WORDS = frozenset(("event", "connection", "api", "status", "error", "unanswered_because", "code", "security"))
+OWN_WORDS = frozenset(
+    ("event", "connection", "api", "status", "error", "unanswered_because", "code", "security")
+)
 """Columns of EVENTS whose texts are kwsniff's own, so that nothing in them needs to be made safe."""
 
 
@@ -58,7 +60,8 @@ def shown_schema(schema: pa.Schema) -> pa.Schema:
 def shown(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """`batch` with the columns of its `shown_schema`, text made safe for spreadsheets."""
     columns = [
-        _shown(column, name not in OWN_WORDS) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        _shown(column, name not in OWN_WORDS)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kwsniff.config import Config
 from kwsniff.engine.block import ROUND
+from kwsniff.engine.bulk import warm
 from kwsniff.engine.bulk.columns import CALL_SEQUENCE
 from kwsniff.engine.bulk.link import ready
 from kwsniff.engine.rows import Endpoints, Rows
@@ -46,6 +47,7 @@ class PlainPath:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._seen = 0
+        self._ready: bool | None = None
         self._rounds: Any = None
         self._rows: Rows | None = None
         self._segments: Any = None
@@ -55,13 +57,24 @@ class PlainPath:
         self._seen += segments
         if self._rounds is not None:
             return True
-        kernels = self._config.kernels
-        if kernels == "never" or (kernels == "auto" and self._seen <= WORTH):
+        if not self._worth():
             return False
         from kwsniff.engine.bulk.round import Rounds
 
         self._rounds = Rounds(self._config)
         return True
+
+    def _worth(self) -> bool:
+        if self._config.kernels != "auto" or self._seen <= WORTH:
+            return self._config.kernels == "always"
+        if self._ready is None:
+            self._ready = warm.kernels() == warm.READY
+        return self._ready
+
+    def done(self) -> None:
+        """The run is over; what it compiled will be there for the next."""
+        if self._rounds is not None:
+            warm.mark_ready()
 
     def ready(self, connection: Connection) -> bool:
         """Whether it could go on with a connection."""

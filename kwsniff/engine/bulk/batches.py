@@ -5,9 +5,8 @@ Anything else (magic 0 and 1, several codecs, damage, a wrong CRC) is refused, a
 
 from __future__ import annotations
 
-from numba import njit
-
 from kwsniff.engine.bulk.checksum import crc32c
+from kwsniff.engine.bulk.kernel import kernel
 from kwsniff.engine.bulk.numbers import NONE, Bytes, int16, int32, int64
 from kwsniff.wire.records import BATCH_HEADER, CODEC_MASK, CRC_FROM, LOG_OVERHEAD, MAGIC_AT, MIN_RECORD
 
@@ -15,7 +14,7 @@ NO_CODEC = -1
 KNOWN_CODECS = 5
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def sums(buf: Bytes, start: int, end: int, may_be_cut: bool, verify: bool) -> tuple[bool, int, int, int]:
     """Whether all is usual; then the number of records, the codec and the base offset.
 

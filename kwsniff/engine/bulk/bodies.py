@@ -9,16 +9,15 @@ Invariant: a clean message has the very facts that the generated decoder gives.
 
 from __future__ import annotations
 
-from numba import njit
+import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.engine.bulk import columns as c
 from kwsniff.engine.bulk.batches import NO_CODEC, sums
+from kwsniff.engine.bulk.kernel import kernel
 from kwsniff.engine.bulk.numbers import NONE, Bytes, int16, int32, int64, is_ascii, uvarint
 from kwsniff.engine.bulk.texts import Ints, Slots, number
 from kwsniff.spec import program as p
-
-import numpy as np  # isort: skip
 
 Codes = NDArray[np.int32]
 
@@ -26,7 +25,7 @@ REFUSED, ROOM = 0, -1
 """Results of `body`: not clean; or tables are full, so that they have to grow first. 1 is clean."""
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def length(buf: Bytes, pos: int, end: int, stored: int, width: int) -> tuple[int, int]:
     """A length, -1 for null, and the position behind it; that is -1 if the length is refused."""
     if stored & p.COMPACT:
@@ -42,7 +41,7 @@ def length(buf: Bytes, pos: int, end: int, stored: int, width: int) -> tuple[int
     return size, pos
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def skip_tags(buf: Bytes, pos: int, end: int, strict: int) -> int:
     """Position behind tagged fields; -1 if that is not certain. `strict` wants none."""
     if pos < end and buf[pos] == 0:
@@ -63,7 +62,7 @@ def skip_tags(buf: Bytes, pos: int, end: int, strict: int) -> int:
     return pos
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def body(
     code: Codes, start: int, flags: int, buf: Bytes, pos: int, end: int, frame: int, is_request: bool,
     verify: bool, lists: bool, facts: Ints, rows: Ints, topics: Ints, counts: Ints, spans: Ints, slots: Slots,
@@ -280,10 +279,10 @@ def body(
     return 1
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def bodies(
-    first: int, frames: Ints, buf: Bytes, code: Codes, programs: Codes, verify: bool, lists: bool, facts: Ints, rows: Ints,
-    topics: Ints, counts: Ints, spans: Ints, slots: Slots, stamps: Ints, left: Ints,
+    first: int, frames: Ints, buf: Bytes, code: Codes, programs: Codes, verify: bool, lists: bool, facts:
+    Ints, rows: Ints, topics: Ints, counts: Ints, spans: Ints, slots: Slots, stamps: Ints, left: Ints,
 ) -> int:  # fmt: skip
     """Read the bodies of the calls that the round has whole, from frame `first` on.
 

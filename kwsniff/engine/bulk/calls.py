@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from numba import njit
+import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.engine.bulk import columns as c
+from kwsniff.engine.bulk.kernel import kernel
 from kwsniff.engine.bulk.numbers import NONE, Bytes
 from kwsniff.engine.bulk.texts import Ints, Slots, number
 from kwsniff.spec import program as p
-
-import numpy as np  # isort: skip
 
 Flags = NDArray[np.bool_]
 MAX_MATCHED = 64
@@ -19,13 +18,13 @@ NAMED = 2
 """Column of the stamps: the name came with a uuid."""
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def either(asked: int, given: int, spans: Ints) -> int:
     """The text of the request, or if it is missing or empty that of the response."""
     return asked if asked >= 0 and spans[asked, 1] > 0 else given
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def same_topics(query: Ints, reply: Ints, topics: Ints) -> bool:
     """Whether request and response name the same topics in the same way."""
     if (query[c.FLAGS] ^ reply[c.FLAGS]) & p.HAS_TOPIC_ID or query[c.TOPIC_COUNT] != reply[c.TOPIC_COUNT]:
@@ -37,7 +36,7 @@ def same_topics(query: Ints, reply: Ints, topics: Ints) -> bool:
     return True
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def copy_topics(fact: Ints, topics: Ints, out: Ints, at: int) -> int:
     """Append the topics of one body."""
     first = fact[c.TOPIC_FIRST]
@@ -47,8 +46,10 @@ def copy_topics(fact: Ints, topics: Ints, out: Ints, at: int) -> int:
     return at
 
 
-@njit(cache=True, _nrt=False)
-def united_topics(query: Ints, reply: Ints, topics: Ints, out: Ints, at: int, stamps: Ints, stamp: int) -> int:
+@kernel
+def united_topics(
+    query: Ints, reply: Ints, topics: Ints, out: Ints, at: int, stamps: Ints, stamp: int
+) -> int:
     """Append the topics of both, each once, a bare name only if no uuid came with it; -1 if uncertain."""
     a, b = query[c.TOPIC_FIRST], reply[c.TOPIC_FIRST]
     a_end, b_end = a + query[c.TOPIC_COUNT], b + reply[c.TOPIC_COUNT]
@@ -79,7 +80,7 @@ def united_topics(query: Ints, reply: Ints, topics: Ints, out: Ints, at: int, st
     return at
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def same_partition(a: Ints, b: Ints) -> bool:
     """Whether two rows are about one partition."""
     return (
@@ -89,7 +90,7 @@ def same_partition(a: Ints, b: Ints) -> bool:
     )
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def merged_rows(query: Ints, reply: Ints, rows: Ints, out: Ints, at: int) -> int:
     """Append the response's rows with the record data of the request's; -1 if they do not match in order."""
     asked, given, count = query[c.ROW_FIRST], reply[c.ROW_FIRST], query[c.ROW_COUNT]
@@ -123,7 +124,7 @@ def merged_rows(query: Ints, reply: Ints, rows: Ints, out: Ints, at: int) -> int
     return at
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def copy_rows(fact: Ints, rows: Ints, out: Ints, at: int) -> int:
     """Append the rows of one body."""
     first = fact[c.ROW_FIRST]
@@ -134,7 +135,7 @@ def copy_rows(fact: Ints, rows: Ints, out: Ints, at: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def calls(
     frames: Ints, facts: Ints, rows: Ints, topics: Ints, buf: Bytes, spans: Ints, slots: Slots, stamps: Ints,
     stamp: int, out: Ints, out_topics: Ints, out_rows: Ints, places: Ints, nothing: Ints,

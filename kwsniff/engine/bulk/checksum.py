@@ -11,9 +11,11 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from kwsniff.engine.bulk.kernel import kernel
 
 Bytes = NDArray[np.uint8]
 
@@ -50,7 +52,7 @@ def _instruction(context: Any, crc: Any, word: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def _word(buf: Bytes, pos: int) -> Any:
     """Eight bytes, the first least significant."""
     value = types.uint64(0)
@@ -59,7 +61,7 @@ def _word(buf: Bytes, pos: int) -> Any:
     return value
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def _by_instruction(buf: Bytes, start: int, end: int) -> int:
     crc = types.uint64(0xFFFFFFFF)
     stop = end - (end - start) % 8
@@ -68,7 +70,7 @@ def _by_instruction(buf: Bytes, start: int, end: int) -> int:
     return _tail(buf, stop, end, types.uint32(crc))
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def _by_table(buf: Bytes, start: int, end: int) -> int:
     crc = types.uint32(0xFFFFFFFF)
     pos = start
@@ -81,7 +83,7 @@ def _by_table(buf: Bytes, start: int, end: int) -> int:
     return _tail(buf, pos, end, crc)
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def _tail(buf: Bytes, pos: int, end: int, crc: int) -> Any:
     for at in range(pos, end):
         crc = (crc >> types.uint32(8)) ^ _TABLE[0, types.int64((crc ^ buf[at]) & types.uint32(0xFF))]

@@ -20,7 +20,8 @@ EARLIER - i: the response to the i-th of the requests that waited before the rou
 many bytes follow the body."""
 
 (
-    ROW_TOPIC, ROW_TOPIC_ID, ROW_PARTITION, ROW_ERROR, ROW_BASE, ROW_RECORDS, ROW_BYTES, ROW_CODEC, ROW_COLUMNS,
+    ROW_TOPIC, ROW_TOPIC_ID, ROW_PARTITION, ROW_ERROR, ROW_BASE, ROW_RECORDS, ROW_BYTES, ROW_CODEC,
+    ROW_COLUMNS,
 ) = range(9)  # fmt: skip
 """A partition."""
 
@@ -37,16 +38,18 @@ requests and the early responses that wait, segments seen; then what the round m
     HOLE_SEGMENTS, HOLE_TIME, HOLES, HOLE_BYTES, HISTORY_FROM, NEWS, NEWS_PACKET, PACKETS, BYTES,
     SIDE_COLUMNS,
 ) = range(32)  # fmt: skip
-"""One side of it. Before: the sequence number wanted, whether framing was known (WARM), bytes and chunks of an
-unfinished frame, frames cut, the offset acknowledged (offsets count from the round's beginning) and skipped
-bytes that no anomaly told of yet (UNTOLD). Then its regions of the buffer and the chunk table, and how far
-stream and framing got. NEWS is what a resynchronisation skipped until it is told, else -1."""
+"""One side of it. Before: the sequence number wanted, whether framing was known (WARM), bytes and chunks of
+an unfinished frame, frames cut, the offset acknowledged (offsets count from the round's beginning) and
+skipped bytes that no anomaly told of yet (UNTOLD). Then its regions of the buffer and the chunk table, and
+how far stream and framing got. NEWS is what a resynchronisation skipped until it is told, else -1."""
 
 MAX_WAITING = 64
 """Segments behind holes that a round follows."""
 WAIT_FROM, WAIT_TO, WAIT_ROW = range(3)
 
-(DEED, DEED_LINK, DEED_PLACE, DEED_ORDER, DEED_PACKET, DEED_TIME, DEED_WHAT, DEED_SIDE, DEED_COLUMNS) = range(9)
+(DEED, DEED_LINK, DEED_PLACE, DEED_ORDER, DEED_PACKET, DEED_TIME, DEED_WHAT, DEED_SIDE, DEED_COLUMNS) = range(
+    9
+)
 """Something to be told or done besides calls; PLACE is twice the frame it happens at, less one if before."""
 GAP_FOUND, RESYNCHRONISATION, RESPONSE_FIRST, REQUEST_LOST, RESPONSE_ORPHANED = range(5)
 

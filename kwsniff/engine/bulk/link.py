@@ -103,7 +103,9 @@ class Held:
         )
 
 
-def store(connection: Connection, link: Ints, sides: Ints, holes: Ints, buf: memoryview, chunks: Ints, rows: Rows) -> None:
+def store(
+    connection: Connection, link: Ints, sides: Ints, holes: Ints, buf: memoryview, chunks: Ints, rows: Rows
+) -> None:
     """Put what a round did to the streams and framers back into the connection."""
     exchange = connection.exchange
     connection.last_time = int(link[c.CLOCK])

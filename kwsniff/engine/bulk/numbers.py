@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
+
+from kwsniff.engine.bulk.kernel import inlined, kernel
 
 Bytes = NDArray[np.uint8]
 
@@ -14,14 +16,14 @@ NONE = -(1 << 63)
 """Stands for None in columns of int64."""
 
 
-@njit(cache=True, _nrt=False, inline="always")
+@inlined
 def int16(buf: Bytes, pos: int) -> Any:
     """Signed, two bytes."""
     value = (types.int64(buf[pos]) << 8) | types.int64(buf[pos + 1])
     return value - 0x10000 if value & 0x8000 else value
 
 
-@njit(cache=True, _nrt=False, inline="always")
+@inlined
 def int32(buf: Bytes, pos: int) -> Any:
     """Signed, four bytes."""
     value = (
@@ -33,14 +35,14 @@ def int32(buf: Bytes, pos: int) -> Any:
     return value - 0x100000000 if value & 0x80000000 else value
 
 
-@njit(cache=True, _nrt=False, inline="always")
+@inlined
 def int64(buf: Bytes, pos: int) -> Any:
     """Signed, eight bytes."""
     high, low = int32(buf, pos), int32(buf, pos + 4)
     return (high << 32) | (low & 0xFFFFFFFF)
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def is_ascii(buf: Bytes, pos: int, end: int) -> bool:
     """Whether all bytes are ASCII: then they decode as themselves in any error mode."""
     for at in range(pos, end):
@@ -49,7 +51,7 @@ def is_ascii(buf: Bytes, pos: int, end: int) -> bool:
     return True
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def uvarint(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
     """UNSIGNED_VARINT (KIP-482) and the position behind it; the position is -1 if it does not end."""
     value = types.int64(0)

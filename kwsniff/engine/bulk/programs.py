@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine.bulk.streams import FLEXIBLE_REQUEST, FLEXIBLE_RESPONSE, NAMES_CLIENT, PRODUCES
+from kwsniff.engine.bulk.headers import FLEXIBLE_REQUEST, FLEXIBLE_RESPONSE, NAMES_CLIENT, PRODUCES
 from kwsniff.spec.load import catalog
 from kwsniff.spec.program import UnsuitableError, program
 from kwsniff.wire import quirks
@@ -34,7 +34,9 @@ def code_and_entries() -> tuple[Codes, Codes]:
     for key, api in apis.items():
         for version in api.versions:
             try:
-                programs = [program(api.message(direction).at(version)) for direction in ("request", "response")]
+                programs = [
+                    program(api.message(direction).at(version)) for direction in ("request", "response")
+                ]
             except UnsuitableError:
                 continue
             header = api.request_header_version(version)

@@ -98,5 +98,8 @@ def _words(row: list[int], client: int) -> tuple[str, str]:
     if row[c.DEED] == c.GAP_FOUND:
         return "gap", f"{what} bytes from the {'client' if is_client else 'broker'}"
     if row[c.DEED] == c.RESYNCHRONISATION:
-        return "resynchronised", f"{what} bytes skipped of the {'request' if is_client else 'response'} stream"
+        return (
+            "resynchronised",
+            f"{what} bytes skipped of the {'request' if is_client else 'response'} stream",
+        )
     return "response_before_request", f"correlation id {what}"

@@ -152,8 +152,9 @@ class Rounds:
         done = 0
         while True:
             done = bodies(
-                done, frames, buf, self._code, self._entries, self._config.verify_crc, self._lists, self._facts, self._rows,
-                self._topics, self._counts, self._spans, self._slots, self._stamps, self._left,
+                done, frames, buf, self._code, self._entries, self._config.verify_crc, self._lists,
+                self._facts, self._rows, self._topics, self._counts, self._spans, self._slots, self._stamps,
+                self._left,
             )  # fmt: skip
             if done == len(frames):
                 return
@@ -174,8 +175,8 @@ class Rounds:
             table[:, :count],
             np.array([connection.number for connection, _, _ in shares], np.int64),
             [
-                (connection.exchange.conversation.software_name, connection.exchange.conversation.software_version)
-                for connection, _, _ in shares
+                (connection.exchange.conversation.software_name,
+                connection.exchange.conversation.software_version) for connection, _, _ in shares
             ],
             topics[: places[0]],
             rows[: places[1]],
@@ -241,4 +242,3 @@ class Rounds:
             conversation.anomalies.append(
                 Anomaly(row[c.ORDER], conversation.connection, code, detail, row[c.PACKET], row[c.LAST_TIME])
             )
-

@@ -2,9 +2,9 @@
 
 Theory of operation. Each connection's segments are taken one after the other. Payloads are joined in one
 buffer, a region for each side; what comes out of order waits until the hole is filled, or given up by the
-rules of `kwsniff.net.reassembly`. Frames are cut as soon as they are complete, requests wait in a queue, and a
-response takes its request from there; after a gap, framing must be found at once and the requests that the gap
-left unanswered are known as soon as a later one is answered.
+rules of `kwsniff.net.reassembly`. Frames are cut as soon as they are complete, requests wait in a queue, and
+a response takes its request from there; after a gap, framing must be found at once and the requests that the
+gap left unanswered are known as soon as a later one is answered.
 
 At the first segment that asks for anything else (control flags, bytes cut off, an unknown API version, a
 retransmission, a gap inside a frame, a correlation id that is not expected, …) the connection is put back to
@@ -17,33 +17,44 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.engine.bulk import columns as c
 from kwsniff.engine.bulk.bodies import Codes
-from kwsniff.engine.bulk.numbers import Bytes, int16, int32, is_ascii, uvarint
+from kwsniff.engine.bulk.headers import begins_request
+from kwsniff.engine.bulk.kernel import kernel
+from kwsniff.engine.bulk.numbers import Bytes, int32
+from kwsniff.engine.bulk.pairing import (
+    ANSWERED,
+    DEEDS,
+    EARLY,
+    FIRST,
+    FRAMES,
+    GAPPED,
+    HOLE_TIME,
+    LAST,
+    MAX_EARLY,
+    MAX_FRAME,
+    MAX_KEPT,
+    MAX_REORDER,
+    ORPHAN_TIME,
+    PATIENCE,
+    REORDER_SEGMENTS,
+    REORDER_TIME,
+    SEEN,
+    STATE,
+    deed,
+    expire_early,
+    place_in_queue,
+    take_request,
+    take_response,
+)  # fmt: skip
 from kwsniff.engine.bulk.texts import Ints
-from kwsniff.wire.plausible import MAX_CLIENT_ID, REQUEST_HEADER, RESPONSE_HEADER
-
-import numpy as np  # isort: skip
+from kwsniff.wire.plausible import RESPONSE_HEADER
 
 SECOND = 1_000_000_000
 MASK = 0xFFFFFFFF
-NAMES_CLIENT, FLEXIBLE_REQUEST, FLEXIBLE_RESPONSE, PRODUCES = 1, 2, 4, 8
-"""Flags of an API version, in column 2 of its entry for requests."""
-MAX_EARLY = 64
-"""Responses captured before their requests that a round follows."""
-
-(FRAMES, FIRST, LAST, GAPPED, ANSWERED, EARLY, DEEDS, SEEN, STATE) = range(9)
-"""State of the connection in hand: frames in all, the queue, whether responses were lost, old requests
-answered, early responses, deeds, segments."""
-(
-    PATIENCE, MAX_FRAME, MAX_KEPT, MAX_QUEUE, REORDER_SEGMENTS, REORDER_TIME, HOLE_TIME, MAX_REORDER,
-    ORPHAN_TIME, LIMITS,
-) = range(10)  # fmt: skip
-"""Limits of the run."""
-
 Flags = NDArray[np.bool_]
 
 
@@ -56,7 +67,7 @@ def scratch() -> tuple[Ints, ...]:
     return np.zeros(STATE, np.int64), np.zeros(STATE, np.int64), sides, holes, early, was_early
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def regions(side: Flags, captured: Ints, links: Ints, sides: Ints) -> tuple[int, int]:
     """Give each connection its regions of the buffer and of the chunk table; returns the sizes of both."""
     bytes_at = chunks_at = 0
@@ -79,240 +90,10 @@ def regions(side: Flags, captured: Ints, links: Ints, sides: Ints) -> tuple[int,
     return bytes_at, chunks_at
 
 
-# Headers
-
-
-@njit(cache=True, _nrt=False)
-def acks_none(buf: Bytes, pos: int, end: int, version: int) -> int:
-    """1 if a Produce body says acks=0, 0 if not, -1 if that is not certain."""
-    if version >= 9:
-        size, pos = uvarint(buf, pos, end)
-        if pos < 0:
-            return -1
-        pos += max(size - 1, 0)
-    elif version >= 3:
-        if end - pos < 2:
-            return -1
-        pos += 2 + max(int16(buf, pos), 0)
-    if end - pos < 2:
-        return -1
-    return 1 if int16(buf, pos) == 0 else 0
-
-
-@njit(cache=True, _nrt=False)
-def read_request(frame: Ints, buf: Bytes, programs: Codes) -> bool:
-    """Read a request's header into its frame; False if anything is unusual."""
-    pos, end = frame[c.START] + 4, frame[c.STOP]
-    key, version = int16(buf, pos), int16(buf, pos + 2)
-    if not (0 <= key < programs.shape[0] and 0 <= version < programs.shape[1]):
-        return False
-    if programs[key, version, 0, 0] < 0:
-        return False
-    traits = programs[key, version, 0, 2]
-    frame[c.KEY], frame[c.VERSION], frame[c.CORRELATION_ID] = key, version, int32(buf, pos + 4)
-    pos += 8
-    frame[c.CLIENT_ID], frame[c.CLIENT_ID_SIZE] = pos, -1
-    if traits & NAMES_CLIENT:
-        if end - pos < 2:
-            return False
-        size = int16(buf, pos)
-        pos += 2
-        if size >= 0:
-            if size > end - pos or not is_ascii(buf, pos, pos + size):
-                return False
-            frame[c.CLIENT_ID], frame[c.CLIENT_ID_SIZE] = pos, size
-            pos += size
-    if traits & FLEXIBLE_REQUEST:
-        if pos >= end or buf[pos]:
-            return False
-        pos += 1
-    frame[c.BODY] = pos
-    frame[c.PARTNER] = c.UNPAIRED
-    if traits & PRODUCES:
-        none = acks_none(buf, pos, end, version)
-        if none < 0:
-            return False
-        if none:
-            frame[c.PARTNER] = c.NO_REPLY
-    return True
-
-
-@njit(cache=True, _nrt=False)
-def begins_request(buf: Bytes, pos: int, end: int, versions: Ints, max_frame: int) -> bool:
-    """Whether a request surely begins here: `kwsniff.wire.plausible.is_request`, with a client id."""
-    if end - pos < REQUEST_HEADER:
-        return False
-    size, key, version, length = int32(buf, pos), int16(buf, pos + 4), int16(buf, pos + 6), int16(buf, pos + 12)
-    if not REQUEST_HEADER - 4 <= size <= max_frame or not 0 <= key < len(versions):
-        return False
-    if not versions[key, 0] <= version <= versions[key, 1]:
-        return False
-    if not 0 < length <= min(MAX_CLIENT_ID, size + 4 - REQUEST_HEADER):
-        return False
-    first = pos + REQUEST_HEADER
-    if first + length > end:
-        return False
-    for at in range(first, first + length):
-        if not 0x20 <= buf[at] <= 0x7E:
-            return False
-    return True
-
-
-# Pairing
-
-
-@njit(cache=True, _nrt=False)
-def place_in_queue(
-    queue: Ints, first: int, last: int, frames: Ints, old: Ints, correlation_id: int
-) -> int:
-    """Where in the queue the request with this correlation id waits; -1 if nowhere."""
-    for at in range(first, last):
-        entry = queue[at]
-        known = frames[entry, c.CORRELATION_ID] if entry >= 0 else old[-1 - entry, 0]
-        if known == correlation_id:
-            return at
-    return -1
-
-
-@njit(cache=True, _nrt=False)
-def deed(
-    deeds: Ints, state: Ints, kind: int, link: int, place: int, order: int, packet: int, time: int, what: int,
-    side: int,
-) -> None:  # fmt: skip
-    """Add a row to the deeds."""
-    row = deeds[state[DEEDS]]
-    state[DEEDS] += 1
-    row[c.DEED], row[c.DEED_LINK], row[c.DEED_PLACE], row[c.DEED_ORDER] = kind, link, place, order
-    row[c.DEED_PACKET], row[c.DEED_TIME], row[c.DEED_WHAT], row[c.DEED_SIDE] = packet, time, what, side
-
-
-@njit(cache=True, _nrt=False)
-def expire_early(
-    index: int, frames: Ints, early: Ints, old_early: Ints, deeds: Ints, state: Ints, now: int, wait: int
-) -> None:
-    """Give up responses that waited too long for their requests; `now` is the time of the frame at hand."""
-    gone = 0
-    while gone < state[EARLY]:
-        entry = early[gone]
-        since = frames[entry, c.LAST_TIME] if entry >= 0 else old_early[-1 - entry, 1]
-        if since >= now - wait:
-            break
-        if entry >= 0:
-            frames[entry, c.PARTNER] = c.ORPHAN
-        deed(deeds, state, c.RESPONSE_ORPHANED, index, 2 * state[FRAMES] - 1, 0, 0, 0, entry, 0)
-        gone += 1
-    if gone:
-        for at in range(gone, state[EARLY]):
-            early[at - gone] = early[at]
-        state[EARLY] -= gone
-
-
-@njit(cache=True, _nrt=False)
-def take_request(
-    index: int, link: Ints, frame: Ints, buf: Bytes, programs: Codes, frames: Ints, queue: Ints, old: Ints,
-    early: Ints, old_early: Ints, deeds: Ints, state: Ints, limits: Ints,
-) -> bool:  # fmt: skip
-    """A request has come; False if that is not plain."""
-    if not read_request(frame, buf, programs):
-        return False
-    correlation_id = frame[c.CORRELATION_ID]
-    waiting = state[LAST] - state[FIRST]
-    frame[c.IN_FLIGHT] = waiting
-    mate = -1
-    for at in range(state[EARLY]):
-        entry = early[at]
-        known = frames[entry, c.CORRELATION_ID] if entry >= 0 else old_early[-1 - entry, 0]
-        if known == correlation_id:
-            if entry < 0 or frame[c.PARTNER] == c.NO_REPLY:
-                return False
-            mate = at
-            break
-    if frame[c.PARTNER] == c.NO_REPLY:
-        link[c.REPLIES_UNASKED] = 1
-        return True
-    if waiting >= limits[MAX_QUEUE]:
-        return False
-    if place_in_queue(queue, state[FIRST], state[LAST], frames, old, correlation_id) >= 0:
-        return False
-    if mate < 0:
-        queue[state[LAST]] = state[FRAMES]
-        state[LAST] += 1
-        return True
-    response = frames[early[mate]]
-    if not find_body(response, frame, buf, programs):
-        return False
-    if response[c.FIRST_TIME] < frame[c.LAST_TIME]:
-        deed(
-            deeds, state, c.RESPONSE_FIRST, index, 2 * state[FRAMES] - 1, response[c.ORDER],
-            response[c.PACKET], response[c.LAST_TIME], correlation_id, 0,
-        )  # fmt: skip
-    frame[c.PARTNER], response[c.PARTNER] = early[mate], state[FRAMES]
-    for at in range(mate + 1, state[EARLY]):
-        early[at - 1] = early[at]
-    state[EARLY] -= 1
-    if not waiting:
-        state[GAPPED] = 0
-    return True
-
-
-@njit(cache=True, _nrt=False)
-def find_body(frame: Ints, asked: Ints, buf: Bytes, programs: Codes) -> bool:
-    """Where the body of a response begins; False if its header has tagged fields."""
-    frame[c.BODY] = frame[c.START] + RESPONSE_HEADER
-    if programs[asked[c.KEY], asked[c.VERSION], 0, 2] & FLEXIBLE_RESPONSE:
-        if frame[c.STOP] <= frame[c.BODY] or buf[frame[c.BODY]]:
-            return False
-        frame[c.BODY] += 1
-    return True
-
-
-@njit(cache=True, _nrt=False)
-def take_response(
-    index: int, link: Ints, frame: Ints, buf: Bytes, programs: Codes, frames: Ints, queue: Ints, old: Ints,
-    early: Ints, deeds: Ints, state: Ints,
-) -> bool:  # fmt: skip
-    """A response has come; False if that is not plain."""
-    correlation_id = int32(buf, frame[c.START] + 4)
-    frame[c.KEY], frame[c.CORRELATION_ID], frame[c.PARTNER] = -1, correlation_id, c.UNPAIRED
-    at = place_in_queue(queue, state[FIRST], state[LAST], frames, old, correlation_id)
-    if at < 0:
-        if correlation_id == 0 or link[c.REPLIES_UNASKED] or state[EARLY] >= MAX_EARLY:
-            return False
-        early[state[EARLY]] = state[FRAMES]
-        state[EARLY] += 1
-        return True
-    asked = queue[at]
-    if at > state[FIRST]:
-        before = queue[at - 1]
-        sent = frames[before, c.ORDER] if before >= 0 else old[-1 - before, 1]
-        order = frames[asked, c.ORDER] if asked >= 0 else old[-1 - asked, 1]
-        if not state[GAPPED] or sent >= order:
-            return False
-        for older in range(state[FIRST], at):
-            lost = queue[older]
-            if lost >= 0:
-                frames[lost, c.PARTNER] = c.LOST
-            deed(
-                deeds, state, c.REQUEST_LOST, index, 2 * state[FRAMES] - 1, frame[c.ORDER], 0, 0, lost, 0
-            )
-    if asked >= 0:
-        if not find_body(frame, frames[asked], buf, programs):
-            return False
-        frame[c.PARTNER] = asked
-        frames[asked, c.PARTNER] = state[FRAMES]
-    else:
-        frame[c.PARTNER] = c.EARLIER + 1 + asked  # asked is -1 - i
-        state[ANSWERED] += 1
-    state[FIRST] = at + 1
-    if state[FIRST] == state[LAST]:
-        state[GAPPED] = 0
-    return True
-
-
 # Frames
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def find_frame(
     k: int, link: Ints, side: Ints, buf: Bytes, chunks: Ints, frames: Ints, queue: Ints, old: Ints,
     versions: Ints, state: Ints, limits: Ints,
@@ -337,7 +118,7 @@ def find_frame(
     return True
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def cut(
     index: int, k: int, held: bool, link: Ints, side: Ints, buf: Bytes, chunks: Ints, frames: Ints,
     queue: Ints, old: Ints, early: Ints, old_early: Ints, deeds: Ints, programs: Codes, versions: Ints,
@@ -382,9 +163,7 @@ def cut(
                 index, link, frame, buf, programs, frames, queue, old, early, old_early, deeds, state, limits
             )
         else:
-            plain = take_response(
-                index, link, frame, buf, programs, frames, queue, old, early, deeds, state
-            )
+            plain = take_response(index, link, frame, buf, programs, frames, queue, old, early, deeds, state)
         if not plain:
             return False
         state[FRAMES] += 1
@@ -397,7 +176,7 @@ def cut(
 # Streams
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def append(
     row: int, side: Ints, captured: Ints, time: Ints, packet: Ints, order: Ints, buffer: Ints, start: Ints,
     inline: Bytes, block: Bytes, buf: Bytes, chunks: Ints,
@@ -417,16 +196,23 @@ def append(
     side[c.WANTED] = (side[c.WANTED] + size) & MASK
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def copy(to: NDArray[Any], at: int, of: NDArray[Any], begin: int, size: int) -> None:
     """As a slice would, which numba makes slower because the two could overlap."""
     for index in range(size):
         to[at + index] = of[begin + index]
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def keep(
-    state: Ints, both: Ints, hole: Ints, early: Ints, of_state: Ints, of_both: Ints, of_hole: Ints, of_early: Ints
+    state: Ints,
+    both: Ints,
+    hole: Ints,
+    early: Ints,
+    of_state: Ints,
+    of_both: Ints,
+    of_hole: Ints,
+    of_early: Ints,
 ) -> None:
     """Copy all that a segment can change of a connection."""
     copy(state, 0, of_state, 0, STATE)
@@ -438,14 +224,14 @@ def keep(
         copy(early, 0, of_early, 0, of_state[EARLY])
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def acknowledge(side: Ints, ack: int) -> None:
     """Note an acknowledgement number that the other end sent."""
     away = ((ack - side[c.WANTED] + 0x80000000) & MASK) - 0x80000000
     side[c.ACKED] = max(side[c.ACKED], side[c.OFFSET] + away)
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def hopeless(side: Ints, waiting: Ints, seen: int, now: int, limits: Ints) -> bool:
     """Whether the capture can no longer be expected to fill the first hole."""
     waited = now - side[c.HOLE_TIME]
@@ -454,7 +240,7 @@ def hopeless(side: Ints, waiting: Ints, seen: int, now: int, limits: Ints) -> bo
     return waited > limits[HOLE_TIME]
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def insert(side: Ints, waiting: Ints, begin: int, end: int, row: int) -> bool:
     """Let a segment wait behind a hole; False if it overlaps another or there is no room."""
     count = side[c.HOLES]
@@ -475,7 +261,7 @@ def insert(side: Ints, waiting: Ints, begin: int, end: int, row: int) -> bool:
     return True
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def lose_framing(k: int, link: Ints, side: Ints, state: Ints) -> bool:
     """A hole was given up; False if it lies inside a frame, or if nothing is known of the framing yet."""
     if side[c.SYNCHRONISED] and side[c.WRITE] - side[c.READ] >= 4:
@@ -492,7 +278,7 @@ def lose_framing(k: int, link: Ints, side: Ints, state: Ints) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@kernel
 def follow(
     seg_side: Flags, seq: Ints, ack: Ints, acks: Flags, special: Flags, captured: Ints, time: Ints,
     packet: Ints, order: Ints, buffer: Ints, start: Ints, inline: Bytes, block: Bytes, links: Ints,
@@ -500,7 +286,7 @@ def follow(
     versions: Ints, limits: Ints, buf: Bytes, chunks: Ints, frames: Ints, queue: Ints, deeds: Ints,
     holes: Ints, state: Ints, was: Ints, was_sides: Ints, was_holes: Ints, early: Ints, was_early: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Follow every connection of `links` as far as it is plain; returns how many frames and deeds there are."""
+    """Follow every connection of `links` as far as it is plain; returns the number of frames and of deeds."""
     state[FRAMES] = state[DEEDS] = 0
     for index in range(len(links)):
         link, both, hole = links[index], sides[index], holes[index]
@@ -543,8 +329,10 @@ def follow(
                 continue
             # Room for what this segment and the few that it may set free can bring.
             if (
-                state[FRAMES] + size // 8 + side[c.HOLE_BYTES] // 8 + other[c.HOLE_BYTES] // 8 + 4 > len(frames)
-                or state[LAST] + size // 8 + side[c.HOLE_BYTES] // 8 + other[c.HOLE_BYTES] // 8 + 4 > len(queue)
+                state[FRAMES] + size // 8 + side[c.HOLE_BYTES] // 8 + other[c.HOLE_BYTES] // 8 + 4
+                > len(frames)
+                or state[LAST] + size // 8 + side[c.HOLE_BYTES] // 8 + other[c.HOLE_BYTES] // 8 + 4
+                > len(queue)
                 or state[DEEDS] + 2 * (state[LAST] - state[FIRST]) + 4 * MAX_EARLY > len(deeds)
             ):
                 break
@@ -565,8 +353,8 @@ def follow(
                 while plain and of[c.HOLES] > 0 and hopeless(of, hole[j], state[SEEN], moment, limits):
                     lacking = hole[j, 0, c.WAIT_FROM] - of[c.OFFSET]
                     deed(
-                        deeds, state, c.GAP_FOUND, index, 2 * state[FRAMES] - 1, order[row], packet[row], clock,
-                        lacking, j,
+                        deeds, state, c.GAP_FOUND, index, 2 * state[FRAMES] - 1, order[row], packet[row],
+                        clock, lacking, j,
                     )  # fmt: skip
                     if not lose_framing(j, link, of, state):
                         plain = False
@@ -576,9 +364,9 @@ def follow(
                     of[c.WANTED] = (of[c.WANTED] + lacking) & MASK
                     of[c.HISTORY_FROM] = of[c.WRITE]
                     plain = fill(
-                        index, j, held, link, of, hole[j], captured, time, packet, order, buffer, start, inline,
-                        block, buf, chunks, frames, queue, old, early, old_early, deeds, programs, versions,
-                        state, limits, order[row], clock,
+                        index, j, held, link, of, hole[j], captured, time, packet, order, buffer, start,
+                        inline, block, buf, chunks, frames, queue, old, early, old_early, deeds, programs,
+                        versions, state, limits, order[row], clock,
                     )  # fmt: skip
                     of[c.HOLE_SEGMENTS], of[c.HOLE_TIME] = state[SEEN], moment
                 if not plain:
@@ -619,16 +407,24 @@ def follow(
                 clock = clock_was
                 break
             row += 1
-        link[c.TAKEN], link[c.CLOCK], link[c.GAP], link[c.ANSWERED] = row, clock, state[GAPPED], state[ANSWERED]
+        link[c.TAKEN], link[c.CLOCK], link[c.GAP], link[c.ANSWERED] = (
+            row,
+            clock,
+            state[GAPPED],
+            state[ANSWERED],
+        )
         link[c.SEGMENTS] = state[SEEN]
         for k in range(2):
             side = both[k]
-            while side[c.CHUNK] + 1 < side[c.CHUNK_END] and chunks[side[c.CHUNK] + 1, c.CHUNK_START] <= side[c.READ]:
+            while (
+                side[c.CHUNK] + 1 < side[c.CHUNK_END]
+                and chunks[side[c.CHUNK] + 1, c.CHUNK_START] <= side[c.READ]
+            ):
                 side[c.CHUNK] += 1
     return state[FRAMES], state[DEEDS]
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def tell(index: int, k: int, side: Ints, deeds: Ints, state: Ints, order: int, clock: int) -> None:
     """Report that framing was found again, once the frames found are taken."""
     deed(
@@ -638,7 +434,7 @@ def tell(index: int, k: int, side: Ints, deeds: Ints, state: Ints, order: int, c
     side[c.NEWS] = -1
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def fill(
     index: int, k: int, held: bool, link: Ints, side: Ints, waiting: Ints, captured: Ints, time: Ints,
     packet: Ints, order: Ints, buffer: Ints, start: Ints, inline: Bytes, block: Bytes, buf: Bytes,
@@ -649,8 +445,8 @@ def fill(
     taken = 0
     while taken < side[c.HOLES] and waiting[taken, c.WAIT_FROM] == side[c.OFFSET]:
         append(
-            waiting[taken, c.WAIT_ROW], side, captured, time, packet, order, buffer, start, inline, block, buf,
-            chunks,
+            waiting[taken, c.WAIT_ROW], side, captured, time, packet, order, buffer, start, inline, block,
+            buf, chunks,
         )  # fmt: skip
         side[c.HOLE_BYTES] -= waiting[taken, c.WAIT_TO] - waiting[taken, c.WAIT_FROM]
         taken += 1
@@ -658,15 +454,15 @@ def fill(
         copy(waiting[at - taken], 0, waiting[at], 0, 3)
     side[c.HOLES] -= taken
     plain = cut(
-        index, k, held, link, side, buf, chunks, frames, queue, old, early, old_early, deeds, programs, versions,
-        state, limits,
+        index, k, held, link, side, buf, chunks, frames, queue, old, early, old_early, deeds, programs,
+        versions, state, limits,
     )  # fmt: skip
     if side[c.NEWS] >= 0:
         tell(index, k, side, deeds, state, now_order, clock)
     return plain
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def undo(frames: Ints, deeds: Ints, state: Ints, was: Ints) -> None:
     """Take back what frames and deeds since then did to earlier frames."""
     for at in range(was[FRAMES], min(state[FRAMES] + 1, len(frames))):

@@ -8,9 +8,10 @@ for long; when it is full, messages that bring more are left to the exact path.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
+from kwsniff.engine.bulk.kernel import kernel
 from kwsniff.engine.bulk.numbers import Bytes
 
 CAPACITY = 1 << 15
@@ -21,7 +22,7 @@ Ints = NDArray[np.int64]
 Slots = NDArray[np.int32]
 
 
-@njit(cache=True, _nrt=False)
+@kernel
 def number(buf: Bytes, start: int, size: int, kind: int, spans: Ints, slots: Slots) -> int:
     """The number of a text (`kind` 0) or uuid (1); FULL if there is no room.
 
