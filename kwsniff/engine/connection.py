@@ -11,6 +11,7 @@ Invariants: side 0 is end a of `Endpoints`, 1 is end b; after `closed`, segments
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from hashlib import blake2b
 
 import numpy as np
@@ -122,11 +123,28 @@ class Connection:
                 wanted = (self.streams[k].next_seq + before) & _MASK
                 bad[index] |= rows.seq[begin:end][index] != wanted
         stop = int(bad.argmax()) if bad.any() else end - begin
+        runs: list[Run | None] = []
+        if stop and picked:
+            runs = self._runs(rows, begin, stop, picked)
+            before_trouble = self._before_trouble(runs, picked, stop)
+            if before_trouble < stop:
+                stop = before_trouble
+                runs = self._runs(rows, begin, stop, picked)
         if stop:
             self._count(rows, begin, begin + stop, side[:stop], length[:stop])
             if picked:
-                self._deliver_bulk(rows, begin, stop, picked)
+                self._deliver_bulk(rows, begin, stop, runs)
         return begin + stop
+
+    def _before_trouble(self, runs: list[Run | None], picked: list[NDArray[np.intp]], stop: int) -> int:
+        """How many segments come before the first with a length that no frame has. What follows one must be
+        looked at segment by segment: where framing is found again depends on how much is there to look at."""
+        for k, run in enumerate(runs):
+            if run is not None:
+                at = self.exchange.framers[k ^ self.exchange.client].trouble(run)
+                if at >= 0:
+                    stop = min(stop, int(picked[k][bisect_right(run.starts, at) - 1]))
+        return stop
 
     def _count(self, rows: Rows, begin: int, end: int, side: NDArray[np.int8], length: Ints) -> None:
         from_b = int(side.sum())
@@ -138,8 +156,8 @@ class Connection:
         self.last_time = max(self.last_time, int(rows.time[begin:end].max()))
         self.last_packet, self.last_order = int(rows.packet[end - 1]), int(rows.order[end - 1])
 
-    def _deliver_bulk(self, rows: Rows, begin: int, stop: int, picked: list[NDArray[np.intp]]) -> None:
-        self.exchange.conversation.requests_held = False  # nothing waits, or this would not be in bulk
+    def _runs(self, rows: Rows, begin: int, stop: int, picked: list[NDArray[np.intp]]) -> list[Run | None]:
+        """The bytes of both sides."""
         runs: list[Run | None] = [None, None]
         for k, index in enumerate(picked):
             index = index[: np.searchsorted(index, stop)] + begin
@@ -148,12 +166,17 @@ class Connection:
             data = rows.joined(index)
             length = rows.length[index]
             starts = (np.cumsum(length) - length).tolist()
-            last = int(index[-1])
-            self.streams[k].deliver_in_order(data, int(rows.seq[last] + rows.length[last]) & _MASK)
             packets, times, orders = (
                 column[index].tolist() for column in (rows.packet, rows.time, rows.order)
             )
             runs[k] = Run(data, starts, packets, times, orders)
+        return runs
+
+    def _deliver_bulk(self, rows: Rows, begin: int, stop: int, runs: list[Run | None]) -> None:
+        self.exchange.conversation.requests_held = False  # nothing waits, or this would not be in bulk
+        for k, run in enumerate(runs):
+            if run is not None:
+                self.streams[k].deliver_in_order(run.data)
         self.exchange.deliver_both(runs)
         for k in (0, 1):
             acks = rows.ack[begin : begin + stop][(rows.side[begin : begin + stop] != k)]

@@ -112,10 +112,9 @@ class Stream:
         offset = self.offset + self._distance(ack)
         self.acked = max(self.acked, offset)
 
-    def deliver_in_order(self, data: bytes, last_seq: int) -> None:
+    def deliver_in_order(self, data: bytes) -> None:
         """Note that `data`, which began at `next_seq`, went to the reader without passing through `feed`."""
-        self.offset += len(data)
-        self.next_seq = last_seq
+        self._advance(len(data))
         self.history = data[-HISTORY:] if len(data) >= HISTORY else (self.history + data)[-HISTORY:]
 
     def feed(

@@ -173,6 +173,7 @@ class Conversation:
         whole = frame.end - frame.start == frame.size
         status = "ok" if whole else "truncated"
         client_id = None
+        origin = frame.start + 4
         try:
             if isinstance(found, str):
                 self._note(frame, found, "API key {}, version {}".format(*_api(frame.data, frame.start + 4)))
@@ -185,10 +186,11 @@ class Conversation:
                 client_id, pos = self._client_id(frame.data, pos, frame.end)
             if found.flexible_request:
                 pos = skip_tags(frame.data, pos, frame.end)
+            origin = 0
             return client_id, pos, status, self._read(found, "request", frame, pos) if whole else None
         except DecodeError as error:
             if not isinstance(found, str):
-                status = self._broken(frame, "request", status, error)
+                status = self._broken(frame, "request", status, error, origin)
             return client_id, pos, status, None
 
     def _client_id(self, data: bytes, pos: int, end: int) -> tuple[str | None, int]:
@@ -290,17 +292,19 @@ class Conversation:
         if frame.end - frame.start < frame.size:
             status = "truncated"
         elif request.codec is not None:
+            origin = frame.start + 4
             try:
                 pos = frame.start + 8
                 if request.codec.flexible_response:
                     pos = skip_tags(frame.data, pos, frame.end)
+                origin = 0
                 body = self._read(request.codec, "response", frame, pos)
                 if body.facts.error_code and status == "ok":
                     status = "error"
                 if quirks.starts_raw_tokens(request.api_key, request.version) and not body.facts.error_code:
                     self.raw_tokens = True
             except DecodeError as error:
-                status = self._broken(frame, "response", status, error)
+                status = self._broken(frame, "response", status, error, origin)
         self._call(request, frame, status, frame.order, body)
 
     def _pair_early(self, request: Request) -> None:
@@ -356,12 +360,14 @@ class Conversation:
             self._note(frame, code, detail)
         return body
 
-    def _broken(self, frame: Frame, direction: str, status: str, error: DecodeError) -> str:
+    def _broken(self, frame: Frame, direction: str, status: str, error: DecodeError, origin: int) -> str:
+        """Offsets count from the body's start, in a header from where it begins: `origin` in the buffer."""
         if status == "truncated":
             return status
         self.undecoded += 1
         where = f"{direction} {error.path}".rstrip()
-        self._note(frame, error.code, f"{where}, offset {error.offset}" if error.offset >= 0 else where)
+        offset = error.offset - origin
+        self._note(frame, error.code, f"{where}, offset {offset}" if error.offset >= 0 else where)
         return "undecoded"
 
     def _unreadable(self, frame: Frame, direction: str) -> None:

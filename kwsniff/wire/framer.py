@@ -154,6 +154,35 @@ class Framer:
             return []
         return self._cut()
 
+    def trouble(self, run: RunLike) -> int:
+        """Where in a run, fed now, a frame would begin that is not plain (an impossible length, or more bytes
+        than are kept), or 0 if that is the frame in progress; -1 if there is none."""
+        data = run.data
+        if self.pending is not None:
+            pos = self.pending.left
+        elif 0 < self.have < 4:
+            size = _size(b"".join([part.data for part in self.parts]) + data[:4].ljust(4, b"\0"), 0)[0]
+            if len(data) + self.have < 4:
+                return -1
+            pos = 4 + size - self.have
+            if size < 0 or self._not_plain(size, len(data) - pos, 0):
+                return 0
+        else:
+            pos = self.need - self.have if self.have else 0
+        frames = 1
+        while len(data) - pos >= 4:
+            size = _size(data, pos)[0]
+            if self._not_plain(size, len(data) - pos - 4 - size, frames):
+                return pos
+            pos += 4 + size
+            frames += 1
+        return -1
+
+    def _not_plain(self, size: int, beyond: int, frames: int) -> bool:
+        least = 0 if self.tokens and self.counters.frames + frames < TOKEN_FRAMES else MIN_FRAME
+        too_large = beyond < 0 and size + 4 > self.config.max_connection_bytes
+        return too_large or not least <= size <= self.config.max_frame_bytes
+
     def gap(self, length: int, packet: int, time: int, order: int) -> list[Frame]:
         """Take missing bytes; `packet` is -1 unless a packet carried them that the snap length cut."""
         self.last_order = max(self.last_order, order)
