@@ -179,9 +179,12 @@ class Connection:
                 self.streams[k].deliver_in_order(run.data)
         self.exchange.deliver_both(runs)
         for k in (0, 1):
-            acks = rows.ack[begin : begin + stop][(rows.side[begin : begin + stop] != k)]
+            from_other = (rows.side[begin : begin + stop] != k) & (
+                rows.flags[begin : begin + stop] & ACK != 0
+            )
+            acks = rows.ack[begin : begin + stop][from_other]
             if len(acks):
-                self.streams[k].acknowledge(int(acks[-1]))
+                self.streams[k].acknowledge_all(acks)
 
     # One segment
 

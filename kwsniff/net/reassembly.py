@@ -20,6 +20,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kwsniff.config import Config
 
 HISTORY = 2048
@@ -111,6 +114,12 @@ class Stream:
             return
         offset = self.offset + self._distance(ack)
         self.acked = max(self.acked, offset)
+
+    def acknowledge_all(self, acks: NDArray[np.int64]) -> None:
+        """Note several acknowledgement numbers: the highest counts."""
+        if self.next_seq >= 0:
+            away = ((acks - self.next_seq + 0x80000000) & _MASK) - 0x80000000
+            self.acked = max(self.acked, self.offset + int(away.max()))
 
     def deliver_in_order(self, data: bytes) -> None:
         """Note that `data`, which began at `next_seq`, went to the reader without passing through `feed`."""

@@ -71,7 +71,7 @@ def _by_instruction(buf: Bytes, start: int, end: int) -> int:
 
 
 @kernel
-def _by_table(buf: Bytes, start: int, end: int) -> int:
+def by_table(buf: Bytes, start: int, end: int) -> int:
     crc = types.uint32(0xFFFFFFFF)
     pos = start
     while pos + 8 <= end:
@@ -90,5 +90,5 @@ def _tail(buf: Bytes, pos: int, end: int, crc: int) -> Any:
     return types.int64(crc ^ types.uint32(0xFFFFFFFF))
 
 
-crc32c = _by_instruction if _has_instruction() else _by_table
+crc32c = _by_instruction if _has_instruction() else by_table
 """Takes a byte array, start and end; returns the checksum as a non-negative number."""
