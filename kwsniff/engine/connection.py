@@ -179,10 +179,8 @@ class Connection:
                 self.streams[k].deliver_in_order(run.data)
         self.exchange.deliver_both(runs)
         for k in (0, 1):
-            from_other = (rows.side[begin : begin + stop] != k) & (
-                rows.flags[begin : begin + stop] & ACK != 0
-            )
-            acks = rows.ack[begin : begin + stop][from_other]
+            taken = slice(begin, begin + stop)
+            acks = rows.ack[taken][(rows.side[taken] != k) & (rows.flags[taken] & ACK != 0)]
             if len(acks):
                 self.streams[k].acknowledge_all(acks)
 
