@@ -25,6 +25,9 @@ from kwsniff.config import Config
 HISTORY = 2048
 """Bytes kept behind the delivery point to compare retransmissions with."""
 
+WAITING_COST = 256
+"""Bytes charged for keeping a segment behind a hole, besides its payload."""
+
 _MASK = 0xFFFFFFFF
 
 
@@ -85,6 +88,7 @@ class Stream:
     """The SYN was seen, so the first byte delivered is the first of the connection."""
     waiting: list[_Waiting] = field(default_factory=list)
     waiting_bytes: int = 0
+    """Memory that `waiting` takes, about."""
     history: bytes = b""
     acked: int = -1
     """Highest offset that the other end has acknowledged; -1 if it never did."""
@@ -203,7 +207,7 @@ class Stream:
             taken += 1
         segments = self.waiting[:taken]
         del self.waiting[:taken]
-        self.waiting_bytes -= sum(len(segment.data) for segment in segments)
+        self.waiting_bytes -= sum(WAITING_COST + len(segment.data) for segment in segments)
         return segments
 
     def _collect(self, segments: list[_Waiting]) -> list[Run | Gap]:
@@ -251,7 +255,7 @@ class Stream:
 
     def _put(self, index: int, segment: _Waiting) -> None:
         self.waiting.insert(index, segment)
-        self.waiting_bytes += len(segment.data)
+        self.waiting_bytes += WAITING_COST + len(segment.data)
 
     def _compare_with_history(self, segment: _Waiting) -> None:
         if segment.end == self.offset and segment.end - segment.start == 1:
