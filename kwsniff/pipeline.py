@@ -52,11 +52,14 @@ def keyed(
 
 
 def _parts(batch: pa.RecordBatch, engine: Engine, pace: Pace, config: Config) -> Iterator[Part]:
+    opened = engine.opened
     for part in pace.slices(batch):
         columns = segment_columns(part)
         with _collector_paused():
             events = engine.feed(columns)
-            pace.learn(len(events.calls) + len(events.anomalies) + 3 * len(events.ends) + engine.load)
+            made_of = len(events.calls) + len(events.anomalies) + 3 * len(events.ends)
+            pace.learn(made_of + engine.load + 3 * (engine.opened - opened))
+            opened = engine.opened
             made = events_batch(events, columns.capture, config.full)
         del events
         yield made

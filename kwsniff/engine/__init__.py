@@ -54,7 +54,8 @@ class Engine:
         self._order = 0
         self._clock = 0
         self._swept = 0
-        self._numbers = 0
+        self.opened = 0
+        """Connections so far; each has its number from here."""
         self.load = 0
         """Requests that wait for a response, and the topics and partitions they name, in all."""
         self._versions = known_versions()
@@ -107,11 +108,11 @@ class Engine:
     def _open(self, endpoints: Endpoints) -> Connection:
         if len(self._table) >= self.config.max_connections:
             self._close_most_silent()
-        self._numbers += 1
+        self.opened += 1
         connection = Connection(
-            self.config, self._numbers, endpoints, self._events.calls, self._events.anomalies, self._versions
+            self.config, self.opened, endpoints, self._events.calls, self._events.anomalies, self._versions
         )
-        self._table[endpoints] = self._by_number[self._numbers] = connection
+        self._table[endpoints] = self._by_number[self.opened] = connection
         return connection
 
     def _end(self, connection: Connection, reason: str) -> None:

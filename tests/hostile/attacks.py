@@ -131,8 +131,8 @@ def distinct_ids(size: int) -> Records:
     flow = Flow()
     yield from flow.open()
     for corr in range(size):
-        name = b"%08d" % corr + b"n" * 30_000
-        yield from flow.stream(0, [metadata(corr, [name], name)])
+        name = b"%08d" % corr + b"n" * 500
+        yield from flow.stream(0, [metadata(corr, [name * 60], name)])
         yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0))])
 
 
