@@ -5,7 +5,8 @@ the smallest call takes 26 bytes on the wire and a kilobyte as objects, until it
 is cut into slices by what the slices before it brought forth: few payload bytes at first, four times as many
 as long as the events remain few, and fewer as soon as they don't. Ordinary traffic soon goes whole.
 
-Invariant: slices are cut between segments and keep their order, so they change no event.
+Invariant: slices are cut between segments and keep their order, so they change no event. Only where small
+messages make a block be cut may an event that came late (an orphan, say) stand in another place of the output.
 """
 
 from __future__ import annotations

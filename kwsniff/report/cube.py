@@ -24,7 +24,7 @@ MEASURES = (*SUMS, *MAXES, *MINS)
 NEVER = np.iinfo(np.int64).max
 """`first_us` of a call whose time is not known."""
 
-PENDING_ROWS = 250_000
+PENDING_ROWS = 100_000
 
 
 class Cube:

@@ -23,7 +23,7 @@ from kwsniff.report.topics import elements, lookup
 Ints = npt.NDArray[np.int64]
 KEYS = ["cell", "topic", "topic_error"]
 _SHIFT = 32
-MAX_CELLS = 300_000
+MAX_CELLS = 100_000
 """Rows of the cube beyond which topics are no longer told apart."""
 
 

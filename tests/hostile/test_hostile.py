@@ -23,7 +23,7 @@ LIMIT_MB = 512
 
 SMALL = {
     "one_byte_connections": 3000, "talking_connections": 300, "half_frames": 70_000_000, "holes": 8_000_000,
-    "outstanding": 3000, "outstanding_everywhere": 3000, "tiny_answers": 4000, "distinct_names": 2000,
+    "outstanding": 3000, "outstanding_everywhere": 20_000, "tiny_answers": 4000, "distinct_names": 2000,
     "distinct_ids": 20, "long_prefix": 2_000_000, "many_elements": 500, "endless_varints": 200,
     "true_elements": 300_000, "empty_names": 300_000, "bombs": 50_000_000, "tiny_records": 300_000,
     "deep_nesting": 40, "overlaps": 300, "time_travel": 100, "many_holes": 3000, "fragments": 5000,
@@ -31,7 +31,7 @@ SMALL = {
 
 TIGHT = {
     "max_connections": 100, "max_outstanding": 500, "max_outstanding_total": 1000,
-    "max_buffered_bytes": 4_000_000, "max_connection_bytes": 50_000_000, "max_reorder_bytes": 300_000,
+    "max_buffered_bytes": 4_000_000, "max_connection_bytes": 70_000_000, "max_reorder_bytes": 300_000,
     "max_decompressed_bytes": 1_000_000, "max_elements": 10_000,
 }  # fmt: skip
 
@@ -78,7 +78,8 @@ def test_limits_do_not_touch_what_keeps_within_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["one_byte_connections", "outstanding", "tiny_answers"])
 def test_the_slices_in_which_events_are_made_change_none(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name]))
-    assert rows(path, slice_bytes=5000, slice_events=10) == rows(path)
+    sliced = rows(path, slice_bytes=5000, slice_events=10)
+    assert sorted(map(repr, sliced)) == sorted(map(repr, rows(path)))
 
 
 def test_limits_follow_from_the_memory_allowed() -> None:
