@@ -209,6 +209,18 @@ def report(
 
 
 @app.command()
+def crosscheck(files: Paths, port: Port = None, memory: Memory = "512M") -> None:
+    """Compare with Wireshark's own dissector, message by message. Needs tshark and pyshark.
+
+    Prints per API and version how many messages both saw and agreed on, and the differences with packet
+    numbers. Exit code 1 says that there are some in which it is not known who is right.
+    """
+    from kwsniff.cli.crosscheck import check
+
+    raise typer.Exit(check(files, _config(port, memory)))
+
+
+@app.command()
 def protocol(
     api: Annotated[
         str | None,
