@@ -327,3 +327,22 @@ def test_whatever_is_lost_no_call_is_invented(script: Play, data: st.DataObject)
     seen = [row for row in run(kept) if row["event"] == "call" and row["status"] != "orphan"]
     assert {(row["api"], row["correlation_id"]) for row in seen} <= known
     assert len(seen) <= len(known)
+
+
+def test_a_damaged_sequence_number_does_not_carry_the_stream_away() -> None:
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1)
+    stray = script.next_seq[CLIENT] + 300_000_000
+    script >> from_client(b"stray bytes", seq=stray) >> ack(BROKER)
+    for corr in range(2, 60):
+        script >> request(corr=corr) >> response(corr=corr)
+    calls = [row for row in script.events() if row["event"] == "call"]
+    assert [(row["correlation_id"], row["status"]) for row in calls] == [(corr, "ok") for corr in range(1, 60)]
+
+
+def test_a_stream_goes_on_behind_a_very_long_hole() -> None:
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1)
+    script.next_seq[CLIENT] += 300_000_000
+    for corr in range(2, 60):
+        script >> request(corr=corr) >> response(corr=corr)
+    calls = [row for row in script.events() if row["event"] == "call"]
+    assert {row["correlation_id"] for row in calls if row["status"] == "ok"} == set(range(1, 60))
