@@ -61,7 +61,7 @@ class Exchange:
         anything, or nothing of Kafka, goes without."""
         if name == "framers":
             self.framers = (
-                Framer(self.config, self._find_request),
+                Framer(self.config, self._find_request, rescue=True),
                 Framer(self.config, self._find_response),
             )
             return self.framers
@@ -123,8 +123,9 @@ class Exchange:
             self._decide(self.probe.judge(final=True))
         if self.is_kafka:
             requests, responses = (framer.flush() for framer in self.framers)
-            if requests or responses:
-                self.note("frame_incomplete", _unfinished(requests, responses))
+            if unfinished := _unfinished(requests, responses):
+                self.note("frame_incomplete", unfinished)
+            self._report_framing()
             self.conversation.feed(requests, responses)
             self.conversation.end(reason, order)
 
@@ -223,7 +224,8 @@ class Exchange:
 
 def _unfinished(requests: list[Frame], responses: list[Frame]) -> str:
     named = [*(("request", frame) for frame in requests), *(("response", frame) for frame in responses)]
-    return "; ".join(f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, f in named)
+    return "; ".join(f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, f in named
+        if f.end - f.start < f.size)
 
 
 def _silent(code: str, detail: str, packet: int | None = None) -> None:

@@ -77,6 +77,9 @@ def stream(data: bytes) -> None:
     assert {row["code"] for row in rows if row["event"] == "anomaly"} <= set(ANOMALIES)
     middle = len(script.segments) // 2
     cut = run(script.segments, CONFIG, [middle])
+    for row in [*cut, *rows]:
+        if row["event"] == "anomaly":  # has the time of the segment at hand when it was noticed
+            row["time"] = None
     assert sorted(map(repr, cut)) == sorted(map(repr, rows))
 
 
