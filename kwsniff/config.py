@@ -3,7 +3,7 @@ worker process sees the same ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 MIB = 1 << 20
@@ -105,7 +105,8 @@ class Config:
         if memory < LEAST_MEMORY:
             raise ValueError(f"less than {LEAST_MEMORY // MIB} MiB")
         share = (memory - BASE_MEMORY) / (DEFAULT_MEMORY - BASE_MEMORY)
-        sized = {field.name: int(field.default * share) for field in fields(cls) if field.name in SIZED}
+        usual = cls()
+        sized: dict[str, Any] = {name: int(getattr(usual, name) * share) for name in SIZED}
         for name in ("block_bytes", "slice_bytes", "slice_events"):  # more of these gains nothing
-            sized[name] = min(sized[name], getattr(cls(), name))
+            sized[name] = min(sized[name], getattr(usual, name))
         return cls(**{"max_memory": memory, **sized, **choices})

@@ -6,7 +6,7 @@ is cut into slices by what the slices before it brought forth: few payload bytes
 as long as the events remain few, and fewer as soon as they don't. Ordinary traffic soon goes whole.
 
 Invariant: slices are cut between segments and keep their order, so they change no event. Only where small
-messages make a block be cut may an event that came late (an orphan, say) stand in another place of the output.
+messages make a block be cut may an event that came late (an orphan, say) stand in another place.
 """
 
 from __future__ import annotations

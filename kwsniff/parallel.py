@@ -102,9 +102,7 @@ def _work(pipe: Connection, paths: Sequence[str], config: Config, shard: tuple[i
     told: list[tuple[int, int | None]] = []
     with suppress(BrokenPipeError, KeyboardInterrupt):
         try:
-            for made in keyed(
-                segments(paths, config, totals, lambda *now: told.append(now)), config, shard
-            ):
+            for made in keyed(segments(paths, config, totals, lambda *now: told.append(now)), config, shard):
                 first = shard[0] == 0
                 batches, keys = zip(*made, strict=True)
                 part = (

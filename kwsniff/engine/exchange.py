@@ -224,8 +224,11 @@ class Exchange:
 
 def _unfinished(requests: list[Frame], responses: list[Frame]) -> str:
     named = [*(("request", frame) for frame in requests), *(("response", frame) for frame in responses)]
-    return "; ".join(f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, f in named
-        if f.end - f.start < f.size)
+    return "; ".join(
+        f"{name} of {f.size} bytes, {f.end - f.start} captured"
+        for name, f in named
+        if f.end - f.start < f.size
+    )
 
 
 def _silent(code: str, detail: str, packet: int | None = None) -> None:

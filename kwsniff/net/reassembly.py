@@ -10,7 +10,7 @@ A hole is given up, and becomes a gap, when the capture can no longer be expecte
 has acknowledged bytes beyond it and `reorder_packets` more packets of the connection or `reorder_time` have
 gone by; or nobody acknowledged it for `hole_time`; or more than `max_reorder_bytes` wait; or the connection
 ends. A segment more than a mebibyte ahead counts only once a second one lies beside it: its sequence number
-may be damaged. A segment cut by the snap length leaves a gap at once, because a retransmission would be cut too.
+may be damaged. A segment cut by the snap length leaves a gap at once: a retransmission would be cut too.
 
 Invariants: `waiting` is sorted and free of overlap, and its first element begins beyond `offset`. Offsets
 are plain integers that never wrap; only sequence numbers do.

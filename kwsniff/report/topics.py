@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from kwsniff.report import lists
 
-
 MAX_LEARNT = 100_000
 """Uuids whose names are kept; of those that come later only the uuid is shown."""
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-from kwsniff.binary import Buffer, DecodeError, uvarint
+from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec import runtime
 from kwsniff.spec.facts import Facts, PartitionFacts
@@ -58,7 +58,8 @@ def decoder(api_key: int, version: int, direction: str, projection: str = "full"
     """The decoder of one message at one version.
 
     It takes a buffer, the position of the body in it (behind the header), the exclusive end of the message
-    and, if the default is not right, how many array elements it may have, and returns the fields (`full`: a dict, `facts`: `Facts`) with the position behind the last
+    and, if the default is not right, how many array elements it may have, and returns
+    the fields (`full`: a dict, `facts`: `Facts`) with the position behind the last
     one, which may be less than `end`. It raises `DecodeError` and nothing else; offsets count from the
     body's start. The buffer may go on behind `end`. `bytes` are fastest, other buffers are copied first.
 

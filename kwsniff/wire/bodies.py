@@ -111,7 +111,9 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
         partitions, count, size = _record_rows(facts, data, is_request, config, anomalies)
     json = None
     if config.full:
-        full, _ = decoder(codec.api_key, codec.version, direction, "full")(data, pos, end, config.max_elements)
+        full, _ = decoder(codec.api_key, codec.version, direction, "full")(
+            data, pos, end, config.max_elements
+        )
         json = render(codec.api_key, codec.version, direction, full, config, anomalies)
     return Body(facts, partitions, count, size, json, anomalies)
 

@@ -193,7 +193,7 @@ class Framer:
         return self._finish_pending()
 
     def _swallowed(self, chunks: _Chunks) -> int:
-        """Where another frame begins, together with a segment, inside one that never became whole; 0 if none."""
+        """Where another frame begins, together with a segment, inside an unfinished one; 0 if none."""
         for start in chunks.starts[1:]:
             if start >= MIN_FRAME and self.finder(chunks.data, start, chunks.starts) == (start, 0):
                 return start
@@ -202,7 +202,9 @@ class Framer:
     def _rescued(self, chunks: _Chunks, pos: int) -> list[Frame]:
         """The frames from `pos` on; what stands before them had a wrong length."""
         length = _size(chunks.data, 0)[0]
-        self.news.append(("frame_size_invalid", f"length {length}, but another frame follows", chunks.packets[0]))
+        self.news.append(
+            ("frame_size_invalid", f"length {length}, but another frame follows", chunks.packets[0])
+        )
         self.counters.skipped += pos
         self.counters.resynchronisations += 1
         rest = chunks.tail(pos, max(bisect_right(chunks.starts, pos) - 1, 0))

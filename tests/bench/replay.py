@@ -70,7 +70,9 @@ def main() -> None:
     reader.stdin.close()
     reader.wait()
     taker.join()
-    print(f"{turns} rounds of {len(places)} packets, {turns * span / 3600:.1f} h of packet time, {lines} rows")
+    print(
+        f"{turns} rounds of {len(places)} packets, {turns * span / 3600:.1f} h of packet time, {lines} rows"
+    )
 
 
 if __name__ == "__main__":

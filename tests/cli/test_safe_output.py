@@ -20,9 +20,9 @@ from tests.hostile.attacks import framed, metadata
 from tests.hostile.wire import Flow, write
 
 NASTY = [
-    "usual", "\x1b[2J\x1b]0;owned\x07", "line\nbreak", "carriage\rreturn", 'quote"d', "=cmd|' /C calc'!A0", "+1+1", "-2",
-    "@SUM(1)", "\tstart", "nul\0byte", "\u202eright to left", "\u2028separator", "<script>alert(1)</script>", "a,b;c",
-    "\x9b31mred",
+    "usual", "\x1b[2J\x1b]0;owned\x07", "line\nbreak", "carriage\rreturn", 'quote"d', "=cmd|' /C calc'!A0",
+    "+1+1", "-2", "@SUM(1)", "\tstart", "nul\0byte", "\u202eright to left", "\u2028separator",
+    "<script>alert(1)</script>", "a,b;c", "\x9b31mred",
 ]  # fmt: skip
 """Topics and client ids that want to be something else."""
 
@@ -34,7 +34,8 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for corr, name in enumerate(NASTY):
         raw = name.encode()
         records += flow.stream(0, [metadata(corr, [raw], raw)])
-        reply = corr.to_bytes(4) + bytes(4) + (1).to_bytes(4) + b"\0\3" + len(raw).to_bytes(2) + raw + bytes(4)
+        topic = b"\0\3" + len(raw).to_bytes(2) + raw + bytes(4)
+        reply = corr.to_bytes(4) + bytes(4) + (1).to_bytes(4) + topic
         records += flow.stream(1, [framed(reply)])
     return write(tmp_path_factory.mktemp("nasty") / "nasty.pcap", records)
 

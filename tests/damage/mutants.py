@@ -101,7 +101,7 @@ def flipped(share: float) -> Mutation:
 
 
 def one_side(side: int) -> Mutation:
-    """Only the packets of one direction, told apart by the ends of IPv4 or IPv6 as they stand in the packet."""
+    """Only the packets of one direction, told apart by the ports in the packet."""
 
     def mutate(whole: list[Packet], chance: random.Random) -> list[Packet]:
         return [packet for packet in whole if _from_lower_port(packet.data) == bool(side)]

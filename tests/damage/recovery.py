@@ -1,6 +1,7 @@
 """How many requests are found in damaged captures, beside what tshark finds in the same files.
 
-As a script it makes the table of docs/reliability.md: `python -m tests.damage.recovery [--tshark] [SAMPLE...]`.
+As a script, `python -m tests.damage.recovery [--tshark] [SAMPLE...]`, it makes the table
+of docs/reliability.md.
 A mutant is a sample, damaged in one way with one seed. Compared are requests by (packet, API, version,
 correlation id) of the API versions that tshark 4.0 knows.
 """
@@ -70,7 +71,9 @@ def by_call(found: set[Request]) -> Counter[tuple[int, int, int]]:
     return Counter((corr, key, version) for _, corr, key, version in found)
 
 
-def mutants(chosen: Sequence[str], folder: Path, seeds: int = 1) -> Iterator[tuple[str, str, Path, Sequence[int]]]:
+def mutants(
+    chosen: Sequence[str], folder: Path, seeds: int = 1
+) -> Iterator[tuple[str, str, Path, Sequence[int]]]:
     """Sample, damage, file and ports."""
     for name in chosen:
         recorded = sample(name)
@@ -109,8 +112,9 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: | --- |")
     for damage, tally in tallies.items():
         alone = "; ".join(tally.less) or "none"
+        share = tally.ours / max(tally.there, 1)
         print(
-            f"| {damage} | {tally.files} | {tally.there} | {tally.ours} ({tally.ours / max(tally.there, 1):.1%}) "
+            f"| {damage} | {tally.files} | {tally.there} | {tally.ours} ({share:.1%}) "
             f"| {tally.theirs if tshark else '-'} | {alone} |"
         )
 

@@ -35,6 +35,7 @@ def moved(path: Path, port: int) -> Path:
         changed.append(Packet(packet.time_ns, bytes(data), packet.size))
     return write(Path(tempfile.mkdtemp()) / path.name, link, changed)
 
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("port", [None, 9092, 9094, 443, 3306])
 def test_other_protocols_give_no_calls(name: str, port: int | None) -> None:

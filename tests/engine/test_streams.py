@@ -336,7 +336,9 @@ def test_a_damaged_sequence_number_does_not_carry_the_stream_away() -> None:
     for corr in range(2, 60):
         script >> request(corr=corr) >> response(corr=corr)
     calls = [row for row in script.events() if row["event"] == "call"]
-    assert [(row["correlation_id"], row["status"]) for row in calls] == [(corr, "ok") for corr in range(1, 60)]
+    assert [(row["correlation_id"], row["status"]) for row in calls] == [
+        (corr, "ok") for corr in range(1, 60)
+    ]
 
 
 def test_a_stream_goes_on_behind_a_very_long_hole() -> None:

@@ -134,7 +134,9 @@ def codec(data: bytes) -> None:
     if not data:
         return
     try:
-        assert len(decompress(data[0] % 6, data[1:], 1 << 18, 1000, legacy=bool(data[0] & 64))) <= max(1 << 18, len(data))
+        assert len(decompress(data[0] % 6, data[1:], 1 << 18, 1000, legacy=bool(data[0] & 64))) <= max(
+            1 << 18, len(data)
+        )
     except DecodeError as error:
         assert error.code in ANOMALIES, error
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.hostile.wire import ACK, FIN, START, SYN, Flow, packets
+from tests.hostile.wire import START, Flow, packets
 
 Records = Iterator[bytes | NDArray[Any]]
 CHUNK = 50_000
@@ -50,10 +50,10 @@ def one_byte_connections(size: int, port: int = 9092) -> Records:
 
 
 def talking_connections(size: int) -> Records:
-    """`size` connections that stay open, each with a request of 4 KB that has its answer and one that has not."""
+    """`size` connections that stay open, each with an answered and an unanswered request of 4 KB."""
     topic = b"t" * 200
     ask = metadata(1, [topic] * 20)
-    reply = framed(struct.pack(">i", 1) + struct.pack(">ii", 0, 0)) 
+    reply = framed(struct.pack(">i", 1) + struct.pack(">ii", 0, 0))
     more = metadata(2, [topic] * 20)
     for first in range(0, size, 5000):
         number = np.arange(first, min(first + 5000, size))
@@ -122,7 +122,9 @@ def distinct_names(size: int) -> Records:
     yield from flow.open()
     for first in range(0, size, 200):
         ids = range(first, min(first + 200, size))
-        yield from flow.stream(0, [metadata(corr, [b"topic-%08d" % corr], b"client-%08d" % corr) for corr in ids])
+        yield from flow.stream(
+            0, [metadata(corr, [b"topic-%08d" % corr], b"client-%08d" % corr) for corr in ids]
+        )
         yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0)) for corr in ids])
 
 
@@ -317,8 +319,9 @@ ATTACKS: dict[str, Callable[[int], Records]] = {
     function.__name__: function
     for function in (
         one_byte_connections, talking_connections, half_frames, holes, outstanding, outstanding_everywhere,
-        tiny_answers, distinct_names, distinct_ids, long_prefix, many_elements, endless_varints, true_elements,
-        empty_names, bombs, tiny_records, deep_nesting, overlaps, time_travel, many_holes, fragments,
+        tiny_answers, distinct_names, distinct_ids, long_prefix, many_elements, endless_varints,
+        true_elements, empty_names, bombs, tiny_records, deep_nesting, overlaps, time_travel, many_holes,
+        fragments,
     )
 }  # fmt: skip
 
@@ -332,4 +335,3 @@ FULL = {
     "fragments": 200_000,
 }  # fmt: skip
 """The size of each attack that docs/reliability.md reports on."""
-_ = (FIN, SYN, ACK)

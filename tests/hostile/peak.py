@@ -33,7 +33,12 @@ def run(*arguments: str, timeout: float = 900) -> Outcome:
         started = time.monotonic()
         command = [sys.executable, "-m", "tests.hostile.child", peak.name, *arguments]
         done = subprocess.run(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False, timeout=timeout
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=timeout,
         )
         seconds = time.monotonic() - started
         return Outcome(done.returncode, seconds, int(peak.read() or 0) * 1024 / 1e6, done.stderr)

@@ -40,7 +40,8 @@ LEAVES = {
     "half_frames": "buffer_limit", "holes": "reorder_limit", "outstanding": "outstanding_limit",
     "outstanding_everywhere": "outstanding_limit", "long_prefix": "frame_size_invalid",
     "many_elements": "array_too_long", "endless_varints": "varint_too_long", "true_elements": "element_limit",
-    "empty_names": "element_limit", "bombs": "decompressed_size_limit", "tiny_records": "decompressed_size_limit",
+    "empty_names": "element_limit", "bombs": "decompressed_size_limit",
+    "tiny_records": "decompressed_size_limit",
     "overlaps": "overlap_differs", "time_travel": "time_backwards", "many_holes": "reorder_limit",
     "fragments": "fragment_lost", "deep_nesting": "nesting_limit",
 }  # fmt: skip
@@ -65,7 +66,9 @@ def test_an_attack_ends_and_leaves_the_anomaly_of_its_limit(name: str, tmp_path:
 def test_a_good_call_after_an_attack_is_still_seen(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name]))
     last = [row for row in rows(path) if row["event"] == "call"]
-    assert [(row["topics"], row["status"]) for row in last if row["correlation_id"] == 7777] == [(["after"], "ok")]
+    assert [(row["topics"], row["status"]) for row in last if row["correlation_id"] == 7777] == [
+        (["after"], "ok")
+    ]
 
 
 def test_limits_do_not_touch_what_keeps_within_them(tmp_path: Path) -> None:

@@ -92,7 +92,11 @@ def packets(
 ) -> NDArray[Any]:
     """`count` pcap records with `size` payload bytes each (field `payload`); the other arguments are one for
     all or one each. A client's number gives its address and port."""
-    kind = np.dtype([("head", HEADER), ("payload", f"V{size}")]) if size else np.dtype([("head", HEADER), ("payload", "V0")])
+    kind = (
+        np.dtype([("head", HEADER), ("payload", f"V{size}")])
+        if size
+        else np.dtype([("head", HEADER), ("payload", "V0")])
+    )
     rows = np.zeros(count, kind)
     head = rows["head"]
     number = np.broadcast_to(np.asarray(clients, np.int64), count)

@@ -1,7 +1,8 @@
 """Records what is not Kafka: HTTP, TLS, Redis, Thrift and PostgreSQL between real clients and servers.
 
-`unshare -n python tests/data/foreign/record.py` (root), with tcpdump; thriftpy2, fakeredis and pg8000 from PyPI
-and PostgreSQL's `initdb` and `postgres`. What is missing is left out. Each file holds one short exchange.
+`unshare -n python tests/data/foreign/record.py` (root), with tcpdump; thriftpy2, fakeredis and pg8000 from
+PyPI and PostgreSQL's `initdb` and `postgres`. What is missing is left out.
+Each file holds one short exchange.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def main() -> None:
         port = 18_000 + number
         path = HERE / f"{name}.pcap"
         sniffer = subprocess.Popen(
-            ["tcpdump", "-i", "lo", "-U", "-w", path, "-s", "0", "tcp", "port", str(port)], stderr=subprocess.PIPE
+            ["tcpdump", "-i", "lo", "-U", "-w", path, "-s", "0", "tcp", "port", str(port)],
+            stderr=subprocess.PIPE,
         )
         assert sniffer.stderr is not None
         sniffer.stderr.readline()
