@@ -29,6 +29,8 @@ TOKEN_FRAMES = 32
 """... but among the first frames of a connection there may be SASL tokens, which may be empty."""
 KEPT_WHEN_DROPPED = 1024
 """Bytes of a frame kept for its header when the rest is let go."""
+MAX_BOUNDARIES = 4096
+"""Segments of an unfinished frame that are looked at for the beginning of another."""
 MAX_SEARCH = 256 * 1024
 """Bytes held while looking for a header that would need still more of them to be sure."""
 
@@ -194,8 +196,9 @@ class Framer:
 
     def _swallowed(self, chunks: _Chunks) -> int:
         """Where another frame begins, together with a segment, inside an unfinished one; 0 if none."""
-        for start in chunks.starts[1:]:
-            if start >= MIN_FRAME and self.finder(chunks.data, start, chunks.starts) == (start, 0):
+        for start in chunks.starts[1:MAX_BOUNDARIES]:
+            near = chunks.data[start : start + KEPT_WHEN_DROPPED]
+            if start >= MIN_FRAME and self.finder(near, 0, [0]) == (0, 0):
                 return start
         return 0
 
