@@ -92,6 +92,17 @@ Jobs = Annotated[
 ]
 
 
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        help="Memory each process may take, such as 256M or 2G. The limits that keep it are sized by it; "
+        "docs/reliability.md lists them.",
+    ),
+]
+
+
 @app.command()
 def decode(
     context: typer.Context,
@@ -136,6 +147,7 @@ def decode(
         typer.Option("-c", "--count", metavar="N", min=1, help="Stop after N rows of output."),
     ] = None,
     jobs: Jobs = None,
+    memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
     """Write one row per event: calls, anomalies, connections.
@@ -147,16 +159,16 @@ def decode(
         spare_pandas()
     from kwsniff.cli import decode as job
 
-    config = _config(port, full=full or records, records=records)
+    config = _config(port, memory, full=full or records, records=records)
     request = job.Request(files, config, form, output, columns, where, count, quiet, jobs)
     raise typer.Exit(job.decode(request))
 
 
-def _config(port: str | None, full: bool = False, records: bool = False) -> Config:
-    from kwsniff.cli.source import parsed_ports
+def _config(port: str | None, memory: str, full: bool = False, records: bool = False) -> Config:
+    from kwsniff.cli.source import config_within, parsed_ports
     from kwsniff.config import Config
 
-    return Config(ports=parsed_ports(port, Config().ports), full=full, records=records)
+    return config_within(memory, ports=parsed_ports(port, Config().ports), full=full, records=records)
 
 
 @app.command()
@@ -184,6 +196,7 @@ def report(
     where: Where = None,
     port: Port = None,
     jobs: Jobs = None,
+    memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
     """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
@@ -192,7 +205,19 @@ def report(
     """
     from kwsniff.cli import report as job
 
-    raise typer.Exit(job.report(job.Request(files, _config(port), by, csv, json, where, quiet, jobs)))
+    raise typer.Exit(job.report(job.Request(files, _config(port, memory), by, csv, json, where, quiet, jobs)))
+
+
+@app.command()
+def crosscheck(files: Paths, port: Port = None, memory: Memory = "512M") -> None:
+    """Compare with Wireshark's own dissector, message by message. Needs tshark and pyshark.
+
+    Prints per API and version how many messages both saw and agreed on, and the differences with packet
+    numbers. Exit code 1 says that there are some in which it is not known who is right.
+    """
+    from kwsniff.cli.crosscheck import check
+
+    raise typer.Exit(check(files, _config(port, memory)))
 
 
 @app.command()

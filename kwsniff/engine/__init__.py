@@ -74,7 +74,10 @@ class Engine:
         self._order = 0
         self._clock = 0
         self._swept = 0
-        self._numbers = 0
+        self.opened = 0
+        """Connections so far; each has its number from here."""
+        self.load = 0
+        """Requests that wait for a response, and the topics and partitions they name, in all."""
         self._versions = known_versions()
         self._plain = PlainPath(config)
 
@@ -150,18 +153,18 @@ class Engine:
     def _open(self, endpoints: Endpoints) -> Connection:
         if len(self._table) >= self.config.max_connections:
             self._close_most_silent()
-        self._numbers += 1
+        self.opened += 1
         connection = Connection(
-            self.config, self._numbers, endpoints, self._events.calls, self._events.anomalies, self._versions
+            self.config, self.opened, endpoints, self._events.calls, self._events.anomalies, self._versions
         )
-        self._table[endpoints] = self._by_number[self._numbers] = connection
+        self._table[endpoints] = self._by_number[self.opened] = connection
         return connection
 
     def _end(self, connection: Connection, reason: str) -> None:
         end = connection.finish(reason)
         if end is not None:
             self._events.ends.append(end)
-        connection.exchange.release()
+        connection.release()
         del self._table[connection.endpoints]
         self._gone.append(connection.number)
 
@@ -170,6 +173,9 @@ class Engine:
         buffered = sum([connection.buffered for connection in self._table.values() if connection.buffered])
         if buffered > self.config.max_buffered_bytes:
             self._drop_buffers(buffered)
+        self.load = sum([connection.load for connection in self._table.values()])
+        if self.load > self.config.max_outstanding_total:
+            self._drop_outstanding()
         if self._clock - self._swept < min(self.config.idle_timeout * _SECOND / 8, 10 * _SECOND):
             return
         self._swept = self._clock
@@ -184,6 +190,14 @@ class Engine:
                 return
             buffered -= connection.buffered
             connection.drop_buffers()
+
+    def _drop_outstanding(self) -> None:
+        """Give up the requests of the connections that have most of them, down to half of the limit."""
+        for connection in sorted(self._table.values(), key=lambda c: -c.load):
+            if self.load <= self.config.max_outstanding_total // 2:
+                return
+            self.load -= connection.load
+            connection.drop_outstanding()
 
     def _close_most_silent(self) -> None:
         """Make room by closing a tenth of the connections, so that this is rare."""

@@ -55,7 +55,7 @@ class Connection:
     ) -> None:
         self.config, self.number, self.endpoints = config, number, endpoints
         self.anomalies = anomalies
-        self.streams = (Stream(config), Stream(config))
+        self.streams: tuple[Stream, ...] = (Stream(config), Stream(config))
         kafka_ports = (endpoints.a_port in config.ports, endpoints.b_port in config.ports)
         self.exchange = Exchange(config, number, calls, anomalies, versions, kafka_ports, self.note)
         self.packets, self.bytes = [0, 0], [0, 0]
@@ -229,7 +229,7 @@ class Connection:
         count = self.packets[0] + self.packets[1]
         if flags & ACK and not flags & SYN:
             self.streams[1 - k].acknowledge(int(rows.ack[row]))
-        if self.exchange.client >= 0:
+        if self.exchange.client >= 0 and self.exchange.is_kafka:
             held = bool(self.streams[self.exchange.client].waiting)
             self.exchange.conversation.requests_held = held
         for j in (1 - k, k):
@@ -325,12 +325,29 @@ class Connection:
         """Bytes held for this connection."""
         return self.exchange.buffered + sum(stream.waiting_bytes for stream in self.streams)
 
+    @property
+    def load(self) -> int:
+        """Requests that wait for a response, and the topics and partitions they name."""
+        return self.exchange.load
+
+    def drop_outstanding(self) -> None:
+        """Give up the requests that wait, to keep within the limit of all connections."""
+        self.note("outstanding_limit", f"{self.load} requests, topics and partitions in all were given up")
+        self.exchange.conversation.give_up(self.last_order)
+
     def drop_buffers(self) -> None:
-        """Give up the bytes of frames in progress, to keep within the limit of all connections."""
+        """Give up holes and the bytes of frames in progress, to keep within the limit of all connections."""
         self.note("buffer_limit", f"{self.buffered} bytes let go")
+        for k in (0, 1):
+            self.exchange.deliver(k, self.streams[k].flush())
         self.exchange.drop_buffers()
 
     # What is said of the connection
+
+    def release(self) -> None:
+        """After the end: keep only what events still to be written ask for (`id`, `ends`, `capture`)."""
+        self.exchange.release()
+        self.streams = ()
 
     @property
     def id(self) -> str:

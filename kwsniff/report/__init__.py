@@ -7,6 +7,7 @@ terminal, to CSV files or to JSON. What the tables hold is declared in `kwsniff.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -99,7 +100,9 @@ class Report:
             "errors": int(self.tables["api"]["errors"].sum()),
         }
         tables = {name: _records(frame) for name, frame in self.tables.items()}
-        return json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
+        text = json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
+        # json leaves alone what terminals obey beyond ASCII, and DEL.
+        return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
     def print(self, console: Console | None = None, by: Iterable[str] = DEFAULT_BY) -> None:
         """Print the tables named in `by` on `console` (default: stdout), as tables if it is a terminal and as
@@ -113,6 +116,9 @@ class Report:
             if name not in self.tables:
                 raise ValueError(f"no table {name!r}; there are {', '.join(self.tables)}")
         print_tables(console or Console(), self.tables, by)
+
+
+_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -101,7 +101,8 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
     is_request = direction == "request"
     if codec.may_downgrade and not is_request and quirks.is_downgraded(codec.version, data, pos, end):
         return _read_downgraded(codec, data, pos, end, config)
-    facts, after = codec.request(data, pos, end) if is_request else codec.response(data, pos, end)
+    decode = codec.request if is_request else codec.response
+    facts, after = decode(data, pos, end, config.max_elements)
     anomalies = (
         [] if after == end else [("trailing_bytes", f"{end - after} bytes after the {direction} body")]
     )
@@ -110,7 +111,9 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
         partitions, count, size = _record_rows(facts, data, is_request, config, anomalies)
     json = None
     if config.full:
-        full, _ = decoder(codec.api_key, codec.version, direction, "full")(data, pos, end)
+        full, _ = decoder(codec.api_key, codec.version, direction, "full")(
+            data, pos, end, config.max_elements
+        )
         json = render(codec.api_key, codec.version, direction, full, config, anomalies)
     return Body(facts, partitions, count, size, json, anomalies)
 

@@ -149,6 +149,13 @@ class Conversation:
             self._check_order(request, frame)
         self.answer(request, frame)
 
+    def give_up(self, order: int) -> None:
+        """Report every request that waits as unanswered: there is no room to wait on."""
+        reason = "gap_in_responses" if self.response_gap else "limit"
+        while (request := self.outstanding.oldest()) is not None:
+            self.outstanding.take(request.correlation_id)
+            self._unanswered(request, reason, order)
+
     def end(self, reason: str, order: int) -> None:
         """The connection is over: report what still waits. `reason` is one of UNANSWERED_REASONS."""
         for early in self.early:
@@ -227,9 +234,7 @@ class Conversation:
             assert oldest is not None
             self.outstanding.take(oldest.correlation_id)
             self._note(frame, "outstanding_limit", f"correlation id {oldest.correlation_id} was given up")
-            self._unanswered(
-                oldest, "gap_in_responses" if self.response_gap else "capture_ended", frame.order
-            )
+            self._unanswered(oldest, "gap_in_responses" if self.response_gap else "limit", frame.order)
         if not self.outstanding.add(request):
             self._note(frame, "correlation_id_reused", f"correlation id {request.correlation_id}")
         if self.early:

@@ -29,6 +29,8 @@ TOKEN_FRAMES = 32
 """... but among the first frames of a connection there may be SASL tokens, which may be empty."""
 KEPT_WHEN_DROPPED = 1024
 """Bytes of a frame kept for its header when the rest is let go."""
+MAX_BOUNDARIES = 4096
+"""Segments of an unfinished frame that are looked at for the beginning of another."""
 MAX_SEARCH = 256 * 1024
 """Bytes held while looking for a header that would need still more of them to be sure."""
 
@@ -129,6 +131,8 @@ class Framer:
     config: Config
     finder: Finder
     synchronised: bool = True
+    rescue: bool = False
+    """Look for frames inside one that never became whole: its length may have been damaged."""
     tokens: bool = False
     """The connection's beginning was seen, so the first frames may be SASL tokens."""
     parts: list[RunLike] = field(default_factory=list)
@@ -208,13 +212,36 @@ class Framer:
     def flush(self) -> list[Frame]:
         """The frame left unfinished when the stream ends, if its header is at hand."""
         if self.pending is None and self.synchronised and self.have >= 4:
-            self._suspend(self._join())
+            chunks = self._join()
+            if self.rescue and (found := self._swallowed(chunks)):
+                return [*self._rescued(chunks, found), *self.flush()]
+            self._suspend(chunks)
         if self.pending is None:
             self.counters.skipped += self.have
             self.parts, self.have = [], 0
             return []
         self.pending.last_time = -1
         return self._finish_pending()
+
+    def _swallowed(self, chunks: _Chunks) -> int:
+        """Where another frame begins, together with a segment, inside an unfinished one; 0 if none."""
+        for start in chunks.starts[1:MAX_BOUNDARIES]:
+            near = chunks.data[start : start + KEPT_WHEN_DROPPED]
+            if start >= MIN_FRAME and self.finder(near, 0, [0]) == (0, 0):
+                return start
+        return 0
+
+    def _rescued(self, chunks: _Chunks, pos: int) -> list[Frame]:
+        """The frames from `pos` on; what stands before them had a wrong length."""
+        length = _size(chunks.data, 0)[0]
+        self.news.append(
+            ("frame_size_invalid", f"length {length}, but another frame follows", chunks.packets[0])
+        )
+        self.counters.skipped += pos
+        self.counters.resynchronisations += 1
+        rest = chunks.tail(pos, max(bisect_right(chunks.starts, pos) - 1, 0))
+        self.parts, self.have = [rest], len(rest.data)
+        return self._cut()
 
     def drop(self) -> None:
         """Let go of the bytes of the frame in progress; it will be reported as truncated."""

@@ -66,7 +66,7 @@ def skip_tags(buf: Bytes, pos: int, end: int, strict: int) -> int:
 def body(
     code: Codes, start: int, flags: int, buf: Bytes, pos: int, end: int, frame: int, is_request: bool,
     verify: bool, lists: bool, facts: Ints, rows: Ints, topics: Ints, counts: Ints, spans: Ints, slots: Slots,
-    stamps: Ints, left: Ints,
+    stamps: Ints, left: Ints, elements: int,
 ) -> int:  # fmt: skip
     """Read one body into row `frame` of `facts`; rows and topics are appended, `counts` says how many are.
 
@@ -141,7 +141,8 @@ def body(
             if pos < 0:
                 return REFUSED
             if size > 0:
-                if size * b > end - pos:
+                elements -= size
+                if size * b > end - pos or elements < 0:
                     return REFUSED
                 left[depth] = size
                 depth += 1
@@ -244,7 +245,8 @@ def body(
                 topic_at += 1
         elif op == p.PARTITIONS:
             size, pos = length(buf, pos, end, a, 4)
-            if pos < 0 or size * 4 > end - pos:
+            elements -= max(size, 0)
+            if pos < 0 or size * 4 > end - pos or elements < 0:
                 return REFUSED
             if not lists:
                 pos += max(size, 0) * 4
@@ -283,6 +285,7 @@ def body(
 def bodies(
     first: int, frames: Ints, buf: Bytes, code: Codes, programs: Codes, verify: bool, lists: bool, facts:
     Ints, rows: Ints, topics: Ints, counts: Ints, spans: Ints, slots: Slots, stamps: Ints, left: Ints,
+    elements: int,
 ) -> int:  # fmt: skip
     """Read the bodies of the calls that the round has whole, from frame `first` on.
 
@@ -299,7 +302,7 @@ def bodies(
         entry = programs[asked[c.KEY], asked[c.VERSION], 0 if is_request else 1]
         result = body(
             code, entry[0], entry[1], buf, frame[c.BODY], frame[c.STOP], index, is_request, verify,
-            lists, facts, rows, topics, counts, spans, slots, stamps, left,
+            lists, facts, rows, topics, counts, spans, slots, stamps, left, elements,
         )  # fmt: skip
         if result == ROOM:
             return index
