@@ -12,6 +12,7 @@ from spec_encoder import Encoder, Maker
 from spec_tables import RENAMED, messages, versions_of
 
 from kwsniff.binary import DecodeError
+from kwsniff.config import MAX_ELEMENTS
 from kwsniff.engine.bulk import columns as c
 from kwsniff.engine.bulk.bodies import bodies
 from kwsniff.engine.bulk.numbers import NONE
@@ -50,7 +51,7 @@ class Kernel:
         done = bodies(
             at, frames[: at + 1], buf, self.code, self.entries, True, True, facts, self.rows, self.topics,
             np.zeros(3, np.int64), spans, np.full(SLOTS, -1, np.int32), np.zeros((CAPACITY, 3), np.int64),
-            np.zeros(MAX_DEPTH + 2, np.int64),
+            np.zeros(MAX_DEPTH + 2, np.int64), MAX_ELEMENTS,
         )  # fmt: skip
         assert done == at + 1
         return self._facts(facts[at], spans, data) if facts[at, c.CLEAN] else None

@@ -39,7 +39,7 @@ class Bodies:
             if decode is None:
                 decode = decoders[which] = decoder(key, version, direction)
             try:
-                fields, _ = decode(data, body - start, stop - start)
+                fields, _ = decode(data, body - start, stop - start, config.max_elements)
             except DecodeError:
                 facts[index, c.CLEAN] = 0
                 continue

@@ -136,7 +136,7 @@ def _store_history(stream: Stream, side: Ints, begun: int, buf: memoryview) -> N
 
 def _store_holes(stream: Stream, side: Ints, waiting: Ints, base: int, rows: Rows) -> None:
     stream.hole_since_packets, stream.hole_since_time = int(side[c.HOLE_SEGMENTS]), int(side[c.HOLE_TIME])
-    stream.waiting_bytes = int(side[c.HOLE_BYTES])
+    stream.waiting_bytes += int(side[c.HOLE_BYTES])
     for begin, end, row in waiting[: side[c.HOLES]].tolist():
         stream.put_behind(
             base + begin, base + end, rows.payload(row), int(rows.packet[row]), int(rows.time[row]),

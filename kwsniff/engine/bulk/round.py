@@ -30,6 +30,7 @@ from kwsniff.engine.bulk.texts import CAPACITY, SLOTS
 from kwsniff.engine.rows import Rows
 from kwsniff.events import Anomaly
 from kwsniff.net.columns import ACK, FIN, RST, SYN
+from kwsniff.net.reassembly import FAR
 from kwsniff.spec.program import MAX_DEPTH
 from kwsniff.spec.runtime import uuid_text
 
@@ -77,7 +78,7 @@ class Rounds:
             [
                 int(config.idle_timeout * 1e9), config.max_frame_bytes, config.max_connection_bytes,
                 config.max_outstanding, config.reorder_packets, int(config.reorder_time * 1e9),
-                int(config.hole_time * 1e9), config.max_reorder_bytes, int(config.orphan_time * 1e9),
+                int(config.hole_time * 1e9), config.max_reorder_bytes - FAR, int(config.orphan_time * 1e9),
             ],
             np.int64,
         )  # fmt: skip
@@ -155,6 +156,7 @@ class Rounds:
                 done, frames, buf, self._code, self._entries, self._config.verify_crc, self._lists,
                 self._facts, self._rows, self._topics, self._counts, self._spans, self._slots, self._stamps,
                 self._left,
+                self._config.max_elements,
             )  # fmt: skip
             if done == len(frames):
                 return

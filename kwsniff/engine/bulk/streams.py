@@ -51,6 +51,7 @@ from kwsniff.engine.bulk.pairing import (
     take_response,
 )  # fmt: skip
 from kwsniff.engine.bulk.texts import Ints
+from kwsniff.net.reassembly import FAR, WAITING_COST
 from kwsniff.wire.plausible import RESPONSE_HEADER
 
 SECOND = 1_000_000_000
@@ -257,7 +258,7 @@ def insert(side: Ints, waiting: Ints, begin: int, end: int, row: int) -> bool:
         copy(waiting[other], 0, waiting[other - 1], 0, 3)
     waiting[at, c.WAIT_FROM], waiting[at, c.WAIT_TO], waiting[at, c.WAIT_ROW] = begin, end, row
     side[c.HOLES] += 1
-    side[c.HOLE_BYTES] += end - begin
+    side[c.HOLE_BYTES] += end - begin + WAITING_COST
     return True
 
 
@@ -373,7 +374,7 @@ def follow(
                     break
             if plain and size > 0:
                 away = ((seq[row] - side[c.WANTED] + 0x80000000) & MASK) - 0x80000000
-                if not side[c.WARM] or side[c.WANTED] < 0 or away < 0:
+                if not side[c.WARM] or side[c.WANTED] < 0 or away < 0 or away > FAR:
                     plain = False
                 elif away == 0 and side[c.HOLES] == 0:
                     append(
@@ -448,7 +449,7 @@ def fill(
             waiting[taken, c.WAIT_ROW], side, captured, time, packet, order, buffer, start, inline, block,
             buf, chunks,
         )  # fmt: skip
-        side[c.HOLE_BYTES] -= waiting[taken, c.WAIT_TO] - waiting[taken, c.WAIT_FROM]
+        side[c.HOLE_BYTES] -= waiting[taken, c.WAIT_TO] - waiting[taken, c.WAIT_FROM] + WAITING_COST
         taken += 1
     for at in range(taken, side[c.HOLES]):
         copy(waiting[at - taken], 0, waiting[at], 0, 3)
