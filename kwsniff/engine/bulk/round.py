@@ -223,6 +223,9 @@ class Rounds:
                 rest.deed(-1 - index)
             elif clean[index]:
                 row = frames[index].tolist()
+                if row[c.KEY] < 0 and row[c.PARTNER] > index:
+                    # It was read when its request was there.
+                    row[c.ORDER] = max(row[c.ORDER], int(frames[row[c.PARTNER], c.ORDER]))
                 conversation = shares[row[c.CONNECTION]][0].exchange.conversation
                 self._note_clean(conversation, row, int(trailing[index]), notes.get(index, []))
             else:
