@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 MINUTES ?= 1
 TARGETS ?= pcap pcapng link stream frames dissector records codec
 
-.PHONY: run test check fuzz clean
+.PHONY: run test check fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
@@ -26,6 +26,10 @@ check: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	for target in $(TARGETS); do $(BIN)/python -m tests.fuzz.fuzz $$target $$(( $(MINUTES) * 60 )) || exit 1; done
+
+# Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump).
+bench: $(VENV)/.dev
+	$(BIN)/python tests/bench/run.py --out docs/performance.md
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -86,7 +86,7 @@ Jobs = Annotated[
         metavar="N",
         min=1,
         help="Number of processes (1: this one); the result is the same. "
-        "Default: all cores for inputs over 64 MiB, else 1.",
+        "Default: all cores where that gains: inputs over 64 MiB with --full, or without compiled kernels.",
         show_default=False,
     ),
 ]

@@ -66,11 +66,12 @@ class TrustTotals:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the events of one batch."""
-        # Each kind has columns that the others leave null, which is quicker to see than a text.
+        # Calls have a status and anomalies a code, which is quicker to see than the text of `event`.
         self._add_calls(batch)
         _count(self.anomalies, batch["code"].drop_null())
-        if batch["first_time"].null_count < batch.num_rows:
-            self._add_connections(batch.filter(batch["first_time"].is_valid()))
+        others = pc.and_(batch["status"].is_null(), batch["code"].is_null())
+        if others.true_count:
+            self._add_connections(batch.filter(others))
 
     @property
     def calls(self) -> int:
