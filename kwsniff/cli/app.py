@@ -218,9 +218,7 @@ def pipeline(
     ] = None,
     append: Annotated[
         bool,
-        typer.Option(
-            "--append", help="Read only files that the manifest in DIR does not list, and add them."
-        ),
+        typer.Option("--append", help="Read only files that the manifest in DIR does not list; add them."),
     ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Add the decoded bodies of request and response.")

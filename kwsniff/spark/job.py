@@ -184,7 +184,7 @@ class _Run:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         read = self._spark.read.schema(from_arrow_schema(ROWS)).parquet(path)
-        return read.where(f.col("event") != TOTALS)
+        return read.select(*ROWS.names).where(f.col("event") != TOTALS)
 
     def _statistics(self) -> tuple[Report, TrustTotals]:
         self._stage("statistics")

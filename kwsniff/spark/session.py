@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kwsniff.spark.java import java_home
+from kwsniff.spark.java import JavaError, java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +31,13 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
 
     Raises:
         SparkMissingError: the extra `spark` is not installed.
-        kwsniff.spark.java.JavaError: there is no Java that Spark runs on.
+        kwsniff.spark.java.JavaError: there is no Java that Spark runs on, or it ended at once.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -56,7 +57,10 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
             chosen["spark.driver.host"] = "127.0.0.1"
     for name, text in chosen.items():
         builder = builder.config(name, text)
-    made: SparkSession = builder.getOrCreate()
+    try:
+        made: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise JavaError(f"Spark did not start: {error}") from None
     return made
 
 
