@@ -40,12 +40,12 @@ def pipeline(request: Request) -> int:
     from kwsniff.spark.java import JavaError
     from kwsniff.spark.manifest import OutputError, inputs
     from kwsniff.spark.progress import watched
-    from kwsniff.spark.session import SparkMissingError, session
+    from kwsniff.spark.session import SparkFailedError, SparkMissingError, plain_failures, session
 
     try:
         inputs(request.paths, 0)  # before Spark takes its seconds to start
         spark = session(request.master, verbose=request.verbose)
-        with watched(spark):
+        with watched(spark), plain_failures():
             result = job.run(
                 spark,
                 request.paths,
@@ -56,6 +56,8 @@ def pipeline(request: Request) -> int:
             )
     except (CaptureError, JavaError, OutputError, SparkMissingError) as error:
         raise CommandError(str(error)) from None
+    except SparkFailedError as error:
+        raise CommandError(f"{error} (-v shows Spark's log)", problem.INTERNAL) from error
     _tell(request, result)
     return problem.DAMAGED if result.damaged else problem.DONE
 

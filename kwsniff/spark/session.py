@@ -6,6 +6,8 @@ import importlib.util
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,10 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 class SparkMissingError(Exception):
     """pyspark is not installed; the text is one line."""
+
+
+class SparkFailedError(Exception):
+    """A Spark job failed; the text is one line."""
 
 
 def session(master: str | None = None, *, verbose: bool = False, **settings: str) -> SparkSession:
@@ -62,6 +68,26 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
     except PySparkRuntimeError as error:
         raise JavaError(f"Spark did not start: {error}") from None
     return made
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Turn what Spark raises into a SparkFailedError.
+
+    Raises:
+        SparkFailedError: a job failed; the text is one line without the JVM's stack.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise SparkFailedError(f"Spark failed: {str(error.java_exception).splitlines()[0]}") from error
+    except (Py4JError, PySparkException) as error:
+        # A worker's traceback ends with what went wrong; the JVM's stack follows it.
+        lines = [line for line in str(error).split("JVM stacktrace")[0].splitlines() if line.strip()]
+        raise SparkFailedError(f"Spark failed: {lines[-1] if lines else type(error).__name__}") from error
 
 
 def _settings(verbose: bool) -> dict[str, str]:

@@ -60,8 +60,6 @@ def test_without_any_fit_java_one_line_says_what_to_do(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(
-        java.JavaError, match=r"needs Java 17 or newer, and .* is version 8: set JAVA_HOME"
-    ) as e:
+    with pytest.raises(java.JavaError, match=r"needs Java 17 .* is version 8: set JAVA_HOME") as e:
         java.java_home()
     assert "\n" not in str(e.value)
