@@ -69,6 +69,7 @@ def _tell(request: Request, result: job.Result) -> None:
         return
     counts = ", ".join(f"{count:,} {kind}s" for kind, count in known.events.items())
     counts = counts.replace("anomalys", "anomalies")
-    print(f"kwsniff: {len(result.read)} files read; {request.out} holds {counts}", file=sys.stderr)
+    files = f"{len(result.read):,} file{'' if len(result.read) == 1 else 's'}"
+    print(f"kwsniff: {files} read; {request.out} holds {counts}", file=sys.stderr)
     if not request.quiet:
         print(known.trust, file=sys.stderr)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
         SparkMissingError: the extra `spark` is not installed.
         kwsniff.spark.java.JavaError: there is no Java that Spark runs on, or it ended at once.
     """
-    if importlib.util.find_spec("pyspark") is None:
+    if find_spec("pyspark") is None:
         raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
