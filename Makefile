@@ -7,12 +7,18 @@ BIN := $(VENV)/bin
 MINUTES ?= 1
 TARGETS ?= pcap pcapng link stream frames dissector records codec
 
-.PHONY: run test check fuzz bench clean
+.PHONY: run pipeline test check fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
 	$(BIN)/kwsniff decode captures -f parquet -o out/events.parquet
 	@echo "CSV tables are in out/csv, events in out/events.parquet" >&2
+	@$(MAKE) --no-print-directory pipeline
+
+# Apart from the report, which so needs neither the download of Spark nor a Java.
+pipeline: $(VENV)/.spark
+	$(BIN)/kwsniff pipeline captures --out out/pipeline
+	@echo "The pipeline's events and statistics are in out/pipeline" >&2
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
@@ -38,9 +44,13 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
+$(VENV)/.spark: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	@touch $@
+
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ $(VENV)/.run
+	@touch $(VENV)/.run $(VENV)/.spark $@
 
 clean:
 	rm -rf $(VENV) out build dist

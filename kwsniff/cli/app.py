@@ -221,6 +221,61 @@ def crosscheck(files: Paths, port: Port = None, memory: Memory = "512M") -> None
 
 
 @app.command()
+def pipeline(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Capture files, or directories, which stand for the captures in them. "
+            "Every worker must find them under the same path.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="DIR", help="Write events, statistics, anomalies and a manifest here."),
+    ],
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", metavar="URL", help="Spark master. Default: this machine with all cores (local[*])."
+        ),
+    ] = None,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Read only files that the manifest in DIR does not list; add them."),
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
+    ] = False,
+    port: Port = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            min=1,
+            help="Number of tasks that share the connections; the result is the same. "
+            "Default: Spark's parallelism, one a core.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's own log.")] = False,
+) -> None:
+    """Decode captures on Apache Spark into a directory of events (Parquet) and statistics (CSV).
+
+    The events are those of `kwsniff decode`. Needs the extra `spark`. Exit code 3 says that part of the
+    input was damaged; everything decodable was written.
+    """
+    from kwsniff.cli import pipeline as job
+
+    config = _config(port, full=full)
+    request = job.Request(paths, out, config, master, append, partitions, quiet, verbose)
+    raise typer.Exit(job.pipeline(request))
+
+
+@app.command()
 def protocol(
     api: Annotated[
         str | None,
