@@ -51,7 +51,12 @@ def report(request: Request) -> int:
     try:
         with ProgressBar() as progress, closing(_events(request, predicate, damage, trust, progress)) as rows:
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-            statistics = Report.from_events(rows, errors=errors, keep_calls=request.csv is not None)
+            statistics = Report.from_events(
+                rows,
+                errors=errors,
+                keep_calls=request.csv is not None,
+                only=tables if request.csv is None and not request.json else None,
+            )
     except CaptureError as error:
         raise CommandError(str(error)) from None
     if request.csv is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,11 +49,13 @@ class Report:
         *,
         errors: Mapping[int, tuple[str, bool]] | None = None,
         keep_calls: bool = False,
+        only: Collection[str] | None = None,
     ) -> Report:
         """Read all batches (EVENTS) once.
 
         `errors` gives name and retriability of each error code; without it names are those the events have
         and `retriable` is null. `keep_calls` keeps the calls on disk, so that `write_csv` writes calls.csv.
+        `only` these tables are made, if given.
         """
         from kwsniff.report.spool import Spool
         from kwsniff.report.statistics import Statistics
@@ -65,7 +67,7 @@ class Report:
         statistics = Statistics(store, errors)
         spans = store.spans.values()
         return cls(
-            tables=statistics.tables(),
+            tables=statistics.tables(only),
             covered_s=statistics.seconds,
             first_time=_time(min((first for first, _ in spans), default=None)),
             last_time=_time(max((last for _, last in spans), default=None)),
