@@ -152,6 +152,7 @@ def jobs(directory: Path, scratch: Path) -> list[Job]:
                 "kwsniff": chatty.kwsniff("decode", "-f", "csv", "-j", "1", "-o", all_columns),
             },
             "none",
+            1,
         ),
         Job(
             "full",
@@ -165,6 +166,7 @@ def jobs(directory: Path, scratch: Path) -> list[Job]:
             "call statistics on chatty, against six columns and pandas",
             {"tshark + pandas": chatty.pandas(), "kwsniff": chatty.kwsniff("report", "-j", "1")},
             "10×",
+            2,
         ),
         Job(
             "memory",

@@ -1,4 +1,8 @@
-"""Big-endian numbers and texts in a byte array, for compiled kernels; nothing here checks bounds."""
+"""Big-endian numbers and texts in a byte array, for compiled kernels; nothing here checks bounds.
+
+Positions are made unsigned before they are used: a signed index might count from the end, and numba would
+look each time whether it does.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ NONE = -(1 << 63)
 @inlined
 def int16(buf: Bytes, pos: int) -> Any:
     """Signed, two bytes."""
-    value = (types.int64(buf[pos]) << 8) | types.int64(buf[pos + 1])
+    value = (types.int64(buf[types.uintp(pos)]) << 8) | types.int64(buf[types.uintp(pos + 1)])
     return value - 0x10000 if value & 0x8000 else value
 
 
@@ -27,10 +31,10 @@ def int16(buf: Bytes, pos: int) -> Any:
 def int32(buf: Bytes, pos: int) -> Any:
     """Signed, four bytes."""
     value = (
-        (types.int64(buf[pos]) << 24)
-        | (types.int64(buf[pos + 1]) << 16)
-        | (types.int64(buf[pos + 2]) << 8)
-        | types.int64(buf[pos + 3])
+        (types.int64(buf[types.uintp(pos)]) << 24)
+        | (types.int64(buf[types.uintp(pos + 1)]) << 16)
+        | (types.int64(buf[types.uintp(pos + 2)]) << 8)
+        | types.int64(buf[types.uintp(pos + 3)])
     )
     return value - 0x100000000 if value & 0x80000000 else value
 
@@ -45,7 +49,7 @@ def int64(buf: Bytes, pos: int) -> Any:
 @kernel
 def is_ascii(buf: Bytes, pos: int, end: int) -> bool:
     """Whether all bytes are ASCII: then they decode as themselves in any error mode."""
-    for at in range(pos, end):
+    for at in range(types.uintp(pos), types.uintp(end)):
         if buf[at] >= 0x80:
             return False
     return True
@@ -57,7 +61,7 @@ def uvarint(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
     value = types.int64(0)
     shift = 0
     while pos < end and shift < 35:
-        byte = types.int64(buf[pos])
+        byte = types.int64(buf[types.uintp(pos)])
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:

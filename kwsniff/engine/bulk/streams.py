@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from kwsniff.engine.bulk import columns as c
@@ -200,8 +201,9 @@ def append(
 @kernel
 def copy(to: NDArray[Any], at: int, of: NDArray[Any], begin: int, size: int) -> None:
     """As a slice would, which numba makes slower because the two could overlap."""
-    for index in range(size):
-        to[at + index] = of[begin + index]
+    first, second = types.uintp(at), types.uintp(begin)
+    for index in range(types.uintp(size)):
+        to[first + index] = of[second + index]
 
 
 @kernel

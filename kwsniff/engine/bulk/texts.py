@@ -29,7 +29,7 @@ def number(buf: Bytes, start: int, size: int, kind: int, spans: Ints, slots: Slo
     `spans` has a row (start, size, kind) for each number; row CAPACITY counts them in its first column.
     """
     mixed = types.uint64(0x9E3779B97F4A7C15) ^ types.uint64(size * 2 + kind)
-    for at in range(start, start + size):
+    for at in range(types.uintp(start), types.uintp(start + size)):
         mixed = (mixed ^ types.uint64(buf[at])) * types.uint64(0x100000001B3)
     mixed ^= mixed >> types.uint64(29)
     slot = types.int64(mixed & types.uint64(SLOTS - 1))
@@ -44,10 +44,10 @@ def number(buf: Bytes, start: int, size: int, kind: int, spans: Ints, slots: Slo
             slots[slot] = count
             return count
         if spans[found, 1] == size and spans[found, 2] == kind:
-            same = spans[found, 0]
-            at = 0
-            while at < size and buf[same + at] == buf[start + at]:
-                at += 1
-            if at == size:
+            same, mine = types.uintp(spans[found, 0]), types.uintp(start)
+            at, stop = types.uintp(0), types.uintp(size)
+            while at < stop and buf[same + at] == buf[mine + at]:
+                at += types.uintp(1)
+            if at == stop:
                 return types.int64(found)
         slot = (slot + 1) & (SLOTS - 1)
