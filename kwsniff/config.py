@@ -95,7 +95,7 @@ class Config:
     """Packets dissected at a time."""
     block_bytes: int = 16 * MIB
     """Capture bytes read at a time."""
-    slice_bytes: int = 16 * MIB
+    slice_bytes: int = 8 * MIB
     """Payload bytes, at most, whose events are made at a time."""
     slice_events: int = 64_000
     """Events to make at a time, about: where messages are small, fewer bytes are taken."""

@@ -260,6 +260,7 @@ def pipeline(
             show_default=False,
         ),
     ] = None,
+    memory: Memory = "512M",
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's own log.")] = False,
 ) -> None:
@@ -270,7 +271,7 @@ def pipeline(
     """
     from kwsniff.cli import pipeline as job
 
-    config = _config(port, full=full)
+    config = _config(port, memory, full=full)
     request = job.Request(paths, out, config, master, append, partitions, quiet, verbose)
     raise typer.Exit(job.pipeline(request))
 

@@ -52,6 +52,10 @@ class Body(NamedTuple):
     """Codes and details of what was wrong, although the body could be decoded."""
 
 
+MET: list[tuple[int, int]] = []
+"""Known API versions that were asked for, each once."""
+
+
 @cache
 def codec_of(api_key: int, version: int) -> Codec | str:
     """The codec of an API version, or the anomaly code that says why there is none."""
@@ -60,6 +64,7 @@ def codec_of(api_key: int, version: int) -> Codec | str:
         return "unknown_api"
     if not api.min_version <= version <= api.max_version:
         return "unknown_version"
+    MET.append((api_key, version))
     header = api.request_header_version(version)
     return Codec(
         api_key,

@@ -16,10 +16,11 @@ from kwsniff.config import MAX_ELEMENTS
 from kwsniff.engine.bulk import columns as c
 from kwsniff.engine.bulk.bodies import bodies
 from kwsniff.engine.bulk.numbers import NONE
-from kwsniff.engine.bulk.programs import SPEAKS_OF_MORE, code_and_entries
+from kwsniff.engine.bulk.programs import SPEAKS_OF_MORE, Programs
 from kwsniff.engine.bulk.texts import CAPACITY, SLOTS
 from kwsniff.spec.compile import decoder
 from kwsniff.spec.facts import Facts
+from kwsniff.spec.load import catalog
 from kwsniff.spec.program import HAS_TOPIC_ID, MAX_DEPTH
 from kwsniff.spec.runtime import uuid_text
 
@@ -35,7 +36,11 @@ class Kernel:
     """Runs the kernel over one body."""
 
     def __init__(self) -> None:
-        self.code, self.entries = code_and_entries()
+        programs = Programs()
+        for key, api in catalog().apis.items():
+            for version in api.versions:
+                programs.add(key, version)
+        self.code, self.entries = programs.code, programs.entries
         self.rows, self.topics = np.zeros((4096, c.ROW_COLUMNS), np.int64), np.zeros((4096, 2), np.int64)
 
     def facts(self, key: int, version: int, direction: str, data: bytes) -> Facts | None:

@@ -23,7 +23,7 @@ from kwsniff.engine.bulk.bodies import bodies
 from kwsniff.engine.bulk.calls import calls
 from kwsniff.engine.bulk.full import Bodies
 from kwsniff.engine.bulk.link import Held, store
-from kwsniff.engine.bulk.programs import code_and_entries, known_versions
+from kwsniff.engine.bulk.programs import Programs, known_versions
 from kwsniff.engine.bulk.rest import Rest
 from kwsniff.engine.bulk.streams import follow, regions, scratch
 from kwsniff.engine.bulk.texts import CAPACITY, SLOTS
@@ -71,7 +71,7 @@ class Rounds:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._code, self._entries = code_and_entries()
+        self._programs = Programs()
         self._versions = known_versions()
         self._scratch = scratch()
         self._limits = np.array(
@@ -121,6 +121,7 @@ class Rounds:
         return links[:, c.TAKEN].tolist(), block, sequence
 
     def _follow(self, segments: Segments, shares: list[Share]) -> tuple[Held, Any, Ints, Ints, Ints]:
+        self._programs.learn()
         held = Held(len(shares))
         for index, (connection, begin, end) in enumerate(shares):
             held.load(index, connection, begin, end)
@@ -139,9 +140,9 @@ class Rounds:
         count, deed_count = follow(
             segments.side, segments.seq, segments.ack, segments.acks, segments.special, segments.captured,
             segments.time, segments.packet, segments.order, segments.buffer, segments.start, segments.inline,
-            segments.block, links, held.sides, held_bytes, held_chunks, waiting, early, self._entries,
-            self._versions, self._limits, self._buf, chunks, self._frames, queue, deeds, held.holes,
-            *self._scratch,
+            segments.block, links, held.sides, held_bytes, held_chunks, waiting, early,
+            self._programs.entries, self._versions, self._limits, self._buf, chunks, self._frames, queue,
+            deeds, held.holes, *self._scratch,
         )  # fmt: skip
         return held, self._buf, chunks, self._frames[:count], deeds[:deed_count]
 
@@ -153,10 +154,9 @@ class Rounds:
         done = 0
         while True:
             done = bodies(
-                done, frames, buf, self._code, self._entries, self._config.verify_crc, self._lists,
-                self._facts, self._rows, self._topics, self._counts, self._spans, self._slots, self._stamps,
-                self._left,
-                self._config.max_elements,
+                done, frames, buf, self._programs.code, self._programs.entries, self._config.verify_crc,
+                self._lists, self._facts, self._rows, self._topics, self._counts, self._spans, self._slots,
+                self._stamps, self._left, self._config.max_elements,
             )  # fmt: skip
             if done == len(frames):
                 return
