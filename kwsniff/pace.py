@@ -21,6 +21,8 @@ from kwsniff.config import Config
 GROWTH = 4
 FIRST = 1 << 20
 """Bytes of the first slice, while nothing is known."""
+FULL = 2
+"""With JSON bodies, events take this many times the memory that they take without."""
 HEADERS = 40
 """Bytes counted for a segment besides its payload: those of IP and TCP."""
 
@@ -29,9 +31,9 @@ class Pace:
     """Cuts SEGMENTS batches; `learn` wants to be told what each slice led to."""
 
     def __init__(self, config: Config) -> None:
-        self._most = config.slice_bytes
+        self._most = config.slice_bytes // FULL if config.full else config.slice_bytes
         self._events = config.slice_events
-        self._next = min(config.slice_bytes, FIRST)
+        self._next = min(self._most, FIRST)
         self._taken = 0
 
     def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

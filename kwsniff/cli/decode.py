@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
@@ -143,7 +144,9 @@ class _Run:
         )
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
         hold = request.count is None and not from_pipe(request.paths)
-        yield from named(self._damage.watch(self._trust.watch(source)), hold=hold)
+        rows = named(self._damage.watch(self._trust.watch(source)), hold=hold)
+        # Bodies take as long to write as to decode; of calls alone, the writing is hardly anything.
+        yield from ahead(rows) if request.config.full else rows
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._predicate is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.naming import named
@@ -99,7 +100,7 @@ def _events(
     request: Request, predicate: Predicate | None, damage: Damage, trust: Trust, progress: ProgressBar
 ) -> Generator[pa.RecordBatch]:
     source = events(request.paths, request.config, totals=trust.capture, progress=progress, jobs=request.jobs)
-    batches = damage.watch(trust.watch(source))
+    batches = ahead(damage.watch(trust.watch(source)))
     if predicate is None:
         yield from batches
         return
