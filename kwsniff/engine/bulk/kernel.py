@@ -35,7 +35,7 @@ def _load_at_once(compiled: Any) -> None:
     cache = getattr(compiled, "_cache", None)
     load = getattr(cache, "_load_overload", None)
     guard = getattr(cache, "_guard_against_spurious_io_errors", None)
-    if load is None or guard is None:
+    if cache is None or load is None or guard is None:
         return
 
     def load_overload(sig: Any, target_context: Any) -> Any:
