@@ -211,6 +211,10 @@ def median(runs: list[Run], what: str) -> float:
     return statistics.median(getattr(run, what) for run in runs)
 
 
+NO_RATIO = ("memory", "start")
+"""Jobs whose commands are no rivals: what counts is the memory or the seconds of each."""
+
+
 def rows(job: Job) -> list[str]:
     """Table rows: tool, seconds with spread, CPU seconds, memory, ratio."""
     slow = median(next(iter(job.runs.values())), "seconds")
@@ -218,11 +222,12 @@ def rows(job: Job) -> list[str]:
     for tool, runs in job.runs.items():
         seconds = [run.seconds for run in runs]
         middle = median(runs, "seconds")
-        ratio = f"{slow / middle:.1f}×" if tool != next(iter(job.runs)) else ""
+        last = tool == list(job.runs)[-1]
+        ratio = f"{slow / middle:.1f}×" if last and job.name not in NO_RATIO else ""
         spread = f"{middle:.2f} ({min(seconds):.2f}-{max(seconds):.2f})"
         figures = f"{median(runs, 'cpu'):.2f} | {median(runs, 'peak') / MIB:.0f}"
         lines.append(
-            f"| {job.name} | {tool} | {spread} | {figures} | {ratio} | {job.target if ratio else ''} |"
+            f"| {job.name} | {tool} | {spread} | {figures} | {ratio} | {job.target if last else ''} |"
         )
     return lines
 
