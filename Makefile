@@ -3,12 +3,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check clean
+# Minutes that `make fuzz` gives to each target, and which.
+MINUTES ?= 1
+TARGETS ?= pcap pcapng link stream frames dissector records codec
+
+.PHONY: run pipeline test check fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
 	$(BIN)/kwsniff decode captures -f parquet -o out/events.parquet
 	@echo "CSV tables are in out/csv, events in out/events.parquet" >&2
+	@$(MAKE) --no-print-directory pipeline
+
+# Apart from the report, which so needs neither the download of Spark nor a Java.
+pipeline: $(VENV)/.spark
+	$(BIN)/kwsniff pipeline captures --out out/pipeline
+	@echo "The pipeline's events and statistics are in out/pipeline" >&2
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
@@ -19,6 +29,14 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	for target in $(TARGETS); do $(BIN)/python -m tests.fuzz.fuzz $$target $$(( $(MINUTES) * 60 )) || exit 1; done
+
+# Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump).
+bench: $(VENV)/.dev
+	$(BIN)/python tests/bench/run.py --out docs/performance.md
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -26,9 +44,13 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
+$(VENV)/.spark: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	@touch $@
+
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ $(VENV)/.run
+	@touch $(VENV)/.run $(VENV)/.spark $@
 
 clean:
 	rm -rf $(VENV) out build dist

@@ -5,7 +5,7 @@ Nothing here decides anything; it moves columns, and derives those that follow f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,13 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.blocks import numbers, plain_columns
+from kwsniff.columns import column, flags, places
+from kwsniff.config import Config
 from kwsniff.engine import Events
+from kwsniff.engine.block import CallBlock
+from kwsniff.engine.bulk import columns as c
 from kwsniff.events import ANOMALY, CALL, CONNECTION, Anomaly, Call, ConnectionEnd
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
 
 Columns = dict[str, pa.Array]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+KINDS = 3
+"""Calls, anomalies and connections: the order of events of one packet."""
 
 
 # SEGMENTS to the engine
@@ -109,53 +118,68 @@ def _payload_places(
 
 
 def events_batch(
-    events: Events, capture: str | None, full: bool
+    events: Events, capture: str | None, config: Config
 ) -> tuple[pa.RecordBatch | None, np.ndarray[Any, np.dtype[np.int64]]]:
     """One EVENTS batch, in the order of the packets that caused the events, with the keys of that order.
 
     None instead of a batch if there are no events.
     """
-    batches: list[pa.RecordBatch] = []
-    keys: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    wanted = call_columns(config)
+    parts: list[tuple[Columns, int]] = []
+    keys: list[Ints] = []
+    ranks: list[Ints] = []
+    """Of events with the same key: which comes first."""
+    for block in filter(len, events.blocks):
+        of = block.connections[block.calls[c.CALL_CONNECTION]]
+        columns = _block_columns(block, wanted) | _connection_columns(events, of, capture)
+        parts.append((columns, len(block)))
+        keys.append(block.calls[c.CALL_ORDER] * KINDS)
+        ranks.append(block.calls[c.CALL_SEQUENCE])
     makers: tuple[tuple[Sequence[Any], Callable[[Any], Columns]], ...] = (
-        (events.calls, lambda calls: _call_columns(calls, full)),
+        (events.calls, lambda calls: _call_columns(calls, wanted)),
         (events.anomalies, _anomaly_columns),
         (events.ends, _end_columns),
     )
     for rank, (rows, columns_of) in enumerate(makers):
         if rows:
-            columns = columns_of(rows) | _connection_columns(
-                events, [row.connection for row in rows], capture
-            )
-            batches.append(_batch(columns, len(rows)))
-            keys.append(np.fromiter((row.order for row in rows), np.int64, len(rows)) * len(makers) + rank)
-    if not batches:
+            of = np.fromiter((row.connection for row in rows), np.int64, len(rows))
+            parts.append((columns_of(rows) | _connection_columns(events, of, capture), len(rows)))
+            keys.append(np.fromiter((row.order for row in rows), np.int64, len(rows)) * KINDS + rank)
+            ranks.append(events.sequence() if rank == 0 else np.zeros(len(rows), np.int64))
+    if not parts:
         return None, np.zeros(0, np.int64)
-    batch, key = (
-        (batches[0], keys[0]) if len(batches) == 1 else (pa.concat_batches(batches), np.concatenate(keys))
-    )
+    key = np.concatenate(keys)
+    batch = _joined(parts)
     if (np.diff(key) < 0).any():
-        order = np.argsort(key, kind="stable")
-        batch, key = batch.take(pa.array(order)), key[order]
-    return batch, key
+        order = np.lexsort((np.concatenate(ranks), key))
+        batch, key = batch.take(places(order)), key[order]
+    return _batch(dict(zip(batch.schema.names, batch.columns, strict=True)), len(batch), EVENTS), key
 
 
-def _batch(columns: Columns, count: int) -> pa.RecordBatch:
+def _joined(parts: list[tuple[Columns, int]]) -> pa.RecordBatch:
+    """All parts below each other, with the columns that any of them has."""
+    present = set().union(*(columns for columns, _ in parts))
+    schema = pa.schema([field for field in EVENTS if field.name in present])
+    batches = [_batch(columns, count, schema) for columns, count in parts]
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in EVENTS
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _connection_columns(events: Events, numbers: Sequence[int], capture: str | None) -> Columns:
-    distinct, index = np.unique(np.fromiter(numbers, np.int64, len(numbers)), return_inverse=True)
+def _connection_columns(events: Events, numbers: Ints, capture: str | None) -> Columns:
+    distinct, index = np.unique(numbers, return_inverse=True)
     rows: list[tuple[Any, ...]] = []
     for number in distinct.tolist():
         connection = events.connections.get(number)
         rows.append(
             (None,) * 6 if connection is None else (connection.id, *connection.ends(), connection.capture)
         )
-    taken = pa.array(index)
+    taken = places(index)
     names = ["connection", "client_ip", "client_port", "broker_ip", "broker_port"]
     columns = {
         name: pa.array(values, EVENTS.field(name).type).take(taken)
@@ -166,30 +190,61 @@ def _connection_columns(events: Events, numbers: Sequence[int], capture: str | N
     return columns
 
 
-def _call_columns(calls: Sequence[Call], full: bool) -> Columns:
-    raw = dict(zip(Call._fields, zip(*calls, strict=True), strict=True))
-    count = len(calls)
+def _derived_columns(times: dict[str, Ints], count: int, wanted: frozenset[str]) -> Columns:
+    """Columns of calls that follow from their four times in nanoseconds."""
     columns: Columns = {"event": pa.repeat(CALL, count).cast(pa.string())}
-    times = {name: np.array(raw[name], np.int64) for name in _TIMES}
-    for name, values in times.items():
-        columns[name] = timestamps(values)
+    for name in wanted.intersection(times):
+        columns[name] = timestamps(times[name])
     columns["time"] = timestamps(
         np.where(times["request_time"] >= 0, times["request_time"], times["response_time"])
     )
-    columns["latency_us"] = _microseconds(times["request_end_time"], times["response_time"])
-    columns["duration_us"] = _microseconds(times["request_time"], times["response_end_time"])
-    for name in ("api_key", "api_version", "request_packet", "response_packet"):
+    for name, begin, end in _DURATIONS:
+        if name in wanted:
+            columns[name] = _microseconds(times[begin], times[end])
+    return columns
+
+
+def _block_columns(block: CallBlock, wanted: frozenset[str]) -> Columns:
+    table = block.calls
+    columns = plain_columns(block, wanted)
+    columns |= _derived_columns(dict(zip(_TIMES, table[c.REQUEST_TIME :], strict=False)), len(block), wanted)
+    for name in wanted.intersection(_PLACES):
+        at = _PLACES[name]
+        columns[name] = _without_negative(table[at], EVENTS.field(name).type)
+    if "api" in wanted:
+        columns["api"] = _names(table[c.CALL_KEY], _api_name)
+    if "error" in wanted:
+        columns["error"] = _names(numbers(table[c.CALL_ERROR], pa.int32()), _error_name)
+    return columns
+
+
+_PLACES = {
+    "api_key": c.CALL_KEY,
+    "api_version": c.CALL_VERSION,
+    "request_packet": c.REQUEST_PACKET,
+    "response_packet": c.RESPONSE_PACKET,
+}
+
+
+def _call_columns(calls: Sequence[Call], wanted: frozenset[str]) -> Columns:
+    raw = dict(zip(Call._fields, zip(*calls, strict=True), strict=True))
+    count = len(calls)
+    columns = _derived_columns({name: np.array(raw[name], np.int64) for name in _TIMES}, count, wanted)
+    for name in wanted.intersection(_PLACES):
         columns[name] = _without_negative(raw[name], EVENTS.field(name).type)
-    for name in _PLAIN:
+    for name in wanted.intersection(_PLAIN):
         columns[name] = pa.array(raw[name], EVENTS.field(name).type)
-    columns["api"] = _names(raw["api_key"], _api_name)
-    columns["error"] = _names(raw["error_code"], _error_name)
-    columns["topics"] = pa.array(raw["topics"], TEXTS)
-    columns["topic_ids"] = pa.array(raw["topic_ids"], TEXTS)
-    columns["partitions"] = _partitions(raw["partitions"])
-    if full:
-        columns["request"] = pa.array(raw["request"], pa.string())
-        columns["response"] = pa.array(raw["response"], pa.string())
+    makers: dict[str, Callable[[], pa.Array]] = {
+        "api": lambda: _names(pa.array(raw["api_key"], pa.int32()), _api_name),
+        "error": lambda: _names(pa.array(raw["error_code"], pa.int32()), _error_name),
+        "topics": lambda: pa.array(raw["topics"], TEXTS),
+        "topic_ids": lambda: pa.array(raw["topic_ids"], TEXTS),
+        "partitions": lambda: _partitions(raw["partitions"]),
+        "request": lambda: pa.array(raw["request"], pa.string()),
+        "response": lambda: pa.array(raw["response"], pa.string()),
+    }
+    for name in wanted.intersection(makers):
+        columns[name] = makers[name]()
     return columns
 
 
@@ -199,6 +254,19 @@ _PLAIN = (
     "throttle_ms", "acks", "max_wait_ms", "group_id", "member_id", "transactional_id", "record_count",
     "record_bytes", "in_flight", "software_name", "software_version", "unanswered_because",
 )  # fmt: skip
+_DURATIONS = (
+    ("latency_us", "request_end_time", "response_time"),
+    ("duration_us", "request_time", "response_end_time"),
+)
+BODIES = frozenset(("request", "response"))
+ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
+"""Columns of calls that are filled whatever was asked for: the summary of a run needs them."""
+
+
+def call_columns(config: Config) -> frozenset[str]:
+    """The columns of calls to fill."""
+    every = frozenset(EVENTS.names) if config.full else frozenset(EVENTS.names) - BODIES
+    return every if config.columns is None else every & (config.columns | ALWAYS)
 
 
 def _anomaly_columns(anomalies: Sequence[Anomaly]) -> Columns:
@@ -224,22 +292,23 @@ def _end_columns(ends: Sequence[ConnectionEnd]) -> Columns:
 
 def timestamps(nanoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
     """Microsecond timestamps; -1 becomes null."""
-    return pa.array(nanoseconds // 1000, TIMESTAMP, mask=nanoseconds < 0)
+    return column(nanoseconds // 1000, TIMESTAMP, nanoseconds < 0)
 
 
 def _microseconds(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> pa.Array:
     # A response captured before its request has no latency that the capture could show.
-    return pa.array((end - begin) / 1000.0, pa.float64(), mask=(begin < 0) | (end < begin))
+    return column((end - begin) / 1000.0, pa.float64(), (begin < 0) | (end < begin))
 
 
-def _without_negative(values: Iterable[int], kind: pa.DataType) -> pa.Array:
-    numbers = np.fromiter(values, np.int64)
-    return pa.array(numbers, kind, mask=numbers < 0)
+def _without_negative(values: Sequence[int] | Ints, kind: pa.DataType) -> pa.Array:
+    found = np.asarray(values, np.int64)
+    return column(found, kind, found < 0)
 
 
-def _names(codes: Sequence[int | None], name: Callable[[int], str | None]) -> pa.Array:
+def _names(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
     """Names of small integers, each looked up once."""
-    encoded = pa.array(codes, pa.int32()).dictionary_encode()
+    codes = codes if isinstance(codes, pa.Array) else pa.array(codes)
+    encoded = codes.cast(pa.int32()).dictionary_encode()
     names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
     return names.take(encoded.indices)
 
@@ -260,6 +329,8 @@ def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
     columns = list(zip(*chain.from_iterable(rows for rows in lists if rows), strict=True))
     fields = list(PARTITION)
     arrays = [pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)]
-    missing = pa.array(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
+    missing = flags(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
     values = pa.StructArray.from_arrays(arrays, fields=fields)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(PARTITION), mask=missing)
+    return pa.ListArray.from_arrays(
+        column(offsets, pa.int32()), values, type=pa.list_(PARTITION), mask=missing
+    )

@@ -4,8 +4,23 @@ worker process sees the same ones."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 MIB = 1 << 20
+MAX_ELEMENTS = 200_000
+"""Default of `Config.max_elements`."""
+DEFAULT_MEMORY = 512 * 10**6
+BASE_MEMORY = 160 * 10**6
+"""What a process takes before it has read anything, rounded up."""
+LEAST_MEMORY = 256 * 10**6
+SIZED = frozenset(
+    (
+        *("max_connection_bytes", "max_buffered_bytes", "max_reorder_bytes", "max_outstanding"),
+        *("max_outstanding_total", "max_connections", "max_elements", "max_decompressed_bytes"),
+        *("block_bytes", "slice_bytes", "slice_events"),
+    )
+)
+"""Fields that `Config.within` sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +39,15 @@ class Config:
     verify_crc: bool = True
     """Check the CRC of every record batch whose bytes were captured."""
 
+    # How
+    kernels: str = "auto"
+    """Compiled kernels for plain traffic: `auto` (for large inputs, if they are there), `always`, `never`.
+    The events are the same."""
+
+    columns: frozenset[str] | None = None
+    """Columns of calls to fill, the others stay null; None for all. What else is asked of a call (when it
+    was and how it went) is always there, as are anomalies and connections."""
+
     # TCP
     idle_timeout: float = 600.0
     """A connection silent for longer ends; what comes later on the same ports is a new connection."""
@@ -39,13 +63,17 @@ class Config:
     # Frames and calls
     max_frame_bytes: int = 256 * MIB
     """A larger length prefix is no Kafka frame (brokers refuse requests over 100 MiB by default)."""
+    max_memory: int = DEFAULT_MEMORY
+    """What the limits were divided from, see `Config.within`."""
     max_connection_bytes: int = 64 * MIB
     """Bytes of one direction's unfinished frame kept; a longer frame keeps its header and is `truncated`."""
-    max_buffered_bytes: int = 256 * MIB
-    """The same for all connections together."""
-    max_outstanding: int = 100_000
+    max_buffered_bytes: int = 96 * MIB
+    """The same for all connections together, with what waits behind holes."""
+    max_outstanding: int = 50_000
     """Requests of one connection waiting for a response; beyond it the oldest is given up."""
-    max_connections: int = 50_000
+    max_outstanding_total: int = 100_000
+    """The same for all connections, counting also each topic and partition that a request names."""
+    max_connections: int = 25_000
     """Connections followed at once; beyond it the one that was silent longest is closed."""
     orphan_time: float = 1.0
     """How long a response captured before its request waits for it."""
@@ -53,9 +81,11 @@ class Config:
     """Bytes a connection on an unknown port has to show that it is Kafka."""
 
     # Bodies
+    max_elements: int = MAX_ELEMENTS
+    """Array elements of one message's body; a message with more is `undecoded`."""
     max_nesting: int = 16
     """Record sets inside record sets (magic 0 and 1 wrappers)."""
-    max_decompressed_bytes: int = 64 * MIB
+    max_decompressed_bytes: int = 24 * MIB
     """Of one record batch."""
     max_decompression_ratio: int = 10_000
     """Decompressed to compressed size of one record batch."""
@@ -65,3 +95,27 @@ class Config:
     """Packets dissected at a time."""
     block_bytes: int = 16 * MIB
     """Capture bytes read at a time."""
+    slice_bytes: int = 8 * MIB
+    """Payload bytes, at most, whose events are made at a time."""
+    slice_events: int = 64_000
+    """Events to make at a time, about: where messages are small, fewer bytes are taken."""
+
+    @classmethod
+    def within(cls, memory: int, **choices: Any) -> Config:
+        """A configuration whose limits are sized so that one process stays below `memory` bytes; `choices`
+        are its other fields.
+
+        What Python, Arrow and NumPy take before the first packet (`BASE_MEMORY`) comes off first; the limits
+        share the rest in fixed proportions, those of the defaults.
+
+        Raises:
+            ValueError: less than `LEAST_MEMORY`.
+        """
+        if memory < LEAST_MEMORY:
+            raise ValueError(f"less than {LEAST_MEMORY // MIB} MiB")
+        share = (memory - BASE_MEMORY) / (DEFAULT_MEMORY - BASE_MEMORY)
+        usual = cls()
+        sized: dict[str, Any] = {name: int(getattr(usual, name) * share) for name in SIZED}
+        for name in ("block_bytes", "slice_bytes", "slice_events"):  # more of these gains nothing
+            sized[name] = min(sized[name], getattr(usual, name))
+        return cls(**{"max_memory": memory, **sized, **choices})

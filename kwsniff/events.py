@@ -23,6 +23,7 @@ UNANSWERED_REASONS = {
     "connection_reset": "an RST ended the connection first",
     "connection_closed": "a FIN, a new SYN or silence ended the connection first",
     "capture_ended": "the capture ended first",
+    "limit": "kwsniff gave the request up to keep within a limit, see the anomaly `outstanding_limit`",
     "gap_in_responses": "bytes are missing from the response stream, the response may have been among them",
 }
 
@@ -59,7 +60,8 @@ ANOMALIES = {
     "response_out_of_order": "a response overtook an older request of its connection",
     "response_before_request": "the response was captured before its request",
     "reply_to_acks_0": "a response to a Produce request with acks=0, which wants none",
-    "outstanding_limit": "more requests waited than `max_outstanding`; the oldest was given up",
+    "outstanding_limit": "more requests waited than `max_outstanding` (the oldest was given up) or, in all "
+    "connections, than `max_outstanding_total` (those of the connection with most of them were)",
     "connection_limit": "more connections than `max_connections`; the most silent one was closed",
     # Bodies
     "truncated_body": "a field reaches beyond the end of its message",
@@ -67,6 +69,7 @@ ANOMALIES = {
     "varint_too_long": "a variable-length integer of more bytes than its type allows",
     "length_invalid": "a negative length where the field may not be null",
     "array_too_long": "an array that claims more elements than bytes are left",
+    "element_limit": "a body with more array elements than `max_elements`; it was not decoded",
     "text_invalid": "a string that is not UTF-8",
     "value_invalid": "a marker byte, such as that of a nullable struct, with a value outside its set",
     "nesting_limit": "record sets nested deeper than `max_nesting`",

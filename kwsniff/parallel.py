@@ -89,9 +89,9 @@ def _merged(
     if progress is not None and parts[0].progress is not None:
         progress(*parts[0].progress)
     given = [part for part in parts if part.batch is not None]
-    batches = [pa.ipc.open_stream(part.batch).read_next_batch() for part in given]
-    if len(batches) <= 1:
-        return batches[0] if batches else None
+    batches = [batch for part in given for batch in pa.ipc.open_stream(part.batch)]
+    if len(given) <= 1:
+        return pa.concat_batches(batches) if batches else None
     keys = np.concatenate([np.frombuffer(part.keys, np.int64) for part in given])
     return pa.concat_batches(batches).take(pa.array(np.argsort(keys, kind="stable")))
 
@@ -102,13 +102,12 @@ def _work(pipe: Connection, paths: Sequence[str], config: Config, shard: tuple[i
     told: list[tuple[int, int | None]] = []
     with suppress(BrokenPipeError, KeyboardInterrupt):
         try:
-            for batch, keys in keyed(
-                segments(paths, config, totals, lambda *now: told.append(now)), config, shard
-            ):
+            for made in keyed(segments(paths, config, totals, lambda *now: told.append(now)), config, shard):
                 first = shard[0] == 0
+                batches, keys = zip(*made, strict=True)
                 part = (
-                    None if batch is None else _ipc(batch),
-                    keys.tobytes(),
+                    _ipc([batch for batch in batches if batch is not None]),
+                    np.concatenate(keys).tobytes(),
                     totals if first else None,
                     told[-1] if first and told else None,
                 )
@@ -119,8 +118,11 @@ def _work(pipe: Connection, paths: Sequence[str], config: Config, shard: tuple[i
             pipe.send_bytes(pickle.dumps(error))
 
 
-def _ipc(batch: pa.RecordBatch) -> Any:
+def _ipc(batches: list[pa.RecordBatch]) -> Any:
+    if not batches:
+        return None
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     return sink.getvalue().to_pybytes()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
 from kwsniff.engine import Engine
+from kwsniff.pace import Pace
 
 Ints = NDArray[np.int64]
 
@@ -23,26 +24,48 @@ def analyze(segments: Iterable[pa.RecordBatch], config: Config) -> Iterator[pa.R
     A batch holds segments of one capture file. Never raises for what the segments carry: damage becomes
     anomaly rows.
     """
-    for batch, _ in keyed(segments, config):
-        if batch is not None:
-            yield batch
+    for parts in keyed(segments, config):
+        for batch, _ in parts:
+            if batch is not None:
+                yield batch
+
+
+Part = tuple[pa.RecordBatch | None, Ints]
+"""Events and the keys that order them."""
 
 
 def keyed(
     segments: Iterable[pa.RecordBatch], config: Config, shard: tuple[int, int] | None = None
-) -> Iterator[tuple[pa.RecordBatch | None, Ints]]:
-    """For each SEGMENTS batch, and once more at the end, the events it completes, and keys that order them.
+) -> Iterator[Iterator[Part]]:
+    """For each SEGMENTS batch, and once more at the end, the events it completes, in parts that are made one
+    after the other, and keys that order them.
 
     With `shard` (index, count) only one share of the connections is followed; the keys of all shares together
-    give the order in which one process yields the events.
+    give the order in which one process yields the events. Each batch's parts have to be taken before the
+    next batch is asked for.
     """
     engine = Engine(config, shard)
+    pace = Pace(config)
     for batch in segments:
-        columns = segment_columns(batch)
+        yield _parts(batch, engine, pace, config)
+    yield iter([events_batch(engine.finish(), None, config)])
+
+
+def _parts(batch: pa.RecordBatch, engine: Engine, pace: Pace, config: Config) -> Iterator[Part]:
+    opened = engine.opened
+    for part in pace.slices(batch):
+        columns = segment_columns(part)
         with _collector_paused():
-            events = events_batch(engine.feed(columns), columns.capture, config.full)
-        yield events
-    yield events_batch(engine.finish(), None, config.full)
+            events = engine.feed(columns)
+            # Counted as if all were objects, so that slices, and with them the place of late events, are the
+            # same with kernels and without.
+            calls = len(events.calls) + sum(map(len, events.blocks))
+            made_of = calls + len(events.anomalies) + 3 * len(events.ends)
+            pace.learn(made_of + engine.load + 3 * (engine.opened - opened))
+            opened = engine.opened
+            made = events_batch(events, columns.capture, config)
+        del events
+        yield made
 
 
 @contextmanager

@@ -67,14 +67,14 @@ class PcapReader(Reader):
         self._limit = max(MAX_CAPLEN, fields[5] if fields[5] <= MAX_SNAPLEN else 0)
         self._linktype = fields[6] & 0xFFFF  # the upper bits say how long the frame check sequence is
         names = ("sec", "fraction", "caplen", "origlen")
+        self._compiled = config.kernels == "always"
         self._layout = np.dtype([(name, self._order + "u4") for name in names])
 
     def blocks(self) -> Iterator[PacketBlock]:
         """See `Reader.blocks`."""
         at, window = FILE_HEADER, self._window
         while True:
-            starts, stop = record_starts(window.data, at, window.size, self._order, self._header)
-            offsets = np.array(starts, np.int64)
+            offsets, stop = self._chain(at)
             headers = gather(window.data, self._layout, offsets)
             good, broken = self._good(headers, offsets, stop)
             if broken is not None:
@@ -89,6 +89,18 @@ class PcapReader(Reader):
             else:
                 break
         yield from self._end(stop, "a packet")
+
+    def _chain(self, at: int) -> tuple[Integers, int]:
+        """Where the complete records from `at` on begin, and where the chain goes on."""
+        window = self._window
+        if not self._compiled:
+            starts, stop = record_starts(window.data, at, window.size, self._order, self._header)
+            return np.array(starts, np.int64), stop
+        from kwsniff.capture.chain import follow
+
+        room = np.empty(max(window.size - at, 0) // self._header + 1, np.int64)
+        count, stop = follow(window.data, at, window.size, self._order == ">", self._header, room)
+        return room[:count].copy(), stop
 
     def _size_at(self, at: int) -> int:
         return self._header + int(gather(self._window.data, self._layout, np.array([at]))["caplen"][0])

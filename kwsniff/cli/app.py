@@ -86,8 +86,19 @@ Jobs = Annotated[
         metavar="N",
         min=1,
         help="Number of processes (1: this one); the result is the same. "
-        "Default: all cores for inputs over 64 MiB, else 1.",
+        "Default: all cores where that gains: inputs over 64 MiB with --full, or without compiled kernels.",
         show_default=False,
+    ),
+]
+
+
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        help="Memory each process may take, such as 256M or 2G. The limits that keep it are sized by it; "
+        "docs/reliability.md lists them.",
     ),
 ]
 
@@ -136,6 +147,7 @@ def decode(
         typer.Option("-c", "--count", metavar="N", min=1, help="Stop after N rows of output."),
     ] = None,
     jobs: Jobs = None,
+    memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
     """Write one row per event: calls, anomalies, connections.
@@ -147,16 +159,16 @@ def decode(
         spare_pandas()
     from kwsniff.cli import decode as job
 
-    config = _config(port, full=full or records, records=records)
+    config = _config(port, memory, full=full or records, records=records)
     request = job.Request(files, config, form, output, columns, where, count, quiet, jobs)
     raise typer.Exit(job.decode(request))
 
 
-def _config(port: str | None, **choices: bool) -> Config:
-    from kwsniff.cli.source import parsed_ports
+def _config(port: str | None, memory: str, full: bool = False, records: bool = False) -> Config:
+    from kwsniff.cli.source import config_within, parsed_ports
     from kwsniff.config import Config
 
-    return Config(ports=parsed_ports(port, Config().ports), **choices)
+    return config_within(memory, ports=parsed_ports(port, Config().ports), full=full, records=records)
 
 
 @app.command()
@@ -184,6 +196,7 @@ def report(
     where: Where = None,
     port: Port = None,
     jobs: Jobs = None,
+    memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
     """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
@@ -192,7 +205,75 @@ def report(
     """
     from kwsniff.cli import report as job
 
-    raise typer.Exit(job.report(job.Request(files, _config(port), by, csv, json, where, quiet, jobs)))
+    raise typer.Exit(job.report(job.Request(files, _config(port, memory), by, csv, json, where, quiet, jobs)))
+
+
+@app.command()
+def crosscheck(files: Paths, port: Port = None, memory: Memory = "512M") -> None:
+    """Compare with Wireshark's own dissector, message by message. Needs tshark and pyshark.
+
+    Prints per API and version how many messages both saw and agreed on, and the differences with packet
+    numbers. Exit code 1 says that there are some in which it is not known who is right.
+    """
+    from kwsniff.cli.crosscheck import check
+
+    raise typer.Exit(check(files, _config(port, memory)))
+
+
+@app.command()
+def pipeline(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Capture files, or directories, which stand for the captures in them. "
+            "Every worker must find them under the same path.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="DIR", help="Write events, statistics, anomalies and a manifest here."),
+    ],
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", metavar="URL", help="Spark master. Default: this machine with all cores (local[*])."
+        ),
+    ] = None,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Read only files that the manifest in DIR does not list; add them."),
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
+    ] = False,
+    port: Port = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            min=1,
+            help="Number of tasks that share the connections; the result is the same. "
+            "Default: Spark's parallelism, one a core.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Memory = "512M",
+    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's own log.")] = False,
+) -> None:
+    """Decode captures on Apache Spark into a directory of events (Parquet) and statistics (CSV).
+
+    The events are those of `kwsniff decode`. Needs the extra `spark`. Exit code 3 says that part of the
+    input was damaged; everything decodable was written.
+    """
+    from kwsniff.cli import pipeline as job
+
+    config = _config(port, memory, full=full)
+    request = job.Request(paths, out, config, master, append, partitions, quiet, verbose)
+    raise typer.Exit(job.pipeline(request))
 
 
 @app.command()

@@ -7,10 +7,11 @@ import shutil
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
@@ -20,9 +21,10 @@ from kwsniff.cli.problem import CommandError, chosen_columns
 from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.source import Damage, from_pipe, refuse_overwriting
 from kwsniff.cli.trust import Trust
-from kwsniff.cli.where import Predicate, compile_where
+from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
 from kwsniff.offline import events
+from kwsniff.report.calls import LISTS
 from kwsniff.table import EVENTS
 
 
@@ -51,6 +53,9 @@ def decode(request: Request) -> int:
     form = chosen_format(request.form, request.output)
     columns = _columns(request, form)
     predicate = compile_where(request.where) if request.where is not None else None
+    if columns is not None:
+        asked = columns_in(request.where) if request.where is not None else frozenset()
+        request = replace(request, config=replace(request.config, columns=_needed(asked.union(columns))))
     refuse_overwriting(request.output, request.paths)
     output = Output(request.output)
     try:
@@ -67,6 +72,11 @@ def _columns(request: Request, form: str) -> list[str] | None:
     if form == "text":
         raise CommandError("--columns goes with -f csv, jsonl or parquet")
     return chosen_columns(request.columns, EVENTS.names)
+
+
+def _needed(columns: frozenset[str]) -> frozenset[str]:
+    """The columns to decode: where topics are named, all that goes into naming them."""
+    return columns | LISTS if columns & LISTS else columns
 
 
 class _Run:
@@ -134,7 +144,9 @@ class _Run:
         )
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
         hold = request.count is None and not from_pipe(request.paths)
-        yield from named(self._damage.watch(self._trust.watch(source)), hold=hold)
+        rows = named(self._damage.watch(self._trust.watch(source)), hold=hold)
+        # Bodies take as long to write as to decode; of calls alone, the writing is hardly anything.
+        yield from ahead(rows) if request.config.full else rows
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._predicate is not None:

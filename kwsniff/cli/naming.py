@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kwsniff.report.spool import Spool
 from kwsniff.report.topics import TopicNames, elements, fill
 
-MEMORY = 64 << 20
+MEMORY = 32 << 20
 
 
 def named(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.naming import named
@@ -16,7 +17,7 @@ from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.source import Damage
 from kwsniff.cli.trust import Trust
-from kwsniff.cli.where import Predicate, compile_where
+from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.report import DEFAULT_BY, Report
@@ -46,11 +47,17 @@ def report(request: Request) -> int:
     """
     tables = _tables(request.by)
     predicate = compile_where(request.where) if request.where is not None else None
+    request = _only_needed(request)
     damage, trust = Damage(), Trust(wanted=not request.quiet)
     try:
         with ProgressBar() as progress, closing(_events(request, predicate, damage, trust, progress)) as rows:
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-            statistics = Report.from_events(rows, errors=errors, keep_calls=request.csv is not None)
+            statistics = Report.from_events(
+                rows,
+                errors=errors,
+                keep_calls=request.csv is not None,
+                only=tables if request.csv is None and not request.json else None,
+            )
     except CaptureError as error:
         raise CommandError(str(error)) from None
     if request.csv is not None:
@@ -64,6 +71,16 @@ def report(request: Request) -> int:
     if damage:
         print(f"kwsniff: {damage.line()}", file=sys.stderr)
     return problem.DAMAGED if damage else problem.DONE
+
+
+def _only_needed(request: Request) -> Request:
+    """Without calls.csv, decode no more columns than the statistics use."""
+    if request.csv is not None:
+        return request
+    from kwsniff.report.store import NEEDED
+
+    asked = columns_in(request.where) if request.where is not None else frozenset()
+    return replace(request, config=replace(request.config, columns=asked.union(NEEDED)))
 
 
 def _tables(asked: str | None) -> Sequence[str]:
@@ -83,7 +100,7 @@ def _events(
     request: Request, predicate: Predicate | None, damage: Damage, trust: Trust, progress: ProgressBar
 ) -> Generator[pa.RecordBatch]:
     source = events(request.paths, request.config, totals=trust.capture, progress=progress, jobs=request.jobs)
-    batches = damage.watch(trust.watch(source))
+    batches = ahead(damage.watch(trust.watch(source)))
     if predicate is None:
         yield from batches
         return

@@ -6,6 +6,7 @@ Invariant: what passes through is what the pipeline gave, in its order; watching
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.cli.problem import CommandError
+from kwsniff.config import LEAST_MEMORY, Config
 from kwsniff.report.trust import DAMAGE
 
 
@@ -95,3 +97,24 @@ def refuse_overwriting(output: str | None, paths: Sequence[str]) -> None:
     for path in paths:
         if path != "-" and os.path.realpath(path) == target:
             raise CommandError(f"-o {output} is one of the inputs")
+
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def config_within(memory: str, **choices: Any) -> Config:
+    """The configuration for `--max-memory`: bytes, or a number with K, M or G (powers of 1000).
+
+    Raises:
+        CommandError: it is no size, or too small to run in.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", memory.strip().upper())
+    if found is None:
+        raise CommandError(f"--max-memory: {memory!r} is no size such as 512M or 2G")
+    size = int(float(found[1]) * UNITS[found[2]])
+    try:
+        return Config.within(size, **choices)
+    except ValueError:
+        raise CommandError(
+            f"--max-memory: {memory} is too little, kwsniff takes {LEAST_MEMORY // 10**6}M at least"
+        ) from None

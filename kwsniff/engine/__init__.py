@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kwsniff.config import Config
+from kwsniff.engine.block import ROUND, CallBlock
+from kwsniff.engine.bulk import PlainPath, Slice
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.events import Anomaly, Call, ConnectionEnd
@@ -27,6 +29,8 @@ from kwsniff.wire.plausible import Versions
 
 _MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 _SECOND = 1_000_000_000
+STEPS = 8
+"""Segments fed exactly before it is asked again whether the plain path could take over."""
 
 
 @dataclass(slots=True)
@@ -36,8 +40,24 @@ class Events:
     calls: list[Call] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     ends: list[ConnectionEnd] = field(default_factory=list)
+    blocks: list[CallBlock] = field(default_factory=list)
+    """Further calls, as columns."""
+    places: dict[int, int] = field(default_factory=dict)
+    """For those of `calls` that a round made, by index: their place in the round."""
+    rounds: list[int] = field(default_factory=list)
+    """How many `calls` there were when each round began."""
     connections: dict[int, Connection] = field(default_factory=dict)
     """The connections that the events refer to, by number, and others."""
+
+    def sequence(self) -> Ints:
+        """Numbers that put calls which the same packet completed in the order they were made in, comparable
+        with those in `blocks`."""
+        index = np.arange(len(self.calls))
+        after = np.searchsorted(np.array(self.rounds, np.int64), index, side="right")
+        numbers = (after << ROUND) + (1 << ROUND - 1)
+        made = np.array(list(self.places), np.int64)
+        numbers[made] += np.array(list(self.places.values()), np.int64) - (1 << ROUND - 1)
+        return numbers
 
 
 class Engine:
@@ -54,8 +74,12 @@ class Engine:
         self._order = 0
         self._clock = 0
         self._swept = 0
-        self._numbers = 0
+        self.opened = 0
+        """Connections so far; each has its number from here."""
+        self.load = 0
+        """Requests that wait for a response, and the topics and partitions they name, in all."""
         self._versions = known_versions()
+        self._plain = PlainPath(config)
 
     def feed(self, segments: SegmentColumns) -> Events:
         """Take a batch of segments in capture order; return the events it completes."""
@@ -75,6 +99,7 @@ class Engine:
         """The input is over: report what is still open, oldest connection first."""
         for connection in list(self._table.values()):
             self._end(connection, "capture_ended")
+        self._plain.done()
         return self._take_events()
 
     def _feed_groups(self, segments: SegmentColumns) -> None:
@@ -89,9 +114,32 @@ class Engine:
         sorted_group = group[perm]
         bounds = np.flatnonzero(sorted_group[1:] != sorted_group[:-1]) + 1
         edges = [0, *bounds.tolist(), len(perm)]
-        for first, last in itertools.pairwise(edges):
-            for begin, end, endpoints in rows.split(first, last):
-                self._feed_connection(endpoints, rows, begin, end)
+        slices = [
+            Slice(endpoints, begin, end)
+            for first, last in itertools.pairwise(edges)
+            for begin, end, endpoints in rows.split(first, last)
+        ]
+        if not self._plain.wanted(len(rows.time)):
+            for one in slices:
+                self._feed_connection(one.endpoints, rows, one.begin, one.end)
+            return
+        while slices:
+            slices = self._plain.take(rows, self._until_plain(rows, slices), self._events)
+
+    def _until_plain(self, rows: Rows, slices: list[Slice]) -> list[Slice]:
+        """Feed connections exactly until the plain path could go on; those for which segments are left."""
+        left = []
+        for one in slices:
+            while one.begin < one.end:
+                one.connection = self._table.get(one.endpoints)
+                if one.connection is not None and one.due <= one.begin and self._plain.ready(one.connection):
+                    left.append(one)
+                    break
+                whole = one.connection is not None and one.connection.exchange.ignored
+                stop = one.end if whole else min(max(one.due, one.begin + STEPS), one.end)
+                self._feed_connection(one.endpoints, rows, one.begin, stop)
+                one.begin = stop
+        return left
 
     def _feed_connection(self, endpoints: Endpoints, rows: Rows, begin: int, end: int) -> None:
         while begin < end:
@@ -105,18 +153,18 @@ class Engine:
     def _open(self, endpoints: Endpoints) -> Connection:
         if len(self._table) >= self.config.max_connections:
             self._close_most_silent()
-        self._numbers += 1
+        self.opened += 1
         connection = Connection(
-            self.config, self._numbers, endpoints, self._events.calls, self._events.anomalies, self._versions
+            self.config, self.opened, endpoints, self._events.calls, self._events.anomalies, self._versions
         )
-        self._table[endpoints] = self._by_number[self._numbers] = connection
+        self._table[endpoints] = self._by_number[self.opened] = connection
         return connection
 
     def _end(self, connection: Connection, reason: str) -> None:
         end = connection.finish(reason)
         if end is not None:
             self._events.ends.append(end)
-        connection.exchange.release()
+        connection.release()
         del self._table[connection.endpoints]
         self._gone.append(connection.number)
 
@@ -125,6 +173,9 @@ class Engine:
         buffered = sum([connection.buffered for connection in self._table.values() if connection.buffered])
         if buffered > self.config.max_buffered_bytes:
             self._drop_buffers(buffered)
+        self.load = sum([connection.load for connection in self._table.values()])
+        if self.load > self.config.max_outstanding_total:
+            self._drop_outstanding()
         if self._clock - self._swept < min(self.config.idle_timeout * _SECOND / 8, 10 * _SECOND):
             return
         self._swept = self._clock
@@ -140,6 +191,14 @@ class Engine:
             buffered -= connection.buffered
             connection.drop_buffers()
 
+    def _drop_outstanding(self) -> None:
+        """Give up the requests of the connections that have most of them, down to half of the limit."""
+        for connection in sorted(self._table.values(), key=lambda c: -c.load):
+            if self.load <= self.config.max_outstanding_total // 2:
+                return
+            self.load -= connection.load
+            connection.drop_outstanding()
+
     def _close_most_silent(self) -> None:
         """Make room by closing a tenth of the connections, so that this is rare."""
         oldest = sorted(self._table.values(), key=lambda c: c.last_time)
@@ -152,7 +211,11 @@ class Engine:
     def _take_events(self) -> Events:
         events = self._events
         calls, anomalies, ends = events.calls, events.anomalies, events.ends
-        taken = Events(list(calls), list(anomalies), list(ends), self._by_number)
+        taken = Events(
+            list(calls), list(anomalies), list(ends), events.blocks, events.places, events.rounds,
+            self._by_number,
+        )  # fmt: skip
+        events.blocks, events.places, events.rounds = [], {}, []
         # The connections keep references to these lists.
         calls.clear()
         anomalies.clear()

@@ -11,6 +11,7 @@ Invariants: side 0 is end a of `Endpoints`, 1 is end b; after `closed`, segments
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from hashlib import blake2b
 
 import numpy as np
@@ -54,7 +55,7 @@ class Connection:
     ) -> None:
         self.config, self.number, self.endpoints = config, number, endpoints
         self.anomalies = anomalies
-        self.streams = (Stream(config), Stream(config))
+        self.streams: tuple[Stream, ...] = (Stream(config), Stream(config))
         kafka_ports = (endpoints.a_port in config.ports, endpoints.b_port in config.ports)
         self.exchange = Exchange(config, number, calls, anomalies, versions, kafka_ports, self.note)
         self.packets, self.bytes = [0, 0], [0, 0]
@@ -122,11 +123,28 @@ class Connection:
                 wanted = (self.streams[k].next_seq + before) & _MASK
                 bad[index] |= rows.seq[begin:end][index] != wanted
         stop = int(bad.argmax()) if bad.any() else end - begin
+        runs: list[Run | None] = []
+        if stop and picked:
+            runs = self._runs(rows, begin, stop, picked)
+            before_trouble = self._before_trouble(runs, picked, stop)
+            if before_trouble < stop:
+                stop = before_trouble
+                runs = self._runs(rows, begin, stop, picked)
         if stop:
             self._count(rows, begin, begin + stop, side[:stop], length[:stop])
             if picked:
-                self._deliver_bulk(rows, begin, stop, picked)
+                self._deliver_bulk(rows, begin, stop, runs)
         return begin + stop
+
+    def _before_trouble(self, runs: list[Run | None], picked: list[NDArray[np.intp]], stop: int) -> int:
+        """How many segments come before the first with a length that no frame has. What follows one must be
+        looked at segment by segment: where framing is found again depends on how much is there to look at."""
+        for k, run in enumerate(runs):
+            if run is not None:
+                at = self.exchange.framers[k ^ self.exchange.client].trouble(run)
+                if at >= 0:
+                    stop = min(stop, int(picked[k][bisect_right(run.starts, at) - 1]))
+        return stop
 
     def _count(self, rows: Rows, begin: int, end: int, side: NDArray[np.int8], length: Ints) -> None:
         from_b = int(side.sum())
@@ -138,26 +156,33 @@ class Connection:
         self.last_time = max(self.last_time, int(rows.time[begin:end].max()))
         self.last_packet, self.last_order = int(rows.packet[end - 1]), int(rows.order[end - 1])
 
-    def _deliver_bulk(self, rows: Rows, begin: int, stop: int, picked: list[NDArray[np.intp]]) -> None:
+    def _runs(self, rows: Rows, begin: int, stop: int, picked: list[NDArray[np.intp]]) -> list[Run | None]:
+        """The bytes of both sides."""
         runs: list[Run | None] = [None, None]
         for k, index in enumerate(picked):
             index = index[: np.searchsorted(index, stop)] + begin
             if not len(index):
                 continue
-            data = rows.joined(index.tolist())
+            data = rows.joined(index)
             length = rows.length[index]
             starts = (np.cumsum(length) - length).tolist()
-            last = int(index[-1])
-            self.streams[k].deliver_in_order(data, int(rows.seq[last] + rows.length[last]) & _MASK)
             packets, times, orders = (
                 column[index].tolist() for column in (rows.packet, rows.time, rows.order)
             )
             runs[k] = Run(data, starts, packets, times, orders)
+        return runs
+
+    def _deliver_bulk(self, rows: Rows, begin: int, stop: int, runs: list[Run | None]) -> None:
+        self.exchange.conversation.requests_held = False  # nothing waits, or this would not be in bulk
+        for k, run in enumerate(runs):
+            if run is not None:
+                self.streams[k].deliver_in_order(run.data)
         self.exchange.deliver_both(runs)
         for k in (0, 1):
-            acks = rows.ack[begin : begin + stop][(rows.side[begin : begin + stop] != k)]
+            taken = slice(begin, begin + stop)
+            acks = rows.ack[taken][(rows.side[taken] != k) & (rows.flags[taken] & ACK != 0)]
             if len(acks):
-                self.streams[k].acknowledge(int(acks[-1]))
+                self.streams[k].acknowledge_all(acks)
 
     # One segment
 
@@ -204,7 +229,7 @@ class Connection:
         count = self.packets[0] + self.packets[1]
         if flags & ACK and not flags & SYN:
             self.streams[1 - k].acknowledge(int(rows.ack[row]))
-        if self.exchange.client >= 0:
+        if self.exchange.client >= 0 and self.exchange.is_kafka:
             held = bool(self.streams[self.exchange.client].waiting)
             self.exchange.conversation.requests_held = held
         for j in (1 - k, k):
@@ -300,12 +325,29 @@ class Connection:
         """Bytes held for this connection."""
         return self.exchange.buffered + sum(stream.waiting_bytes for stream in self.streams)
 
+    @property
+    def load(self) -> int:
+        """Requests that wait for a response, and the topics and partitions they name."""
+        return self.exchange.load
+
+    def drop_outstanding(self) -> None:
+        """Give up the requests that wait, to keep within the limit of all connections."""
+        self.note("outstanding_limit", f"{self.load} requests, topics and partitions in all were given up")
+        self.exchange.conversation.give_up(self.last_order)
+
     def drop_buffers(self) -> None:
-        """Give up the bytes of frames in progress, to keep within the limit of all connections."""
+        """Give up holes and the bytes of frames in progress, to keep within the limit of all connections."""
         self.note("buffer_limit", f"{self.buffered} bytes let go")
+        for k in (0, 1):
+            self.exchange.deliver(k, self.streams[k].flush())
         self.exchange.drop_buffers()
 
     # What is said of the connection
+
+    def release(self) -> None:
+        """After the end: keep only what events still to be written ask for (`id`, `ends`, `capture`)."""
+        self.exchange.release()
+        self.streams = ()
 
     @property
     def id(self) -> str:

@@ -11,6 +11,7 @@ Invariants: side 0 is end a of the connection and 1 is end b; requests are `fram
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from kwsniff.config import Config
 from kwsniff.engine.probe import KAFKA, OTHER, TLS, TOKENS, WAIT, Probe
@@ -28,9 +29,11 @@ class Exchange:
     """State of one connection's content; see the module's head."""
 
     __slots__ = (
-        "client", "config", "conversation", "framers", "kafka_port", "note", "probe", "spoken", "stage",
-        "versions",
+        "_sinks", "client", "config", "conversation", "framers", "kafka_port", "note", "probe", "spoken",
+        "stage", "versions",
     )  # fmt: skip
+    conversation: Conversation
+    framers: tuple[Framer, ...]
 
     def __init__(
         self,
@@ -49,13 +52,23 @@ class Exchange:
         self.client = kafka_ports.index(False) if kafka_ports.count(True) == 1 else -1
         self.stage = WAIT
         self.probe: Probe | None = Probe(config, versions, self.kafka_port, self.client, [False, False])
-        self.framers: tuple[Framer, ...] = (
-            Framer(config, self._find_request),
-            Framer(config, self._find_response),
-        )
-        self.conversation = Conversation(config, number, calls, anomalies, versions)
+        self._sinks = (number, calls, anomalies)
         self.spoken = [False, False]
         """Whether each side said anything that was captured."""
+
+    def __getattr__(self, name: str) -> object:
+        """Make `framers` and `conversation` when they are first asked for: a connection that never says
+        anything, or nothing of Kafka, goes without."""
+        if name == "framers":
+            self.framers = (
+                Framer(self.config, self._find_request, rescue=True),
+                Framer(self.config, self._find_response),
+            )
+            return self.framers
+        if name == "conversation":
+            self.conversation = Conversation(self.config, *self._sinks, self.versions)
+            return self.conversation
+        raise AttributeError(name)
 
     @property
     def is_kafka(self) -> bool:
@@ -110,8 +123,9 @@ class Exchange:
             self._decide(self.probe.judge(final=True))
         if self.is_kafka:
             requests, responses = (framer.flush() for framer in self.framers)
-            if requests or responses:
-                self.note("frame_incomplete", _unfinished(requests, responses))
+            if unfinished := _unfinished(requests, responses):
+                self.note("frame_incomplete", unfinished)
+            self._report_framing()
             self.conversation.feed(requests, responses)
             self.conversation.end(reason, order)
 
@@ -125,17 +139,31 @@ class Exchange:
     def release(self) -> None:
         """Let go of what refers back to here or to the connection, so that both are freed at once."""
         self.framers, self.probe, self.note = (), None, _silent
+        with suppress(AttributeError):
+            del self.conversation
 
     @property
     def buffered(self) -> int:
         """Bytes held."""
-        held = self.probe.size if self.probe is not None else 0
-        return held + sum(framer.buffered for framer in self.framers)
+        if self.probe is not None:
+            return self.probe.size
+        return sum(framer.buffered for framer in self.framers) if self.is_kafka else 0
+
+    @property
+    def load(self) -> int:
+        """Requests that wait for a response, and the topics and partitions they name."""
+        if not self.is_kafka:
+            return 0
+        outstanding = self.conversation.outstanding
+        return outstanding.load() if outstanding.count else 0
 
     def drop_buffers(self) -> None:
         """Give up the bytes of frames in progress, to keep within the limit of all connections."""
-        for framer in self.framers:
-            framer.drop()
+        if self.probe is not None:
+            self._decide(self.probe.judge(final=True))
+        if self.is_kafka:
+            for framer in self.framers:
+                framer.drop()
 
     def _decide(self, verdict: str) -> None:
         probe = self.probe
@@ -196,7 +224,11 @@ class Exchange:
 
 def _unfinished(requests: list[Frame], responses: list[Frame]) -> str:
     named = [*(("request", frame) for frame in requests), *(("response", frame) for frame in responses)]
-    return "; ".join(f"{name} of {f.size} bytes, {f.end - f.start} captured" for name, f in named)
+    return "; ".join(
+        f"{name} of {f.size} bytes, {f.end - f.start} captured"
+        for name, f in named
+        if f.end - f.start < f.size
+    )
 
 
 def _silent(code: str, detail: str, packet: int | None = None) -> None:

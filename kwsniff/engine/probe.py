@@ -27,6 +27,10 @@ WAIT, KAFKA, TOKENS, TLS, OTHER = "wait", "kafka", "tokens", "tls", "other"
 """Verdicts; TOKENS is Kafka that begins with a raw GSSAPI token, as 0.9 clients may."""
 
 
+DAMAGED_SEGMENTS = 8
+"""Segments of a client on a Kafka port that are looked at if the first is no request."""
+
+
 @dataclass(slots=True)
 class Probe:
     """What a connection showed before it was known what it carries. Side 0 is end a, side 1 end b."""
@@ -86,7 +90,9 @@ class Probe:
             if plausible is None:
                 return self._judge_silence(side, final)
             if not plausible:
-                return TOKENS if self.kafka_port and is_gssapi(data) else OTHER
+                if self.kafka_port and is_gssapi(data):
+                    return TOKENS
+                return self._judge_damaged(side, final) if self.kafka_port else OTHER
             return KAFKA if self.kafka_port else self._judge_agreement(side, 0)
         if self.kafka_port and self.client >= 0:
             return KAFKA
@@ -94,6 +100,18 @@ class Probe:
         if is_request(data, pos, len(data), self.versions, limit) is not True:
             return WAIT
         return KAFKA if self.kafka_port else self._judge_agreement(side, pos)
+
+    def _judge_damaged(self, side: int, final: bool) -> str:
+        """On a Kafka port the first bytes are no request: perhaps they were damaged, and another follows with
+        a segment of its own."""
+        data, limit = self.first[side], self.config.max_frame_bytes
+        for start in self.starts[side]:
+            if start and is_request(data, start, len(data), self.versions, limit) is True:
+                named = data[start + 12 : start + 14] not in (b"\0\0", b"\xff\xff")
+                if named:
+                    self.from_start[side] = False
+                    return KAFKA
+        return OTHER if final or len(self.starts[side]) > DAMAGED_SEGMENTS else WAIT
 
     def _judge_silence(self, side: int, final: bool) -> str:
         """The client has said too little. A broker never speaks first."""

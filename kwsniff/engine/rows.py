@@ -49,10 +49,8 @@ class Rows:
         dst = [column[perm] for column in (segments.dst_hi, segments.dst_lo, segments.dst_port)]
         self._ends = [np.where(ahead, s, d) for s, d in zip(src, dst, strict=True)]
         self._ends += [np.where(ahead, d, s) for s, d in zip(src, dst, strict=True)]
-        self._start = segments.start[perm].tolist()
-        self._stop = (segments.start[perm] + self.captured).tolist()
-        self._buffer = segments.buffer[perm].tolist()
-        self._buffers = segments.buffers
+        self.start, self.buffer = segments.start[perm], segments.buffer[perm]
+        self.buffers = segments.buffers
         # Segments that need more than appending their bytes: control flags, bytes cut off, a jump in time.
         self.special = (self.flags & (FIN | SYN | RST) != 0) | (self.captured != self.length)
         jump = np.diff(self.time)
@@ -72,9 +70,13 @@ class Rows:
 
     def payload(self, row: int) -> bytes:
         """Captured payload bytes of one segment."""
-        return bytes(self._buffers[self._buffer[row]][self._start[row] : self._stop[row]])
+        start = int(self.start[row])
+        return bytes(self.buffers[self.buffer[row]][start : start + int(self.captured[row])])
 
-    def joined(self, rows: list[int]) -> bytes:
+    def joined(self, rows: NDArray[np.int64]) -> bytes:
         """Captured payload bytes of several segments, joined."""
-        buffers, buffer, start, stop = self._buffers, self._buffer, self._start, self._stop
-        return b"".join([buffers[buffer[row]][start[row] : stop[row]] for row in rows])
+        buffers, start = self.buffers, self.start[rows]
+        places = zip(
+            self.buffer[rows].tolist(), start.tolist(), (start + self.captured[rows]).tolist(), strict=True
+        )
+        return b"".join([buffers[buffer][begin:end] for buffer, begin, end in places])

@@ -9,7 +9,8 @@ What is delivered comes as `Run`s, which remember packet, time and place in the 
 A hole is given up, and becomes a gap, when the capture can no longer be expected to fill it: the receiver
 has acknowledged bytes beyond it and `reorder_packets` more packets of the connection or `reorder_time` have
 gone by; or nobody acknowledged it for `hole_time`; or more than `max_reorder_bytes` wait; or the connection
-ends. A segment cut by the snap length leaves a gap at once, because a retransmission would be cut too.
+ends. A segment more than a mebibyte ahead counts only once a second one lies beside it: its sequence number
+may be damaged. A segment cut by the snap length leaves a gap at once: a retransmission would be cut too.
 
 Invariants: `waiting` is sorted and free of overlap, and its first element begins beyond `offset`. Offsets
 are plain integers that never wrap; only sequence numbers do.
@@ -20,10 +21,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kwsniff.config import Config
 
 HISTORY = 2048
 """Bytes kept behind the delivery point to compare retransmissions with."""
+
+FAR = 1 << 20
+"""Bytes ahead of the next byte wanted from which on a segment alone is not believed."""
+WAITING_COST = 256
+"""Bytes charged for keeping a segment behind a hole, besides its payload."""
 
 _MASK = 0xFFFFFFFF
 
@@ -85,6 +94,7 @@ class Stream:
     """The SYN was seen, so the first byte delivered is the first of the connection."""
     waiting: list[_Waiting] = field(default_factory=list)
     waiting_bytes: int = 0
+    """Memory that `waiting` takes, about."""
     history: bytes = b""
     acked: int = -1
     """Highest offset that the other end has acknowledged; -1 if it never did."""
@@ -94,6 +104,8 @@ class Stream:
     overlaps: list[int] = field(default_factory=list)
     """Packets whose bytes differed from the first copy, until somebody takes them away."""
     limit_hit: bool = False
+    far: _Waiting | None = None
+    """The latest segment that lies implausibly far ahead, until another beside it bears it out."""
 
     @property
     def settled(self) -> bool:
@@ -112,10 +124,15 @@ class Stream:
         offset = self.offset + self._distance(ack)
         self.acked = max(self.acked, offset)
 
-    def deliver_in_order(self, data: bytes, last_seq: int) -> None:
+    def acknowledge_all(self, acks: NDArray[np.int64]) -> None:
+        """Note several acknowledgement numbers: the highest counts."""
+        if self.next_seq >= 0:
+            away = ((acks - self.next_seq + 0x80000000) & _MASK) - 0x80000000
+            self.acked = max(self.acked, self.offset + int(away.max()))
+
+    def deliver_in_order(self, data: bytes) -> None:
         """Note that `data`, which began at `next_seq`, went to the reader without passing through `feed`."""
-        self.offset += len(data)
-        self.next_seq = last_seq
+        self._advance(len(data))
         self.history = data[-HISTORY:] if len(data) >= HISTORY else (self.history + data)[-HISTORY:]
 
     def feed(
@@ -131,6 +148,8 @@ class Stream:
             if segment.end <= self.offset:
                 return []
             segment = _cut_front(segment, self.offset)
+        if segment.start - self.offset > FAR and not self._borne_out(segment, count, time):
+            return []
         if segment.start > self.offset or self.waiting:
             if not self.waiting:
                 self.hole_since_packets, self.hole_since_time = count, time
@@ -138,6 +157,10 @@ class Stream:
         else:
             return self._collect([segment])
         return self._collect(self._ripe(count, time))
+
+    def put_behind(self, start: int, end: int, data: bytes, packet: int, time: int, order: int) -> None:
+        """Let a whole segment wait behind all that wait; `start` and `end` are offsets."""
+        self.waiting.append(_Waiting(start, end, data, packet, time, order))
 
     def give_up_holes(self, count: int, time: int) -> list[Run | Gap]:
         """Deliver what waits behind holes that will not be filled any more, by now."""
@@ -149,6 +172,9 @@ class Stream:
 
     def flush(self) -> list[Run | Gap]:
         """Deliver everything that waits, as at the end of the connection."""
+        far = self._swap_far(None)
+        if far is not None and far.start >= self.offset:
+            self._insert(far)
         out: list[Run | Gap] = []
         while self.waiting:
             out += self._give_up()
@@ -165,6 +191,27 @@ class Stream:
     def _distance(self, seq: int) -> int:
         """From the next byte wanted to `seq`, modulo 2³² and signed (RFC 1982)."""
         return ((seq - self.next_seq + 0x80000000) & _MASK) - 0x80000000
+
+    def _borne_out(self, segment: _Waiting, count: int, time: int) -> bool:
+        """Whether a segment far ahead is believed: another lies beside it. One alone may have a damaged
+        sequence number, and following it would make all that comes after it look like old bytes."""
+        if self.waiting and abs(segment.start - self.waiting[-1].end) <= FAR:
+            return True
+        far = self._swap_far(segment)
+        if far is None or abs(segment.start - far.end) > FAR or far.start < self.offset:
+            return False
+        self._swap_far(None)
+        if not self.waiting:
+            self.hole_since_packets, self.hole_since_time = count, time
+        self._insert(far)
+        return True
+
+    def _swap_far(self, segment: _Waiting | None) -> _Waiting | None:
+        far, self.far = self.far, segment
+        for each, sign in ((far, -1), (segment, 1)):
+            if each is not None:
+                self.waiting_bytes += sign * (WAITING_COST + len(each.data))
+        return far
 
     def _hopeless(self, count: int, time: int) -> bool:
         if self.waiting_bytes > self.config.max_reorder_bytes:
@@ -203,7 +250,7 @@ class Stream:
             taken += 1
         segments = self.waiting[:taken]
         del self.waiting[:taken]
-        self.waiting_bytes -= sum(len(segment.data) for segment in segments)
+        self.waiting_bytes -= sum(WAITING_COST + len(segment.data) for segment in segments)
         return segments
 
     def _collect(self, segments: list[_Waiting]) -> list[Run | Gap]:
@@ -251,7 +298,7 @@ class Stream:
 
     def _put(self, index: int, segment: _Waiting) -> None:
         self.waiting.insert(index, segment)
-        self.waiting_bytes += len(segment.data)
+        self.waiting_bytes += WAITING_COST + len(segment.data)
 
     def _compare_with_history(self, segment: _Waiting) -> None:
         if segment.end == self.offset and segment.end - segment.start == 1:

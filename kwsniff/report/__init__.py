@@ -7,7 +7,8 @@ terminal, to CSV files or to JSON. What the tables hold is declared in `kwsniff.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,11 +49,13 @@ class Report:
         *,
         errors: Mapping[int, tuple[str, bool]] | None = None,
         keep_calls: bool = False,
+        only: Collection[str] | None = None,
     ) -> Report:
         """Read all batches (EVENTS) once.
 
         `errors` gives name and retriability of each error code; without it names are those the events have
         and `retriable` is null. `keep_calls` keeps the calls on disk, so that `write_csv` writes calls.csv.
+        `only` these tables are made, if given.
         """
         from kwsniff.report.spool import Spool
         from kwsniff.report.statistics import Statistics
@@ -64,7 +67,7 @@ class Report:
         statistics = Statistics(store, errors)
         spans = store.spans.values()
         return cls(
-            tables=statistics.tables(),
+            tables=statistics.tables(only),
             covered_s=statistics.seconds,
             first_time=_time(min((first for first, _ in spans), default=None)),
             last_time=_time(max((last for _, last in spans), default=None)),
@@ -99,7 +102,9 @@ class Report:
             "errors": int(self.tables["api"]["errors"].sum()),
         }
         tables = {name: _records(frame) for name, frame in self.tables.items()}
-        return json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
+        text = json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
+        # json leaves alone what terminals obey beyond ASCII, and DEL.
+        return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
     def print(self, console: Console | None = None, by: Iterable[str] = DEFAULT_BY) -> None:
         """Print the tables named in `by` on `console` (default: stdout), as tables if it is a terminal and as
@@ -113,6 +118,9 @@ class Report:
             if name not in self.tables:
                 raise ValueError(f"no table {name!r}; there are {', '.join(self.tables)}")
         print_tables(console or Console(), self.tables, by)
+
+
+_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

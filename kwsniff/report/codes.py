@@ -10,13 +10,20 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+OTHERS = "(others)"
+"""Stands for every text beyond a limit: names come from the wire, and a stranger can make up millions."""
+MAX_NAMES = 10_000
+"""Client ids, client addresses, broker addresses and topics that a report tells apart, each."""
+
 Ints = npt.NDArray[np.int64]
 
 
 class Codes:
     """Numbers values in the order in which they are first seen; null is a value like any other."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        """With `limit`, texts that are new when there are so many already are all `OTHERS`."""
+        self._limit = limit
         self.values: list[Any] = []
         self._numbers: dict[Any, int] = {}
 
@@ -30,6 +37,8 @@ class Codes:
 
     def number(self, value: Any) -> int:
         """The number of one value."""
+        if self._limit is not None and len(self.values) >= self._limit and value not in self._numbers:
+            value = OTHERS
         number = self._numbers.setdefault(value, len(self.values))
         if number == len(self.values):
             self.values.append(value)

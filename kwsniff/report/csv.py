@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+OWN_WORDS = frozenset(
+    ("event", "connection", "api", "status", "error", "unanswered_because", "code", "security")
+)
+"""Columns of EVENTS whose texts are kwsniff's own, so that nothing in them needs to be made safe."""
+
+
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
     """Write one Arrow-backed frame. Raises OSError if the file cannot be written."""
     table = pa.Table.from_pandas(frame, preserve_index=False)
@@ -53,14 +59,18 @@ def shown_schema(schema: pa.Schema) -> pa.Schema:
 
 def shown(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """`batch` with the columns of its `shown_schema`, text made safe for spreadsheets."""
-    return pa.RecordBatch.from_arrays([_shown(column) for column in batch.columns], schema=schema)
+    columns = [
+        _shown(column, name not in OWN_WORDS)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _shown_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _shown(column: pa.Array) -> pa.Array:
+def _shown(column: pa.Array, from_wire: bool) -> pa.Array:
     if pa.types.is_timestamp(column.type):
         return iso_times(column)
-    return spreadsheet_safe(column) if pa.types.is_string(column.type) else column
+    return spreadsheet_safe(column) if from_wire and pa.types.is_string(column.type) else column

@@ -24,7 +24,7 @@ MEASURES = (*SUMS, *MAXES, *MINS)
 NEVER = np.iinfo(np.int64).max
 """`first_us` of a call whose time is not known."""
 
-PENDING_ROWS = 250_000
+PENDING_ROWS = 100_000
 
 
 class Cube:
@@ -32,17 +32,18 @@ class Cube:
 
     def __init__(self) -> None:
         self._parts: list[pd.DataFrame] = []
-        self._rows = 0
+        self.rows = 0
+        """As of now, combinations that repeat counted several times until they are folded."""
         self._limit = PENDING_ROWS
 
     def add(self, keys: dict[str, Ints], measures: pd.DataFrame) -> None:
         part = _folded(measures.assign(**keys), list(keys))
         self._parts.append(part)
-        self._rows += len(part)
-        if self._rows > self._limit:
+        self.rows += len(part)
+        if self.rows > self._limit:
             self._parts = [self.result(list(keys))]
-            self._rows = len(self._parts[0])
-            self._limit = PENDING_ROWS + 2 * self._rows
+            self.rows = len(self._parts[0])
+            self._limit = PENDING_ROWS + 2 * self.rows
 
     def result(self, keys: list[str]) -> pd.DataFrame:
         """One row for each combination of keys, with all MEASURES."""

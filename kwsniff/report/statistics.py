@@ -6,7 +6,7 @@ one number for each cell, negative for cells that are not part of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -65,16 +65,20 @@ class Statistics:
         )
         self.samples = Samples(store)
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table by its name, sorted by calls, most first, then by what its rows are named."""
-        topic = self.topic()  # first: it takes the most memory, and needs nothing the others keep
-        return {
-            "api": typed("api", self.api()),
-            "client": typed("client", self.client()),
-            "topic": typed("topic", topic),
-            "broker": typed("broker", self.broker()),
-            "error": typed("error", self.error()),
+    def tables(self, only: Collection[str] | None = None) -> dict[str, pd.DataFrame]:
+        """Every table by its name, or `only` some, sorted by calls, most first, then by what its rows are
+        named."""
+        makers = {
+            "api": self.api,
+            "client": self.client,
+            "topic": self.topic,
+            "broker": self.broker,
+            "error": self.error,
         }
+        wanted = [name for name in makers if only is None or name in only]
+        # The topics first: they take the most memory, and need nothing the others keep.
+        made = {name: makers[name]() for name in sorted(wanted, key=lambda name: name != "topic")}
+        return {name: typed(name, made[name]) for name in wanted}
 
     def api(self) -> pd.DataFrame:
         table = self._by("api_key")

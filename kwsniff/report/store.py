@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from kwsniff.events import CALL
 from kwsniff.report import waiting
-from kwsniff.report.codes import Codes, combined
+from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
 from kwsniff.report.cube import NEVER, Cube, joined
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
@@ -34,23 +34,27 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 CODED = ("api_key", "client_id", "client_ip", "broker_ip", "broker_port", "error_code", "status")
+TEXTS = ("client_id", "client_ip", "broker_ip")
 KEYS = (*CODED, "waited")
+MAX_CELLS = 50_000
+"""Cells beyond it become one, of `OTHERS` and of no API."""
 
 BATCH_ROWS = 65_536
 
-_NEEDED = (
+NEEDED = (
     *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
     *("request_time", "request_end_time", "response_time", "response_end_time", "first_time", "last_time"),
     *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", "max_wait_ms"),
     *("record_count", "record_bytes", "in_flight", "error_count", "topics", "topic_ids", "partitions"),
 )
+"""Columns of EVENTS that the statistics use."""
 
 
 class CallStore:
     """Takes EVENTS batches and keeps what the statistics need."""
 
     def __init__(self) -> None:
-        self.codes = {name: Codes() for name in CODED}
+        self.codes = {name: Codes(MAX_NAMES if name in TEXTS else None) for name in CODED}
         self.api_names: dict[int, str] = {}
         self.error_names: dict[int, str] = {}
         self.software: dict[tuple[str | None, str | None], set[str]] = {}
@@ -66,7 +70,7 @@ class CallStore:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all batches, joining small ones first."""
-        for batch in _joined(batch.select(list(_NEEDED)) for batch in batches):
+        for batch in _joined(batch.select(list(NEEDED)) for batch in batches):
             self.add(batch)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -102,8 +106,14 @@ class CallStore:
         columns = [keys[name] for name in KEYS]
         codes, rows = combined(columns, [*(len(self.codes[name]) for name in CODED), 2])
         kinds = zip(*(column[rows].tolist() for column in columns), strict=True)
-        numbers = [self._cell_numbers.setdefault(kind, len(self._cell_numbers)) for kind in kinds]
+        numbers = [self._cell_number(kind) for kind in kinds]
         return np.array(numbers, dtype=np.int64)[codes]
+
+    def _cell_number(self, kind: tuple[int, ...]) -> int:
+        if len(self._cell_numbers) >= MAX_CELLS and kind not in self._cell_numbers:
+            rest = [self.codes[name].number(OTHERS if name in TEXTS else None) for name in CODED[:-1]]
+            kind = (*rest, *kind[-2:])
+        return self._cell_numbers.setdefault(kind, len(self._cell_numbers))
 
     def _learn(self, calls: pa.RecordBatch) -> None:
         for known, key, name in (
@@ -120,7 +130,7 @@ class CallStore:
         names = ("client_id", "client_ip", "software_name", "software_version")
         kinds = pa.table({name: calls[name] for name in names}).group_by(list(names)).aggregate([])
         for client, address, name, version in zip(*(kinds[name].to_pylist() for name in names), strict=True):
-            if name is not None:
+            if name is not None and len(self.software) < MAX_NAMES:
                 self.software.setdefault((client, address), set()).add(f"{name} {version or ''}".strip())
 
     def _cover(self, batch: pa.RecordBatch) -> None:

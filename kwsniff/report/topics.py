@@ -14,6 +14,9 @@ import pyarrow.compute as pc
 
 from kwsniff.report import lists
 
+MAX_LEARNT = 100_000
+"""Uuids whose names are kept; of those that come later only the uuid is shown."""
+
 
 class TopicNames:
     """Learns which uuid is which topic, from rows whose lists `topics` and `topic_ids` name both."""
@@ -32,6 +35,8 @@ class TopicNames:
         names = topics.flatten()
         pairs = pa.table({"id": lists.aligned(ids, lists.lengths(topics)), "name": names}).drop_null()
         for row in pairs.group_by(["id", "name"]).aggregate([]).to_pylist():
+            if len(self.names) >= MAX_LEARNT:
+                return
             self.names.setdefault(row["id"], row["name"])
 
 

@@ -16,13 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.report import lists
-from kwsniff.report.codes import Codes
+from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes
 from kwsniff.report.cube import Cube, joined
 from kwsniff.report.topics import elements, lookup
 
 Ints = npt.NDArray[np.int64]
 KEYS = ["cell", "topic", "topic_error"]
 _SHIFT = 32
+MAX_CELLS = 100_000
+"""Rows of the cube beyond which topics are no longer told apart."""
 
 
 class TopicStore:
@@ -30,7 +32,7 @@ class TopicStore:
     `partitions`, the number of partitions seen by topic number."""
 
     def __init__(self) -> None:
-        self.codes = Codes()
+        self.codes = Codes(MAX_NAMES)
         self._cube = Cube()
         self._call: list[npt.NDArray[np.integer]] = []
         self._topic: list[npt.NDArray[np.int32]] = []
@@ -59,6 +61,8 @@ class TopicStore:
         own = measures.take(row).reset_index(drop=True)
         own["records"] = _sums(place, parts["records"], len(pairs))
         own["record_bytes"] = _sums(place, parts["bytes"], len(pairs))
+        if self._cube.rows > MAX_CELLS:
+            topic = np.full(len(topic), self.codes.number(OTHERS), dtype=np.int64)
         codes = _sums(place, (parts["error"] != 0).astype(np.int64), len(pairs))
         own["error_codes"] = np.maximum(codes, error != 0)
         self._cube.add({"cell": cell[row], "topic": topic, "topic_error": error}, own)

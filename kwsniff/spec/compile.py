@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-from kwsniff.binary import Buffer, DecodeError, uvarint
+from kwsniff.binary import DecodeError, uvarint
+from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec import runtime
 from kwsniff.spec.facts import Facts, PartitionFacts
 from kwsniff.spec.interpret import interpret
@@ -20,14 +21,16 @@ from kwsniff.spec.source import Writer
 from kwsniff.spec.source_facts import FactsWriter
 from kwsniff.spec.source_full import FullWriter
 
-FullDecoder = Callable[[Buffer, int, int], tuple[dict[str, Any], int]]
-FactsDecoder = Callable[[Buffer, int, int], tuple[Facts, int]]
+FullDecoder = Callable[..., tuple[dict[str, Any], int]]
+FactsDecoder = Callable[..., tuple[Facts, int]]
 
 _WRITERS: dict[str, type[FullWriter | FactsWriter]] = {"full": FullWriter, "facts": FactsWriter}
 _HELPERS: dict[str, Any] = {
     "Facts": Facts,
     "PartitionFacts": PartitionFacts,
     "MalformedError": runtime.MalformedError,
+    "MAX_ELEMENTS": MAX_ELEMENTS,
+    "TooManyError": runtime.TooManyError,
     "SMALL": runtime.SMALL,
     "Refused": (ValueError, IndexError, struct.error),
     "new": tuple.__new__,
@@ -54,8 +57,9 @@ def decoder(api_key: int, version: int, direction: str, projection: Literal["fac
 def decoder(api_key: int, version: int, direction: str, projection: str = "full") -> Any:
     """The decoder of one message at one version.
 
-    It takes a buffer, the position of the body in it (behind the header) and the exclusive end of the
-    message, and returns the fields (`full`: a dict, `facts`: `Facts`) with the position behind the last
+    It takes a buffer, the position of the body in it (behind the header), the exclusive end of the message
+    and, if the default is not right, how many array elements it may have, and returns
+    the fields (`full`: a dict, `facts`: `Facts`) with the position behind the last
     one, which may be less than `end`. It raises `DecodeError` and nothing else; offsets count from the
     body's start. The buffer may go on behind `end`. `bytes` are fastest, other buffers are copied first.
 
@@ -109,7 +113,7 @@ def _write(layout: Layout, projection: str) -> tuple[Writer, str]:
     writer.depth = 2
     writer.body()
     head = [
-        "def decode(buf, pos, end):",
+        "def decode(buf, pos, end, left=MAX_ELEMENTS):",
         "    start = pos",
         "    if buf.__class__ is not bytes:",
         "        buf = bytes(buf[:end])",
@@ -134,6 +138,8 @@ def compile_layout(layout: Layout, projection: str) -> Callable[..., Any]:
 def _explainer(layout: Layout, projection: str) -> Callable[[Exception, bytes, int, int], DecodeError]:
     def explain(error: Exception, buf: bytes, start: int, end: int) -> DecodeError:
         """Decodes again with the interpreter, which says what is wrong and where."""
+        if isinstance(error, runtime.TooManyError):
+            return DecodeError("element_limit")
         try:
             interpret(layout, buf, start, end, facts=projection == "facts")
         except DecodeError as found:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from kwsniff.binary import Buffer, DecodeError, uvarint
+from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec.model import WIDTHS, Item, Layout
 
 FORMATS = {
@@ -49,6 +50,7 @@ class _Reader:
         self.start = pos
         self.limit = min(end, len(buf))
         self.facts = facts
+        self.left = MAX_ELEMENTS
 
     def fail(self, code: str, path: str) -> DecodeError:
         return DecodeError(code, path, self.pos - self.start)
@@ -99,6 +101,12 @@ class _Reader:
             return None
         if count * max(item.least, 1) > end - self.pos:
             raise self.fail("array_too_long", path)
+        if self.facts and item.width is not None and not has_roles(item):
+            self.take(count * item.width, path, end)
+            return None
+        self.left -= count >> 3 if item.type in WIDTHS and item.type != "uuid" else count
+        if self.left < 0:
+            raise self.fail("element_limit", path)
         return [self.element(item, f"{path}[{index}]", end) for index in range(count)]
 
     def element(self, item: Item, path: str, end: int) -> Any:

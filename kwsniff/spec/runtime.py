@@ -17,6 +17,10 @@ class MalformedError(ValueError):
     """Raised inside a compiled decoder; what exactly is wrong, the interpreter finds out."""
 
 
+class TooManyError(ValueError):
+    """Raised inside a compiled decoder when a message has more elements than it may."""
+
+
 def tail(buf: bytes, pos: int, first: int, end: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte, 128 or more, has been read.
 

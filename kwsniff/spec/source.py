@@ -4,7 +4,8 @@ How generated decoders work:
 
 - `pos` only ever grows, so one comparison with `end` before the result is returned is enough to know that
   nothing was read beyond it; reading beyond `end` but within the buffer yields garbage nobody sees.
-- Counts of arrays are compared with the bytes left before the loop, so garbage cannot make it long.
+- Counts of arrays are compared with the bytes left before the loop, so garbage cannot make it long; `left` is
+  how many elements the message may still have, so that honest arrays cannot take all memory either.
 - Adjacent fixed-width fields, with the length of what follows them, form a *run*: one `unpack_from`.
 - `lag` is how many bytes at `pos` are read already; `pos` catches up where it must (`settle`).
 - Anything wrong raises some ValueError, IndexError or struct.error; `kwsniff.spec.compile` explains it.
@@ -193,11 +194,16 @@ class Writer:
             self.line(f"pos += {lag}")
         return n
 
-    def check_count(self, item: Item, n: str) -> None:
-        """Refuses more elements than the bytes left can hold."""
+    def check_count(self, item: Item, n: str, packed: bool = False) -> None:
+        """Refuses more elements than the bytes left can hold, or than the message may still have.
+
+        `packed` elements are plain numbers, which take an eighth of the memory of others.
+        """
         least = max(item.least, 1)
         size = n if least == 1 else f"{n} * {least}"
         self.line(f"if not 0 <= {size} <= end - pos:", "    raise MalformedError")
+        self.line(f"left -= {n} >> 3" if packed else f"left -= {n}")
+        self.line("if left < 0:", "    raise TooManyError")
 
     # Tagged fields
 

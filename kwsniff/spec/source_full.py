@@ -72,7 +72,7 @@ class FullWriter(Writer):
         return variable
 
     def _elements(self, item: Item, n: str, variable: str) -> None:
-        self.check_count(item, n)
+        self.check_count(item, n, packed=item.type in WIDTHS and item.type != "uuid")
         if item.type == "uuid":
             stop = f"pos + {n} * 16"
             self.line(f"{variable} = [uuid_text(buf[at : at + 16]) for at in range(pos, {stop}, 16)]")

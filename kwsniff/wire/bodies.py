@@ -52,6 +52,10 @@ class Body(NamedTuple):
     """Codes and details of what was wrong, although the body could be decoded."""
 
 
+MET: list[tuple[int, int]] = []
+"""Known API versions that were asked for, each once."""
+
+
 @cache
 def codec_of(api_key: int, version: int) -> Codec | str:
     """The codec of an API version, or the anomaly code that says why there is none."""
@@ -60,6 +64,7 @@ def codec_of(api_key: int, version: int) -> Codec | str:
         return "unknown_api"
     if not api.min_version <= version <= api.max_version:
         return "unknown_version"
+    MET.append((api_key, version))
     header = api.request_header_version(version)
     return Codec(
         api_key,
@@ -101,7 +106,8 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
     is_request = direction == "request"
     if codec.may_downgrade and not is_request and quirks.is_downgraded(codec.version, data, pos, end):
         return _read_downgraded(codec, data, pos, end, config)
-    facts, after = codec.request(data, pos, end) if is_request else codec.response(data, pos, end)
+    decode = codec.request if is_request else codec.response
+    facts, after = decode(data, pos, end, config.max_elements)
     anomalies = (
         [] if after == end else [("trailing_bytes", f"{end - after} bytes after the {direction} body")]
     )
@@ -110,7 +116,9 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
         partitions, count, size = _record_rows(facts, data, is_request, config, anomalies)
     json = None
     if config.full:
-        full, _ = decoder(codec.api_key, codec.version, direction, "full")(data, pos, end)
+        full, _ = decoder(codec.api_key, codec.version, direction, "full")(
+            data, pos, end, config.max_elements
+        )
         json = render(codec.api_key, codec.version, direction, full, config, anomalies)
     return Body(facts, partitions, count, size, json, anomalies)
 

@@ -97,23 +97,33 @@ class Conversation:
         if frame.end - pos < 8:
             self._unreadable(frame, "request")
             return
+        request, pos = self.opened(frame, self.outstanding.count)
+        if request.api_key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
+            self.unasked(request)
+            if self.early:
+                self._drop_early_reply(request.correlation_id)
+        else:
+            self._wait(request, frame)
+
+    def opened(self, frame: Frame, in_flight: int) -> tuple[Request, int]:
+        """Read a request of at least the first eight bytes of a header; also where its body begins."""
+        data, pos = frame.data, frame.start + 4
         key, version, correlation_id = _request_header(data, pos)
         found = codec_of(key, version)
         known = None if isinstance(found, str) else found
         client_id, pos, status, body = self._read_request(frame, found, pos + 8)
-        request = Request(
-            key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
-            frame.size, frame.packet, self.outstanding.count, status, known, body,
-        )  # fmt: skip
         if known is not None and known.tells_of_client and body is not None and body.facts.extra:
             self._learn(body.facts.extra)
-        if key == quirks.PRODUCE and self._no_reply(request, data, pos, frame.end):
-            self._call(request, None, "no_reply_expected", frame.order)
-            self._remember_no_reply(correlation_id)
-            if self.early:
-                self._drop_early_reply(correlation_id)
-        else:
-            self._wait(request, frame)
+        request = Request(
+            key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
+            frame.size, frame.packet, in_flight, status, known, body,
+        )  # fmt: skip
+        return request, pos
+
+    def unasked(self, request: Request) -> None:
+        """A request that wants no response is a whole call."""
+        self._call(request, None, "no_reply_expected", request.order)
+        self.remember_no_reply(request.correlation_id)
 
     def response(self, frame: Frame) -> None:
         """Take a frame that the broker sent."""
@@ -137,12 +147,19 @@ class Conversation:
             return
         if self.outstanding.count:
             self._check_order(request, frame)
-        self._answer(request, frame)
+        self.answer(request, frame)
+
+    def give_up(self, order: int) -> None:
+        """Report every request that waits as unanswered: there is no room to wait on."""
+        reason = "gap_in_responses" if self.response_gap else "limit"
+        while (request := self.outstanding.oldest()) is not None:
+            self.outstanding.take(request.correlation_id)
+            self._unanswered(request, reason, order)
 
     def end(self, reason: str, order: int) -> None:
         """The connection is over: report what still waits. `reason` is one of UNANSWERED_REASONS."""
         for early in self.early:
-            self._orphan(early)
+            self.orphan(early)
         self.early = []
         if self.response_gap and reason != "connection_reset":
             reason = "gap_in_responses"
@@ -163,6 +180,7 @@ class Conversation:
         whole = frame.end - frame.start == frame.size
         status = "ok" if whole else "truncated"
         client_id = None
+        origin = frame.start + 4
         try:
             if isinstance(found, str):
                 self._note(frame, found, "API key {}, version {}".format(*_api(frame.data, frame.start + 4)))
@@ -175,10 +193,11 @@ class Conversation:
                 client_id, pos = self._client_id(frame.data, pos, frame.end)
             if found.flexible_request:
                 pos = skip_tags(frame.data, pos, frame.end)
+            origin = 0
             return client_id, pos, status, self._read(found, "request", frame, pos) if whole else None
         except DecodeError as error:
             if not isinstance(found, str):
-                status = self._broken(frame, "request", status, error)
+                status = self._broken(frame, "request", status, error, origin)
             return client_id, pos, status, None
 
     def _client_id(self, data: bytes, pos: int, end: int) -> tuple[str | None, int]:
@@ -203,7 +222,8 @@ class Conversation:
             return request.body.facts.acks == 0
         return quirks.expects_no_reply(request.version, data, pos, end)
 
-    def _remember_no_reply(self, correlation_id: int) -> None:
+    def remember_no_reply(self, correlation_id: int) -> None:
+        """Keep the correlation id of a request that wants no response, should a broker answer it."""
         self.no_reply[correlation_id] = None
         if len(self.no_reply) > MAX_NO_REPLY:
             del self.no_reply[next(iter(self.no_reply))]
@@ -214,9 +234,7 @@ class Conversation:
             assert oldest is not None
             self.outstanding.take(oldest.correlation_id)
             self._note(frame, "outstanding_limit", f"correlation id {oldest.correlation_id} was given up")
-            self._unanswered(
-                oldest, "gap_in_responses" if self.response_gap else "capture_ended", frame.order
-            )
+            self._unanswered(oldest, "gap_in_responses" if self.response_gap else "limit", frame.order)
         if not self.outstanding.add(request):
             self._note(frame, "correlation_id_reused", f"correlation id {request.correlation_id}")
         if self.early:
@@ -271,24 +289,27 @@ class Conversation:
         detail = f"correlation id {request.correlation_id} before {oldest.correlation_id}"
         self._note(frame, "response_out_of_order", detail)
 
-    def _answer(self, request: Request, frame: Frame) -> None:
+    def answer(self, request: Request, frame: Frame) -> None:
+        """Make a call of a request, which waits no more, and its response."""
         status = request.status
         body: Body | None = None
         self.response_gap = False if not self.outstanding.count else self.response_gap
         if frame.end - frame.start < frame.size:
             status = "truncated"
         elif request.codec is not None:
+            origin = frame.start + 4
             try:
                 pos = frame.start + 8
                 if request.codec.flexible_response:
                     pos = skip_tags(frame.data, pos, frame.end)
+                origin = 0
                 body = self._read(request.codec, "response", frame, pos)
                 if body.facts.error_code and status == "ok":
                     status = "error"
                 if quirks.starts_raw_tokens(request.api_key, request.version) and not body.facts.error_code:
                     self.raw_tokens = True
             except DecodeError as error:
-                status = self._broken(frame, "response", status, error)
+                status = self._broken(frame, "response", status, error, origin)
         self._call(request, frame, status, frame.order, body)
 
     def _pair_early(self, request: Request) -> None:
@@ -299,7 +320,7 @@ class Conversation:
                 if early.frame.first_time < request.last_time:
                     detail = f"correlation id {request.correlation_id}"
                     self._note(early.frame, "response_before_request", detail)
-                self._answer(request, early.frame._replace(order=max(early.frame.order, request.order)))
+                self.answer(request, early.frame._replace(order=max(early.frame.order, request.order)))
                 return
 
     def _drop_early_reply(self, correlation_id: int) -> None:
@@ -315,9 +336,10 @@ class Conversation:
             return
         limit = now - self.config.orphan_time * 1e9
         while self.early and (self.early[0].frame.last_time < limit or len(self.early) > MAX_EARLY):
-            self._orphan(self.early.pop(0))
+            self.orphan(self.early.pop(0))
 
-    def _orphan(self, early: EarlyResponse) -> None:
+    def orphan(self, early: EarlyResponse) -> None:
+        """Report a response whose request does not come any more."""
         frame = early.frame
         self.calls.append(
             Call(
@@ -327,6 +349,10 @@ class Conversation:
                 self.software_version, None, None, None,
             )
         )  # fmt: skip
+
+    def lost(self, request: Request, order: int) -> None:
+        """Report a request whose response a gap has swallowed."""
+        self._unanswered(request, "gap_in_responses", order)
 
     def _unanswered(self, request: Request, reason: str, order: int) -> None:
         self._call(request, None, "unanswered", order, None, reason)
@@ -339,12 +365,14 @@ class Conversation:
             self._note(frame, code, detail)
         return body
 
-    def _broken(self, frame: Frame, direction: str, status: str, error: DecodeError) -> str:
+    def _broken(self, frame: Frame, direction: str, status: str, error: DecodeError, origin: int) -> str:
+        """Offsets count from the body's start, in a header from where it begins: `origin` in the buffer."""
         if status == "truncated":
             return status
         self.undecoded += 1
         where = f"{direction} {error.path}".rstrip()
-        self._note(frame, error.code, f"{where}, offset {error.offset}" if error.offset >= 0 else where)
+        offset = error.offset - origin
+        self._note(frame, error.code, f"{where}, offset {offset}" if error.offset >= 0 else where)
         return "undecoded"
 
     def _unreadable(self, frame: Frame, direction: str) -> None:

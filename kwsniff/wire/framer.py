@@ -29,6 +29,8 @@ TOKEN_FRAMES = 32
 """... but among the first frames of a connection there may be SASL tokens, which may be empty."""
 KEPT_WHEN_DROPPED = 1024
 """Bytes of a frame kept for its header when the rest is let go."""
+MAX_BOUNDARIES = 4096
+"""Segments of an unfinished frame that are looked at for the beginning of another."""
 MAX_SEARCH = 256 * 1024
 """Bytes held while looking for a header that would need still more of them to be sure."""
 
@@ -129,6 +131,8 @@ class Framer:
     config: Config
     finder: Finder
     synchronised: bool = True
+    rescue: bool = False
+    """Look for frames inside one that never became whole: its length may have been damaged."""
     tokens: bool = False
     """The connection's beginning was seen, so the first frames may be SASL tokens."""
     parts: list[RunLike] = field(default_factory=list)
@@ -153,6 +157,35 @@ class Framer:
         if self.have < self.need:
             return []
         return self._cut()
+
+    def trouble(self, run: RunLike) -> int:
+        """Where in a run, fed now, a frame would begin that is not plain (an impossible length, or more bytes
+        than are kept), or 0 if that is the frame in progress; -1 if there is none."""
+        data = run.data
+        if self.pending is not None:
+            pos = self.pending.left
+        elif 0 < self.have < 4:
+            size = _size(b"".join([part.data for part in self.parts]) + data[:4].ljust(4, b"\0"), 0)[0]
+            if len(data) + self.have < 4:
+                return -1
+            pos = 4 + size - self.have
+            if size < 0 or self._not_plain(size, len(data) - pos, 0):
+                return 0
+        else:
+            pos = self.need - self.have if self.have else 0
+        frames = 1
+        while len(data) - pos >= 4:
+            size = _size(data, pos)[0]
+            if self._not_plain(size, len(data) - pos - 4 - size, frames):
+                return pos
+            pos += 4 + size
+            frames += 1
+        return -1
+
+    def _not_plain(self, size: int, beyond: int, frames: int) -> bool:
+        least = 0 if self.tokens and self.counters.frames + frames < TOKEN_FRAMES else MIN_FRAME
+        too_large = beyond < 0 and size + 4 > self.config.max_connection_bytes
+        return too_large or not least <= size <= self.config.max_frame_bytes
 
     def gap(self, length: int, packet: int, time: int, order: int) -> list[Frame]:
         """Take missing bytes; `packet` is -1 unless a packet carried them that the snap length cut."""
@@ -179,13 +212,36 @@ class Framer:
     def flush(self) -> list[Frame]:
         """The frame left unfinished when the stream ends, if its header is at hand."""
         if self.pending is None and self.synchronised and self.have >= 4:
-            self._suspend(self._join())
+            chunks = self._join()
+            if self.rescue and (found := self._swallowed(chunks)):
+                return [*self._rescued(chunks, found), *self.flush()]
+            self._suspend(chunks)
         if self.pending is None:
             self.counters.skipped += self.have
             self.parts, self.have = [], 0
             return []
         self.pending.last_time = -1
         return self._finish_pending()
+
+    def _swallowed(self, chunks: _Chunks) -> int:
+        """Where another frame begins, together with a segment, inside an unfinished one; 0 if none."""
+        for start in chunks.starts[1:MAX_BOUNDARIES]:
+            near = chunks.data[start : start + KEPT_WHEN_DROPPED]
+            if start >= MIN_FRAME and self.finder(near, 0, [0]) == (0, 0):
+                return start
+        return 0
+
+    def _rescued(self, chunks: _Chunks, pos: int) -> list[Frame]:
+        """The frames from `pos` on; what stands before them had a wrong length."""
+        length = _size(chunks.data, 0)[0]
+        self.news.append(
+            ("frame_size_invalid", f"length {length}, but another frame follows", chunks.packets[0])
+        )
+        self.counters.skipped += pos
+        self.counters.resynchronisations += 1
+        rest = chunks.tail(pos, max(bisect_right(chunks.starts, pos) - 1, 0))
+        self.parts, self.have = [rest], len(rest.data)
+        return self._cut()
 
     def drop(self) -> None:
         """Let go of the bytes of the frame in progress; it will be reported as truncated."""

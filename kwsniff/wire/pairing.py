@@ -6,7 +6,7 @@ oldest one is expected; but the correlation id decides, because a capture may ha
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,13 +45,23 @@ class EarlyResponse(NamedTuple):
 class Outstanding:
     """The waiting requests of one connection, oldest first."""
 
-    requests: dict[int, Request] = field(default_factory=dict)
+    requests: OrderedDict[int, Request] = field(default_factory=OrderedDict)
+    """An OrderedDict, because a plain one looks at every place that was emptied to find its first entry."""
     repeated: dict[int, deque[Request]] = field(default_factory=dict)
     """Further requests with a correlation id that waits already."""
     count: int = 0
 
     def __len__(self) -> int:
         return self.count
+
+    def load(self) -> int:
+        """Requests that wait, and the topics and partitions they name: what they take in memory."""
+        load = self.count
+        for request in self.requests.values():
+            if request.body is not None:
+                facts = request.body.facts
+                load += len(facts.partitions or ()) + len(facts.topics or ())
+        return load
 
     def add(self, request: Request) -> bool:
         """Let a request wait; False if its correlation id waits already."""

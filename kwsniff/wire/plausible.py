@@ -73,6 +73,11 @@ def find_request(data: bytes, pos: int, versions: Versions, max_frame: int) -> i
     for key, (_, top) in versions.items():
         high[key] = top
     mask = (view[4 : 4 + last] == 0) & (view[6 : 6 + last] == 0)
+    # Without this, a stretch of zeros would be a candidate at every byte, each looked at on its own.
+    mask &= (view[:last] <= max_frame >> 24) & (
+        (view[3 : 3 + last] >= REQUEST_HEADER - 4) | (view[2 : 2 + last] > 0) | (view[1 : 1 + last] > 0)
+        | (view[:last] > 0)
+    )  # fmt: skip
     mask &= view[7 : 7 + last] <= high[view[5 : 5 + last]]
     mask &= (view[12 : 12 + last] <= 2) | ((view[12 : 12 + last] == 255) & (view[13 : 13 + last] == 255))
     for candidate in np.flatnonzero(mask).tolist():

@@ -18,7 +18,7 @@ times the memory that a batch may take.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -120,7 +120,7 @@ def _action(field: Field, setting: bool) -> Action | None:
 
 def _nested(plan: Plan, array: bool) -> Action:
     if array:
-        return lambda rendering, value: [rendering.apply(plan, element) for element in value]
+        return lambda rendering, value: rendering.apply_all(plan, value)
     return lambda rendering, value: rendering.apply(plan, value)
 
 
@@ -140,15 +140,27 @@ class _Rendering:
         self.path: list[dict[str, Any]] = []
 
     def apply(self, plan: Plan, struct: dict[str, Any]) -> dict[str, Any]:
-        """A copy of `struct` with what the plan puts in place of its values."""
-        changed = dict(struct)
-        self.path.append(struct)
-        for name, action in plan.items():
-            value = struct.get(name)
-            if value is not None:
-                changed[name] = action(self, value)
-        self.path.pop()
-        return changed
+        """`struct`, or if it has any of them a copy with what the plan puts in place of its values."""
+        return self.apply_all(plan, (struct,))[0]
+
+    def apply_all(self, plan: Plan, structs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """As `apply`, for the elements of an array: on the way to record data there are many."""
+        results = []
+        path = self.path
+        for struct in structs:
+            changed = struct
+            path.append(struct)
+            for name, action in plan.items():
+                value = struct.get(name)
+                if value is not None:
+                    if changed is struct:
+                        changed = struct.copy()
+                    # Most partitions of most fetches have nothing.
+                    nothing = value == b"" and action is _Rendering.records and not struct.get("position")
+                    changed[name] = [] if nothing else action(self, value)
+            path.pop()
+            results.append(changed)
+        return results
 
     def enclosing(self, *names: str) -> Any:
         """The first of the named fields found in the structs around, from the inside out."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 import struct
+import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +100,61 @@ def flipped(share: float) -> Mutation:
     return mutate
 
 
+def one_side(side: int) -> Mutation:
+    """Only the packets of one direction, told apart by the ports in the packet."""
+
+    def mutate(whole: list[Packet], chance: random.Random) -> list[Packet]:
+        return [packet for packet in whole if _from_lower_port(packet.data) == bool(side)]
+
+    return mutate
+
+
+def _from_lower_port(data: bytes) -> bool:
+    """Whether the source port is the lower one, as that of a broker is. Samples are Ethernet or cooked."""
+    for start in (14, 16, 20, 4, 0):
+        if len(data) > start + 40 and data[start] >> 4 == 4 and data[start + 9] == 6:
+            at = start + (data[start] & 15) * 4
+        elif len(data) > start + 60 and data[start] >> 4 == 6 and data[start + 6] == 6:
+            at = start + 40
+        else:
+            continue
+        return data[at : at + 2] < data[at + 2 : at + 4]
+    return True
+
+
+def merged(whole: list[Packet], chance: random.Random) -> list[Packet]:
+    """Two captures of the same traffic, the second a few microseconds later and without some packets."""
+    second = [Packet(p.time_ns + 5_000, p.data, p.size) for p in whole if chance.random() >= 0.1]
+    return sorted(whole + second, key=lambda packet: packet.time_ns)
+
+
+def reordered(window: int) -> Mutation:
+    """Every packet up to `window` places away from where it was."""
+
+    def mutate(whole: list[Packet], chance: random.Random) -> list[Packet]:
+        places = sorted((index + chance.random() * window, index) for index in range(len(whole)))
+        return [whole[index] for _, index in places]
+
+    return mutate
+
+
+def by_editcap(share: float) -> Mutation:
+    """Wrong bytes as editcap makes them, by its own chance and seed."""
+
+    def mutate(whole: list[Packet], chance: random.Random) -> list[Packet]:
+        with tempfile.TemporaryDirectory() as folder:
+            before = write(Path(folder) / "before.pcap", 1, whole)
+            after = Path(folder) / "after.pcap"
+            seed = str(chance.randrange(1 << 31))
+            subprocess.run(
+                ["editcap", "-F", "nsecpcap", "-E", str(share), "--seed", seed, before, after],
+                check=True, capture_output=True,
+            )  # fmt: skip
+            return packets(str(after))[1]
+
+    return mutate
+
+
 MUTATIONS: dict[str, Mutation] = {
     "1 % of packets dropped": dropped(0.01),
     "5 % of packets dropped": dropped(0.05),
@@ -111,4 +169,14 @@ MUTATIONS: dict[str, Mutation] = {
     "0.1 % of bytes wrong": flipped(0.001),
     "1 % of bytes wrong": flipped(0.01),
     "5 % of bytes wrong": flipped(0.05),
+    "client's packets only": one_side(0),
+    "broker's packets only": one_side(1),
+    "two captures merged": merged,
+    "reordered by up to 5": reordered(5),
+    "30 % of packets duplicated": duplicated(0.3),
+    "0.1 % of bytes wrong (editcap)": by_editcap(0.001),
+    "1 % of bytes wrong (editcap)": by_editcap(0.01),
+    "5 % of bytes wrong (editcap)": by_editcap(0.05),
 }
+if shutil.which("editcap") is None:
+    MUTATIONS = {name: how for name, how in MUTATIONS.items() if "editcap" not in name}

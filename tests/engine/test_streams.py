@@ -327,3 +327,43 @@ def test_whatever_is_lost_no_call_is_invented(script: Play, data: st.DataObject)
     seen = [row for row in run(kept) if row["event"] == "call" and row["status"] != "orphan"]
     assert {(row["api"], row["correlation_id"]) for row in seen} <= known
     assert len(seen) <= len(known)
+
+
+def test_a_damaged_sequence_number_does_not_carry_the_stream_away() -> None:
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1)
+    stray = script.next_seq[CLIENT] + 300_000_000
+    script >> from_client(b"stray bytes", seq=stray) >> ack(BROKER)
+    for corr in range(2, 60):
+        script >> request(corr=corr) >> response(corr=corr)
+    calls = [row for row in script.events() if row["event"] == "call"]
+    assert [(row["correlation_id"], row["status"]) for row in calls] == [
+        (corr, "ok") for corr in range(1, 60)
+    ]
+
+
+def test_a_stream_goes_on_behind_a_very_long_hole() -> None:
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1)
+    script.next_seq[CLIENT] += 300_000_000
+    for corr in range(2, 60):
+        script >> request(corr=corr) >> response(corr=corr)
+    calls = [row for row in script.events() if row["event"] == "call"]
+    assert {row["correlation_id"] for row in calls if row["status"] == "ok"} == set(range(1, 60))
+
+
+def test_requests_swallowed_by_a_damaged_length_are_found_at_the_end() -> None:
+    damaged = pack(">i", 60_000) + kafka_request(3, 0, 1, BODIES[3, 0][0])[4:]
+    script = play() >> handshake() >> from_client(damaged)
+    for corr in range(2, 6):
+        script >> request(corr=corr)
+    calls = [row for row in script.events() if row["event"] == "call"]
+    assert [row["correlation_id"] for row in calls] == [2, 3, 4, 5]
+    assert "frame_size_invalid" in {row["code"] for row in script.events()}
+
+
+def test_a_damaged_first_request_does_not_lose_the_connection() -> None:
+    damaged = b"\xff" + kafka_request(3, 0, 1, BODIES[3, 0][0])[1:]
+    script = play() >> handshake() >> from_client(damaged) >> response(corr=1)
+    for corr in range(2, 6):
+        script >> request(corr=corr) >> response(corr=corr)
+    calls = {row["correlation_id"]: row["status"] for row in script.events() if row["event"] == "call"}
+    assert calls == {1: "orphan", 2: "ok", 3: "ok", 4: "ok", 5: "ok"}

@@ -21,7 +21,7 @@ from kwsniff.cli.problem import CommandError
 from kwsniff.cli.where import comparison, function, operators  # each registers what it makes
 from kwsniff.cli.where.term import TRUTH, term_of, wrong
 
-__all__ = ["Predicate", "comparison", "compile_where", "function", "operators"]
+__all__ = ["Predicate", "columns_in", "comparison", "compile_where", "function", "operators"]
 
 Predicate = Callable[[pa.RecordBatch], pa.Array]
 MAX_LENGTH = 10_000
@@ -49,6 +49,11 @@ def compile_where(text: str) -> Predicate:
         return pc.fill_null(values, False)
 
     return predicate
+
+
+def columns_in(text: str) -> frozenset[str]:
+    """The names that an expression uses; `text` has been compiled before."""
+    return frozenset(node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name))
 
 
 def _parse(text: str) -> ast.expr:

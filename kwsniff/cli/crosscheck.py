@@ -1,0 +1,33 @@
+"""The job of `kwsniff crosscheck`: kwsniff beside Wireshark's dissector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.source import resolve
+from kwsniff.cli import problem
+from kwsniff.cli.problem import CommandError
+from kwsniff.config import Config
+from kwsniff.crosscheck import ToolMissingError, crosscheck, lines
+from kwsniff.report.text import printable
+
+
+def check(paths: Sequence[str], config: Config) -> int:
+    """Print the comparison of each file; 1 if there are findings, else 0.
+
+    Raises:
+        CommandError: a tool is missing, or an input cannot be read.
+    """
+    found = False
+    try:
+        for file in resolve(paths):
+            if file.size is None:
+                raise CommandError(f"{file.path}: crosscheck reads the file twice, a pipe cannot be")
+            result = crosscheck(file.path, config)
+            for line in lines(file.path, result):
+                print(printable(line))
+            found = found or bool(result.findings)
+    except (CaptureError, ToolMissingError) as error:
+        raise CommandError(str(error)) from None
+    return problem.FINDINGS if found else problem.DONE

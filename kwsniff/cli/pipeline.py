@@ -1,0 +1,75 @@
+"""The job of `kwsniff pipeline`: captures to a directory of results, on Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kwsniff.capture.error import CaptureError
+from kwsniff.cli import problem
+from kwsniff.cli.problem import CommandError
+from kwsniff.config import Config
+
+if TYPE_CHECKING:
+    from kwsniff.spark import job
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    paths: Sequence[str]
+    out: str
+    config: Config
+    master: str | None = None
+    append: bool = False
+    partitions: int | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+
+def pipeline(request: Request) -> int:
+    """Run the job; return the exit code.
+
+    Raises:
+        CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
+    """
+    from kwsniff.spark import job
+    from kwsniff.spark.java import JavaError
+    from kwsniff.spark.manifest import OutputError, inputs
+    from kwsniff.spark.progress import watched
+    from kwsniff.spark.session import SparkFailedError, SparkMissingError, plain_failures, session
+
+    try:
+        inputs(request.paths, 0)  # before Spark takes its seconds to start
+        spark = session(request.master, verbose=request.verbose)
+        with watched(spark), plain_failures():
+            result = job.run(
+                spark,
+                request.paths,
+                request.out,
+                request.config,
+                append=request.append,
+                shards=request.partitions,
+            )
+    except (CaptureError, JavaError, OutputError, SparkMissingError) as error:
+        raise CommandError(str(error)) from None
+    except SparkFailedError as error:
+        raise CommandError(f"{error} (-v shows Spark's log)", problem.INTERNAL) from error
+    _tell(request, result)
+    return problem.DAMAGED if result.damaged else problem.DONE
+
+
+def _tell(request: Request, result: job.Result) -> None:
+    known = result.manifest
+    if result.report is None:
+        print(f"kwsniff: nothing new: {request.out} holds all {len(known.inputs)} files", file=sys.stderr)
+        return
+    counts = ", ".join(f"{count:,} {kind}s" for kind, count in known.events.items())
+    counts = counts.replace("anomalys", "anomalies")
+    files = f"{len(result.read):,} file{'' if len(result.read) == 1 else 's'}"
+    print(f"kwsniff: {files} read; {request.out} holds {counts}", file=sys.stderr)
+    if not request.quiet:
+        print(known.trust, file=sys.stderr)

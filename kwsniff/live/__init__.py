@@ -1,0 +1,1 @@
+"""Kafka calls as they happen on an interface."""

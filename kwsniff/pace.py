@@ -1,0 +1,54 @@
+"""How many segments to treat at a time, so that the events in the making stay few.
+
+Theory of operation. A block of packets is a few megabytes, but what it becomes may be fifty times as much:
+the smallest call takes 26 bytes on the wire and a kilobyte as objects, until its row is written. So a block
+is cut into slices by what the slices before it brought forth: few payload bytes at first, four times as many
+as long as the events remain few, and fewer as soon as they don't. Ordinary traffic soon goes whole.
+
+Invariant: slices are cut between segments and keep their order, so they change no event. Only where small
+messages make a block be cut may an event that came late (an orphan, say) stand in another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from kwsniff.config import Config
+
+GROWTH = 4
+FIRST = 1 << 20
+"""Bytes of the first slice, while nothing is known."""
+FULL = 2
+"""With JSON bodies, events take this many times the memory that they take without."""
+HEADERS = 40
+"""Bytes counted for a segment besides its payload: those of IP and TCP."""
+
+
+class Pace:
+    """Cuts SEGMENTS batches; `learn` wants to be told what each slice led to."""
+
+    def __init__(self, config: Config) -> None:
+        self._most = config.slice_bytes // FULL if config.full else config.slice_bytes
+        self._events = config.slice_events
+        self._next = min(self._most, FIRST)
+        self._taken = 0
+
+    def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """`batch` in parts, at least one segment each; one part if it is empty."""
+        ends = np.cumsum(batch.column("length").fill_null(0).to_numpy(zero_copy_only=False) + HEADERS)
+        first, before = 0, 0
+        while first < len(ends):
+            last = max(int(np.searchsorted(ends, before + self._next, "right")), first + 1)
+            self._taken = int(ends[last - 1]) - before
+            yield batch.slice(first, last - first) if first or last < len(ends) else batch
+            first, before = last, int(ends[last - 1])
+        if not len(ends):
+            yield batch
+
+    def learn(self, events: int) -> None:
+        """The last slice led to so many events, requests that wait, and so on."""
+        room = self._taken * self._events // max(events, 1)
+        self._next = max(min(room, GROWTH * max(self._taken, self._next), self._most), 1)

@@ -1,0 +1,105 @@
+"""The Spark session of the pipeline: an existing one, or one with the settings that the pipeline needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kwsniff.spark.java import JavaError, java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+class SparkMissingError(Exception):
+    """pyspark is not installed; the text is one line."""
+
+
+class SparkFailedError(Exception):
+    """A Spark job failed; the text is one line."""
+
+
+def session(master: str | None = None, *, verbose: bool = False, **settings: str) -> SparkSession:
+    """A session at `master` (default: the one spark-submit names, else this machine), or the active one.
+
+    `settings` are further Spark settings, with `_` in their names for `.`. `verbose` leaves Spark's logging
+    as it is.
+
+    Raises:
+        SparkMissingError: the extra `spark` is not installed.
+        kwsniff.spark.java.JavaError: there is no Java that Spark runs on, or it ended at once.
+    """
+    if find_spec("pyspark") is None:
+        raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
+    # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # spark-submit started the JVM already, and said where the job runs.
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        os.environ["JAVA_HOME"] = java_home()
+    # Workers would otherwise run whatever Python comes first on their PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = {**_settings(verbose), **{name.replace("_", "."): text for name, text in settings.items()}}
+    builder = SparkSession.builder.appName("kwsniff")
+    if not submitted:
+        builder = builder.master(master or LOCAL)
+        if (master or LOCAL).startswith("local"):
+            chosen["spark.driver.host"] = "127.0.0.1"
+    for name, text in chosen.items():
+        builder = builder.config(name, text)
+    try:
+        made: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise JavaError(f"Spark did not start: {error}") from None
+    return made
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Turn what Spark raises into a SparkFailedError.
+
+    Raises:
+        SparkFailedError: a job failed; the text is one line without the JVM's stack.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise SparkFailedError(f"Spark failed: {str(error.java_exception).splitlines()[0]}") from error
+    except (Py4JError, PySparkException) as error:
+        # A worker's traceback ends with what went wrong; the JVM's stack follows it.
+        lines = [line for line in str(error).split("JVM stacktrace")[0].splitlines() if line.strip()]
+        raise SparkFailedError(f"Spark failed: {lines[-1] if lines else type(error).__name__}") from error
+
+
+def _settings(verbose: bool) -> dict[str, str]:
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        # Otherwise columns match by position, and wrong names pass.
+        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if not verbose:
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    return settings

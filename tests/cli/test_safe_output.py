@@ -1,0 +1,138 @@
+"""Names from the wire in every output; files that are whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.attacks import framed, metadata
+from tests.hostile.wire import Flow, write
+
+NASTY = [
+    "usual", "\x1b[2J\x1b]0;owned\x07", "line\nbreak", "carriage\rreturn", 'quote"d', "=cmd|' /C calc'!A0",
+    "+1+1", "-2", "@SUM(1)", "\tstart", "nul\0byte", "\u202eright to left", "\u2028separator",
+    "<script>alert(1)</script>", "a,b;c", "\x9b31mred",
+]  # fmt: skip
+"""Topics and client ids that want to be something else."""
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    flow = Flow()
+    records = [*flow.open()]
+    for corr, name in enumerate(NASTY):
+        raw = name.encode()
+        records += flow.stream(0, [metadata(corr, [raw], raw)])
+        topic = b"\0\3" + len(raw).to_bytes(2) + raw + bytes(4)
+        reply = corr.to_bytes(4) + bytes(4) + (1).to_bytes(4) + topic
+        records += flow.stream(1, [framed(reply)])
+    return write(tmp_path_factory.mktemp("nasty") / "nasty.pcap", records)
+
+
+def kwsniff(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "kwsniff", *arguments], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "command", [["decode", "-f", "text"], ["decode", "-f", "jsonl"], ["report"], ["report", "--json"]]
+)
+def test_nothing_from_the_wire_reaches_a_terminal_as_a_command(command: list[str], capture: Path) -> None:
+    done = kwsniff(command[0], str(capture), *command[1:])
+    shown = done.stdout.decode()
+    assert done.returncode == 0
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    if command[-1] == "text":
+        assert not re.search("[\u202e\u2028]", shown)
+
+
+def test_each_event_is_one_line_of_json_with_its_name_as_sent(capture: Path) -> None:
+    rows = [json.loads(line) for line in kwsniff("decode", str(capture), "-f", "jsonl").stdout.splitlines()]
+    calls = [row for row in rows if row["event"] == "call"]
+    assert [row["client_id"] for row in calls] == NASTY
+    assert [row["topics"] for row in calls] == [[name] for name in NASTY]
+
+
+@pytest.mark.parametrize("table", ["calls", "client", "topic"])
+def test_no_cell_of_a_csv_file_is_a_formula(table: str, capture: Path, tmp_path: Path) -> None:
+    assert kwsniff("report", str(capture), "--csv", str(tmp_path)).returncode == 0
+    _assert_no_formula(tmp_path / f"{table}.csv")
+
+
+def test_no_cell_of_decoded_csv_is_a_formula(capture: Path, tmp_path: Path) -> None:
+    out = tmp_path / "events.csv"
+    assert kwsniff("decode", str(capture), "-o", str(out)).returncode == 0
+    _assert_no_formula(out)
+
+
+def _assert_no_formula(path: Path) -> None:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) >= len(NASTY) // 2
+    for row in rows:
+        for cell in row.values():
+            is_number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell or "")
+            assert is_number or not re.match(r"[=+\-@\t\r\n]", cell or ""), cell
+            assert "\0" not in cell
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of a quarter of a megabyte."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "text"])
+def test_a_full_disk_leaves_no_file_and_one_line(form: str, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        done = kwsniff("decode", "captures", "-q", "-f", form, "-o", str(disk / f"events.{form}"))
+        assert done.returncode == 2
+        assert done.stderr.decode().count("\n") == 1
+        assert b"No space left" in done.stderr
+        assert list(disk.iterdir()) == []
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk_leaves_no_table_of_a_report_half_written(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        done = kwsniff("report", "captures", "-q", "--csv", str(disk))
+        assert done.returncode == 2
+        assert not [path for path in disk.iterdir() if path.name == "calls.csv" or path.suffix == ".part"]
+
+
+def test_a_killed_run_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    out = tmp_path / "events.parquet"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kwsniff", "decode", "-", "-o", str(out)], stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(Path("captures/ipv6.pcap").read_bytes()[:20_000])
+    process.stdin.flush()
+    for _ in range(100):
+        if list(tmp_path.iterdir()):
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    assert not out.exists()

@@ -1,0 +1,123 @@
+"""How many requests are found in damaged captures, beside what tshark finds in the same files.
+
+As a script, `python -m tests.damage.recovery [--tshark] [SAMPLE...]`, it makes the table
+of docs/reliability.md.
+A mutant is a sample, damaged in one way with one seed. Compared are requests by (packet, API, version,
+correlation id) of the API versions that tshark 4.0 knows.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kwsniff.config import Config
+from kwsniff.offline import events
+from tests.damage.mutants import MUTATIONS, packets, write
+from tests.samples import names, sample
+
+TSHARK_KNOWS = {0: 8, 1: 11, 3: 9}
+"""Newest version of Produce, Fetch and Metadata that tshark 4.0 dissects."""
+Request = tuple[int, int, int, int]
+
+
+@dataclass
+class Tally:
+    """Of one kind of damage."""
+
+    files: int = 0
+    there: int = 0
+    ours: int = 0
+    theirs: int = 0
+    both: int = 0
+    less: list[str] = field(default_factory=list)
+    """Mutants in which tshark found a true request that we did not."""
+
+
+def ours(path: Path, ports: Sequence[int]) -> set[Request]:
+    """Requests as kwsniff finds them."""
+    config = Config(ports=tuple(ports))
+    return {
+        (row["request_packet"], row["correlation_id"], row["api_key"], row["api_version"])
+        for batch in events([str(path)], config)
+        for row in batch.to_pylist()
+        if row["event"] == "call" and row["status"] != "orphan"
+    }
+
+
+def theirs(path: Path, ports: Sequence[int]) -> set[Request]:
+    """Requests as tshark finds them."""
+    asked = [part for port in ports for part in ("-d", f"tcp.port=={port},kafka")]
+    fields = ["frame.number", "kafka.correlation_id", "kafka.request_key", "kafka.request.version"]
+    command = ["tshark", "-r", str(path), *asked, "-Y", "kafka.request_key", "-T", "fields"]
+    command += [part for name in fields for part in ("-e", name)]
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found: set[Request] = set()
+    for line in output.splitlines():
+        frame, *columns = line.split("\t")
+        for values in zip(*(column.split(",") for column in columns), strict=False):
+            found.add((int(frame), *(int(value, 0) for value in values)))  # type: ignore[arg-type]
+    return {each for each in found if each[3] <= TSHARK_KNOWS.get(each[2], 99)}
+
+
+def by_call(found: set[Request]) -> Counter[tuple[int, int, int]]:
+    """Without packet numbers, which change when packets are dropped or doubled."""
+    return Counter((corr, key, version) for _, corr, key, version in found)
+
+
+def mutants(
+    chosen: Sequence[str], folder: Path, seeds: int = 1
+) -> Iterator[tuple[str, str, Path, Sequence[int]]]:
+    """Sample, damage, file and ports."""
+    for name in chosen:
+        recorded = sample(name)
+        link, whole = packets(recorded.paths[0])
+        for damage, mutate in MUTATIONS.items():
+            for seed in range(seeds):
+                mutant = mutate(whole, random.Random(f"{name}, {damage}, {seed}"))
+                yield name, damage, write(folder / "mutant.pcap", link, mutant), recorded.note["ports"]
+
+
+def recovered(chosen: Sequence[str], tshark: bool, seeds: int = 1) -> dict[str, Tally]:
+    """The tally of every kind of damage."""
+    tallies: dict[str, Tally] = {damage: Tally() for damage in MUTATIONS}
+    before = {name: by_call(ours(Path(sample(name).paths[0]), sample(name).note["ports"])) for name in chosen}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, damage, path, ports in mutants(chosen, Path(folder), seeds):
+            tally, there = tallies[damage], before[name]
+            found = by_call(ours(path, ports)) & there
+            tally.files += 1
+            tally.there += there.total()
+            tally.ours += found.total()
+            if tshark:
+                seen = by_call(theirs(path, ports)) & there
+                tally.theirs += seen.total()
+                missed = seen - found
+                if missed:
+                    tally.less.append(f"{name}: {missed.total()}")
+    return tallies
+
+
+def main() -> None:
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    tshark = "--tshark" in sys.argv
+    tallies = recovered(arguments or names(), tshark)
+    print("| damage | mutants | requests | kwsniff finds | tshark finds | tshark alone |")
+    print("| --- | ---: | ---: | ---: | ---: | --- |")
+    for damage, tally in tallies.items():
+        alone = "; ".join(tally.less) or "none"
+        share = tally.ours / max(tally.there, 1)
+        print(
+            f"| {damage} | {tally.files} | {tally.there} | {tally.ours} ({share:.1%}) "
+            f"| {tally.theirs if tshark else '-'} | {alone} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Seeds for the fuzzers, from the recorded samples."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from kwsniff.config import Config
+from kwsniff.wire.conversation import Conversation
+from kwsniff.wire.framer import Frame
+from tests.damage.mutants import packets, write
+from tests.fuzz.targets import LINKS
+from tests.samples import names, sample
+
+EACH = 400
+"""Seeds of one kind at most."""
+
+
+def seeds(target: str) -> Iterator[bytes]:
+    """Inputs of a target that are all right."""
+    if target in ("pcap", "pcapng"):
+        yield from _files(target)
+    elif target == "link":
+        for name in names():
+            kind, whole = packets(sample(name).paths[0])
+            if kind in LINKS:
+                yield from (bytes([LINKS.index(kind)]) + packet.data for packet in whole[:30])
+    elif target == "stream":
+        for frame, is_request in _frames():
+            message = frame.data[frame.start : min(frame.end, frame.start + 255)]
+            yield b"\1" + bytes([0 if is_request else 1, len(message), 128]) + message
+    elif target == "frames":
+        for frame, is_request in _frames():
+            message = frame.data[frame.start : frame.end]
+            yield struct.pack(">H", len(message) if is_request else 0) + message
+    else:
+        yield from _bodies(target)
+
+
+def _files(kind: str) -> Iterator[bytes]:
+    for name in names():
+        if kind == "pcapng":
+            for path in sample(name).paths:
+                if path.endswith(".pcapng"):
+                    yield Path(path).read_bytes()[:20_000]
+        else:
+            link, whole = packets(sample(name).paths[0])
+            scratch = Path("/tmp") / f"kwsniff-seed-{name}"
+            yield write(scratch, link, whole[:40]).read_bytes()
+            scratch.unlink()
+
+
+def _bodies(target: str) -> Iterator[bytes]:
+    from kwsniff.spec.load import catalog
+
+    keys = sorted(catalog().apis)
+    for frame, is_request in _frames():
+        message = frame.data[frame.start + 4 : frame.end]
+        if target == "dissector" and is_request and len(message) > 10:
+            key, version = struct.unpack_from(">hh", message)
+            if key in catalog().apis:
+                name = struct.unpack_from(">h", message, 8)[0]
+                chosen = version - catalog().apis[key].min_version
+                yield bytes([keys.index(key), chosen, 0]) + message[10 + max(name, 0) :]
+        elif target in ("records", "codec"):
+            at = message.find(b"\x02", 16)
+            while 0 < at < len(message):
+                start = at - 16
+                length = int.from_bytes(message[start + 8 : start + 12])
+                if 49 <= length <= len(message) - start - 12:
+                    batch = message[start : start + 12 + length]
+                    yield batch if target == "records" else batch[22:23] + batch[61:]
+                    break
+                at = message.find(b"\x02", at + 1)
+
+
+def _frames() -> Iterator[tuple[Frame, bool]]:
+    """Frames as the conversations of the samples take them."""
+    from kwsniff.offline import events
+
+    taken: list[tuple[Frame, bool]] = []
+    request, response = Conversation.request, Conversation.response
+
+    def take(which: bool) -> object:
+        inner = request if which else response
+
+        def taking(self: Conversation, frame: Frame) -> None:
+            if frame.end - frame.start < 4000:
+                taken.append((frame, which))
+            inner(self, frame)
+
+        return taking
+
+    Conversation.request, Conversation.response = take(True), take(False)  # type: ignore[method-assign, assignment]
+    try:
+        for name in names():
+            before = len(taken)
+            for _ in events(sample(name).paths[:1], Config()):
+                if len(taken) - before > EACH // 10:
+                    break
+            del taken[before + EACH // 10 :]
+    finally:
+        Conversation.request, Conversation.response = request, response  # type: ignore[method-assign]
+    yield from taken

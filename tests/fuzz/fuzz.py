@@ -1,0 +1,42 @@
+"""Runs one fuzzer: `python -m tests.fuzz.fuzz TARGET SECONDS [libFuzzer options]`.
+
+The corpus grows in `out/fuzz/TARGET`; an input that breaks the invariant is left in `out/fuzz` as
+`TARGET-crash-...`. Turn it into a test before you mend what it found.
+"""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha1
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["kwsniff"]):
+    from tests.fuzz.corpus import seeds
+    from tests.fuzz.targets import TARGETS
+
+OUT = Path("out/fuzz")
+SECONDS_EACH = 10
+MEMORY_MB = 1024
+
+
+def main() -> None:
+    name, seconds, *options = sys.argv[1:]
+    corpus = OUT / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for seed in seeds(name):
+        (corpus / sha1(seed, usedforsecurity=False).hexdigest()).write_bytes(seed)
+    atheris.Setup(
+        [
+            "kwsniff-fuzz", str(corpus), f"-max_total_time={seconds}", f"-timeout={SECONDS_EACH}",
+            f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={OUT / name}-", "-print_final_stats=1",
+            "-max_len=20000", "-len_control=0", *options,
+        ],
+        TARGETS[name],
+    )  # fmt: skip
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

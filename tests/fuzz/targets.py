@@ -1,0 +1,147 @@
+"""What is fuzzed: one function of bytes for each layer.
+
+Invariant at the top of each: it returns, or raises the one error its layer may raise; nothing else, within
+the time and memory that the fuzzer is given (`-timeout`, `-rss_limit_mb`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from kwsniff.binary import DecodeError
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.source import segments
+from kwsniff.config import Config
+from kwsniff.events import ANOMALIES
+from kwsniff.net.dissect import Dissector
+from kwsniff.net.packets import PacketBlock
+from kwsniff.net.totals import CaptureTotals
+from kwsniff.pipeline import analyze
+from kwsniff.spec.compile import data_decoder, decoder
+from kwsniff.spec.load import catalog
+from kwsniff.wire.batches import batches, records
+from kwsniff.wire.codecs import Allowance, decompress
+from kwsniff.wire.records import summarize
+from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, run
+
+CONFIG = Config(max_decompressed_bytes=1 << 20)
+LINKS = (0, 1, 12, 101, 108, 113, 276, 9, 228, 229)
+SCRATCH = Path(tempfile.mkdtemp(prefix="kwsniff-fuzz-"))
+
+
+def capture(data: bytes) -> None:
+    """A whole file: events, or CaptureError."""
+    path = SCRATCH / "capture"
+    path.write_bytes(data)
+    with contextlib.suppress(CaptureError):
+        for batch in analyze(segments([path], CONFIG), CONFIG):
+            assert set(batch["code"].drop_null().to_pylist()) <= set(ANOMALIES)
+
+
+def link(data: bytes) -> None:
+    """One packet of every link layer: rows, never an error."""
+    if not data:
+        return
+    frame = data[1:]
+    one = np.array([len(frame)], np.int64)
+    block = PacketBlock(
+        "fuzz", np.frombuffer(frame + bytes(64), np.uint8), np.zeros(1, np.int64), one, one,
+        np.zeros(1, np.int64), np.ones(1, np.int64), np.array([LINKS[data[0] % len(LINKS)]], np.int64),
+    )  # fmt: skip
+    dissector = Dissector(CaptureTotals())
+    dissector.dissect(block)
+    dissector.end()
+
+
+def stream(data: bytes) -> None:
+    """Segments of one connection, in any order, doubled, overlapping, cut: the codes that are documented."""
+    script = Play(CONFIG)
+    if data[:1] == b"\1":
+        script.send(CLIENT, b"", SYN)
+        script.send(BROKER, b"", SYN | ACK)
+    pos = 1
+    while pos + 4 <= len(data) and len(script.segments) < 40:
+        act, size, jump = data[pos], data[pos + 1], data[pos + 2] - 128
+        piece = data[pos + 3 : pos + 3 + size]
+        pos += 3 + size
+        side = act & 1
+        seq = script.next_seq[side] + jump if act & 2 else None
+        script.send(side, piece, ACK | (act >> 4 & 7), len(piece) + (act & 8), seq)
+        script.clock += (act >> 7) * 10**9
+    rows = run(script.segments, CONFIG)
+    assert {row["code"] for row in rows if row["event"] == "anomaly"} <= set(ANOMALIES)
+    middle = len(script.segments) // 2
+    cut = run(script.segments, CONFIG, [middle])
+    for row in [*cut, *rows]:
+        if row["event"] == "anomaly":  # has the time of the segment at hand when it was noticed
+            row["time"] = None
+    assert sorted(map(repr, cut)) == sorted(map(repr, rows))
+
+
+def frames(data: bytes) -> None:
+    """Both directions of a connection, each as one stream of bytes on a Kafka port."""
+    cut = int.from_bytes(data[:2])
+    script = Play(Config(max_decompressed_bytes=1 << 20, full=True, records=True))
+    script.send(CLIENT, b"", SYN)
+    script.send(BROKER, b"", SYN | ACK)
+    script.send(CLIENT, data[2 : 2 + cut])
+    script.send(BROKER, data[2 + cut :])
+    rows = run(script.segments, script.config)
+    assert {row["code"] for row in rows if row["event"] == "anomaly"} <= set(ANOMALIES)
+
+
+def dissector(data: bytes) -> None:
+    """Every API, version and direction, both projections: fields, or DecodeError with a known code."""
+    apis = catalog().apis
+    if len(data) < 3:
+        return
+    keys = sorted(apis)
+    key = keys[data[0] % len(keys)]
+    api = apis[key]
+    version = api.min_version + data[1] % (api.max_version - api.min_version + 1)
+    body = data[3:]
+    for projection in ("facts", "full"):
+        try:
+            decoder(key, version, "response" if data[2] & 1 else "request", projection)(body, 0, len(body))  # type: ignore[call-overload]
+        except DecodeError as error:
+            assert error.code in ANOMALIES, error
+    messages = sorted(catalog().data_messages(), key=lambda message: message.name)
+    message = messages[data[0] % len(messages)]
+    with contextlib.suppress(DecodeError):
+        data_decoder(message.name, message.versions.first)(body, 0, len(body))
+
+
+def record_data(data: bytes) -> None:
+    """Record batches and message sets, with whatever they wrap, in every codec."""
+    summarize(data, 0, len(data))
+    for batch in batches(data, 0, len(data), CONFIG):
+        if batch.partial or batch.problem is not None:
+            continue
+        try:
+            for _ in records(data, batch, CONFIG, Allowance(1 << 20, 1000)):
+                pass
+        except DecodeError as error:
+            assert error.code in ANOMALIES, error
+
+
+def codec(data: bytes) -> None:
+    """Each codec alone: no more than the cap comes out."""
+    if not data:
+        return
+    try:
+        assert len(decompress(data[0] % 6, data[1:], 1 << 18, 1000, legacy=bool(data[0] & 64))) <= max(
+            1 << 18, len(data)
+        )
+    except DecodeError as error:
+        assert error.code in ANOMALIES, error
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "pcap": capture, "pcapng": capture, "link": link, "stream": stream, "frames": frames,
+    "dissector": dissector, "records": record_data, "codec": codec,
+}  # fmt: skip

@@ -1,0 +1,26 @@
+"""Every target keeps its invariant on its seeds, and on seeds cut or with a few wrong bytes."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+
+from tests.fuzz.corpus import seeds
+from tests.fuzz.targets import TARGETS
+
+SEEDS = 25
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_takes_its_seeds_whole_cut_and_damaged(target: str) -> None:
+    chance = random.Random(target)
+    given = list(islice(seeds(target), SEEDS))
+    assert given
+    for seed in given:
+        damaged = bytearray(seed)
+        for _ in range(3):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        for data in (seed, bytes(damaged), seed[: chance.randrange(len(seed))]):
+            TARGETS[target](data)

@@ -1,0 +1,70 @@
+"""Runs kwsniff as its user would and measures what it took. As a script: the table of all attacks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.hostile.attacks import ATTACKS, FULL
+from tests.hostile.wire import write
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    code: int
+    seconds: float
+    megabytes: float
+    """Most memory held at once (resident set), in 10⁶ bytes."""
+    errors: str
+
+
+def run(*arguments: str, timeout: float = 900) -> Outcome:
+    """Run `kwsniff` with these arguments in a process of its own; standard output is dropped."""
+    with tempfile.NamedTemporaryFile("r") as peak:
+        started = time.monotonic()
+        command = [sys.executable, "-m", "tests.hostile.child", peak.name, *arguments]
+        done = subprocess.run(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+        seconds = time.monotonic() - started
+        return Outcome(done.returncode, seconds, int(peak.read() or 0) * 1024 / 1e6, done.stderr)
+
+
+def table(names: list[str], *options: str) -> None:
+    """Print a line per attack: size, memory, time, exit code, calls and anomalies."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names or list(ATTACKS):
+            path = write(Path(folder) / "attack.pcap", ATTACKS[name](FULL[name]))
+            out = Path(folder) / "events.parquet"
+            made = run("decode", str(path), "-q", "-j", "1", "-o", str(out), *options)
+            said: Counter[str] = Counter()
+            if out.exists():
+                events = pq.read_table(out, columns=["event", "code"])
+                said.update(events["event"].to_pylist())
+                said.update(code for code in events["code"].to_pylist() if code)
+            print(
+                f"{name:24} {FULL[name]:>13,} {path.stat().st_size / 1e6:7.0f} MB in, "
+                f"peak {made.megabytes:5.0f} MB, {made.seconds:6.1f} s, exit {made.code} "
+                f"{dict(said)} {made.errors.strip()[-200:]}",
+                flush=True,
+            )
+            out.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    options = [argument for argument in sys.argv[1:] if argument.startswith("-")]
+    table([argument for argument in sys.argv[1:] if not argument.startswith("-")], *options)

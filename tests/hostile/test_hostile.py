@@ -1,0 +1,126 @@
+"""Whatever strangers send: the run ends, in bounded memory, and says which limit it met.
+
+Sizes here are a fraction of those in docs/reliability.md, which `python -m tests.hostile.peak` measures and
+the slow tests repeat.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kwsniff.config import LEAST_MEMORY, Config
+from kwsniff.events import ANOMALIES, UNANSWERED_REASONS
+from kwsniff.offline import events
+from tests.hostile.attacks import ATTACKS, FULL
+from tests.hostile.peak import run
+from tests.hostile.wire import write
+from tests.samples import Row
+
+LIMIT_MB = 512
+
+SMALL = {
+    "one_byte_connections": 3000, "talking_connections": 300, "half_frames": 70_000_000, "holes": 8_000_000,
+    "outstanding": 3000, "outstanding_everywhere": 20_000, "tiny_answers": 4000, "distinct_names": 2000,
+    "distinct_ids": 20, "long_prefix": 2_000_000, "many_elements": 500, "endless_varints": 200,
+    "true_elements": 300_000, "empty_names": 300_000, "bombs": 50_000_000, "tiny_records": 300_000,
+    "deep_nesting": 40, "overlaps": 300, "time_travel": 100, "many_holes": 3000, "fragments": 5000,
+}  # fmt: skip
+
+TIGHT = {
+    "max_connections": 100, "max_outstanding": 500, "max_outstanding_total": 1000,
+    "max_buffered_bytes": 4_000_000, "max_connection_bytes": 70_000_000, "max_reorder_bytes": 300_000,
+    "max_decompressed_bytes": 1_000_000, "max_elements": 10_000,
+}  # fmt: skip
+
+LEAVES = {
+    "one_byte_connections": "connection_limit", "talking_connections": "connection_limit",
+    "half_frames": "buffer_limit", "holes": "reorder_limit", "outstanding": "outstanding_limit",
+    "outstanding_everywhere": "outstanding_limit", "long_prefix": "frame_size_invalid",
+    "many_elements": "array_too_long", "endless_varints": "varint_too_long", "true_elements": "element_limit",
+    "empty_names": "element_limit", "bombs": "decompressed_size_limit",
+    "tiny_records": "decompressed_size_limit",
+    "overlaps": "overlap_differs", "time_travel": "time_backwards", "many_holes": "reorder_limit",
+    "fragments": "fragment_lost", "deep_nesting": "nesting_limit",
+}  # fmt: skip
+
+
+def rows(path: Path, **choices: object) -> list[Row]:
+    return [row for batch in events([str(path)], Config(**choices)) for row in batch.to_pylist()]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_ends_and_leaves_the_anomaly_of_its_limit(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name]))
+    found = rows(path, records=True, full=True, **TIGHT)
+    codes = {row["code"] for row in found if row["event"] == "anomaly"}
+    assert codes <= set(ANOMALIES)
+    assert {row["unanswered_because"] for row in found} <= {None, *UNANSWERED_REASONS}
+    if name in LEAVES:
+        assert LEAVES[name] in codes
+
+
+@pytest.mark.parametrize("name", ["long_prefix", "many_elements", "endless_varints", "deep_nesting", "bombs"])
+def test_a_good_call_after_an_attack_is_still_seen(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name]))
+    last = [row for row in rows(path) if row["event"] == "call"]
+    assert [(row["topics"], row["status"]) for row in last if row["correlation_id"] == 7777] == [
+        (["after"], "ok")
+    ]
+
+
+def test_limits_do_not_touch_what_keeps_within_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "good.pcap", ATTACKS["distinct_names"](500))
+    found = [row for row in rows(path) if row["event"] == "call"]
+    assert [row["topics"] for row in found] == [[f"topic-{number:08d}"] for number in range(500)]
+    assert [row["client_id"] for row in found] == [f"client-{number:08d}" for number in range(500)]
+
+
+@pytest.mark.parametrize("name", ["one_byte_connections", "outstanding", "tiny_answers"])
+def test_the_slices_in_which_events_are_made_change_none(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name]))
+    sliced = rows(path, slice_bytes=5000, slice_events=10)
+    assert sorted(map(repr, sliced)) == sorted(map(repr, rows(path)))
+
+
+def test_limits_follow_from_the_memory_allowed() -> None:
+    assert Config.within(512 * 10**6) == Config()
+    assert Config.within(LEAST_MEMORY).max_connections < Config().max_connections
+    assert Config.within(4 * 10**9).max_buffered_bytes > 5 * Config().max_buffered_bytes
+    with pytest.raises(ValueError, match="less than"):
+        Config.within(LEAST_MEMORY - 1)
+
+
+def test_a_zero_filled_stream_is_searched_as_fast_as_any(tmp_path: Path) -> None:
+    # Every byte of zeros once was a candidate header, looked at one by one: 300 s for 700 MB.
+    path = write(tmp_path / "attack.pcap", ATTACKS["holes"](7_000_000))
+    assert run("decode", str(path), "-q").seconds < 5
+
+
+def test_the_command_refuses_too_little_memory_in_one_line() -> None:
+    made = run("decode", "captures", "--max-memory", "10M")
+    assert (made.code, made.errors.count("\n")) == (2, 1)
+    made = run("decode", "captures", "--max-memory", "much")
+    assert (made.code, made.errors.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("name", ["true_elements", "tiny_records", "half_frames"])
+def test_memory_stays_within_what_was_allowed(name: str, tmp_path: Path) -> None:
+    size = {"true_elements": 4_000_000, "tiny_records": 4_000_000, "half_frames": 300_000_000}[name]
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](size))
+    made = run("decode", str(path), "-q", "-j", "1", "--records", "-o", str(tmp_path / "events.parquet"))
+    assert made.code == 0
+    assert made.megabytes < LIMIT_MB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
+def test_memory_stays_within_512_mb_at_full_size(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](FULL[name]))
+    out = tmp_path / "events.parquet"
+    made = run("decode", str(path), "-q", "-j", "1", "-o", str(out))
+    assert made.code == 0
+    assert made.megabytes < LIMIT_MB
+    assert pq.read_metadata(out).num_rows > 0

@@ -1,0 +1,65 @@
+"""Working ahead in a thread changes nothing but when the work is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kwsniff.ahead import ahead
+
+
+def test_the_same_items_in_the_same_order() -> None:
+    assert list(ahead(range(1000))) == list(range(1000))
+    assert list(ahead([])) == []
+
+
+def test_what_the_source_raises_comes_after_the_items_before() -> None:
+    def source() -> Iterator[int]:
+        yield from range(3)
+        raise ValueError("the fourth")
+
+    items = ahead(source())
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="the fourth"):
+        next(items)
+
+
+def test_it_works_ahead_by_its_depth_and_no_further() -> None:
+    made = []
+    third, go_on = threading.Event(), threading.Event()
+
+    def source() -> Iterator[int]:
+        for item in range(10):
+            made.append(item)
+            if item == 2:
+                third.set()
+                go_on.wait(5)
+            yield item
+
+    items = ahead(source(), depth=2)
+    assert next(items) == 0
+    assert third.wait(5)
+    go_on.set()
+    threads = [thread for thread in threading.enumerate() if thread.name == "ahead"]
+    threads[0].join(0.3)  # as far as it will get: one handed out, two in the queue, one in hand
+    assert made == [0, 1, 2, 3]
+    assert list(items) == list(range(1, 10))
+
+
+def test_closing_ends_the_thread_and_closes_the_source() -> None:
+    closed = threading.Event()
+
+    def source() -> Iterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    items = ahead(source())
+    assert next(items) == 1
+    items.close()  # type: ignore[attr-defined]
+    assert closed.is_set()
+    assert not [thread for thread in threading.enumerate() if thread.name == "ahead"]
