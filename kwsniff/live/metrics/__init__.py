@@ -1,8 +1,9 @@
 """`--prometheus ADDR:PORT`: what a live session finds, for Prometheus to scrape.
 
-Theory of operation. The session's thread counts batch by batch (`kwsniff.live.metrics.tally`); a scrape, in
-a thread of the HTTP server, copies the sums under the same lock and writes them out after it let go, so that
-a slow scraper never holds up the capture.
+Theory of operation. Events wait until there are enough of them to be worth counting, for a batch costs two
+milliseconds however small it is; a tick and a scrape count what waits (`kwsniff.live.metrics.tally`). A
+scrape, in a thread of the HTTP server, copies the sums under the session's lock and writes them out after it
+let go, so that a slow scraper never holds up the capture.
 
 Invariants: a metric only grows, but for the gauges; the series are bounded whatever clients call themselves
 (`kwsniff.live.metrics.series`); the registry is the session's own, so nothing of the process is shown.
@@ -19,10 +20,13 @@ from prometheus_client.registry import Collector
 
 from kwsniff.live.metrics.exposition import families
 from kwsniff.live.metrics.server import Endpoint, MetricsError
-from kwsniff.live.metrics.tally import Tally
+from kwsniff.live.metrics.tally import NEEDED, Tally
 from kwsniff.live.sink import Health
 
 __all__ = ["Metrics", "MetricsError"]
+
+ENOUGH = 4096
+"""Events counted at a time."""
 
 
 class Metrics:
@@ -37,6 +41,8 @@ class Metrics:
             MetricsError: with one line that says why nothing can be served there.
         """
         self._tally = Tally(topics=topics)
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
         self._health: Health | None = None
         self._lock = threading.Lock()
         registry = CollectorRegistry()
@@ -51,12 +57,16 @@ class Metrics:
     def add(self, events: pa.RecordBatch) -> None:
         """Count events (see `kwsniff.table.EVENTS`)."""
         with self._lock:
-            self._tally.add(events)
+            self._waiting.append(events.select(NEEDED))
+            self._rows += events.num_rows
+            if self._rows >= ENOUGH:
+                self._count()
 
     def tick(self, health: Health) -> None:
         """Take note of how well the capture keeps up."""
         with self._lock:
             self._health = health
+            self._count()
 
     def close(self) -> None:
         """End the endpoint. May be called again."""
@@ -65,7 +75,13 @@ class Metrics:
     def collect(self) -> list[Metric]:
         """All metrics as of now."""
         with self._lock:
+            self._count()
             return list(families(self._tally, self._health))
+
+    def _count(self) -> None:
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        if waiting:
+            self._tally.add(waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting))
 
 
 class _Collector(Collector):

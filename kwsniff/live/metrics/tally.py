@@ -25,6 +25,13 @@ MAX_CLIENTS = 100
 MAX_BROKERS = 100
 MAX_TOPICS = 200
 
+NEEDED = (
+    *("code", "status", "api", "client_id", "broker_ip", "broker_port", "latency_us", "throttle_ms"),
+    *("request_bytes", "response_bytes", "record_count", "record_bytes", "error", "unanswered_because"),
+    *("topics", "topic_ids", "partitions", "api_key", "max_wait_ms", "error_code"),
+)
+"""Columns of EVENTS that are counted."""
+
 CALL_SUMS = (
     *("requests", "request_bytes", "response_bytes", "records", "record_bytes"),
     *("throttled", "throttle_ms", "waited", "waited_us"),
@@ -177,7 +184,7 @@ class Tally:
         self.anomalies: Counter[str] = Counter()
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Count a batch of EVENTS."""
+        """Count a batch of EVENTS; of its columns, NEEDED are looked at."""
         for row in events["code"].drop_null().value_counts().to_pylist():
             self.anomalies[row["values"]] += row["counts"]
         calls = events.filter(events["status"].is_valid())
