@@ -57,7 +57,7 @@ class Metrics:
     def add(self, events: pa.RecordBatch) -> None:
         """Count events (see `kwsniff.table.EVENTS`)."""
         with self._lock:
-            self._waiting.append(events.select(NEEDED))
+            self._waiting.append(events.select(list(NEEDED)))
             self._rows += events.num_rows
             if self._rows >= ENOUGH:
                 self._count()
