@@ -95,6 +95,22 @@ class Engine:
             self._sweep()
         return self._take_events()
 
+    def tick(self, now: int) -> Events:
+        """No segment before `now` (nanoseconds since 1970) is still to come: return what that settles.
+
+        For sources that go on for ever, in which a quiet connection must not keep its news to itself.
+        """
+        self._clock = max(self._clock, now)
+        for connection in self._table.values():
+            connection.tick(now)
+        self._sweep()
+        return self._take_events()
+
+    @property
+    def connections(self) -> int:
+        """Connections followed at present."""
+        return len(self._table)
+
     def finish(self) -> Events:
         """The input is over: report what is still open, oldest connection first."""
         for connection in list(self._table.values()):
