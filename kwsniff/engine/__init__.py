@@ -16,6 +16,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.engine.block import ROUND, CallBlock
@@ -110,6 +111,18 @@ class Engine:
     def connections(self) -> int:
         """Connections followed at present."""
         return len(self._table)
+
+    def followed(self, segments: SegmentColumns) -> NDArray[np.bool_]:
+        """For each of some segments that were fed, whether its connection is Kafka, or may yet be."""
+        forward, group = _flow_hash(segments)
+        _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
+        rows = Rows(segments, first, forward, 0, self.config)
+        known = []
+        for row in range(len(first)):
+            ((_, _, endpoints),) = rows.split(row, row + 1)
+            connection = self._table.get(endpoints)
+            known.append(connection is None or not connection.exchange.ignored)
+        return np.array(known, np.bool_)[inverse]
 
     def finish(self) -> Events:
         """The input is over: report what is still open, oldest connection first."""
