@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -206,6 +207,117 @@ def report(
     from kwsniff.cli import report as job
 
     raise typer.Exit(job.report(job.Request(files, _config(port, memory), by, csv, json, where, quiet, jobs)))
+
+
+@app.command()
+def live(
+    context: typer.Context,
+    interfaces: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-i",
+            "--interface",
+            metavar="IFACE",
+            help="Interface to listen on; may be given several times. Default: any, all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            "--port",
+            metavar="P,...",
+            help="Take only packets of these TCP ports, single or as ranges (9092,19092-19094). "
+            "Default: all TCP; Kafka is found by content.",
+        ),
+    ] = None,
+    bpf: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="FILTER",
+            help="Take only packets that pass this filter too, see pcap-filter(7).",
+        ),
+    ] = None,
+    promiscuous: Annotated[
+        bool, typer.Option("--promiscuous", help="Take packets that are addressed to others, too.")
+    ] = False,
+    buffer: Annotated[
+        str,
+        typer.Option(
+            "--buffer", metavar="SIZE", help="What the kernel may keep for each interface, such as 64M."
+        ),
+    ] = "64M",
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="NAME", help="Once listening, go on as this user instead of root."),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("-f", "--format", metavar="FORMAT", help="text, jsonl or csv: a line for each event."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
+    ] = False,
+    where: Where = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", metavar="C,...", help="Write these columns in this order; not for the text format."
+        ),
+    ] = None,
+    packets: Annotated[
+        str | None,
+        typer.Option(
+            "-w", "--write", metavar="FILE", help="Keep the packets of Kafka connections as pcapng."
+        ),
+    ] = None,
+    rotate: Annotated[
+        str | None,
+        typer.Option(
+            "--rotate",
+            metavar="WHEN",
+            help="With -w: begin another file after a size (100M), a time (1h), or either (100M,1h).",
+        ),
+    ] = None,
+    all_packets: Annotated[
+        bool, typer.Option("--all-packets", help="With -w: keep all packets that pass the filter.")
+    ] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option("--duration", metavar="TIME", help="End after this time, such as 90s, 10m or 2h."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("-c", "--count", metavar="N", min=1, help="End after N lines."),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Report a request as unanswered that waits longer, beside what it lets the broker wait.",
+        ),
+    ] = 60.0,
+    memory: Memory = "512M",
+    quiet: Quiet = False,
+) -> None:
+    """Show Kafka calls as they happen on interfaces of this machine.
+
+    Needs the right to capture (CAP_NET_RAW) and Linux. Ends on Ctrl-C or SIGTERM, with exit code 0.
+    """
+    if context.obj is OWN_PROCESS:
+        spare_pandas()
+    from kwsniff.cli import live as job
+    from kwsniff.cli.source import parsed_duration, parsed_size
+
+    config = replace(_config(port, memory, full=full), request_timeout=timeout)
+    request = job.Request(
+        interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,
+        columns, where, packets, rotate, all_packets, parsed_duration(duration, "--duration"), count, quiet,
+    )  # fmt: skip
+    raise typer.Exit(job.live(request))
 
 
 @app.command()
