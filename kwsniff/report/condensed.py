@@ -43,6 +43,8 @@ class Condensed:
         self._values: list[Floats] = []
         self._weights: list[Ints] = []
         self._rows = 0
+        self._ordered = False
+        """Whether what was added first is in the order of the values."""
 
     @property
     def error(self) -> float:
@@ -73,13 +75,19 @@ class Condensed:
         other = Condensed(self._limit)
         other._width, other._rough, other._rows = self._width, self._rough, self._rows
         other._keys, other._values = [numbers[self._keys[0]]], list(self._values)
-        other._weights = list(self._weights)
+        other._weights, other._ordered = list(self._weights), True
         return other
 
     def _join(self) -> None:
-        self._keys = [np.concatenate([np.empty(0, np.int64), *self._keys])]
-        self._values = [np.concatenate([np.empty(0), *self._values])]
-        self._weights = [np.concatenate([np.empty(0, np.int64), *self._weights])]
+        """Bring what was added together, in the order of the values."""
+        if len(self._keys) == 1 and self._ordered:
+            return
+        values = np.concatenate([np.empty(0), *self._values])
+        order = np.argsort(values)
+        self._values = [values[order]]
+        self._keys = [np.concatenate([np.empty(0, np.int64), *self._keys])[order]]
+        self._weights = [np.concatenate([np.empty(0, np.int64), *self._weights])[order]]
+        self._ordered = True
 
     def _condense(self) -> None:
         self._rough = True
@@ -93,7 +101,7 @@ class Condensed:
 
     def _merge(self) -> None:
         keys, values, weights = self._keys[0], self._values[0], self._weights[0]
-        order = np.lexsort((values, keys))
+        order = np.argsort(keys, kind="stable")
         keys, values, weights = keys[order], values[order], weights[order]
         bucket, middle = self._buckets(values)
         greatest = np.append(keys[1:] != keys[:-1], True)
@@ -106,6 +114,7 @@ class Condensed:
         self._keys, self._values = [keys[first]], [merged]
         self._weights = [np.add.reduceat(weights, first)]
         self._rows = len(first)
+        self._ordered = False
 
     def _buckets(self, values: Floats) -> tuple[Ints, Floats]:
         """The bucket of each value, in the order of the values, and the middle of it."""

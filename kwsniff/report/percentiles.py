@@ -47,11 +47,12 @@ def grouped(ordered: Floats, codes: Codes, groups: int) -> Floats:
     return _interpolated(counts, lambda group, rank: values[first[group] + rank])
 
 
-def weighted(values: Floats, codes: Codes, weights: npt.NDArray[np.int64], groups: int) -> Floats:
-    """QUANTILES of each group, from values in any order, each of which stands for as many as it weighs."""
-    order = np.lexsort((values, codes))
-    order = order[codes[order] >= 0]
-    values, codes = values[order], codes[order]
+def weighted(ordered: Floats, codes: Codes, weights: npt.NDArray[np.int64], groups: int) -> Floats:
+    """The same from ascending values each of which stands for as many as it weighs."""
+    inside = np.flatnonzero(codes >= 0)
+    near = codes[inside].astype(np.uint16) if groups <= 1 << 16 else codes[inside]
+    order = inside[np.argsort(near, kind="stable")]
+    values, codes = ordered[order], codes[order]
     until = np.cumsum(weights[order])
     counts = np.zeros(groups, np.int64)
     np.add.at(counts, codes, weights[order])
