@@ -92,6 +92,13 @@ class Follower:
         Raises:
             CaptureError: a file that was named is no capture, or the system refuses to read.
         """
+        try:
+            yield from self._batches_until_stopped()
+        finally:
+            for file in self._plain.values():
+                file.rest()
+
+    def _batches_until_stopped(self) -> Iterator[pa.RecordBatch]:
         while True:
             stopping = self._stop.is_set()
             began = time.monotonic()
@@ -163,12 +170,12 @@ class Follower:
     def _made(self, identity: Identity, path: str, about: os.stat_result) -> PlainFile | PackedFile | None:
         try:
             file = GrowingFile(path)
-            kind = kind_of(file.start())
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
                 self._others.add(identity)
                 self._say(f"{path}: {error.strerror or error}; it is passed over")
             return None
+        kind = kind_of(file.start())
         if kind == PLAIN and file.identity == identity:
             return PlainFile(file, self._config, self._totals)
         file.rest()
@@ -203,7 +210,7 @@ class Follower:
         except CaptureError as error:
             self._pass_over(file.path, error)
             self._others.add(file.identity)
-            del self._plain[file.identity]
+            self._plain.pop(file.identity).rest()
 
     def _pass_over(self, path: str, error: CaptureError) -> None:
         """Go on without a file; one that was asked for by name is another matter."""
@@ -262,18 +269,16 @@ class Follower:
     def _end(self, found: Found) -> Iterator[pa.RecordBatch]:
         """Nothing more is awaited."""
         last = ""
+        begun = {identity for identity, file in self._plain.items() if file.begun}
         for file in list(self._plain.values()):
             last = file.path
             yield from self._finish(file)
         notes = self._dissector.end()
         if notes:
             yield note_batch(last, notes)
-        for path, about in found.values():
-            if path in self._given and path not in self._names and not self._is_packed(path):
+        for identity, (path, about) in found.items():
+            if path in self._given and identity not in begun and identity not in self._packed:
                 self._say(f"{path}: {'ends inside its file header' if about.st_size else 'is empty'}")
-
-    def _is_packed(self, path: str) -> bool:
-        return any(file.path == path for file in self._packed.values())
 
     def _unread(self, found: Found) -> int:
         """Bytes that were there at the last look and are still to be read."""

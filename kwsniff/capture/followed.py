@@ -67,6 +67,11 @@ class PlainFile:
         return self._file.identity
 
     @property
+    def begun(self) -> bool:
+        """Whether the file's own header was there, at least."""
+        return self._reader is not None
+
+    @property
     def open(self) -> bool:
         """Whether it takes a file descriptor."""
         return self._file.open

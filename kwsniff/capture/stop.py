@@ -9,7 +9,7 @@ NAP_S = 0.05
 
 
 class Stop:
-    """Set once, by a signal handler, too. That must not set a `threading.Event`: the event's lock may be held by
+    """Set once, by a signal handler, too. That must not set a `threading.Event`, whose lock may be held by
     the very thread that the signal interrupts."""
 
     def __init__(self) -> None:
