@@ -45,7 +45,7 @@ GONE_S = 2.0
 MUCH = 64 << 20
 """Bytes that are read to the end even when asked to stop."""
 MAX_OPEN = 64
-"""Files open at a time."""
+"""Files kept open, those that came last. The others are opened when they have grown."""
 
 Found = dict[Identity, tuple[str, os.stat_result]]
 
@@ -118,7 +118,6 @@ class Follower:
             if stopping or not self._paths:
                 break
             yield from self._time()
-            self._spare_descriptors()
             self._stop.wait(max(POLL_S, BUSY * took))
         if stopping:
             yield from self._unpacked(found, last=True)
@@ -158,8 +157,18 @@ class Follower:
                 self._names.add(path)
             elif identity not in self._packed and identity not in self._others:
                 new.append((identity, path, about))
-        made = [(self._made(*each), each[2]) for each in new]
-        files = [(file, about) for file, about in made if file is not None]
+        files: list[tuple[PlainFile | PackedFile, os.stat_result]] = []
+        try:
+            for identity, path, about in new:
+                if (file := self._made(identity, path)) is not None:
+                    files.append((file, about))
+                    if isinstance(file, PlainFile) and len(files) > MAX_OPEN:
+                        file.rest()
+        except CaptureError:
+            for file, _ in files:
+                if isinstance(file, PlainFile):
+                    file.rest()
+            raise
         for file, _ in sorted(files, key=lambda each: _rank(*each)):
             if isinstance(file, PlainFile):
                 self._plain[file.identity] = file
@@ -167,7 +176,7 @@ class Follower:
             else:
                 self._packed[file.identity] = file
 
-    def _made(self, identity: Identity, path: str, about: os.stat_result) -> PlainFile | PackedFile | None:
+    def _made(self, identity: Identity, path: str) -> PlainFile | PackedFile | None:
         try:
             file = GrowingFile(path)
         except OSError as error:
@@ -192,7 +201,8 @@ class Follower:
     def _round(self, found: Found) -> Iterator[pa.RecordBatch]:
         """What was written since the last round."""
         yield from self._unpacked(found)
-        for identity, file in list(self._plain.items()):
+        files = list(self._plain.items())
+        for place, (identity, file) in enumerate(files, start=1):
             if identity not in found:
                 yield from self._lost(file)
                 continue
@@ -203,6 +213,8 @@ class Follower:
                 self._again(path)
                 continue
             yield from self._drained(file, about)
+            if place <= len(files) - MAX_OPEN:
+                file.rest()
 
     def _drained(self, file: PlainFile, about: os.stat_result | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -293,11 +305,6 @@ class Follower:
         if now - max(self._heard, self._ticked) >= TICK_S and self._totals.last_time_ns is not None:
             self._ticked = now
             yield at_time(self._totals.last_time_ns + round((now - self._heard) * 1e9))
-
-    def _spare_descriptors(self) -> None:
-        opened = [file for file in self._plain.values() if file.open and file.identity not in self._missing]
-        for file in sorted(opened, key=lambda each: each.grown)[: max(len(opened) - MAX_OPEN, 0)]:
-            file.rest()
 
 
 def followed(

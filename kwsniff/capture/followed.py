@@ -44,8 +44,6 @@ class PlainFile:
     def __init__(self, file: GrowingFile, config: Config, totals: CaptureTotals) -> None:
         self.packets = 0
         """Number of the last packet."""
-        self.grown = time.monotonic()
-        """When it was last found to have grown."""
         self._file = file
         self._config = config
         self._totals = totals
@@ -117,8 +115,6 @@ class PlainFile:
         return max(about.st_size - self._file.position, 0)
 
     def _read(self) -> Iterator[PacketBlock]:
-        if self._file.available():
-            self.grown = time.monotonic()
         if self._reader is None and not self._begin():
             return
         yield from self._taken()
