@@ -1,9 +1,9 @@
-"""A recorded capture sent again over a pair of virtual interfaces, at rising rates, past `kwsniff live` and dumpcap.
+"""A recorded capture sent again at rising rates over virtual interfaces, past `kwsniff live` and dumpcap.
 
     replay.py [CAPTURE] [--seconds S] [--rates R,...] [--out docs/live.md]
 
-Needs root, `ip` and dumpcap. For each rate and tool: the packets that were sent and dropped, and the tool's CPU
-time; then the highest rate without drops. Each tool listens alone, sender and tool share the processors.
+Needs root, `ip` and dumpcap. For each rate and tool: the packets that were sent and dropped, and the tool's
+CPU time; then the highest rate without drops. Each tool listens alone, sender and tool share the processors.
 """
 
 from __future__ import annotations
@@ -177,9 +177,8 @@ def table(found: list[tuple[str, int, Outcome]], start: dict[str, float]) -> lis
         clean[tool] = clean[tool] and lost == 0
         if clean[tool]:
             best[tool] = each.rate
-        lines.append(
-            f"| {each.rate:,.0f} | {tool} | {each.sent:,} | {lost:,} | {cpu:.2f} | {cpu / each.sent * 1e4:.3f} |"
-        )
+        figures = f"{each.sent:,} | {lost:,} | {cpu:.2f} | {cpu / each.sent * 1e4:.3f}"
+        lines.append(f"| {each.rate:,.0f} | {tool} | {figures} |")
     highest = ", ".join(f"{tool} {rate:,.0f}" for tool, rate in best.items())
     return [
         *lines,
