@@ -38,6 +38,9 @@ PENDING_ROWS = 32_768
 PENDING_BYTES = 16 << 20
 """What waits for the next tick at most, and one batch."""
 
+MAX_ERRORS = 1000
+"""Error codes whose names are kept; Kafka has fewer."""
+
 NEEDED = (
     *("event", *KEPT, "request_time", "request_end_time", "response_end_time", "max_wait_ms"),
     *("record_count", "record_bytes", "topics", "topic_ids", "partitions", "code"),
@@ -63,6 +66,8 @@ class Figures:
     """MEASURES, in the window."""
     quantiles: Floats
     """Latency in microseconds, a column for each of `latency.QUANTILES`; NaN without any."""
+    errors: tuple[str, ...]
+    """Name of the last error of each row; empty without any."""
     recent: Pieces
 
 
@@ -87,6 +92,8 @@ class _Measured:
 
     places: Ints
     """Slots of the window, -1 for what is older."""
+    codes: Ints
+    """Error codes."""
     errors: Mask
     unanswered: Mask
     waited: Mask
@@ -104,6 +111,7 @@ class Statistics:
         self._timeline = Timeline()
         self._groups = {name: _Group() for name in GROUPINGS}
         self._names = TopicNames()
+        self._errors = ErrorNames()
         self._monitor = Monitor()
         self._started_ns = 0
         self._calls = 0
@@ -128,7 +136,8 @@ class Statistics:
         """What is known now."""
         self._digest()
         groups = {
-            name: group.figures(self._timeline.now_ns, self._begin_ns) for name, group in self._groups.items()
+            name: group.figures(self._timeline.now_ns, self._begin_ns, self._errors)
+            for name, group in self._groups.items()
         }
         return Snapshot(self._timeline.now_ns, self._calls, groups, self._whole(), self._monitor.vitals())
 
@@ -149,6 +158,7 @@ class Statistics:
     def _count(self, calls: pa.RecordBatch) -> None:
         self._calls += calls.num_rows
         self._names.add(calls)
+        self._errors.learn(calls)
         unanswered = _bools(pc.starts_with(calls["status"], "unanswered"))
         times = _known_ns(calls, unanswered)
         newest = int(times.max())
@@ -192,8 +202,30 @@ class Statistics:
             seconds=_seconds(self._timeline.now_ns, np.array([self._begin_ns])),
             sums={name: window.sums[[place]].sum(axis=1) for place, name in enumerate(MEASURES)},
             quantiles=latency.quantiles(window.latencies.sum(axis=0, keepdims=True)),
+            errors=("",),
             recent=Pieces(),
         )
+
+
+class ErrorNames:
+    """Learns the names of error codes, as far as they are not too many."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def learn(self, calls: pa.RecordBatch) -> None:
+        """Learn from calls with an error."""
+        failed = calls.select(["error_code", "error"]).filter(pc.not_equal(calls["error_code"], 0))
+        if not failed.num_rows:
+            return
+        _, rows = grouping.distinct([failed["error_code"]])
+        for row in failed.take(pa.array(rows[:MAX_ERRORS])).to_pylist():
+            if row["error"] is not None and len(self._names) < MAX_ERRORS:
+                self._names.setdefault(row["error_code"], row["error"])
+
+    def name(self, code: int) -> str:
+        """Name of an error; empty for 0."""
+        return self._names.get(code, f"error {code}") if code else ""
 
 
 class _Group:
@@ -203,6 +235,7 @@ class _Group:
         self.rows = Rows()
         self.window = Window(ROWS + 1)
         self.recent = Recent()
+        self._last_errors = np.zeros(ROWS + 1, np.int64)
 
     def count(
         self, calls: pa.RecordBatch, keyed: Keyed, measured: _Measured, errors: Mask | None = None
@@ -225,6 +258,7 @@ class _Group:
         ):
             if mask.any():
                 window.count(measure, rows[mask], places[mask])
+        self._last_errors[rows[failed]] = measured.codes[of[failed]]
         if errors is None:
             window.count("bytes", rows, places, measured.bytes[of])
         timed = measured.bins[of] >= 0
@@ -245,7 +279,7 @@ class _Group:
         """A slot has gone by."""
         self.rows.renew(self.window, now_ns)
 
-    def figures(self, now_ns: int, begin_ns: int) -> Figures:
+    def figures(self, now_ns: int, begin_ns: int, errors: ErrorNames) -> Figures:
         """The rows in use; what is counted begins at `begin_ns`."""
         used = [*np.flatnonzero(self.rows.owners > 0).tolist(), OTHER]
         since = np.maximum(self.rows.since_ns[used], begin_ns)
@@ -255,6 +289,7 @@ class _Group:
             seconds=_seconds(now_ns, since),
             sums={name: self.window.sums[place, used] for place, name in enumerate(MEASURES)},
             quantiles=latency.quantiles(self.window.latencies[used]),
+            errors=tuple(errors.name(code) for code in self._last_errors[used].tolist()),
             recent=self.recent.pieces(),
         )
 
@@ -267,13 +302,15 @@ def _seconds(now_ns: int, since_ns: Ints) -> Floats:
 
 def _measured(calls: pa.RecordBatch, unanswered: Mask, places: Ints) -> _Measured:
     waited = waiting.waited(calls)
+    codes = _ints(calls["error_code"])
     latencies = calls["latency_us"].to_numpy(zero_copy_only=False)
     timed = ~np.isnan(latencies) & ~waited
     bins = np.full(calls.num_rows, -1, np.int64)
     bins[timed] = latency.bins(latencies[timed])
     return _Measured(
         places=places,
-        errors=_ints(calls["error_code"]) != 0,
+        codes=codes,
+        errors=codes != 0,
         unanswered=unanswered,
         waited=waited,
         bytes=_ints(calls["request_bytes"]) + _ints(calls["response_bytes"]),
