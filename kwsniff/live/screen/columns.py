@@ -11,9 +11,11 @@ from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.latency import LEAST_US
 from kwsniff.live.screen.layout import Cell, Column, Line
 from kwsniff.live.screen.statistics import Figures
-from kwsniff.report.text import bytes_text, printable
+from kwsniff.report.text import printable
 
 ERROR = "red"
+LABELS = {"api": "API", "client": "client", "topic": "topic", "broker": "broker", "group": "group"}
+"""What the groupings are called."""
 OTHERS = "(others)"
 NONE = "(none)"
 WAITS = "waits"
@@ -30,17 +32,6 @@ FIGURES = (
     Column("bytes", "bytes/s", 4, width=8),
     Column("error", "last error", 8, left=True),
 )
-NAMES = {
-    "api": (Column("name", "API", left=True, width=16),),
-    "client": (
-        Column("name", "client", left=True, width=16),
-        Column("address", "address", 6, left=True),
-    ),
-    "topic": (Column("name", "topic", left=True, width=16),),
-    "broker": (Column("name", "broker", left=True, width=16),),
-    "group": (Column("name", "group", left=True, width=16),),
-}
-
 CALLS = [
     Column("time", "time UTC"),
     Column("latency", "ms", width=7),
@@ -52,13 +43,20 @@ CALLS = [
     Column("group", "group", 3, left=True),
     Column("sent", "sent", 2),
     Column("received", "received", 2),
-    Column("result", "result", left=True),
+    Column("result", "result", left=True, least=24),
 ]
 
 
 def row_columns(grouping: str) -> list[Column]:
     """Columns of a grouping's rows."""
-    return [*NAMES[grouping], *FIGURES]
+    name = Column("name", LABELS[grouping], left=True, width=16)
+    address = Column("address", "address", 6, left=True)
+    return [name, address, *FIGURES]
+
+
+def call_columns(grouping: str) -> list[Column]:
+    """Columns of the last calls of a row; what is the same in all of them is no column."""
+    return [column for column in CALLS if column.name != grouping or grouping in ("api", "topic")]
 
 
 def row_line(figures: Figures, row: int, grouping: str) -> Line:
@@ -143,8 +141,13 @@ def number(value: float, decimals: int) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes, in little room."""
-    return bytes_text(round(count)).replace("bytes", "B").replace("byte", "B")
+    """Bytes, in powers of 1000 and little room."""
+    units = ["B", "kB", "MB", "GB", "TB", "PB"]
+    if count < 999.5:
+        return f"{count:.0f} B"
+    while count >= 999.5 and len(units) > 1:
+        count, units = count / 1000, units[1:]
+    return f"{number(count, 2)} {units[0]}"
 
 
 def clock(time: datetime | None) -> str:

@@ -46,8 +46,8 @@ KEYS = (
 )
 
 FOOTERS = {
-    "rows": "a c t b g group by  s sort  / filter  p pause  Enter calls  ? help  q quit",
-    "calls": "Esc back  Up Down scroll  p pause  ? help  q quit",
-    "help": "Esc back  Up Down scroll  q quit",
+    "rows": "q quit  ? help  a c t b g group by  s sort  / filter  p pause  Enter calls",
+    "calls": "q quit  ? help  Esc back  Up Down scroll  p pause",
+    "help": "q quit  Esc back  Up Down scroll",
 }
 """The line of keys below each view."""

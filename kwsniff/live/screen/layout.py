@@ -11,8 +11,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 GAP = 2
-LEAST_TEXT = 10
-"""A long text may be cut to so many cells before a column is left out for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +33,8 @@ class Column:
     """A text, which may be cut; else a number."""
     width: int = 0
     """At least so wide, so that numbers don't make the columns dance."""
+    least: int = 12
+    """A text may be cut to so many cells before a column is left out for it."""
 
 
 Line = tuple[dict[str, Cell], str]
@@ -69,11 +69,12 @@ def table(columns: list[Column], lines: list[Line], width: int) -> tuple[list[Co
 def drawn(columns: list[Column], widths: list[int], line: Line) -> Text:
     """One line of a table."""
     cells, style = line
-    text = Text(style=style, no_wrap=True, end="")
+    text = Text(no_wrap=True, end="")
     for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
         cell = cells.get(column.name, Cell(""))
         text.append(" " * GAP if place else "")
         text.append(padded(cell.text, width, column.left), cell.style)
+    text.stylize(style)
     return text
 
 
@@ -93,7 +94,7 @@ def _width(column: Column, lines: list[Line]) -> int:
 
 def _least(columns: list[Column], widths: dict[str, int]) -> int:
     """Cells that the columns take if long texts are cut."""
-    least = (min(widths[c.name], max(LEAST_TEXT, c.width)) if c.left else widths[c.name] for c in columns)
+    least = (min(widths[c.name], max(c.least, c.width)) if c.left else widths[c.name] for c in columns)
     return sum(least) + GAP * (len(columns) - 1)
 
 

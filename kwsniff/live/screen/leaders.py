@@ -12,11 +12,11 @@ from kwsniff.live.screen.state import ordered
 from kwsniff.live.screen.statistics import Figures
 
 LEAST_HEIGHT = 18
-"""Lines of a screen that has room for two."""
+"""Lines of a screen that has room for two lines, and one above them."""
 LIST_HEIGHT = 34
 """Lines of a screen that has room for lists."""
-COUNT = 5
-"""Names in a list."""
+COUNTS = ((46, 8), (LIST_HEIGHT, 5))
+"""Lines of a screen, and names in a list on it."""
 LEAST_WIDTH = 34
 """Cells of a list."""
 
@@ -29,13 +29,14 @@ def leaders(groups: dict[str, Figures], width: int, height: int) -> list[Text]:
     if height < LEAST_HEIGHT:
         return []
     if height < LIST_HEIGHT:
-        return [_line(kind, sort, groups, width) for kind, sort in KINDS]
-    lists = [_list(f"{kind} {many}", one, sort, groups) for one, many in OF for kind, sort in KINDS]
+        return [Text(), *(_line(kind, sort, groups, width) for kind, sort in KINDS)]
+    count = next(names for lines, names in COUNTS if height >= lines)
+    lists = [_list(f"{kind} {many}", one, sort, groups, count) for one, many in OF for kind, sort in KINDS]
     across = 4 if width >= 4 * LEAST_WIDTH + 3 * GAP else 2
-    lines: list[Text] = []
+    texts: list[Text] = []
     for first in range(0, len(lists), across):
-        lines += [Text(), *_beside(lists[first : first + across], width)]
-    return lines
+        texts += [Text(), *_beside(lists[first : first + across], width)]
+    return texts
 
 
 def _line(kind: str, sort: str, groups: dict[str, Figures], width: int) -> Text:
@@ -52,15 +53,15 @@ def _line(kind: str, sort: str, groups: dict[str, Figures], width: int) -> Text:
     return text
 
 
-def _list(title: str, one: str, sort: str, groups: dict[str, Figures]) -> list[tuple[str, str]]:
-    found = _best(groups[one], one, sort, COUNT)
-    return [(title, ""), *found, *[("", "")] * (COUNT - len(found))]
+def _list(title: str, one: str, sort: str, groups: dict[str, Figures], count: int) -> list[tuple[str, str]]:
+    found = _best(groups[one], one, sort, count)
+    return [(title, ""), *found, *[("", "")] * (count - len(found))]
 
 
 def _beside(lists: list[list[tuple[str, str]]], width: int) -> list[Text]:
     room = (width - GAP * (len(lists) - 1)) // len(lists)
     lines = []
-    for place in range(COUNT + 1):
+    for place in range(len(lists[0])):
         line = Text(no_wrap=True, end="")
         for number, entries in enumerate(lists):
             name, value = entries[place]

@@ -15,7 +15,7 @@ from kwsniff.live.screen import columns as c
 from kwsniff.live.screen.health import LATELY_S, Vitals
 from kwsniff.live.screen.keys import FOOTERS, KEYS
 from kwsniff.live.screen.latency import ERROR
-from kwsniff.live.screen.layout import Line, cut, drawn, headings, padded, table
+from kwsniff.live.screen.layout import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.leaders import leaders
 from kwsniff.live.screen.recent import CALLS
 from kwsniff.live.screen.rows import ROWS
@@ -24,6 +24,7 @@ from kwsniff.live.screen.statistics import Figures, Snapshot
 from kwsniff.live.screen.window import WINDOW_S
 from kwsniff.report.text import printable
 
+GAP = 2
 LEAST_WIDTH, LEAST_HEIGHT = 50, 14
 """Cells below which nothing is shown but a word on the size."""
 HEADING = "bold underline"
@@ -61,7 +62,7 @@ def _head(snapshot: Snapshot, state: State, title: str, width: int) -> list[Text
     lines = [_title(snapshot, state, title, width)]
     if snapshot.vitals is None:
         return lines
-    lines += [_flow(snapshot.vitals, width), _anomalies(snapshot.vitals, width)]
+    lines += [*_flow(snapshot.vitals, width), _anomalies(snapshot.vitals, width)]
     if snapshot.whole is not None:
         lines.append(_whole(snapshot.whole, width))
     return lines
@@ -78,7 +79,7 @@ def _title(snapshot: Snapshot, state: State, title: str, width: int) -> Text:
     return _text(padded(printable(title), width - len(right)) + right, "bold reverse")
 
 
-def _flow(vitals: Vitals, width: int) -> Text:
+def _flow(vitals: Vitals, width: int) -> list[Text]:
     health = vitals.health
     words = [
         ("packets/s", c.number(vitals.packets_per_s, 1)),
@@ -89,7 +90,9 @@ def _flow(vitals: Vitals, width: int) -> Text:
     if health.waiting_bytes:
         words.append(("backlog", c.size(health.waiting_bytes)))
     # What was lost goes first, so that no narrow terminal cuts it.
-    return _joined([_drops(vitals), *(_pair(*word) for word in words)], width)
+    texts = [_drops(vitals), *(_pair(*word) for word in words)]
+    first = _fitting(texts, width)
+    return [_joined(part, width) for part in (texts[:first], texts[first:]) if part]
 
 
 def _drops(vitals: Vitals) -> Text:
@@ -114,15 +117,24 @@ def _anomalies(vitals: Vitals, width: int) -> Text:
 def _whole(whole: Figures, width: int) -> Text:
     line, _ = c.row_line(whole, 0, "api")
     texts = [_text(f"last {min(round(float(whole.seconds[0])), WINDOW_S)} s", "bold")]
-    texts += [_pair("calls/s", line["rate"].text)]
-    if line["p50"].text:
-        latencies = " ".join(f"{name} {line[name].text}" for name in ("p50", "p95", "p99"))
-        texts.append(_text(f"{latencies} ms"))
-    for name, heading in (("errors", "errors/s"), ("unanswered", "unanswered"), ("bytes", "bytes/s")):
+    for name, heading in (("rate", "calls/s"), ("errors", "errors/s"), ("unanswered", "unanswered")):
         text = _pair(heading, line[name].text)
         text.stylize(line[name].style)
         texts.append(text)
-    return _joined(texts, width)
+    latencies = [*texts, _latencies(line, ("p50", "p95", "p99"))]
+    if not line["p50"].text:
+        latencies = texts
+    elif _fitting(latencies, width) < len(latencies):
+        latencies = [*texts, _latencies(line, ("p50", "p99"))]
+    return _joined([*latencies, _pair("bytes/s", line["bytes"].text)], width)
+
+
+def _latencies(line: dict[str, Cell], names: tuple[str, ...]) -> Text:
+    text = Text.assemble(
+        *(_pair(f" {name}" if place else name, line[name].text) for place, name in enumerate(names))
+    )
+    text.append(" ms")
+    return text
 
 
 # Rows
@@ -133,8 +145,9 @@ def _rows(figures: Figures, state: State, width: int, height: int) -> list[Text]
     named = sum(figures.keys[row] is not None for row in order)
     lines = [_bar(state, named, len(figures.keys) - 1, width)]
     if not order:
+        label = c.LABELS[state.grouping]
         lines.append(
-            _text(f"No {state.grouping} contains {printable(state.text)}" if state.text else "None yet")
+            _text(f"No {label} contains {printable(state.text)}" if state.text else f"No {label} yet")
         )
         return _filled(lines, height)
     place = state.place(figures, order)
@@ -160,10 +173,8 @@ def _sorted_by(sort: str, line: Text) -> Text:
 
 def _bar(state: State, shown: int, known: int, width: int) -> Text:
     tabs = Text(no_wrap=True, end="")
-    for name in c.NAMES:
-        tabs.append(
-            f"[{name}]" if name == state.grouping else f" {name} ", "bold" if name == state.grouping else ""
-        )
+    for name, label in c.LABELS.items():
+        tabs.append(*((f"[{label}]", "bold") if name == state.grouping else (f" {label} ", "")))
     texts = [tabs, _pair("sort", SORTS[state.sort])]
     if state.text:
         texts.append(_text(f"filter {printable(state.text)}: {shown:,} of {known:,}", "bold"))
@@ -188,8 +199,8 @@ def _calls(figures: Figures, state: State, width: int, height: int) -> list[Text
         name += f" {key[1]}"
     calls = figures.recent.of(int(figures.owners[row]))
     lines: list[Line] = [c.call_line(call) for call in calls]
-    columns, widths = table(c.CALLS, lines, width)
-    texts = [_text(cut(f"Last {len(calls)} calls of {state.grouping} {name}", width), "bold")]
+    columns, widths = table(c.call_columns(state.grouping), lines, width)
+    texts = [_text(cut(f"Last {len(calls)} calls of {c.LABELS[state.grouping]} {name}", width), "bold")]
     texts.append(headings(columns, widths, HEADING))
     return texts + _scrolled([drawn(columns, widths, line) for line in lines], state, height - 2)
 
@@ -241,7 +252,8 @@ def _filled(lines: list[Text], height: int) -> list[Text]:
 
 
 def _text(text: str, style: str = "") -> Text:
-    return Text(text, style, no_wrap=True, end="")
+    """A style of the whole text would be lost where it is drawn; that of a part is kept."""
+    return Text(no_wrap=True, end="").append(text, style)
 
 
 def _pair(name: str, value: str) -> Text:
@@ -250,13 +262,19 @@ def _pair(name: str, value: str) -> Text:
     return text
 
 
+def _fitting(texts: list[Text], width: int) -> int:
+    """How many of `texts` fit beside each other, at least one."""
+    taken = texts[0].cell_len
+    for place, text in enumerate(texts[1:], 1):
+        taken += GAP + text.cell_len
+        if taken > width:
+            return place
+    return len(texts)
+
+
 def _joined(texts: list[Text], width: int) -> Text:
     """As many of `texts` as fit, the first one in any case."""
-    line = texts[0]
-    for text in texts[1:]:
-        if line.cell_len + 3 + text.cell_len > width:
-            break
-        line = Text.assemble(line, "   ", text, end="", no_wrap=True)
+    line = Text(" " * GAP, no_wrap=True, end="").join(texts[: _fitting(texts, width)])
     line.truncate(width)
     return line
 

@@ -44,13 +44,14 @@ class Pieces:
     tables: tuple[pa.RecordBatch, ...] = ()
 
     def of(self, owner: int) -> list[dict[str, Any]]:
-        """The last calls of a row's owner, newest first."""
+        """The last calls of a row's owner, by the time of the request, newest first."""
         rows: list[dict[str, Any]] = []
         for table in reversed(self.tables):
             own = np.flatnonzero(table["owner"].to_numpy() == owner)[::-1][: CALLS - len(rows)]
             rows += table.take(pa.array(own)).to_pylist()
             if len(rows) >= CALLS:
                 break
+        rows.sort(key=lambda call: call["time"].timestamp() if call["time"] else 0.0, reverse=True)
         return rows
 
 
