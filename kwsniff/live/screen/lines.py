@@ -30,6 +30,7 @@ LEAST_WIDTH, LEAST_HEIGHT = 50, 14
 HEADING = "bold underline"
 SELECTED = "reverse"
 WARNING = "bold red"
+MORE = "  ..."
 
 
 def screen(snapshot: Snapshot, state: State, title: str, width: int, height: int) -> list[Text]:
@@ -111,6 +112,10 @@ def _anomalies(vitals: Vitals, width: int) -> Text:
     for code, count, lately in vitals.anomalies:
         more = f" (+{lately:,})" if lately else ""
         texts.append(_text(f"{printable(code)} {count:,}{more}", "yellow" if lately else ""))
+    fit = _fitting(texts, width)
+    if fit < len(texts):
+        fit = _fitting(texts, width - len(MORE))
+        texts[fit:] = [_text(MORE.strip())]
     return _joined(texts, width)
 
 

@@ -128,7 +128,7 @@ class Statistics:
     def tick(self, health: Health) -> None:
         """Take note of time and health."""
         self._digest()
-        self._started_ns = self._started_ns or health.started_ns
+        self._started_ns = health.started_ns
         self._advance(health.now_ns)
         self._monitor.tick(health)
 
@@ -160,12 +160,12 @@ class Statistics:
         self._names.add(calls)
         self._errors.learn(calls)
         unanswered = _bools(pc.starts_with(calls["status"], "unanswered"))
-        times = _known_ns(calls, unanswered)
-        newest = int(times.max())
-        if newest > 0:
-            self._started_ns = self._started_ns or int(times[times > 0].min())
-            self._advance(newest)
-        times[times < 0] = self._timeline.now_ns
+        times = _complete_ns(calls)
+        if times.max() >= 0:
+            self._started_ns = self._started_ns or int(times[times >= 0].min())
+            # Of several old calls, none says that the clock was set back; the next tick would.
+            self._advance(max(int(times.max()), self._timeline.now_ns))
+        times[unanswered | (times < 0)] = self._timeline.now_ns
         measured = _measured(calls, unanswered, self._timeline.places(times))
         for name, by in grouping.BY.items():
             self._groups[name].count(calls, by(calls), measured)
@@ -318,12 +318,9 @@ def _measured(calls: pa.RecordBatch, unanswered: Mask, places: Ints) -> _Measure
     )
 
 
-def _known_ns(calls: pa.RecordBatch, unanswered: Mask) -> Ints:
-    """When each call was complete, nanoseconds since 1970; negative for now."""
-    times = pc.coalesce(calls["response_end_time"], calls["request_end_time"], calls["time"])
-    known = _ints(times, -1) * 1000
-    known[unanswered] = -1
-    return known
+def _complete_ns(calls: pa.RecordBatch) -> Ints:
+    """When the last byte of each call was seen, nanoseconds since 1970; negative if that isn't known."""
+    return _ints(pc.coalesce(calls["response_end_time"], calls["request_end_time"], calls["time"]), -1) * 1000
 
 
 def _own_errors(calls: pa.RecordBatch, keyed: Keyed, parts: Keyed, errors: Mask) -> Mask:
