@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from kwsniff.live.errors import LiveError
 from kwsniff.live.history import HistoryFile, Interval
 from kwsniff.live.sink import Health
 from kwsniff.report import Report
@@ -28,7 +29,7 @@ ENOUGH = 8192
 """Events added at a time."""
 
 
-class CsvError(Exception):
+class CsvError(LiveError):
     """The tables cannot be written: one line that says where and why."""
 
 

@@ -14,7 +14,7 @@ from kwsniff.report.store import CallStore, Floats, Ints
 
 
 class BoundedStore(CallStore):
-    """Percentiles are exact until more than `kwsniff.report.condensed.LIMIT` values of a metric have come; then
+    """Percentiles are exact until more than `kwsniff.report.condensed.LIMIT` values of a metric came; then
     they are off by no more than `error`, but for the greatest values, which stay exact. All other figures
     are exact. Unlike its base, it takes further batches after `finish`."""
 

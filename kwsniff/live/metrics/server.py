@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from kwsniff.live.errors import LiveError
+
 LOOPBACK = "127.0.0.1"
 MAX_REQUESTS = 4
 """Connections served at a time; further ones are closed at once."""
@@ -24,7 +26,7 @@ _ADDRESS = re.compile(
 )
 
 
-class MetricsError(Exception):
+class MetricsError(LiveError):
     """The metrics cannot be served there: one line that says why."""
 
 
