@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kwsniff import __version__
-from kwsniff.cli.problem import USAGE
+from kwsniff.cli.problem import USAGE, CommandError
 from kwsniff.cli.startup import OWN_PROCESS, spare_pandas
 
 if TYPE_CHECKING:
@@ -147,6 +147,20 @@ def decode(
         int | None,
         typer.Option("-c", "--count", metavar="N", min=1, help="Stop after N rows of output."),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Read on as the files grow and new ones appear in the directories, until Ctrl-C; "
+            "OUT grows with them.",
+        ),
+    ] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            "--duration", metavar="TIME", help="With --follow: end after this time, such as 90s, 10m or 8h."
+        ),
+    ] = None,
     jobs: Jobs = None,
     memory: Memory = "512M",
     quiet: Quiet = False,
@@ -159,9 +173,15 @@ def decode(
     if context.obj is OWN_PROCESS:
         spare_pandas()
     from kwsniff.cli import decode as job
+    from kwsniff.cli.source import parsed_duration
 
     config = _config(port, memory, full=full or records, records=records)
-    request = job.Request(files, config, form, output, columns, where, count, quiet, jobs)
+    if duration is not None and not follow:
+        raise CommandError("--duration goes with --follow")
+    seconds = parsed_duration(duration, "--duration")
+    request = job.Request(
+        files, config, form, output, columns, where, count, quiet, jobs, follow=follow, duration=seconds
+    )
     raise typer.Exit(job.decode(request))
 
 

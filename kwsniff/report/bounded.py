@@ -14,9 +14,9 @@ from kwsniff.report.store import CallStore, Floats, Ints
 
 
 class BoundedStore(CallStore):
-    """Percentiles are exact until more than `kwsniff.report.condensed.LIMIT` values of a metric came; then
-    they are off by no more than `error`, but for the greatest values, which stay exact. All other figures
-    are exact. Unlike its base, it takes further batches after `finish`."""
+    """Percentiles are exact until more than `kwsniff.report.condensed.LIMIT` values are kept of a metric;
+    then they are off by no more than `error`, but for the greatest values, which stay exact. All other
+    figures are exact. Unlike its base, it takes further batches after `finish`."""
 
     def __init__(self) -> None:
         super().__init__()
