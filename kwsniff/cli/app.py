@@ -303,6 +303,26 @@ def live(
     all_packets: Annotated[
         bool, typer.Option("--all-packets", help="With -w: keep all packets that pass the filter.")
     ] = False,
+    csv: Annotated[
+        str | None,
+        typer.Option(
+            "--csv", metavar="DIR", help="Write the tables of `kwsniff report --csv` here, every interval."
+        ),
+    ] = None,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="With --csv: how often, such as 10s or 5m.")
+    ] = "60s",
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="ADDR:PORT",
+            help="Serve metrics for Prometheus; :9308 is 127.0.0.1:9308, all interfaces are 0.0.0.0:9308.",
+        ),
+    ] = None,
+    topics: Annotated[
+        bool, typer.Option("--prometheus-topics", help="With --prometheus: metrics by topic, too.")
+    ] = False,
     duration: Annotated[
         str | None,
         typer.Option("--duration", metavar="TIME", help="End after this time, such as 90s, 10m or 2h."),
@@ -335,7 +355,8 @@ def live(
     config = replace(_config(port, memory, full=full), request_timeout=timeout)
     request = job.Request(
         interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,
-        columns, where, packets, rotate, all_packets, parsed_duration(duration, "--duration"), count, quiet,
+        columns, where, packets, rotate, all_packets, csv, parsed_duration(interval, "--interval") or 60.0,
+        prometheus, topics, parsed_duration(duration, "--duration"), count, quiet,
     )  # fmt: skip
     raise typer.Exit(job.live(request))
 

@@ -24,6 +24,7 @@ from kwsniff.engine.bulk import warm
 from kwsniff.live.errors import LiveError
 from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.pcapng import Interface, PcapngFiles, Rotation
+from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import Keeping, Session
 from kwsniff.live.sink import Health, Sink
 from kwsniff.live.user import become
@@ -48,9 +49,19 @@ class Request:
     """File to keep packets in."""
     rotate: str | None = None
     all_packets: bool = False
+    csv: str | None = None
+    interval: float = 60.0
+    prometheus: str | None = None
+    topics: bool = False
+    """Whether Prometheus is told of topics."""
     duration: float | None = None
     count: int | None = None
     quiet: bool = False
+
+    @property
+    def lines(self) -> bool:
+        """Whether the user wants lines even on a terminal."""
+        return self.form is not None or self.count is not None or self.config.full
 
 
 def live(request: Request) -> int:
@@ -71,9 +82,9 @@ def live(request: Request) -> int:
         config = replace(config, kernels="always" if warm.kernels() == warm.READY else "never")
     try:
         session = _session(request, config, rotation)
+        return _Run(request, session, form, columns, predicate).run()
     except LiveError as error:
         raise CommandError(str(error)) from None
-    return _Run(request, session, form, columns, predicate).run()
 
 
 def filter_of(ports: str | None, bpf: str | None) -> str:
@@ -147,22 +158,78 @@ class _Run:
         columns: list[str] | None,
         predicate: Predicate | None,
     ) -> None:
-        self._request, self._session = request, session
+        """Raises LiveError."""
+        self._request, self._session, self._predicate = request, session, predicate
         self._trust = Trust(wanted=not request.quiet)
         self._trust.capture = session.totals
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        width = os.get_terminal_size().columns if sys.stdout.isatty() else None
-        writer = open_writer(form, sys.stdout.buffer, columns, width=width, colour=colour)
-        lines = Lines(writer, predicate, request.count, session.stop)
-        self._sinks: list[Sink] = [lines, Warnings()]
+        self._screen: Screen | None = None
+        self._sinks: list[Sink] = []
+        if request.prometheus is not None:
+            self._sinks.append(self._metrics(request.prometheus))
+        if request.csv is not None:
+            self._sinks.append(self._tables(request.csv))
+        if possible() and not request.lines:
+            self._screen = Screen(", ".join(session.interfaces), session.stop)
+            self._sinks.append(Filtered(self._screen, predicate))
+        else:
+            self._sinks += [self._lines(form, columns), Warnings()]
 
     def run(self) -> int:
-        with _stopping(self._session.stop):
-            self._session.run(self._sinks, self._through)
+        if self._screen is None:
+            with _stopping(self._session.stop):
+                self._session.run(self._sinks, self._through)
+        else:
+            self._beside(self._screen)
         for line in self._session.farewells:
             print(f"kwsniff: {line}", file=sys.stderr)
         self._trust.show()
+        if self._screen is not None and self._session.health().dropped:
+            warnings = Warnings()
+            warnings.tick(self._session.health())
         return problem.DONE
+
+    def _beside(self, screen: Screen) -> None:
+        """Run the session in a thread while the screen has this one; raise what it raised."""
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._session.run(self._sinks, self._through)
+            except BaseException as error:
+                failures.append(error)
+                screen.close()
+
+        thread = threading.Thread(target=work, name="session")
+        thread.start()
+        try:
+            screen.run()
+        finally:
+            self._session.stop()
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def _metrics(self, address: str) -> Sink:
+        from kwsniff.live.metrics import Metrics
+
+        metrics = Metrics(address, topics=self._request.topics)
+        if not self._request.quiet:
+            print(f"kwsniff: metrics on {metrics.url}", file=sys.stderr)
+        return metrics
+
+    def _tables(self, folder: str) -> Sink:
+        from kwsniff.live.table import IntervalCsv
+        from kwsniff.spec.load import catalog
+
+        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+        return IntervalCsv(folder, self._request.interval, errors=errors)
+
+    def _lines(self, form: str, columns: list[str] | None) -> Sink:
+        terminal = sys.stdout.isatty()
+        width = os.get_terminal_size().columns if terminal else None
+        colour = terminal and not os.environ.get("NO_COLOR")
+        writer = open_writer(form, sys.stdout.buffer, columns, width=width, colour=colour)
+        return Filtered(Lines(writer, self._request.count, self._session.stop), self._predicate)
 
     def _through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return named(self._trust.watch(batches), hold=False)
@@ -187,18 +254,29 @@ def _stopping(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+class Filtered:
+    """Only events for which a condition holds."""
+
+    def __init__(self, sink: Sink, predicate: Predicate | None) -> None:
+        self._sink, self._predicate = sink, predicate
+        self.tick, self.close = sink.tick, sink.close
+
+    def add(self, events: pa.RecordBatch) -> None:
+        """Pass on what is wanted."""
+        if self._predicate is not None:
+            events = events.filter(self._predicate(events))
+        if events.num_rows:
+            self._sink.add(events)
+
+
 class Lines:
     """A line for each event, at once."""
 
-    def __init__(
-        self, writer: Writer, predicate: Predicate | None, count: int | None, stop: Callable[[], None]
-    ) -> None:
-        self._writer, self._predicate, self._left, self._stop = writer, predicate, count, stop
+    def __init__(self, writer: Writer, count: int | None, stop: Callable[[], None]) -> None:
+        self._writer, self._left, self._stop = writer, count, stop
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Write the events that are wanted."""
-        if self._predicate is not None:
-            events = events.filter(self._predicate(events))
+        """Write the events."""
         if self._left is not None:
             events = events.slice(0, self._left)
             self._left -= events.num_rows

@@ -1,4 +1,4 @@
-"""What keeps a live session from starting."""
+"""What keeps a live session from starting or going on."""
 
 
 class LiveError(Exception):

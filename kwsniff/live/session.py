@@ -91,6 +91,11 @@ class Session:
         self._source.stop()
 
     @property
+    def interfaces(self) -> tuple[str, ...]:
+        """Names of the interfaces listened to."""
+        return self._source.interfaces
+
+    @property
     def farewells(self) -> list[str]:
         """Why interfaces were given up before anybody asked."""
         return self._source.farewells

@@ -14,7 +14,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +43,8 @@ def main() -> None:
         try:
             _listening(folder / "live.err")
             _listening(folder / "tcpdump.pcap")
-            told = _talk(",".join(f"{broker.host}:{broker.port}" for broker in brokers), seconds)
+            with _watched(live.pid) as memory:
+                told = _talk(",".join(f"{broker.host}:{broker.port}" for broker in brokers), seconds)
             time.sleep(1.0)
             ended = _end(live)
         finally:
@@ -48,7 +52,33 @@ def main() -> None:
                 if process.poll() is None:
                     process.send_signal(signal.SIGINT)
                     process.wait(20)
-    print(json.dumps({"ports": ports, "exit": live.returncode, "ended_in": ended, **told}))
+    print(json.dumps({"ports": ports, "exit": live.returncode, "ended_in": ended, "memory": memory, **told}))
+
+
+@contextmanager
+def _watched(pid: int) -> Iterator[list[int]]:
+    """Resident memory of a process, in KiB, every ten seconds and at the end."""
+    found: list[int] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(10):
+            found.append(_resident(pid))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    yield found
+    over.set()
+    thread.join()
+    found.append(_resident(pid))
+
+
+def _resident(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS:")), 0)
 
 
 def _listening(path: Path) -> None:
