@@ -123,5 +123,9 @@ class Screen:
                 return
             from kwsniff.live.screen.app import Fresh
 
-            with contextlib.suppress(RuntimeError):  # its loop has ended just now
-                self._noted = self._app.post_message(Fresh())
+            # Before it is sent, for it may be read at once.
+            self._noted = True
+            try:
+                self._app.post_message(Fresh())
+            except RuntimeError:  # its loop has ended just now
+                self._noted = False

@@ -36,14 +36,14 @@ CALLS = [
     Column("time", "time UTC"),
     Column("latency", "ms", width=7),
     Column("api", "API", left=True),
-    Column("client", "client", left=True),
+    Column("client", "client", left=True, least=11),
     Column("address", "address", 4, left=True),
     Column("broker", "broker", 5, left=True),
     Column("topic", "topic", 1, left=True),
     Column("group", "group", 3, left=True),
     Column("sent", "sent", 2),
     Column("received", "received", 2),
-    Column("result", "result", left=True, least=24),
+    Column("result", "result", left=True, least=30),
 ]
 
 
