@@ -288,8 +288,9 @@ class Terminal:
         termios.tcsetwinsize(self.slave, (24, 80))
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
+        code = PROGRAM.format(each=each, more=more)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM.format(each=each, more=more)], cwd=ROOT, stdin=self.slave, stdout=self.slave,
+            [sys.executable, "-c", code], cwd=ROOT, stdin=self.slave, stdout=self.slave,
             stderr=self.slave, env={**os.environ, "TERM": "xterm-256color"}, start_new_session=True,
         )  # fmt: skip
 
