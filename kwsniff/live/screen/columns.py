@@ -35,7 +35,7 @@ FIGURES = (
 CALLS = [
     Column("time", "time UTC"),
     Column("latency", "ms", width=7),
-    Column("api", "API", left=True),
+    Column("api", "API", left=True, least=26),
     Column("client", "client", left=True, least=11),
     Column("address", "address", 4, left=True),
     Column("broker", "broker", 5, left=True),
@@ -165,6 +165,8 @@ def _result(call: dict[str, Any]) -> str:
         parts.append(call["status"] or "")
     if call["unanswered_because"]:
         parts.append(f"({call['unanswered_because']})")
+    if call["waited"]:
+        parts.append("(waited)")
     if call["throttle_ms"]:
         parts.append(f"throttled {call['throttle_ms']:,} ms")
     return printable(" ".join(parts))

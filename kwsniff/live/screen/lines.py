@@ -77,7 +77,8 @@ def _title(snapshot: Snapshot, state: State, title: str, width: int) -> Text:
         right = f"  up {_span(snapshot.now_ns - snapshot.vitals.health.started_ns)} {right}"
     if state.paused:
         right = f"  PAUSED {right}"
-    return _text(padded(printable(title), width - len(right)) + right, "bold reverse")
+    left = f"kwsniff live  {printable(title)}"
+    return _text(padded(left, width - len(right)) + right, "bold reverse")
 
 
 def _flow(vitals: Vitals, width: int) -> list[Text]:

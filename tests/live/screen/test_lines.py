@@ -30,7 +30,7 @@ def snapshot(rows: list[dict[str, Any]], **counts: int) -> Snapshot:
 
 def drawn(shown: Snapshot, state: State | None = None, width: int = 80, height: int = 23) -> list[str]:
     state = state or State()
-    texts = lines.screen(shown, state, "kwsniff live  eth0", width, height)
+    texts = lines.screen(shown, state, "eth0", width, height)
     assert len(texts) <= height
     plain = [text.plain for text in texts]
     assert all(cell_len(line) <= width for line in plain)
@@ -141,6 +141,13 @@ def test_an_unanswered_call_says_why() -> None:
     state = State(view="calls", selected=("Heartbeat", ""))
     shown = "\n".join(drawn(snapshot(usual()), state, width=100))
     assert "unanswered (connection_closed)" in shown
+
+
+def test_a_call_that_waited_on_purpose_says_so() -> None:
+    fetch = {"api_key": 1, "api": "Fetch", "max_wait_ms": 500, "record_bytes": 0, "record_count": 0}
+    shown = drawn(snapshot([call(1, 500, **fetch), call(1, 20, **fetch)]), State(view="calls"))
+    results = [line.split()[-2:] for line in shown if line.startswith("12:00:0")]
+    assert sorted(results) == [["B", "ok"], ["ok", "(waited)"]]
 
 
 def test_calls_of_a_row_that_fell_silent_are_not_another_s() -> None:

@@ -44,7 +44,7 @@ def driven(
 ) -> bool:
     """Run the app through `steps`. Returns whether the user left."""
     left: list[bool] = []
-    app = LiveApp("kwsniff live  eth0", shown, lambda: left.append(True))
+    app = LiveApp("eth0", shown, lambda: left.append(True))
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
@@ -257,7 +257,7 @@ import sys, threading, time, signal
 from kwsniff.live.screen import Screen, lines
 from tests.live.screen.events import batch, call, health
 over = threading.Event()
-screen = Screen("kwsniff live  eth0", over.set)
+screen = Screen("eth0", over.set)
 def session():
     for second in range(1, 300):
         screen.add(batch([call(second, client_id="reader"), *{more}]))
@@ -344,7 +344,7 @@ def test_the_terminal_is_as_before_when_drawing_fails() -> None:
     terminal.end()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_terminal_is_as_before_after_a_signal(number: signal.Signals) -> None:
     terminal = Terminal()
     terminal.wait_for(b"Metadata")
