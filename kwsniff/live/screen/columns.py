@@ -35,15 +35,15 @@ FIGURES = (
 CALLS = [
     Column("time", "time UTC"),
     Column("latency", "ms", width=7),
-    Column("api", "API", left=True),
-    Column("client", "client", left=True),
+    Column("api", "API", left=True, least=26),
+    Column("client", "client", left=True, least=11),
     Column("address", "address", 4, left=True),
     Column("broker", "broker", 5, left=True),
     Column("topic", "topic", 1, left=True),
     Column("group", "group", 3, left=True),
     Column("sent", "sent", 2),
     Column("received", "received", 2),
-    Column("result", "result", left=True, least=24),
+    Column("result", "result", left=True, least=30),
 ]
 
 
@@ -165,6 +165,8 @@ def _result(call: dict[str, Any]) -> str:
         parts.append(call["status"] or "")
     if call["unanswered_because"]:
         parts.append(f"({call['unanswered_because']})")
+    if call["waited"]:
+        parts.append("(waited)")
     if call["throttle_ms"]:
         parts.append(f"throttled {call['throttle_ms']:,} ms")
     return printable(" ".join(parts))

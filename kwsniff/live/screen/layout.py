@@ -99,11 +99,13 @@ def _least(columns: list[Column], widths: dict[str, int]) -> int:
 
 
 def _shrunk(columns: list[Column], widths: list[int], width: int) -> list[int]:
-    """`widths`, of which those of texts are made less, the widest first, until all fit."""
+    """`widths`, of which those of texts are made less until all fit: the widest first of those that are wider
+    than they have to be, and then of all."""
     over = sum(widths) + GAP * (len(widths) - 1) - width
     texts = [place for place, column in enumerate(columns) if column.left]
     while over > 0 and texts:
-        widest = max(texts, key=lambda place: widths[place])
+        wide = [place for place in texts if widths[place] > max(columns[place].least, columns[place].width)]
+        widest = max(wide or texts, key=lambda place: widths[place])
         if widths[widest] <= 1:
             break
         widths[widest] -= 1

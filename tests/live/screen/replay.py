@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--at", type=float, default=60.0)
     chosen = parser.parse_args()
     recording = record(chosen.paths, tuple(map(int, filter(None, chosen.port.split(",")))))
-    title = f"kwsniff live  {Path(chosen.paths[0]).name}"
+    title = Path(chosen.paths[0]).name
     if chosen.svg:
         width, height = map(int, chosen.size.split("x"))
         shown = snapshot(recording, chosen.at, chosen.dropped)
