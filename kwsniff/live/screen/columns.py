@@ -49,7 +49,7 @@ CALLS = [
 
 def row_columns(grouping: str) -> list[Column]:
     """Columns of a grouping's rows."""
-    name = Column("name", LABELS[grouping], left=True, width=16)
+    name = Column("name", LABELS[grouping], left=True, width=16, least=30)
     address = Column("address", "address", 6, left=True)
     return [name, address, *FIGURES]
 

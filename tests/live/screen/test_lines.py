@@ -252,6 +252,10 @@ def test_sizes_have_units_of_a_thousand(count: float, text: str) -> None:
     assert size(count) == text
 
 
+def test_names_that_differ_at_their_ends_differ_when_cut() -> None:
+    assert cut("consumer-orders-1-2f6c1b7e-9d40-a1", 20) != cut("consumer-orders-1-2f6c1b7e-9d40-a2", 20)
+
+
 @pytest.mark.parametrize("text", ["plain", "\u4f60\u597d\u4f60\u597d", "e\u0301e\u0301e\u0301", ""])
 @pytest.mark.parametrize("width", range(1, 9))
 def test_a_cut_text_has_the_width_asked_for(text: str, width: int) -> None:

@@ -186,6 +186,12 @@ def test_help_names_every_key_that_is_said_to_do_something() -> None:
     driven(steps, size=(100, 40))
 
 
+def test_the_documentation_has_the_same_keys() -> None:
+    pages = "".join(page.read_text() for page in Path(ROOT, "docs").glob("live*.md"))
+    for key in KEYS:
+        assert not key.shown or f"| {key.shown} | {key.meaning} |" in pages
+
+
 def test_every_key_has_something_to_do() -> None:
     for key in KEYS:
         assert hasattr(LiveApp, "action_" + key.action.split("(")[0])
