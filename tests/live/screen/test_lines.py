@@ -263,6 +263,16 @@ def test_a_cut_text_has_the_width_asked_for(text: str, width: int) -> None:
     assert cell_len(padded(text, width)) == width
 
 
+@pytest.mark.parametrize("width", range(60, 200, 10))
+def test_an_address_is_shown_whole_or_not_at_all(width: int) -> None:
+    address = "2001:db8:1234:5678:9abc:def0:1234:5678"
+    shown = snapshot([call(1, client_id="x" * 60, client_ip=address, broker_ip="10.11.12.13")])
+    for state in (State(grouping="client"), State(view="calls")):
+        for line in drawn(shown, state, width):
+            assert "2001:" not in line or address in line
+            assert "10.11" not in line or "10.11.12.13:9092" in line
+
+
 def test_long_texts_are_cut_before_the_table_gets_too_wide() -> None:
     columns = [Column("a", "a", left=True), Column("b", "b"), Column("c", "c", 1, left=True)]
     rows = [({"a": Cell("x" * 90), "b": Cell("12345"), "c": Cell("y" * 40)}, "")]
