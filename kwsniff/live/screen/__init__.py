@@ -77,7 +77,10 @@ class Screen:
         """
         from kwsniff.live.screen.app import LiveApp
 
+        no_color = os.environ.get("NO_COLOR")
         app = LiveApp(self._title, self._newest, self._stop)
+        if no_color is not None:
+            os.environ["NO_COLOR"] = no_color  # which textual takes away, from those who print afterwards too
         with self._lock:
             self._app = app
         try:

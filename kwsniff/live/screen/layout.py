@@ -42,10 +42,20 @@ Line = tuple[dict[str, Cell], str]
 
 
 def cut(text: str, width: int) -> str:
-    """`text` in at most `width` cells."""
+    """`text` in at most `width` cells. It is cut before its end, for names often differ only there."""
     if cell_len(text) <= width:
         return text
-    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+    tail = _last(text, (width - 1) // 3)
+    return set_cell_size(text, max(width - 1 - cell_len(tail), 0)) + "…" + tail if width > 0 else ""
+
+
+def _last(text: str, width: int) -> str:
+    """As much of the end of `text` as fits into `width` cells."""
+    start, taken = len(text), 0
+    while start and taken + cell_len(text[start - 1]) <= width:
+        start -= 1
+        taken += cell_len(text[start])
+    return text[start:]
 
 
 def padded(text: str, width: int, left: bool = True) -> str:

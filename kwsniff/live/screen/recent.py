@@ -66,7 +66,7 @@ class Recent:
         self, calls: pa.RecordBatch, rows: Ints, owners: Ints, of: Ints, names: Mapping[str, str]
     ) -> None:
         """Remember calls: entry i is call number `of[i]` and belongs to row `rows[i]`, whose owner is
-        `owners[rows[i]]`. `names` gives topics by uuid; `calls` has a column `waited` besides those of EVENTS."""
+        `owners[rows[i]]`. `names` gives topics by uuid; `calls` has one more column than EVENTS, `waited`."""
         chosen = _last(rows)
         if not len(chosen):
             return

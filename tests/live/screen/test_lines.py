@@ -252,11 +252,25 @@ def test_sizes_have_units_of_a_thousand(count: float, text: str) -> None:
     assert size(count) == text
 
 
+def test_names_that_differ_at_their_ends_differ_when_cut() -> None:
+    assert cut("consumer-orders-1-2f6c1b7e-9d40-a1", 20) != cut("consumer-orders-1-2f6c1b7e-9d40-a2", 20)
+
+
 @pytest.mark.parametrize("text", ["plain", "\u4f60\u597d\u4f60\u597d", "e\u0301e\u0301e\u0301", ""])
 @pytest.mark.parametrize("width", range(1, 9))
 def test_a_cut_text_has_the_width_asked_for(text: str, width: int) -> None:
     assert cell_len(cut(text, width)) <= width
     assert cell_len(padded(text, width)) == width
+
+
+@pytest.mark.parametrize("width", range(60, 200, 10))
+def test_an_address_is_shown_whole_or_not_at_all(width: int) -> None:
+    address = "2001:db8:1234:5678:9abc:def0:1234:5678"
+    shown = snapshot([call(1, client_id="x" * 60, client_ip=address, broker_ip="10.11.12.13")])
+    for state in (State(grouping="client"), State(view="calls")):
+        for line in drawn(shown, state, width):
+            assert "2001:" not in line or address in line
+            assert "10.11" not in line or "10.11.12.13:9092" in line
 
 
 def test_long_texts_are_cut_before_the_table_gets_too_wide() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -186,6 +187,12 @@ def test_help_names_every_key_that_is_said_to_do_something() -> None:
     driven(steps, size=(100, 40))
 
 
+def test_the_documentation_has_the_same_keys() -> None:
+    pages = "".join(page.read_text() for page in Path(ROOT, "docs").glob("live*.md"))
+    for key in KEYS:
+        assert not key.shown or f"| {key.shown} | {key.meaning} |" in pages
+
+
 def test_every_key_has_something_to_do() -> None:
     for key in KEYS:
         assert hasattr(LiveApp, "action_" + key.action.split("(")[0])
@@ -253,7 +260,7 @@ def test_ticks_without_a_running_app_do_no_harm_and_load_no_textual() -> None:
 # On a terminal
 
 PROGRAM = """
-import sys, threading, time, signal
+import os, sys, threading, time, signal
 from kwsniff.live.screen import Screen, lines
 from tests.live.screen.events import batch, call, health
 over = threading.Event()
@@ -270,7 +277,7 @@ thread = threading.Thread(target=session)
 thread.start()
 try:
     screen.run()
-    print("returned")
+    print("returned", os.environ.get("NO_COLOR"))
 except ZeroDivisionError:
     print("failed")
 finally:
@@ -282,16 +289,18 @@ finally:
 class Terminal:
     """A pseudo-terminal with a program in it."""
 
-    def __init__(self, each: str = "", more: str = "[]") -> None:
+    def __init__(self, each: str = "", more: str = "[]", **environment: str) -> None:
         """`each` is done in every second of the session, in which there are `more` calls."""
         self.master, self.slave = pty.openpty()
         termios.tcsetwinsize(self.slave, (24, 80))
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
+        inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        environment = {**inherited, "TERM": "xterm-256color", **environment}
         code = PROGRAM.format(each=each, more=more)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code], cwd=ROOT, stdin=self.slave, stdout=self.slave,
-            stderr=self.slave, env={**os.environ, "TERM": "xterm-256color"}, start_new_session=True,
+            stderr=self.slave, env=environment, start_new_session=True,
         )  # fmt: skip
 
     def wait_for(self, text: bytes, seconds: float = 20) -> None:
@@ -330,6 +339,19 @@ def test_the_terminal_is_as_before_after_quitting(keys: bytes) -> None:
     os.write(terminal.master, keys)
     terminal.wait_for(b"returned")
     terminal.end()
+
+
+def test_no_color_is_honoured_and_stays_set() -> None:
+    error = "[call(second, error_code=3, error='UNKNOWN')]"
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        terminal = Terminal(more=error, **environment)
+        terminal.wait_for(b"Metadata")
+        os.write(terminal.master, b"q")
+        terminal.wait_for(b"returned")
+        # SGR 30 to 37 are colours, 31 is red (ECMA-48).
+        assert bool(re.search(rb"\x1b\[[0-9;]*3[0-8][;m]", terminal.output)) is coloured
+        assert (b"returned 1" in terminal.output) is not coloured
+        terminal.end()
 
 
 def test_the_terminal_is_as_before_when_the_session_ends() -> None:
