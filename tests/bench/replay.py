@@ -1,8 +1,9 @@
 """Replays a capture in a loop, each round later in time, and watches memory.
 
-`python -m tests.bench.replay CAPTURE SECONDS`: a pcap file (microseconds or nanoseconds) is written to the
-standard input of `kwsniff decode - -f jsonl` again and again, shifted by its own length, as one endless
-capture would come. Prints the resident memory every tenth of the time, and the rows that came out.
+`python -m tests.bench.replay CAPTURE SECONDS [PACKETS_PER_SECOND] [-- ARGUMENT...]`: a pcap file is written to the
+standard input of `kwsniff decode - -f jsonl ARGUMENT...` again and again, shifted by its own length, as one
+endless capture would come; as fast as it is read if no rate is given.
+Prints the resident memory every minute, the rows that came out, and the peak at the end.
 """
 
 from __future__ import annotations
@@ -12,66 +13,114 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.bench.pcapfile import HEADER, header
 
+EVERY = 60
+"""Seconds between two readings of memory."""
+PIECES_PER_SECOND = 10
+PAUSE = 60
+"""Seconds of packet time between two rounds."""
 
-def rounds(path: Path) -> tuple[bytes, np.ndarray, bytearray, int]:
-    """The file's header; where its packets' seconds stand; its records; the seconds it covers."""
-    raw = bytearray(path.read_bytes()[HEADER:])
-    places, at = [], 0
+
+@dataclass
+class Recording:
+    """A pcap file that can be told again, later."""
+
+    head: bytes
+    data: NDArray[np.uint8]
+    places: NDArray[np.int64]
+    """Where packets begin in `data`, and where the last one ends."""
+    span: int
+    """Seconds from one round to the next."""
+
+    def rounds(self, packets: int) -> Iterator[tuple[int, bytes]]:
+        """For ever: pieces of at most so many packets, and how many."""
+        seconds_at = self.places[:-1, None] + np.arange(4)
+        stamps = self.data[seconds_at].copy().view("<u4").ravel()
+        shifted, turn = self.data.copy(), 0
+        while True:
+            now = (stamps + np.uint32(turn * self.span)).astype("<u4")
+            shifted[seconds_at] = now.view(np.uint8).reshape(-1, 4)
+            for first in range(0, len(stamps), packets):
+                last = min(first + packets, len(stamps))
+                yield last - first, shifted[self.places[first] : self.places[last]].tobytes()
+            turn += 1
+
+
+def recording(path: Path) -> Recording:
+    raw = path.read_bytes()[HEADER:]
+    places, at = [0], 0
     while at + 16 <= len(raw):
+        at += 16 + int(struct.unpack_from("<I", raw, at + 8)[0])
         places.append(at)
-        at += 16 + struct.unpack_from("<I", raw, at + 8)[0]
-    first, last = (struct.unpack_from("<I", raw, place)[0] for place in (places[0], places[-1]))
-    return header(path).raw, np.array(places), raw, last - first + 60
+    first, last = (struct.unpack_from("<I", raw, place)[0] for place in (places[0], places[-2]))
+    data = np.frombuffer(raw, np.uint8)
+    return Recording(header(path).raw, data, np.array(places, np.int64), last - first + PAUSE)
 
 
-def resident_mb(pid: int) -> float:
-    """Of a process, in 10⁶ bytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 1e6
+def status_mb(pid: int, name: str) -> float:
+    """`VmRSS` or `VmHWM` (the most there was) of a process, in 10⁶ bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1]) * 1024 / 1e6
+
+
+class Counter(threading.Thread):
+    """Counts the lines of a stream."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__()
+        self.stream, self.lines = stream, 0
+
+    def run(self) -> None:
+        while data := self.stream.read(1 << 20):
+            self.lines += data.count(b"\n")
 
 
 def main() -> None:
-    path, seconds = Path(sys.argv[1]), float(sys.argv[2])
-    head, places, raw, span = rounds(path)
-    bytes_of = np.frombuffer(raw, np.uint8)
+    own, _, arguments = " ".join(sys.argv[1:]).partition(" -- ")
+    path, seconds, *rate = own.split()
+    told_again = recording(Path(path))
+    packets = len(told_again.places) - 1
+    piece = max(int(rate[0]) // PIECES_PER_SECOND, 1) if rate else packets
     reader = subprocess.Popen(
-        [sys.executable, "-m", "kwsniff", "decode", "-", "-q", "-f", "jsonl", "--columns", "event,status"],
+        [sys.executable, "-m", "kwsniff", "decode", "-", "-q", "-f", "jsonl", *arguments.split()],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert reader.stdin is not None
     assert reader.stdout is not None
-    lines = 0
-
-    def drain() -> None:
-        nonlocal lines
-        assert reader.stdout is not None
-        while data := reader.stdout.read(1 << 20):
-            lines += data.count(b"\n")
-
-    taker = threading.Thread(target=drain)
-    taker.start()
-    reader.stdin.write(head)
-    began, told, turns, seconds_at = time.monotonic(), 0, 0, places[:, None] + np.arange(4)
-    shifted = bytes_of.copy()
-    stamps = bytes_of[seconds_at].copy().view("<u4").ravel()
-    while (gone := time.monotonic() - began) < seconds:
-        now = (stamps + np.uint32(turns * span)).astype("<u4")
-        shifted[seconds_at] = now.view(np.uint8).reshape(-1, 4)
-        reader.stdin.write(shifted.tobytes())
-        turns += 1
-        if gone >= told * seconds / 10:
+    rows = Counter(reader.stdout)
+    rows.start()
+    reader.stdin.write(told_again.head)
+    began, told, pieces, written = time.monotonic(), 0, 0, 0
+    for count, data in told_again.rounds(piece):
+        gone = time.monotonic() - began
+        if gone >= told * EVERY or gone >= float(seconds):
             told += 1
-            print(f"{gone:7.0f} s, round {turns}, {resident_mb(reader.pid):.0f} MB, {lines} rows", flush=True)
+            memory, rounds = status_mb(reader.pid, "VmRSS"), written / packets
+            print(f"{gone:6.0f} s, round {rounds:.1f}, {memory:.0f} MB, {rows.lines} rows", flush=True)
+        if gone >= float(seconds):
+            break
+        reader.stdin.write(data)
+        pieces += 1
+        written += count
+        if rate:
+            time.sleep(max(pieces / PIECES_PER_SECOND - (time.monotonic() - began), 0))
+    peak = status_mb(reader.pid, "VmHWM")
     reader.stdin.close()
     reader.wait()
-    taker.join()
+    rows.join()
+    hours = written / packets * told_again.span / 3600
     print(
-        f"{turns} rounds of {len(places)} packets, {turns * span / 3600:.1f} h of packet time, {lines} rows"
+        f"{written} packets, {hours:.1f} h of packet time, {rows.lines} rows, at most {peak:.0f} MB, "
+        f"exit code {reader.returncode}"
     )
 
 
