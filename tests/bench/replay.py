@@ -1,8 +1,9 @@
 """Replays a capture in a loop, each round later in time, and watches memory.
 
-`python -m tests.bench.replay CAPTURE SECONDS [PACKETS_PER_SECOND] [-- ARGUMENT...]`: a pcap file is written to the
-standard input of `kwsniff decode - -f jsonl ARGUMENT...` again and again, shifted by its own length, as one
-endless capture would come; as fast as it is read if no rate is given.
+`python -m tests.bench.replay CAPTURE SECONDS [PACKETS_PER_SECOND] [-- ARGUMENT...]`: a pcap file is
+written to the standard input of `kwsniff decode - -f jsonl ARGUMENT...` again and again, shifted by its own
+length, as
+one endless capture would come; as fast as it is read if no rate is given.
 Prints the resident memory every minute, the rows that came out, and the peak at the end.
 """
 
@@ -99,8 +100,8 @@ def main() -> None:
     rows = Counter(reader.stdout)
     rows.start()
     reader.stdin.write(told_again.head)
-    began, told, pieces, written = time.monotonic(), 0, 0, 0
-    for count, data in told_again.rounds(piece):
+    began, told, written = time.monotonic(), 0, 0
+    for pieces, (count, data) in enumerate(told_again.rounds(piece), 1):
         gone = time.monotonic() - began
         if gone >= told * EVERY or gone >= float(seconds):
             told += 1
@@ -109,7 +110,6 @@ def main() -> None:
         if gone >= float(seconds):
             break
         reader.stdin.write(data)
-        pieces += 1
         written += count
         if rate:
             time.sleep(max(pieces / PIECES_PER_SECOND - (time.monotonic() - began), 0))
