@@ -2,8 +2,7 @@
 
 `python -m tests.bench.replay CAPTURE SECONDS [PACKETS_PER_SECOND] [-- ARGUMENT...]`: a pcap file is
 written to the standard input of `kwsniff decode - -f jsonl ARGUMENT...` again and again, shifted by its own
-length, as
-one endless capture would come; as fast as it is read if no rate is given.
+length, as one endless capture would come; as fast as it is read if no rate is given.
 Prints the resident memory every minute, the rows that came out, and the peak at the end.
 """
 
@@ -22,13 +21,15 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from kwsniff.config import Config
 from tests.bench.pcapfile import HEADER, header
 
 EVERY = 60
 """Seconds between two readings of memory."""
 PIECES_PER_SECOND = 10
-PAUSE = 60
-"""Seconds of packet time between two rounds."""
+PAUSE = int(Config().idle_timeout) + 60
+"""Seconds of packet time between two rounds: connections that were not closed shall not go on in the next, where
+all their segments would be retransmissions."""
 
 
 @dataclass
