@@ -104,6 +104,8 @@ class Stream:
     overlaps: list[int] = field(default_factory=list)
     """Packets whose bytes differed from the first copy, until somebody takes them away."""
     limit_hit: bool = False
+    stray_end: int = -1
+    """Sequence number behind the latest segment that belongs here but by its own number did not fit."""
     far: _Waiting | None = None
     """The latest segment that lies implausibly far ahead, until another beside it bears it out."""
 
@@ -118,17 +120,20 @@ class Stream:
         self.from_start = True
 
     def acknowledge(self, ack: int) -> None:
-        """Note an acknowledgement number sent by the other end."""
+        """Note an acknowledgement number sent by the other end. One far beyond all that was seen is damaged."""
         if self.next_seq < 0:
             return
         offset = self.offset + self._distance(ack)
-        self.acked = max(self.acked, offset)
+        if offset <= (self.waiting[-1].end if self.waiting else self.offset) + FAR:
+            self.acked = max(self.acked, offset)
 
     def acknowledge_all(self, acks: NDArray[np.int64]) -> None:
         """Note several acknowledgement numbers: the highest counts."""
         if self.next_seq >= 0:
             away = ((acks - self.next_seq + 0x80000000) & _MASK) - 0x80000000
-            self.acked = max(self.acked, self.offset + int(away.max()))
+            away = away[away <= FAR]
+            if len(away):
+                self.acked = max(self.acked, self.offset + int(away.max()))
 
     def deliver_in_order(self, data: bytes) -> None:
         """Note that `data`, which began at `next_seq`, went to the reader without passing through `feed`."""
@@ -157,6 +162,16 @@ class Stream:
         else:
             return self._collect([segment])
         return self._collect(self._ripe(count, time))
+
+    def astray(self, seq: int) -> bool:
+        """Whether a segment lies behind what was delivered, or too far ahead to be believed."""
+        return self.next_seq >= 0 and not 0 <= self._distance(seq) <= FAR
+
+    def move(self, seq: int) -> list[Run | Gap]:
+        """Go on at another sequence number: the place of the stream was wrong. Delivers what waits."""
+        items = self.flush()
+        self.next_seq, self.acked, self.history = seq, -1, b""
+        return items
 
     def put_behind(self, start: int, end: int, data: bytes, packet: int, time: int, order: int) -> None:
         """Let a whole segment wait behind all that wait; `start` and `end` are offsets."""

@@ -63,6 +63,34 @@ def is_request(data: bytes, pos: int, end: int, versions: Versions, max_frame: i
     return length <= 0 or _is_text(data[first : first + length])
 
 
+def begins_segment(data: bytes, pos: int, end: int, versions: Versions, max_frame: int) -> bool:
+    """Whether a segment from `pos` to `end` surely begins with a request. One that fills the segment to the
+    byte, or is followed by another, shows itself by that: its client id may be damaged."""
+    if end - pos < REQUEST_HEADER:
+        return False
+    size, key, version, _, length = _request(data, pos)
+    if not REQUEST_HEADER - 4 <= size <= max_frame or key not in versions:
+        return False
+    low, high = versions[key]
+    if not low <= version <= high:
+        return False
+    after = pos + 4 + int(size)
+    if after == end or (after < end and is_request(data, after, end, versions, max_frame)):
+        return True
+    return length > 0 and is_request(data, pos, end, versions, max_frame) is True
+
+
+def fills(data: bytes) -> bool:
+    """Whether frames, by their lengths, fill a segment to the byte."""
+    pos = 0
+    while len(data) - pos >= RESPONSE_HEADER:
+        size = int(_response(data, pos)[0])
+        if size < RESPONSE_HEADER - 4:
+            return False
+        pos += 4 + size
+    return pos == len(data) > 0
+
+
 def find_request(data: bytes, pos: int, versions: Versions, max_frame: int) -> int:
     """First position from `pos` where a request begins, or where too few bytes are left to say."""
     view = np.frombuffer(data, np.uint8)[pos:]

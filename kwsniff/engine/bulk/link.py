@@ -34,7 +34,12 @@ def ready(connection: Connection) -> bool:
     if connection.syn_ack and connection.handshake < 0:
         return False
     conversation = exchange.conversation
-    if len(conversation.early) > MAX_EARLY or conversation.raw_tokens or conversation.raw_waiting:
+    if (
+        len(conversation.early) > MAX_EARLY
+        or conversation.raw_tokens
+        or conversation.raw_waiting
+        or exchange.aside
+    ):
         return False
     if conversation.outstanding.repeated:
         return False
