@@ -265,17 +265,26 @@ class Connection:
             if self.streams[j].waiting:
                 self.exchange.deliver(j, self.streams[j].give_up_holes(count, time))
         if length:
-            stream, payload = self.streams[k], rows.payload(row)
-            if stream.astray(seq) and len(payload) == length and self.exchange.begins_anew(k, payload):
-                self._take_stray(k, seq, Run(payload, [0], [packet], [time], [order]))
-            else:
-                self.exchange.deliver(k, stream.feed(seq, length, payload, packet, time, order, count))
-            self._report_stream(stream)
+            self._take(k, seq, length, Run(rows.payload(row), [0], [packet], [time], [order]), count)
         self._close_on_flags(k, flags, (seq + length) & _MASK, order)
+
+    def _take(self, k: int, seq: int, length: int, run: Run, count: int) -> None:
+        """Take the payload of a segment, and what it sets free of that which waits."""
+        stream = self.streams[k]
+        if stream.astray(seq, run.data) and self.exchange.begins_anew(k, run.data, seq == stream.stray_end):
+            self._take_stray(k, seq, run)
+        else:
+            if len(run) < length:
+                stream.stray_end = (
+                    seq + len(run)
+                ) & _MASK  # unless the capture cuts segments: a wrong length
+            packet, time, order = run.packets[0], run.times[0], run.orders[0]
+            self.exchange.deliver(k, stream.feed(seq, length, run.data, packet, time, order, count))
+        self._report_stream(stream)
 
     def _take_stray(self, k: int, seq: int, run: Run) -> None:
         """Take a segment that belongs to the conversation by what it says, but not by its sequence number: for
-        itself, unless it follows another such segment or nothing is known yet. Then the stream goes on here."""
+        itself, unless it follows another such segment or nothing is known yet: the stream goes on here."""
         stream = self.streams[k]
         self.note("segment_misplaced", f"{len(run)} bytes at an unlikely sequence number", run.packets[0])
         if self.exchange.probe is None and stream.stray_end != seq:

@@ -129,19 +129,20 @@ class Exchange:
         self.conversation.feed(*frames)
         self._report_framing()
 
-    def begins_anew(self, side: int, data: bytes) -> bool:
+    def begins_anew(self, side: int, data: bytes, continues: bool) -> bool:
         """Whether a segment that fits nowhere into its stream shows by what it holds that it is no copy of an
         older one: a request that comes next, or the response to one that waits. Its sequence number, or that
-        by which the stream was placed, was damaged."""
+        by which the stream was placed, was damaged. `continues`: it begins where the last such segment ended."""
         if self.probe is not None:
-            silent = self.kafka_port and side == self.client and not self.probe.first[side]
-            return silent and self._begins(data, 0, len(data))
+            if not self.kafka_port or side != self.client or data in self.probe.first[side]:
+                return False
+            return self._begins(data, 0, len(data))
         if not self.is_kafka:
             return False
         if side != self.client:
             waiting = self.conversation.outstanding.requests
             return fills(data) and int.from_bytes(data[4:8], signed=True) in waiting
-        return self._comes_next(data)
+        return self._begins(data, 0, len(data)) if continues else self._comes_next(data)
 
     def goes_on(self, side: int, data: bytes) -> bool:
         """Whether a segment after the end holds the client's next request: there was no end."""

@@ -67,6 +67,9 @@ class Probe:
             if not self.broken[side]:
                 self.starts[side] += [start + len(self.first[side]) for start in item.starts]
                 self.first[side] += item.data
+            elif self.kafka_port and side == self.client and self._begins(item.data, item.starts) >= 0:
+                self.from_start[side] = False  # what came before was damaged
+                return KAFKA
         return self.judge()
 
     def judge(self, final: bool = False) -> str:
@@ -111,12 +114,19 @@ class Probe:
     def _judge_damaged(self, side: int, final: bool) -> str:
         """On a Kafka port the first bytes are no request: perhaps they were damaged, and another follows with
         a segment of its own."""
-        data, limit = self.first[side], self.config.max_frame_bytes
-        for start, beyond in pairwise([*self.starts[side], len(data)]):
-            if begins_segment(data, start, beyond, self.versions, limit):
-                self.from_start[side] = start == 0
-                return KAFKA
+        start = self._begins(self.first[side], self.starts[side])
+        if start >= 0:
+            self.from_start[side] = start == 0
+            return KAFKA
         return OTHER if final or len(self.starts[side]) > DAMAGED_SEGMENTS else WAIT
+
+    def _begins(self, data: bytes, starts: list[int]) -> int:
+        """Where a segment surely begins with a request; -1 if none does."""
+        limit = self.config.max_frame_bytes
+        for start, beyond in pairwise([*starts, len(data)]):
+            if begins_segment(data, start, beyond, self.versions, limit):
+                return start
+        return -1
 
     def _asks(self, side: int) -> bool:
         """Whether one of the first segments of a side begins with a request that names its client. A response

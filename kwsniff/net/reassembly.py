@@ -105,7 +105,7 @@ class Stream:
     """Packets whose bytes differed from the first copy, until somebody takes them away."""
     limit_hit: bool = False
     stray_end: int = -1
-    """Sequence number behind the latest segment that belongs here but by its own number did not fit."""
+    """Sequence number behind the latest segment whose own number, or length, may be wrong."""
     far: _Waiting | None = None
     """The latest segment that lies implausibly far ahead, until another beside it bears it out."""
 
@@ -163,9 +163,22 @@ class Stream:
             return self._collect([segment])
         return self._collect(self._ripe(count, time))
 
-    def astray(self, seq: int) -> bool:
-        """Whether a segment lies behind what was delivered, or too far ahead to be believed."""
-        return self.next_seq >= 0 and not 0 <= self._distance(seq) <= FAR
+    def astray(self, seq: int, data: bytes) -> bool:
+        """Whether a segment lies behind what was delivered, too far ahead to be believed, or where another with
+        other bytes waits."""
+        if self.next_seq < 0:
+            return False
+        away = self._distance(seq)
+        return not 0 <= away <= FAR or self._contradicts(self.offset + away, data)
+
+    def _contradicts(self, start: int, data: bytes) -> bool:
+        end = start + len(data)
+        for other in self.waiting:
+            if other.start < end and start < other.end:
+                first, last = max(start, other.start), min(end, other.end)
+                if data[first - start : last - start] != other.data[first - other.start : last - other.start]:
+                    return True
+        return False
 
     def move(self, seq: int) -> list[Run | Gap]:
         """Go on at another sequence number: the place of the stream was wrong. Delivers what waits."""
