@@ -15,8 +15,8 @@ from kwsniff.wire.plausible import REQUEST_HEADER
 
 AHEAD = 1000
 """How far the correlation id of the next request may be from the last one: others may have been lost."""
-UNKNOWN = -1
-"""No request was seen before."""
+UNKNOWN = -(1 << 40)
+"""No request was seen before. Clients may use any number, some do use -1."""
 
 _int32 = Struct(">i").unpack_from
 
