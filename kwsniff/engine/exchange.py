@@ -29,6 +29,7 @@ from kwsniff.wire.plausible import (
     find_response,
     is_request,
     is_tls,
+    is_tls_refusal,
 )
 from kwsniff.wire.succession import UNKNOWN, comes_next, correlation_id
 
@@ -250,7 +251,8 @@ class Exchange:
                 self.conversation.response_gap = True
             frames = framer.gap(item.length, item.packet, item.time, item.order)
         else:
-            if not framer.counters.frames and not framer.synchronised and is_tls(item.data):
+            unknown = not framer.counters.frames and not framer.synchronised
+            if unknown and is_tls(item.data) and (side == self.client or not is_tls_refusal(item.data)):
                 self.stage = TLS
                 return
             found = framer.counters.resynchronisations
@@ -269,14 +271,13 @@ class Exchange:
     def _find_request(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
         limit = self.config.max_frame_bytes
         found = find_request(data, pos, self.versions, limit)
+        sure = is_request(data, found, len(data), self.versions, limit)
         for start, beyond in pairwise([*starts[bisect_left(starts, pos) :], len(data)]):
-            if start >= found:
+            if sure and start >= found:
                 break
             if self._begins(data, start, beyond):
-                return start, 0  # its client id is damaged
-        if is_request(data, found, len(data), self.versions, limit):
-            return found, 0
-        return found, len(data) - found + 1
+                return start, 0  # its client id is damaged, or what else might begin a request is in its way
+        return found, 0 if sure else len(data) - found + 1
 
     def _find_response(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
         client_seen = self.spoken[self.client]

@@ -23,6 +23,7 @@ from kwsniff.wire.plausible import (
     is_gssapi,
     is_request,
     is_tls,
+    is_tls_refusal,
 )
 
 WAIT, KAFKA, TOKENS, TLS, OTHER = "wait", "kafka", "tokens", "tls", "other"
@@ -74,7 +75,7 @@ class Probe:
 
     def judge(self, final: bool = False) -> str:
         """The verdict on what was held; `final` when no more will come."""
-        if any(is_tls(data) for data in self.first):
+        if any(is_tls(data) and (final or not is_tls_refusal(data)) for data in self.first):
             return TLS if self.kafka_port else OTHER
         misled = 0 <= self.by_port != self.client >= 0
         if misled and self._asks(self.by_port) and not self._asks(self.client):

@@ -42,6 +42,12 @@ def is_tls(data: bytes) -> bool:
     )
 
 
+def is_tls_refusal(data: bytes) -> bool:
+    """Whether bytes begin with a TLS alert (RFC 8446, 6), as a broker sends it to a client that speaks
+    plaintext: what the client says need not be TLS."""
+    return data[:1] == b"\x15" and is_tls(data)
+
+
 def is_gssapi(data: bytes) -> bool:
     """Whether bytes begin with a length and a GSSAPI token (RFC 2743, 3.1), as a 0.9 client may send."""
     return len(data) >= 6 and data[:2] == b"\0\0" and data[4] == 0x60
