@@ -178,15 +178,16 @@ class Connection:
 
     def _deliver_bulk(self, rows: Rows, begin: int, stop: int, runs: list[Run | None]) -> None:
         self.exchange.conversation.requests_held = False  # nothing waits, or this would not be in bulk
+        taken = slice(begin, begin + stop)
+        for k in (0, 1):
+            theirs = (rows.side[taken] != k) & (rows.flags[taken] & ACK != 0)
+            if theirs.any():
+                ahead = np.cumsum(rows.length[taken] * (rows.side[taken] == k))
+                self.streams[k].acknowledge_all(rows.ack[taken][theirs], ahead[theirs])
         for k, run in enumerate(runs):
             if run is not None:
                 self.streams[k].deliver_in_order(run.data)
         self.exchange.deliver_both(runs)
-        for k in (0, 1):
-            taken = slice(begin, begin + stop)
-            acks = rows.ack[taken][(rows.side[taken] != k) & (rows.flags[taken] & ACK != 0)]
-            if len(acks):
-                self.streams[k].acknowledge_all(acks)
 
     # One segment
 

@@ -127,13 +127,14 @@ class Stream:
         if offset <= (self.waiting[-1].end if self.waiting else self.offset) + FAR:
             self.acked = max(self.acked, offset)
 
-    def acknowledge_all(self, acks: NDArray[np.int64]) -> None:
-        """Note several acknowledgement numbers: the highest counts."""
+    def acknowledge_all(self, acks: NDArray[np.int64], ahead: NDArray[np.int64]) -> None:
+        """Note several acknowledgement numbers: the highest counts. `ahead` is how much of this stream comes
+        before each of them, from now on."""
         if self.next_seq >= 0:
-            away = ((acks - self.next_seq + 0x80000000) & _MASK) - 0x80000000
-            away = away[away <= FAR]
-            if len(away):
-                self.acked = max(self.acked, self.offset + int(away.max()))
+            away = ((acks - self.next_seq - ahead + 0x80000000) & _MASK) - 0x80000000
+            believed = (away + ahead)[away <= FAR]
+            if len(believed):
+                self.acked = max(self.acked, self.offset + int(believed.max()))
 
     def deliver_in_order(self, data: bytes) -> None:
         """Note that `data`, which began at `next_seq`, went to the reader without passing through `feed`."""
