@@ -28,8 +28,8 @@ EVERY = 60
 """Seconds between two readings of memory."""
 PIECES_PER_SECOND = 10
 PAUSE = int(Config().idle_timeout) + 60
-"""Seconds of packet time between two rounds: connections that were not closed shall not go on in the next, where
-all their segments would be retransmissions."""
+"""Seconds of packet time between two rounds: connections that were not closed shall not go on in the next,
+where all their segments would be retransmissions."""
 
 
 @dataclass
