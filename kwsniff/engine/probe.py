@@ -77,9 +77,11 @@ class Probe:
         """The verdict on what was held; `final` when no more will come."""
         if any(is_tls(data) and (final or not is_tls_refusal(data)) for data in self.first):
             return TLS if self.kafka_port else OTHER
-        misled = 0 <= self.by_port != self.client >= 0
-        if misled and self._asks(self.by_port) and not self._asks(self.client):
-            self.client = self.by_port  # a flag was damaged
+        if 0 <= self.by_port != self.client >= 0 and not self._asks(self.client):
+            if self._asks(self.by_port):
+                self.client = self.by_port  # a flag was damaged
+            elif not final and self.size <= self.config.detect_bytes:
+                return WAIT
         sides = [self.client] if self.client >= 0 else [0, 1]
         verdicts = [self._judge_client(side, final) for side in sides]
         for side, verdict in zip(sides, verdicts, strict=True):
