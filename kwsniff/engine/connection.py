@@ -284,8 +284,8 @@ class Connection:
         self._report_stream(stream)
 
     def _take_stray(self, k: int, seq: int, run: Run) -> None:
-        """Take a segment that belongs to the conversation by what it says, but not by its sequence number: for
-        itself, unless it follows another such segment or nothing is known yet: the stream goes on here."""
+        """Take a segment that belongs to the conversation by what it says, not by its sequence number: for
+        itself; or, if it follows another such segment or nothing is known yet, the stream goes on here."""
         stream = self.streams[k]
         self.note("segment_misplaced", f"{len(run)} bytes at an unlikely sequence number", run.packets[0])
         if self.exchange.probe is None and stream.stray_end != seq:

@@ -41,8 +41,8 @@ class Exchange:
     """State of one connection's content; see the module's head."""
 
     __slots__ = (
-        "_sinks", "aside", "client", "config", "conversation", "framers", "kafka_port", "note", "probe", "spoken",
-        "stage", "versions",
+        "_sinks", "aside", "client", "config", "conversation", "framers", "kafka_port", "note", "probe",
+        "spoken", "stage", "versions",
     )  # fmt: skip
     conversation: Conversation
     framers: tuple[Framer, ...]
@@ -133,7 +133,7 @@ class Exchange:
     def begins_anew(self, side: int, data: bytes, continues: bool) -> bool:
         """Whether a segment that fits nowhere into its stream shows by what it holds that it is no copy of an
         older one: a request that comes next, or the response to one that waits. Its sequence number, or that
-        by which the stream was placed, was damaged. `continues`: it begins where the last such segment ended."""
+        by which the stream was placed, was damaged. `continues`: it begins where the last such one ended."""
         if self.probe is not None:
             if not self.kafka_port or side != self.client or data in self.probe.first[side]:
                 return False

@@ -120,7 +120,7 @@ class Stream:
         self.from_start = True
 
     def acknowledge(self, ack: int) -> None:
-        """Note an acknowledgement number sent by the other end. One far beyond all that was seen is damaged."""
+        """Note an acknowledgement number of the other end. One far beyond all that was seen is damaged."""
         if self.next_seq < 0:
             return
         offset = self.offset + self._distance(ack)
@@ -165,8 +165,8 @@ class Stream:
         return self._collect(self._ripe(count, time))
 
     def astray(self, seq: int, data: bytes) -> bool:
-        """Whether a segment lies behind what was delivered, too far ahead to be believed, or where another with
-        other bytes waits."""
+        """Whether a segment lies behind what was delivered, too far ahead to be believed, or where another
+        with other bytes waits."""
         if self.next_seq < 0:
             return False
         away = self._distance(seq)

@@ -9,8 +9,8 @@ synchronisation; then it asks `finder` for the next plausible header, and counts
 A frame whose bytes are not all at hand, because some were lost, cut by the snap length or too many to keep,
 still comes out when its end goes by, with the bytes before the first missing one.
 
-A damaged length hides what follows. Requests are known by their look (`begins`), so a segment inside a request
-that begins with the next one ends it there, whatever its length said (see `kwsniff.wire.succession`).
+A damaged length hides what follows. Requests are known by their look (`begins`), so a segment inside a
+request that begins with the next one ends it there, whatever its length said (`kwsniff.wire.succession`).
 
 Invariants: bytes in `parts` begin at a frame's length prefix when synchronised; `pending` is set exactly
 while the end of an incompletely kept frame is awaited.
@@ -140,7 +140,7 @@ class Framer:
     finder: Finder
     synchronised: bool = True
     begins: Begins | None = None
-    """Knows a frame that begins with a segment, for lengths that were damaged; None if frames have no look."""
+    """Knows a frame that begins with a segment, for lengths that are damaged; None if frames have no look."""
     latest: int = UNKNOWN
     """Correlation id of the latest request that was cut."""
     tokens: bool = False
