@@ -23,9 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kwsniff.config import Config
+from kwsniff.wire.chunks import Chunks, RunLike, latest_of
 from kwsniff.wire.succession import UNKNOWN, Begins, another, correlation_id
 
 MIN_FRAME = 4
@@ -43,16 +44,6 @@ MAX_SEARCH = 256 * 1024
 
 _size = Struct(">i").unpack_from
 _as_size = Struct(">i").pack
-
-
-class RunLike(Protocol):
-    """What `kwsniff.net.reassembly.Run` offers; wire and net do not know each other."""
-
-    data: bytes
-    starts: list[int]
-    packets: list[int]
-    times: list[int]
-    orders: list[int]
 
 
 class Frame(NamedTuple):
@@ -95,36 +86,6 @@ class _Pending:
     first_time: int
     last_time: int
     packet: int
-
-
-class _Chunks:
-    """A run being cut: the data and the packets it came in."""
-
-    __slots__ = ("data", "orders", "packets", "starts", "times")
-
-    def __init__(self, parts: list[RunLike]) -> None:
-        if len(parts) == 1:
-            part = parts[0]
-            self.data, self.starts = part.data, part.starts
-            self.packets, self.times, self.orders = part.packets, part.times, part.orders
-            return
-        self.data = b"".join([part.data for part in parts])
-        self.starts, self.packets, self.times, self.orders = [], [], [], []
-        position = 0
-        for part in parts:
-            self.starts += [start + position for start in part.starts] if position else part.starts
-            self.packets += part.packets
-            self.times += part.times
-            self.orders += part.orders
-            position += len(part.data)
-
-    def tail(self, pos: int, chunk: int) -> _Chunks:
-        rest = _Chunks.__new__(_Chunks)
-        rest.data = self.data[pos:]
-        rest.starts = [start - pos if start > pos else 0 for start in self.starts[chunk:]]
-        rest.packets, rest.times = self.packets[chunk:], self.times[chunk:]
-        rest.orders = self.orders[chunk:]
-        return rest
 
 
 Finder = Callable[[bytes, int, list[int]], tuple[int, int]]
@@ -288,14 +249,14 @@ class Framer:
         self.pending.last_time = -1
         return self._finish_pending()
 
-    def _swallowed(self, chunks: _Chunks, begins: Begins) -> int:
+    def _swallowed(self, chunks: Chunks, begins: Begins) -> int:
         """Where another frame begins, together with a segment, inside an unfinished one; 0 if none."""
         for start, beyond in pairwise([*chunks.starts[: MAX_BOUNDARIES + 1], len(chunks.data)]):
             if start >= MIN_FRAME and begins(chunks.data, start, beyond):
                 return start
         return 0
 
-    def _rescued(self, chunks: _Chunks, pos: int) -> list[Frame]:
+    def _rescued(self, chunks: Chunks, pos: int) -> list[Frame]:
         """The frames from `pos` on; what stands before them had a wrong length."""
         frames: list[Frame] = []
         self._cut_short(chunks, 0, 0, pos, frames)
@@ -303,7 +264,7 @@ class Framer:
         self.parts, self.have = [rest], len(rest.data)
         return frames + self._cut()
 
-    def _cut_short(self, chunks: _Chunks, chunk: int, pos: int, end: int, frames: list[Frame]) -> None:
+    def _cut_short(self, chunks: Chunks, chunk: int, pos: int, end: int, frames: list[Frame]) -> None:
         """The frame at `pos` ends where another begins; it counts if it looks right but for its length."""
         data = chunks.data
         length = _size(data, pos)[0]
@@ -317,7 +278,7 @@ class Framer:
         last = chunk
         while last + 1 < len(chunks.starts) and chunks.starts[last + 1] < end:
             last += 1
-        at = _latest(chunks.orders, chunk, last)
+        at = latest_of(chunks.orders, chunk, last)
         self.last_order = max(self.last_order, chunks.orders[at])
         frames.append(
             Frame(
@@ -341,8 +302,8 @@ class Framer:
         """Bytes held."""
         return self.have + (len(self.pending.data) if self.pending else 0)
 
-    def _join(self) -> _Chunks:
-        chunks = _Chunks(self.parts)
+    def _join(self) -> Chunks:
+        chunks = Chunks(self.parts)
         self.parts, self.have = [], 0
         return chunks
 
@@ -363,7 +324,7 @@ class Framer:
         self.counters.frames += len(frames)
         return frames
 
-    def _cut_frames(self, chunks: _Chunks, pos: int, frames: list[Frame]) -> tuple[int, int, bool]:
+    def _cut_frames(self, chunks: Chunks, pos: int, frames: list[Frame]) -> tuple[int, int, bool]:
         """Cut frames from `pos` on; return where that ended, in which chunk, and if framing was lost."""
         data, starts, packets, times, orders = (
             chunks.data, chunks.starts, chunks.packets, chunks.times, chunks.orders
@@ -404,7 +365,7 @@ class Framer:
                 last += 1
             complete = last
             if last > chunk:
-                complete = _latest(orders, chunk, last)
+                complete = latest_of(orders, chunk, last)
             if orders[complete] > order:
                 order = orders[complete]
             append(Frame(order, data, pos, end, size + 4, times[chunk], times[complete], packets[complete]))
@@ -415,7 +376,7 @@ class Framer:
             chunk += 1
         return pos, chunk, False
 
-    def _search(self, chunks: _Chunks, pos: int) -> int:
+    def _search(self, chunks: Chunks, pos: int) -> int:
         """Look for a frame; returns where it begins, or where looking has to go on with more bytes."""
         while True:
             found, self.need = self.finder(chunks.data, pos, chunks.starts)
@@ -428,7 +389,7 @@ class Framer:
             self.counters.skipped += 1
             pos = found + 1
 
-    def _found(self, chunks: _Chunks, pos: int) -> None:
+    def _found(self, chunks: Chunks, pos: int) -> None:
         skipped = self.counters.skipped - self.skipped_before
         self.skipped_before = self.counters.skipped
         self.synchronised = True
@@ -438,7 +399,7 @@ class Framer:
             packet = chunks.packets[max(bisect_right(chunks.starts, pos) - 1, 0)]
             self.news.append(("resynchronised", f"{skipped} bytes skipped", packet))
 
-    def _keep_rest(self, chunks: _Chunks, pos: int, chunk: int) -> None:
+    def _keep_rest(self, chunks: Chunks, pos: int, chunk: int) -> None:
         left = len(chunks.data) - pos
         self.have = left
         if not left:
@@ -446,7 +407,7 @@ class Framer:
             return
         rest = chunks.tail(pos, chunk)
         if not self.synchronised:
-            self.parts, self.need = [_drop_leading(rest)], max(self.need, left + 1)
+            self.parts, self.need = [rest.without_leading()], max(self.need, left + 1)
             return
         self.need = 4 + _size(rest.data, 0)[0] if left >= 4 else 4
         if self.need > self.config.max_connection_bytes:
@@ -456,10 +417,10 @@ class Framer:
         else:
             self.parts = [rest]
 
-    def _suspend(self, chunks: _Chunks) -> None:
+    def _suspend(self, chunks: Chunks) -> None:
         """Go on without keeping the bytes of the frame that `chunks` begin."""
         size = _size(chunks.data, 0)[0] + 4
-        latest = _latest(chunks.orders, 0, len(chunks.orders) - 1)
+        latest = latest_of(chunks.orders, 0, len(chunks.orders) - 1)
         self.last_order = max(self.last_order, chunks.orders[latest])
         left = size - len(chunks.data)
         times = chunks.times
@@ -471,12 +432,12 @@ class Framer:
         pending = self.pending
         assert pending is not None
         if (at := self._another(run, 0, pending.left)) >= 0:
-            return self._cut_pending(_Chunks([run]), at)
+            return self._cut_pending(Chunks([run]), at)
         taken = min(pending.left, len(run.data))
         last = 0
         while last + 1 < len(run.starts) and run.starts[last + 1] < taken:
             last += 1
-        latest = _latest(run.orders, 0, last)
+        latest = latest_of(run.orders, 0, last)
         pending.left -= taken
         pending.last_time, pending.packet = run.times[latest], run.packets[latest]
         self.last_order = max(self.last_order, run.orders[latest])
@@ -484,10 +445,10 @@ class Framer:
             return []
         frames = self._finish_pending()
         if taken < len(run.data):
-            frames += self.feed(_Chunks([run]).tail(taken, last if run.starts[last] <= taken else 0))
+            frames += self.feed(Chunks([run]).tail(taken, last if run.starts[last] <= taken else 0))
         return frames
 
-    def _cut_pending(self, chunks: _Chunks, pos: int) -> list[Frame]:
+    def _cut_pending(self, chunks: Chunks, pos: int) -> list[Frame]:
         """The frame of which bytes lack is over where another begins at `pos`."""
         pending = self.pending
         assert pending is not None
@@ -526,16 +487,3 @@ class Framer:
     def _skip_all(self) -> None:
         self.counters.skipped += self.have
         self.parts, self.have = [], 0
-
-
-def _latest(orders: list[int], first: int, last: int) -> int:
-    """Index of the packet that came last among those of a frame: the one that completed it."""
-    return last if first == last else max(range(first, last + 1), key=orders.__getitem__)
-
-
-def _drop_leading(chunks: _Chunks) -> _Chunks:
-    """Without chunks that end before the data begins."""
-    while len(chunks.starts) > 1 and chunks.starts[1] == 0:
-        for column in (chunks.starts, chunks.packets, chunks.times, chunks.orders):
-            del column[0]
-    return chunks
