@@ -51,26 +51,44 @@ def segments(
 def _segments(
     files: list[CaptureFile], config: Config, totals: CaptureTotals, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    dissector = Dissector(totals)
+    journey = Journey(totals)
     sizes = [file.size for file in files]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
-    before = 0
-    last = 0
     for file in files:
-        with _reader(file.path, config, totals) as (reader, stream):
+        yield from journey.file(file.path, config, progress, total)
+    yield from journey.end()
+
+
+class Journey:
+    """The way through files that are one stream, as those of a rotation are. What has to be known in the next
+    file is in here and can be pickled between two files: IP fragments that wait, and the totals."""
+
+    def __init__(self, totals: CaptureTotals) -> None:
+        self.totals = totals
+        self._dissector = Dissector(totals)
+        self._consumed = 0
+        self._last = ""
+
+    def file(
+        self, path: str, config: Config, progress: Progress | None = None, total: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """SEGMENTS of the next file. Raises CaptureError."""
+        self._last = path
+        with _reader(path, config, self.totals) as (reader, stream):
             for block in reader.blocks():
                 if progress is not None:
-                    progress(before + stream.consumed, total)
-                batch = segment_batch(dissector.dissect(block))
+                    progress(self._consumed + stream.consumed, total)
+                batch = segment_batch(self._dissector.dissect(block))
                 if len(batch):
                     yield batch
-            before += stream.consumed
-        last = reader.packets
-        notes = dissector.end_file(last)
-        if file is files[-1]:
-            notes += dissector.end()
-        if notes:
-            yield note_batch(file.path, notes)
+            self._consumed += stream.consumed
+        if notes := self._dissector.end_file(reader.packets):
+            yield note_batch(path, notes)
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """What is to be said when no file follows."""
+        if notes := self._dissector.end():
+            yield note_batch(self._last, notes)
 
 
 def blocks(
