@@ -147,10 +147,10 @@ def resolve(paths: Iterable[str | os.PathLike[str]]) -> list[CaptureFile]:
         raise CaptureError("no capture files given")
     if any(file.size is None for file in files):
         return files
-    return sorted(files, key=lambda file: (file.first_time_ns, _natural(file.path)))
+    return sorted(files, key=lambda file: (file.first_time_ns, natural(file.path)))
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
+def natural(path: str) -> list[tuple[int, str]]:
     """A key that sorts trace2 before trace10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
 
@@ -164,10 +164,10 @@ def _file(path: str) -> CaptureFile:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
     if not stat.S_ISREG(about.st_mode):
         return CaptureFile(path, None, 0)
-    return CaptureFile(path, about.st_size, _first_time(path))
+    return CaptureFile(path, about.st_size, first_time(path))
 
 
-def _first_time(path: str) -> int:
+def first_time(path: str) -> int:
     """Time of the first packet, found by reading a few packets. Raises CaptureError."""
     peek = replace(Config(), block_bytes=PEEK_BYTES)
     with _reader(path, peek, CaptureTotals()) as (reader, _):
@@ -183,13 +183,14 @@ def _directory(path: str) -> list[CaptureFile]:
         entries = sorted(entry.path for entry in os.scandir(path) if entry.is_file())
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
-    files = [_file(entry) for entry in entries if _is_capture(entry)]
+    files = [_file(entry) for entry in entries if is_capture(entry)]
     if not files:
         raise CaptureError(f"{path}: no capture files in this directory")
     return files
 
 
-def _is_capture(path: str) -> bool:
+def is_capture(path: str) -> bool:
+    """Whether the file begins as a capture does, compressed or not. Raises CaptureError."""
     with open_stream(path) as stream:
         start = bytearray(4)
         stream.fill(memoryview(start))

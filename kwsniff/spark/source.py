@@ -7,6 +7,8 @@ messages themselves give; the names known from elsewhere in the input are joined
 from __future__ import annotations
 
 import glob
+import pickle
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -20,6 +22,8 @@ from pyspark.sql.types import StructType
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import Config
 from kwsniff.pipeline import keyed
+from kwsniff.spark.decode import ROWS
+from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
 from kwsniff.table import EVENTS, SEGMENTS
 
 Test = tuple[str, str, Any]
@@ -47,6 +51,10 @@ class EventsSource(datasource.DataSource):
 
     Options: `path` (a file, a directory or a pattern; several separated by commas), `port` (`9092,19092`),
     `full` (true adds the bodies), `columns` (these columns only), `partitions` (number of tasks, 2).
+
+    As a stream it follows directories that are rotated (`path`) and needs a directory of its own for what it
+    keeps (`state`); further options: `quiet` (seconds after which the newest file is finished, 60),
+    `batch_bytes` (stored bytes of files in a batch, 1 GiB).
     """
 
     @classmethod
@@ -58,6 +66,30 @@ class EventsSource(datasource.DataSource):
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         return EventsReader(_paths(self.options), _config(self.options), dict(self.options))
+
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
+        return FollowReader(_following(self.options), _chosen(EVENTS, self.options))
+
+
+class FollowedSource(datasource.DataSource):
+    """The events of a stream with their positions, and a row of totals in each batch: what
+    `kwsniff.spark.stream` writes. Option: `following`, see `told`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kwsniff_followed"
+
+    @staticmethod
+    def told(following: Following) -> str:
+        """What to follow as an option."""
+        return b64encode(pickle.dumps(following)).decode()
+
+    def schema(self) -> StructType:
+        return _spark_schema(ROWS)
+
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
+        following: Following = pickle.loads(b64decode(self.options["following"]))
+        return FollowReader(following, ROWS, totals=True)
 
 
 class SegmentsSource(datasource.DataSource):
@@ -142,6 +174,19 @@ def _paths(options: Any) -> list[str]:
     paths = [path for part in given for path in (sorted(glob.glob(part)) or [part])]
     resolve(paths)
     return paths
+
+
+def _following(options: Any) -> Following:
+    if not options.get("state"):
+        raise ValueError("kwsniff as a stream needs the option 'state': a directory for what it keeps")
+    return Following(
+        [part.strip() for part in options.get("path", "").split(",") if part.strip()],
+        options["state"],
+        _config(options),
+        max(int(options.get("partitions", DEFAULT_TASKS)), 1),
+        float(options.get("quiet", QUIET)),
+        int(options.get("batch_bytes", BATCH_BYTES)),
+    )
 
 
 def _config(options: Any) -> Config:
