@@ -1,4 +1,4 @@
-"""The job of `kwsniff pipeline --follow`: rotated captures to events and statistics as they come, on Spark."""
+"""The job of `kwsniff pipeline --follow`: rotated captures to events and statistics as they come."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from kwsniff.config import Config
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.streaming import StreamingQuery
 
     from kwsniff.spark.stream import Record, Stream
 
@@ -99,18 +98,19 @@ def _run(request: Request, out: Path, stop: Stop) -> None:
             made = stream.Stream(spark, following, out, settings, _tell)
             _say(f"following {', '.join(request.directories)} into {request.out}; {_so_far(made.record())}")
             if not stop.is_set():
-                _follow(made, made.start(once=request.once or request.end), stop)
+                made.start(once=request.once or request.end)
+                _follow(made, stop)
 
 
-def _follow(made: Stream, query: StreamingQuery, stop: Stop) -> None:
+def _follow(made: Stream, stop: Stop) -> None:
     told: dict[str, int] = {}
-    while not (stop.is_set() or query.awaitTermination(1)):
+    while not (stop.is_set() or made.wait(1)):
         for path, lost in made.grown().items():
             if told.get(path) != lost:
                 _say(f"{path}: grew after it was read; {lost} bytes are lost (see --settle)")
                 told[path] = lost
     if stop.is_set():
-        made.stop(query)
+        made.stop()
 
 
 class Stop:
@@ -145,7 +145,7 @@ def _hush() -> None:
         for each in (log for log in logging.root.manager.loggerDict if log.startswith(f"{name}.")):
             logging.getLogger(each).disabled = True
     threading.excepthook = _no_more
-    socketserver.BaseServer.handle_error = _no_more  # type: ignore[method-assign]
+    socketserver.BaseServer.handle_error = _no_more  # type: ignore[assignment, method-assign]
 
 
 def _no_more(*_: object) -> None:

@@ -1,10 +1,10 @@
 """The streaming data source: `spark.readStream.format("kwsniff")` over directories that are rotated.
 
 Theory of operation. An offset is a number of files of a list that never changes (see
-`kwsniff.capture.rotation`). A batch goes from one offset to another; each of its tasks takes up what its share
-of the connections was at the first offset, reads the files between, follows its share, and keeps what that
-has become under the second. So the events of a batch follow from its two offsets alone: Spark may run a batch
-again, in another process or after a crash, and gets the same rows in the same tasks.
+`kwsniff.capture.rotation`). A batch goes from one offset to another; each of its tasks takes up what its
+share of the connections was at the first offset, reads the files between, follows its share, and keeps what
+that has become under the second. So the events of a batch follow from its two offsets alone: Spark may run
+it again, in another process or after a crash, and gets the same rows in the same tasks.
 
 Invariants: what was kept is written whole or not at all, before the task ends; it is removed
 only once Spark will not ask for that batch again.

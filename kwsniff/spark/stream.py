@@ -41,7 +41,6 @@ from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 KEPT = ".stream"
 PARTS = ("events", "windows", "anomalies")
@@ -94,8 +93,9 @@ class Stream:
         self._windows = Windows(int(settings.window_s * SECOND), int(settings.delay_s * SECOND))
         self._busy = Lock()
         self._stopping = False
+        self._query: Any = None
 
-    def start(self, *, once: bool) -> StreamingQuery:
+    def start(self, *, once: bool) -> None:
         """Begin, or go on from the last finished batch; `once` takes the files that are there and ends."""
         from kwsniff.spark.source import FollowedSource
 
@@ -104,10 +104,14 @@ class Stream:
         rows = reader.option("following", FollowedSource.told(self._following)).load()
         writer = rows.writeStream.foreachBatch(self.batch)
         writer = writer.option("checkpointLocation", str(self._own / "checkpoint"))
-        trigger = {"availableNow": True} if once else {"processingTime": POLL}
-        return writer.trigger(**trigger).start()
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": POLL}
+        self._query = writer.trigger(**trigger).start()
 
-    def stop(self, query: StreamingQuery) -> None:
+    def wait(self, seconds: float) -> bool:
+        """Whether the stream ended within that time. Raises what Spark raises if it failed."""
+        return bool(self._query.awaitTermination(seconds))
+
+    def stop(self) -> None:
         """End after the batch that is being written, if there is one."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -115,7 +119,7 @@ class Stream:
         with self._busy:
             self._stopping = True
         with suppress(Py4JError, PySparkException, OSError):  # a batch that was to begin, or Java is gone
-            query.stop()
+            self._query.stop()
 
     def batch(self, rows: DataFrame, number: int) -> None:
         """Write one batch; see the module's head."""
@@ -204,9 +208,9 @@ class Stream:
         for old in events.glob(f"date=*/hour=*/batch-{number:06}-*"):
             old.unlink()
         for index, new in enumerate(sorted((staging / "events").glob("date=*/hour=*/*.parquet"))):
-            place = events / new.parent.relative_to(staging / "events") / f"batch-{number:06}-{index:04}.parquet"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            new.replace(place)
+            place = events / new.parent.relative_to(staging / "events")
+            place.mkdir(parents=True, exist_ok=True)
+            new.replace(place / f"batch-{number:06}-{index:04}.parquet")
 
     def _write_anomalies(self, staged: ds.Dataset, number: int) -> None:
         columns = ["time", "capture", "packet", "code", "detail", "connection", "position"]

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 COLUMNS = tuple(
-    dict.fromkeys(
-        ("time", "api", "connection", "throttle_ms", "request_bytes", "response_bytes", *NEEDED)
-    )
+    dict.fromkeys(("time", "api", "connection", "throttle_ms", "request_bytes", "response_bytes", *NEEDED))
 )
 """Columns of calls that the figures are made of."""
 _MARKED = pa.schema([*(EVENTS.field(name) for name in COLUMNS), pa.field("waited", pa.bool_())])
