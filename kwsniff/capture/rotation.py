@@ -1,7 +1,8 @@
-"""The files of directories that a capturing program rotates: which are finished, and in which order they came.
+"""The files of directories that a capturing program rotates: which are finished, and in which order.
 
-Theory of operation. A program that rotates (`tcpdump -G` or `-C`, `dumpcap -b`) writes one file of a directory
-at a time, so all but the one written to last are finished; that one too once nobody wrote to it for a while.
+Theory of operation. A program that rotates (`tcpdump -G` or `-C`, `dumpcap -b`) writes one file of a
+directory at a time, so all but the one written to last are finished; that one too once nobody wrote to it
+for a while.
 Files found finished are added to a list on disk, in the order of their first packets, and keep their number
 in it for ever: whatever happens to the directory, the n-th file stays the n-th file.
 

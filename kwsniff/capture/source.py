@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
+from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.capture.window import Window
@@ -36,8 +38,9 @@ def segments(
 ) -> Iterator[pa.RecordBatch]:
     """TCP segments and capture anomalies of all captures at `paths`, as batches of `kwsniff.table.SEGMENTS`.
 
-    A path is a file, a directory (all captures directly in it) or ``-`` (stdin). Files are read in the order
-    of their first packets, so that those of one rotation are one stream; with a pipe among them, as given.
+    A path is a file, a directory (all captures directly in it), a URL of either (`kwsniff.capture.place`) or
+    ``-`` (stdin). Files are read in the order of their first packets, so that those of one rotation are one
+    stream; with a pipe among them, as given.
     `totals` is counted up on the way. `progress` is called with bytes read so far and bytes in all, None if
     unknown, counted as stored.
 
@@ -135,14 +138,19 @@ class CaptureFile:
     """Bytes as stored; None for a pipe, which was not looked into."""
     first_time_ns: int
     """Time of the first packet, 0 if it has none or was not looked into."""
+    modified_ns: int = 0
+    """When it was written to last, 0 if that is not known."""
 
 
 def resolve(paths: Iterable[str | os.PathLike[str]]) -> list[CaptureFile]:
     """The files at `paths` in the order to read them; see `segments`. Raises CaptureError."""
     files: list[CaptureFile] = []
     for each in paths:
-        path = os.fspath(each)
-        files += _directory(path) if os.path.isdir(path) else [_file(path)]
+        path = local(os.fspath(each))
+        if is_remote(path):
+            files += _remote(path)
+        else:
+            files += _directory(path) if os.path.isdir(path) else [_file(path)]
     if not files:
         raise CaptureError("no capture files given")
     if any(file.size is None for file in files):
@@ -164,7 +172,7 @@ def _file(path: str) -> CaptureFile:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
     if not stat.S_ISREG(about.st_mode):
         return CaptureFile(path, None, 0)
-    return CaptureFile(path, about.st_size, first_time(path))
+    return CaptureFile(path, about.st_size, first_time(path), about.st_mtime_ns)
 
 
 def first_time(path: str) -> int:
@@ -175,6 +183,16 @@ def first_time(path: str) -> int:
             if len(block):
                 return int(block.time_ns[0])
     return 0
+
+
+def _remote(url: str) -> list[CaptureFile]:
+    """The captures at a URL; of a directory, other files in it are passed over."""
+    found = place.find(url)
+    if place.is_directory(url):
+        found = [each for each in found if is_capture(each.url)]
+    if not found:
+        raise CaptureError(f"{url}: no capture files in this directory")
+    return [CaptureFile(each.url, each.size, first_time(each.url), each.modified_ns) for each in found]
 
 
 def _directory(path: str) -> list[CaptureFile]:
