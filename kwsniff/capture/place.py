@@ -1,8 +1,8 @@
 """Where captures lie: paths of this machine, and URLs of object storage and other file systems.
 
 `s3://` (also `s3a://`), `gs://`, `hdfs://` and `abfs://` are read by what comes with pyarrow, any other
-scheme by fsspec (extra `remote`). Credentials come from the environment, as usual with each of them; a URL holds
-none, because the name of a capture is shown in every event.
+scheme by fsspec (extra `remote`). Credentials come from the environment, as usual with each of them; a URL
+holds none, because the name of a capture is shown in every event.
 """
 
 from __future__ import annotations

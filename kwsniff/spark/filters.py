@@ -83,11 +83,11 @@ class Tests:
         operator = type(given).__name__
         path: Sequence[str] = getattr(given, "attribute", ())
         value = getattr(given, "value", None)
-        if (
-            (operator not in _TESTS and operator != "In")
-            or len(path) != 1
-            or path[0] not in self._schema.names
-        ):
+        if len(path) != 1 or path[0] not in self._schema.names:
+            return None
+        if operator == "IsNotNull":
+            return operator, path[0], None
+        if operator not in _TESTS and operator != "In":
             return None
         kind = self._schema.field(path[0]).type
         values = list(value) if operator == "In" and isinstance(value, tuple | list) else [value]
