@@ -109,10 +109,10 @@ def _reader(path: str, config: Config, totals: CaptureTotals) -> Iterator[tuple[
         window = Window(stream, config.block_bytes)
         window.move(0)
         totals.files += 1
-        yield _reader_of(window, path, config, totals), stream
+        yield reader_of(window, path, config, totals), stream
 
 
-def _reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
+def reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
     """The reader for what the window begins with."""
     magic = window.data[: min(window.size, 4)].tobytes()
     if magic in MAGICS:

@@ -53,7 +53,8 @@ class Windows:
 
 def statistics(spark: SparkSession, events: Path, first_ns: int, last_ns: int, length_ns: int) -> DataFrame:
     """Rows for the windows from `first_ns` to before `last_ns` in which there were calls: one for each API,
-    and one for all together, whose `api` is null."""
+    and one for all together, whose `api` is null. Responses whose request was not captured belong to no API
+    and are in the latter only."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -65,7 +66,9 @@ def statistics(spark: SparkSession, events: Path, first_ns: int, last_ns: int, l
     calls = stored.where((f.col("event") == "call") & inside).select(*COLUMNS)
     marked = calls.mapInArrow(_marked, from_arrow_schema(_MARKED))
     window = f.window("time", f"{length_ns // 1000} microseconds").alias("window")
-    by_api = marked.groupBy(window, "api").agg(*_aggregates())
+    known = marked.where(f.col("api_key").isNotNull())
+    name = f.coalesce("api", f.concat(f.lit("key "), f.col("api_key"))).alias("api")
+    by_api = known.groupBy(window, name).agg(*_aggregates())
     whole = marked.groupBy(window).agg(*_aggregates()).withColumn("api", f.lit(None).cast("string"))
     both = by_api.unionByName(whole)
     figures = [name for name in both.columns if name not in ("window", "api")]

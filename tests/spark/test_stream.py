@@ -198,6 +198,20 @@ def test_windows_hold_the_figures_of_their_time(ended: tuple[Followed, list[Path
     assert told == everything[everything["api"].isna()]["calls"].tolist()
 
 
+def test_responses_without_request_are_in_the_total_of_a_window_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    followed = Followed(spark, tmp_path)
+    rotated(sample("midstream").paths, followed.source, 1000)
+    followed.run(end=True)
+    calls = sample("midstream").calls
+    orphans = sum(row["status"] == "orphan" for row in calls)
+    found = windows(followed.out)
+    assert orphans
+    assert found[found["api"].isna()]["calls"].sum() == len(calls)
+    assert found[found["api"].notna()]["calls"].sum() == len(calls) - orphans
+
+
 def followed_record(followed: Followed) -> stream.Record:
     return stream.last_record(followed.out)
 
