@@ -33,6 +33,7 @@ from kwsniff.config import MIB, Config
 from kwsniff.pipeline import Part
 from kwsniff.spark.decode import ROWS, TOTALS
 from kwsniff.spark.kept import Kept
+from kwsniff.spark.staged import writer
 
 Offset = dict[str, Any]
 """`files`: how many files of the list were read; `ended`: nothing follows."""
@@ -61,6 +62,8 @@ class Following:
     batch_bytes: int = BATCH_BYTES
     end: bool = False
     """Nothing comes after the files that are there: end all connections."""
+    staging: str = ""
+    """Directory into which tasks write events; then they yield none (see `kwsniff.spark.staged`)."""
 
 
 @dataclass
@@ -75,11 +78,12 @@ class Share(datasource.InputPartition):
 
 
 class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Batches of files; see the module's head. Rows are those of `ROWS`; with `totals`, the first share adds
-    a row that says what the whole stream has counted so far."""
+    """Batches of files; see the module's head. With `staging`, a batch is one row, which says what the whole
+    stream has counted so far."""
 
-    def __init__(self, following: Following, schema: pa.Schema, *, totals: bool = False) -> None:
-        self._following, self._schema, self._totals = following, schema, totals
+    def __init__(self, following: Following, schema: pa.Schema) -> None:
+        """`schema`: the columns wanted of `ROWS`."""
+        self._following, self._schema = following, schema
         self._state = Path(following.state)
         self._rotation: Rotation | None = None
         self._target: int | None = None
@@ -126,14 +130,25 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
         kept = self._kept(partition)
-        for batch, keys in self._parts(partition, kept):
-            if batch is not None:
-                positions = pa.array(keys + (kept.blocks << BLOCK))
-                yield self._shown(pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS))
-        if self._totals and partition.index == 0:
-            yield self._shown(_totals_row(kept, partition))
+        rows = self._rows(partition, kept)
+        if self._following.staging:
+            place = staged_in(Path(self._following.staging), partition.end, partition.ended)
+            with writer(place / f"share-{partition.index:04}.parquet") as file:
+                for batch in rows:
+                    file.write_batch(batch)
+            if partition.index == 0:
+                yield _totals_row(kept, partition)
+        else:
+            for batch in rows:
+                yield batch.select(self._schema.names).cast(self._schema)
         if not partition.ended:
             kept.save(self._place(partition.end, partition.index))
+
+    def _rows(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
+        for batch, keys in self._parts(share, kept):
+            if batch is not None:
+                positions = pa.array(keys + (kept.blocks << BLOCK))
+                yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
 
     def _kept(self, share: Share) -> Kept:
         given = self._following
@@ -155,14 +170,16 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
     def _place(self, files: int, share: int) -> Path:
         return self._state / STATE / f"{files:08}" / f"share-{share:04}"
 
-    def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return rows.select(self._schema.names).cast(self._schema)
-
     def commit(self, end: Offset) -> None:
         """What was kept before `end` is not needed any more."""
         for place in (self._state / STATE).glob("[0-9]*"):
             if int(place.name) < end["files"]:
                 shutil.rmtree(place, ignore_errors=True)
+
+
+def staged_in(staging: Path, files: int, ended: bool) -> Path:
+    """Where the tasks of the batch up to so many files leave its events."""
+    return staging / f"{files:08}{'-ended' if ended else ''}"
 
 
 def _totals_row(kept: Kept, share: Share) -> pa.RecordBatch:

@@ -70,8 +70,8 @@ class EventsSource(datasource.DataSource):
 
 
 class FollowedSource(datasource.DataSource):
-    """The events of a stream with their positions, and a row of totals in each batch: what
-    `kwsniff.spark.stream` writes. Option: `following`, see `told`."""
+    """Word of the batches whose events tasks have written, for `kwsniff.spark.stream`. Option: `following`,
+    see `told`."""
 
     @classmethod
     def name(cls) -> str:
@@ -87,7 +87,7 @@ class FollowedSource(datasource.DataSource):
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         following: Following = pickle.loads(b64decode(self.options["following"]))
-        return FollowReader(following, ROWS, totals=True)
+        return FollowReader(following, ROWS)
 
 
 class SegmentsSource(datasource.DataSource):

@@ -1,10 +1,11 @@
 """The streaming job of `kwsniff pipeline --follow`: rotated captures to events, statistics by window of time.
 
 Theory of operation. The data source (`kwsniff.spark.followed`) gives each batch's events, always the same for
-the same batch. A batch is written in steps, each of which replaces what an attempt before it left: events
-into a staging directory, from there by renaming to names that hold the batch's number; anomalies and closed
-windows under such names too; last the batch's record, from which the next batch goes on. So after a crash at
-any place the batch is done again as a whole, and every call is there once.
+the same batch, and its tasks write them into a staging directory themselves. The rest is done in steps, each
+of which replaces what an attempt before it left: events get their topic names and, by renaming, names that
+hold the batch's number; anomalies and closed windows get such names too; last comes the batch's record, from
+which the next batch goes on. So after a crash at any place the batch is done again as a whole, and every call
+is there once.
 
 Invariants: a batch with a record is finished and is not touched again, also if Spark, which did not get to
 know of it, asks for it once more. All that a stream keeps lies under `.stream` in the output directory.
@@ -30,12 +31,12 @@ from kwsniff import __version__
 from kwsniff.capture.rotation import grown, listed
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
-from kwsniff.report.topics import TopicNames, fill
+from kwsniff.report.topics import TopicNames
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import manifest, windows
-from kwsniff.spark.decode import ROWS, TOTALS
-from kwsniff.spark.followed import LIST, STATE, Following
+from kwsniff.spark.followed import LIST, STATE, Following, staged_in
 from kwsniff.spark.manifest import Input, Manifest, OutputError
+from kwsniff.spark.staged import spread
 from kwsniff.spark.windows import SECOND, Windows
 from kwsniff.table import EVENTS
 
@@ -89,7 +90,10 @@ class Stream:
     ) -> None:
         self._spark, self._out, self._settings, self._told = spark, out, settings, told
         self._own = out / KEPT
-        self._following = replace(following, shares=settings.shares, state=str(self._own))
+        self._staging = self._own / "staging"
+        self._following = replace(
+            following, shares=settings.shares, state=str(self._own), staging=str(self._staging)
+        )
         self._windows = Windows(int(settings.window_s * SECOND), int(settings.delay_s * SECOND))
         self._busy = Lock()
         self._stopping = False
@@ -132,18 +136,18 @@ class Stream:
         before = self.record()
         if before.batch >= number:
             return
-        staging = self._own / "staging"
-        shutil.rmtree(staging, ignore_errors=True)
-        rows.write.parquet(str(staging / "decoded"))
-        staged = ds.dataset(staging / "decoded", format="parquet", partitioning=None)
-        record = self._counted(staged, before, number)
-        self._write_events(staging, self._names(staged), number)
+        shutil.rmtree(self._staging, ignore_errors=True)
+        said = json.loads(rows.select("detail").collect()[0][0])
+        place = staged_in(self._staging, said["files"], said["ended"])
+        staged = ds.dataset(place, format="parquet", partitioning=None)
+        record = self._counted(staged, said, before, number)
+        self._write_events(place, self._names(staged), number)
         self._write_anomalies(staged, number)
         closed = self._write_windows(before, record)
         self._manifest(record)
         _replace(self._own / "batches" / f"{number:06}.json", json.dumps(asdict(record)))
         (self._own / "batches" / f"{number - RECORDS_KEPT:06}.json").unlink(missing_ok=True)
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(self._staging, ignore_errors=True)
         if record.ended:
             (self._out / manifest.SUCCESS).touch()
             shutil.rmtree(self._own / STATE, ignore_errors=True)
@@ -159,22 +163,20 @@ class Stream:
 
     # The steps of a batch
 
-    def _counted(self, staged: ds.Dataset, before: Record, number: int) -> Record:
-        said = staged.to_table(["detail"], filter=pc.field("event") == TOTALS)["detail"][0].as_py()
-        totals = json.loads(said)
+    def _counted(self, staged: ds.Dataset, said: dict[str, Any], before: Record, number: int) -> Record:
         trust = TrustTotals(**before.trust)
         late = before.late
         rows = 0
-        for batch in staged.to_batches(EVENTS.names, filter=pc.field("event") != TOTALS):
+        for batch in staged.to_batches(EVENTS.names):
             same = batch.cast(EVENTS)
             trust.add(same)
             rows += same.num_rows
             calls = same.filter(pc.equal(same["event"], "call"))["time"].cast(pa.int64())
             late += pc.sum(pc.less(calls, before.closed_until_ns // 1000)).as_py() or 0
-        closed = self._windows.closed_until(totals["capture"]["last_time_ns"], totals["ended"])
+        closed = self._windows.closed_until(said["capture"]["last_time_ns"], said["ended"])
         return Record(
-            number, totals["files"], totals["ended"], max(closed, before.closed_until_ns), late,
-            totals["capture"], asdict(trust), rows,
+            number, said["files"], said["ended"], max(closed, before.closed_until_ns), late,
+            said["capture"], asdict(trust), rows,
         )  # fmt: skip
 
     def _names(self, staged: ds.Dataset) -> dict[str, str]:
@@ -191,26 +193,16 @@ class Stream:
             _replace(place, json.dumps(learner.names))
         return learner.names
 
-    def _write_events(self, staging: Path, names: dict[str, str], number: int) -> None:
-        from pyspark.sql import functions as f
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield fill(batch, names)
-
-        read = self._spark.read.schema(from_arrow_schema(ROWS)).parquet(str(staging / "decoded"))
-        rows = read.where(f.col("event") != TOTALS).mapInArrow(work, read.schema)
-        dated = rows.withColumns({"date": f.to_date("time"), "hour": f.hour("time")})
-        dated = dated.hint("rebalance", "date", "hour").sortWithinPartitions("date", "hour", "position")
-        dated.write.partitionBy("date", "hour").parquet(str(staging / "events"))
-        events = self._out / "events"
+    def _write_events(self, staged: Path, names: dict[str, str], number: int) -> None:
+        events, into = self._out / "events", self._staging / "events"
+        shares = self._spark.range(0, self._settings.shares, 1, self._settings.shares)
+        shares.mapInArrow(_spreader(staged, into, names), "id bigint").collect()
         for old in events.glob(f"date=*/hour=*/batch-{number:06}-*"):
             old.unlink()
-        for index, new in enumerate(sorted((staging / "events").glob("date=*/hour=*/*.parquet"))):
-            place = events / new.parent.relative_to(staging / "events")
+        for new in sorted(into.glob("date=*/hour=*/*.parquet")):
+            place = events / new.parent.relative_to(into)
             place.mkdir(parents=True, exist_ok=True)
-            new.replace(place / f"batch-{number:06}-{index:04}.parquet")
+            new.replace(place / f"batch-{number:06}-{new.name}")
 
     def _write_anomalies(self, staged: ds.Dataset, number: int) -> None:
         columns = ["time", "capture", "packet", "code", "detail", "connection", "position"]
@@ -221,10 +213,10 @@ class Stream:
     def _write_windows(self, before: Record, record: Record) -> pa.Table:
         first = before.closed_until_ns or record.capture["first_time_ns"] or 0
         first = first // self._windows.length_ns * self._windows.length_ns
-        span = first, max(record.closed_until_ns, first), self._windows.length_ns
         if record.closed_until_ns <= first:
             return pa.table({})
-        closed = windows.statistics(self._spark, self._out / "events", *span).toArrow()
+        span = first, record.closed_until_ns
+        closed = windows.statistics(self._spark, self._out / "events", span, self._windows.length_ns)
         _write_table(self._out / "windows" / f"batch-{record.batch:06}.parquet", closed)
         return closed
 
@@ -246,6 +238,17 @@ class Stream:
             trust=paragraph(trust, CaptureTotals(**record.capture)),  # type: ignore[arg-type]
         )
         _replace(self._out / manifest.NAME, json.dumps(asdict(known), indent=2) + "\n")
+
+
+def _spreader(staged: Path, into: Path, names: dict[str, str]) -> Any:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for share in batch.column(0).to_pylist():
+                name = f"share-{share:04}.parquet"
+                spread(staged / name, into, name, names)
+            yield batch
+
+    return work
 
 
 def last_record(out: Path) -> Record:

@@ -17,21 +17,37 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
-from kwsniff.report.percentiles import QUANTILES
+from kwsniff.report.percentiles import QUANTILES, Sorted
 from kwsniff.report.waiting import NEEDED, waited
-from kwsniff.table import EVENTS
+from kwsniff.table import TIMESTAMP
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 SECOND = 1_000_000_000
 COLUMNS = tuple(
     dict.fromkeys(("time", "api", "connection", "throttle_ms", "request_bytes", "response_bytes", *NEEDED))
 )
 """Columns of calls that the figures are made of."""
-_MARKED = pa.schema([*(EVENTS.field(name) for name in COLUMNS), pa.field("waited", pa.bool_())])
+COUNTS = (
+    *("calls", "errors", "unanswered", "throttled_calls", "waited_calls", "connections"),
+    *("request_bytes", "response_bytes", "records"),
+)
+FIGURES = pa.schema(
+    [
+        pa.field("window_start", TIMESTAMP),
+        pa.field("window_end", TIMESTAMP),
+        pa.field("api", pa.string()),
+        *(pa.field(name, pa.int64()) for name in COUNTS),
+        *(pa.field(f"latency_{name}_us", pa.float64()) for name in QUANTILES),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,58 +67,87 @@ class Windows:
         return max(latest_ns - self.delay_ns, 0) // self.length_ns * self.length_ns
 
 
-def statistics(spark: SparkSession, events: Path, first_ns: int, last_ns: int, length_ns: int) -> DataFrame:
-    """Rows for the windows from `first_ns` to before `last_ns` in which there were calls: one for each API,
-    and one for all together, whose `api` is null. Responses whose request was not captured belong to no API
-    and are in the latter only."""
-    from pyspark.sql import functions as f
+def statistics(spark: SparkSession, events: Path, span: tuple[int, int], length_ns: int) -> pa.Table:
+    """Rows of `FIGURES` for the windows of a span (from, to before) in which there were calls: one for each
+    API, and one for all together, whose `api` is null. Responses whose request was not captured belong to no
+    API and are in the latter only. Tasks share the span."""
+    first, last = span
+    tasks = max(min(spark.sparkContext.defaultParallelism, (last - first) // length_ns), 1)
+    step = -(-(last - first) // (tasks * length_ns)) * length_ns
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                begin = first + task * step
+                yield from figures(events, (begin, min(begin + step, last)), length_ns).to_batches()
+
+    ranges = spark.range(0, tasks, 1, tasks)
+    found = ranges.mapInArrow(work, from_arrow(FIGURES)).toArrow().cast(FIGURES)
+    order = [("window_start", "ascending"), ("api", "ascending")]
+    return found.take(pc.sort_indices(found, sort_keys=order, null_placement="at_start"))
+
+
+def from_arrow(schema: pa.Schema) -> Any:
+    """The schema as Spark's."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    paths = [str(place) for place in _hours(events, first_ns, last_ns)]
-    schema = from_arrow_schema(EVENTS)
-    read = spark.read.schema(schema).option("basePath", str(events))
-    stored = read.parquet(*paths) if paths else spark.createDataFrame([], schema)
-    inside = (f.col("time") >= _time(first_ns)) & (f.col("time") < _time(last_ns))
-    calls = stored.where((f.col("event") == "call") & inside).select(*COLUMNS)
-    marked = calls.mapInArrow(_marked, from_arrow_schema(_MARKED))
-    window = f.window("time", f"{length_ns // 1000} microseconds").alias("window")
-    known = marked.where(f.col("api_key").isNotNull())
-    name = f.coalesce("api", f.concat(f.lit("key "), f.col("api_key"))).alias("api")
-    by_api = known.groupBy(window, name).agg(*_aggregates())
-    whole = marked.groupBy(window).agg(*_aggregates()).withColumn("api", f.lit(None).cast("string"))
-    both = by_api.unionByName(whole)
-    figures = [name for name in both.columns if name not in ("window", "api")]
-    ends = [f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end")]
-    return both.select(*ends, "api", *figures).orderBy("window_start", f.col("api").asc_nulls_first())
+    return from_arrow_schema(schema)
 
 
-def _marked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(waited(batch))], schema=_MARKED)
+def figures(events: Path, span: tuple[int, int], length_ns: int) -> pa.Table:
+    """What `statistics` yields, for a span that one task takes."""
+    parts = []
+    paths = [str(file) for place in _hours(events, *span) for file in place.glob("*.parquet")]
+    if paths and span[1] > span[0]:
+        time = pc.field("time")
+        inside = (time >= pa.scalar(_time(span[0]), TIMESTAMP)) & (
+            time < pa.scalar(_time(span[1]), TIMESTAMP)
+        )
+        stored = ds.dataset(paths, format="parquet", partitioning=None)
+        calls = stored.to_table(list(COLUMNS), filter=inside & (pc.field("event") == "call"))
+        if calls.num_rows:
+            parts = list(_figures(calls.combine_chunks().to_batches()[0], length_ns))
+    return pa.concat_tables(parts) if parts else FIGURES.empty_table()
 
 
-def _aggregates() -> list[Any]:
-    from pyspark.sql import functions as f
-
-    def many(condition: Any) -> Any:
-        return f.count_if(f.coalesce(condition, f.lit(False)))
-
-    def total(column: str) -> Any:
-        return f.coalesce(f.sum(column), f.lit(0))
-
-    served = f.when(~f.col("waited"), f.col("latency_us"))
-    return [
-        f.count("*").alias("calls"),
-        many(f.col("error_code") != 0).alias("errors"),
-        many(f.col("status") == "unanswered").alias("unanswered"),
-        many(f.col("throttle_ms") > 0).alias("throttled_calls"),
-        many(f.col("waited")).alias("waited_calls"),
-        f.count_distinct("connection").alias("connections"),
-        total("request_bytes").alias("request_bytes"),
-        total("response_bytes").alias("response_bytes"),
-        total("record_count").alias("records"),
-        *(f.percentile(served, share).alias(f"latency_{name}_us") for name, share in QUANTILES.items()),
-    ]
+def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
+    frame = pd.DataFrame(
+        {name: calls[name].to_numpy(zero_copy_only=False) for name in ("connection", "latency_us")}
+    )
+    frame["window_start"] = calls["time"].cast(pa.int64()).to_numpy() * 1000 // length_ns * length_ns
+    key = calls["api_key"].cast(pa.string())
+    named = pc.coalesce(calls["api"], pc.binary_join_element_wise("key", key, " "))
+    frame["api"] = pd.array(named.to_pylist(), dtype="str")
+    for name in ("request_bytes", "response_bytes", "record_count"):
+        frame[name] = pc.fill_null(calls[name], 0).to_numpy()
+    frame["error"] = pc.fill_null(pc.not_equal(calls["error_code"], 0), False).to_numpy(zero_copy_only=False)
+    frame["unanswered"] = pc.equal(calls["status"], "unanswered").to_numpy(zero_copy_only=False)
+    frame["throttled"] = pc.fill_null(pc.greater(calls["throttle_ms"], 0), False).to_numpy(
+        zero_copy_only=False
+    )
+    frame["waited"] = waited(calls)
+    frame.loc[frame["waited"], "latency_us"] = np.nan
+    for keys in (["window_start"], ["window_start", "api"]):
+        groups = frame.groupby(keys)
+        made = groups.agg(
+            calls=("error", "size"), errors=("error", "sum"), unanswered=("unanswered", "sum"),
+            throttled_calls=("throttled", "sum"), waited_calls=("waited", "sum"),
+            connections=("connection", "nunique"), request_bytes=("request_bytes", "sum"),
+            response_bytes=("response_bytes", "sum"), records=("record_count", "sum"),
+        )  # fmt: skip
+        ordered = Sorted(frame["latency_us"].to_numpy(np.float64))
+        latencies = ordered.quantiles(groups.ngroup().to_numpy(np.int64), len(made))
+        made[[f"latency_{name}_us" for name in QUANTILES]] = latencies
+        made = made.reset_index()
+        starts = made["window_start"].to_numpy() // 1000
+        columns = {
+            "window_start": pa.array(starts).cast(TIMESTAMP),
+            "window_end": pa.array(starts + length_ns // 1000).cast(TIMESTAMP),
+            "api": pa.array(made["api"] if "api" in made else [None] * len(made), pa.string()),
+        }
+        for field in list(FIGURES)[3:]:
+            columns[field.name] = pa.array(made[field.name].to_numpy(), field.type, from_pandas=True)
+        yield pa.table(columns, FIGURES)
 
 
 def _hours(events: Path, first_ns: int, last_ns: int) -> Iterator[Path]:
