@@ -86,6 +86,14 @@ class Exchange:
             return self.conversation
         raise AttributeError(name)
 
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """What was made so far: asking for the rest would make it."""
+        held = {}
+        for name in self.__slots__:
+            with suppress(AttributeError):
+                held[name] = object.__getattribute__(self, name)
+        return None, held
+
     @property
     def is_kafka(self) -> bool:
         """Judged to be Kafka."""

@@ -90,6 +90,8 @@ def _before(place: Path, config: Config, append: bool) -> Manifest | None:
         raise OutputError(f"{place}: is a file, not a directory")
     known = manifest.read(place)
     own = {*PARTS, STAGING, manifest.NAME, manifest.SUCCESS}
+    if (place / ".stream").exists():
+        raise OutputError(f"{place}: belongs to a stream (--follow); name another directory")
     other = sorted(entry.name for entry in place.iterdir() if entry.name not in own)
     if other and known is None:
         raise OutputError(f"{place}: holds other files ({other[0]}); name a directory of its own")

@@ -133,6 +133,12 @@ def test_a_directory_with_other_files_is_left_alone(spark: SparkSession, tmp_pat
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+def test_the_directory_of_a_stream_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / ".stream").mkdir()
+    with pytest.raises(OutputError, match="belongs to a stream"):
+        job.run(spark, PATHS, tmp_path, Config())
+
+
 def test_damage_in_the_input_is_told(spark: SparkSession, tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
     shutil.copy(CAPTURES / "librdkafka-errors.pcap", cut)
