@@ -14,7 +14,6 @@ from typing import NamedTuple
 from kwsniff.wire.bodies import Body, Codec
 from kwsniff.wire.framer import Frame
 
-
 JSON_UNIT = 512
 """Characters of a body kept as JSON that count as much as one topic."""
 
@@ -59,7 +58,7 @@ class Outstanding:
         return self.count
 
     def load(self) -> int:
-        """Requests that wait, the topics and partitions they name, and their bodies: what they take in memory."""
+        """Requests that wait, what topics and partitions they name, and their bodies: what they take."""
         load = self.count
         for request in self.requests.values():
             if request.body is not None:
