@@ -76,12 +76,8 @@ def live(request: Request) -> int:
         raise CommandError("--columns goes with -f csv or jsonl")
     predicate = compile_where(request.where) if request.where is not None else None
     rotation = _rotation(request)
-    config = request.config
-    if config.kernels == "auto":
-        # Compiling would take the processor from those who are being watched.
-        config = replace(config, kernels="always" if warm.kernels() == warm.READY else "never")
     try:
-        session = _session(request, config, rotation)
+        session = _session(request, rotation)
         return _Run(request, session, form, columns, predicate).run()
     except LiveError as error:
         raise CommandError(str(error)) from None
@@ -119,7 +115,7 @@ def _rotation(request: Request) -> Rotation | None:
         raise CommandError(f"--rotate: {error}") from None
 
 
-def _session(request: Request, config: Config, rotation: Rotation | None) -> Session:
+def _session(request: Request, rotation: Rotation | None) -> Session:
     bpf = filter_of(request.ports, request.bpf)
     names = list(dict.fromkeys(request.interfaces)) or [ANY]
     listeners: list[Listener] = []
@@ -142,6 +138,11 @@ def _session(request: Request, config: Config, rotation: Rotation | None) -> Ses
         buffers = ", ".join(f"{each.buffer_bytes / (1 << 20):.0f} MiB" for each in listeners)
         text = f"listening on {', '.join(names)} ({bpf}), kernel buffer {buffers}; Ctrl-C ends"
         print(f"kwsniff: {text}", file=sys.stderr)
+    config = request.config
+    if config.kernels == "auto":
+        # Compiling would take the processor from those who are being watched. Asked as the user who will use
+        # them: numba looks for its cache where that user may write.
+        config = replace(config, kernels="always" if warm.kernels() == warm.READY else "never")
     return Session(
         listeners, config, queue_bytes=config.block_bytes * 4, keeping=keeping, duration=request.duration
     )

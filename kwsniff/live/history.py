@@ -98,8 +98,8 @@ class Interval:
 
 
 class HistoryFile:
-    """Appends to a history, or begins one. Rows are added by one write, so that `tail -f` can follow; a reader
-    that comes just then may find the last line unfinished, as the file system adds page by page."""
+    """Appends to a history, or begins one. Rows are added by one write, so that `tail -f` can follow; who
+    reads just then may find the last line unfinished, as the file system adds page by page."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError if it cannot be written, ValueError if the file that is there is no such history."""
