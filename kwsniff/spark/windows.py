@@ -83,8 +83,8 @@ def statistics(spark: SparkSession, events: Path, span: tuple[int, int], length_
 
     ranges = spark.range(0, tasks, 1, tasks)
     found = ranges.mapInArrow(work, from_arrow(FIGURES)).toArrow().cast(FIGURES)
-    order = [("window_start", "ascending"), ("api", "ascending")]
-    return found.take(pc.sort_indices(found, sort_keys=order, null_placement="at_start"))
+    keys = pa.table({"window": found["window_start"], "api": pc.fill_null(found["api"], "")})
+    return found.take(pc.sort_indices(keys, sort_keys=[("window", "ascending"), ("api", "ascending")]))
 
 
 def from_arrow(schema: pa.Schema) -> Any:
@@ -136,7 +136,8 @@ def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
             response_bytes=("response_bytes", "sum"), records=("record_count", "sum"),
         )  # fmt: skip
         ordered = Sorted(frame["latency_us"].to_numpy(np.float64))
-        latencies = ordered.quantiles(groups.ngroup().to_numpy(np.int64), len(made))
+        codes = groups.ngroup().fillna(-1).to_numpy(np.int64)  # -1: no API
+        latencies = ordered.quantiles(codes, len(made))
         made[[f"latency_{name}_us" for name in QUANTILES]] = latencies
         made = made.reset_index()
         starts = made["window_start"].to_numpy() // 1000
