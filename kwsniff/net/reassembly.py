@@ -106,6 +106,8 @@ class Stream:
     limit_hit: bool = False
     far: _Waiting | None = None
     """The latest segment that lies implausibly far ahead, until another beside it bears it out."""
+    reached_back: bool = False
+    """A retransmission reached beyond the stream's first byte while `history` began there."""
 
     @property
     def settled(self) -> bool:
@@ -303,6 +305,8 @@ class Stream:
     def _compare_with_history(self, segment: _Waiting) -> None:
         if segment.end == self.offset and segment.end - segment.start == 1:
             return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
+        if segment.start < 0 and self.offset < HISTORY:
+            self.reached_back = True
         self._compare(segment, self.offset - len(self.history), self.history)
 
     def _compare(self, segment: _Waiting, start: int, data: bytes) -> None:

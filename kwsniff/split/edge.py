@@ -1,0 +1,100 @@
+"""What a split leaves to be stitched: for each pair of endpoints, one `Edge`."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from kwsniff.engine.rows import Endpoints, Rows
+from kwsniff.split.state import Counts, Summary, Watch
+
+WHOLE, BEGINS, GUESSED, GIVEN_UP = "whole", "begins", "guessed", "given up"
+"""How a head ends: the split ended first; its last segment is the first of a new connection; the state was
+guessed; there was too much of it to keep."""
+SEGMENT_COST = 64
+"""Bytes that a kept segment takes besides its payload, about."""
+
+
+class Head:
+    """The segments of a connection from the split's beginning on, in order."""
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[int, ...]] = []
+        self._payload: list[bytes] = []
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def keep(self, rows: Rows, row: int) -> None:
+        """Take a copy of one segment."""
+        columns = (rows.packet, rows.time, rows.order, rows.seq, rows.ack, rows.flags, rows.length, rows.side)
+        self._columns.append(tuple(int(column[row]) for column in columns))
+        self._payload.append(rows.payload(row))
+        self.size += SEGMENT_COST + len(self._payload[-1])
+
+    def clear(self) -> None:
+        """Let all of it go."""
+        self._columns, self._payload = [], []
+
+    def rows(self, capture: str | None) -> Rows:
+        """The segments as a connection takes them."""
+        rows = Rows.__new__(Rows)
+        table = np.array(self._columns, np.int64).reshape(len(self._columns), 8).T
+        rows.packet, rows.time, rows.order, rows.seq, rows.ack, rows.flags, rows.length = table[:7]
+        rows.side = table[7].astype(np.int8)
+        rows.captured = np.array([len(data) for data in self._payload], np.int64)
+        rows.start = np.cumsum(rows.captured) - rows.captured
+        rows.buffer = np.zeros(len(self), np.int64)
+        rows.buffers = [memoryview(b"".join(self._payload))]
+        rows.capture = capture
+        rows.special = np.ones(len(self), np.bool_)  # so that each is looked at on its own
+        return rows
+
+
+@dataclass(slots=True)
+class Edge:
+    """One pair of endpoints in one split."""
+
+    endpoints: Endpoints
+    split: int
+    capture: str | None = None
+    head: Head | None = None
+    """None for the first split of an input: nothing came before it."""
+    ends: str = WHOLE
+    """How the head ends."""
+    provisional: str = ""
+    """Id, in the split's events, of the connection whose state was guessed."""
+    guess: Summary = ()
+    latest: tuple[tuple[bytes, bool], ...] = ()
+    """Latest bytes of both streams when it was guessed, see `state.histories`."""
+    counts: Counts | None = None
+    watch: Watch = field(default_factory=Watch)
+    guessed: bytes | None = None
+    """The guessed connection, frozen when it or the split ended."""
+    over: bool = False
+    """It ended within the split: a new one began, or it was silent too long."""
+    tail: bytes | None = None
+    """A later connection of the same endpoints that was alive when the split ended, frozen."""
+    ids: list[str] = field(default_factory=list)
+    """Ids of the later connections of the same endpoints."""
+
+    @property
+    def key(self) -> str:
+        """Text that names the endpoints."""
+        return ",".join(map(str, self.endpoints))
+
+    def pack(self) -> bytes:
+        """The edge as bytes, compressed."""
+        return zstandard.ZstdCompressor().compress(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
+
+    @staticmethod
+    def unpack(data: bytes) -> Edge:
+        """The edge again."""
+        made: Any = pickle.loads(zstandard.ZstdDecompressor().decompress(data))
+        assert isinstance(made, Edge)
+        return made
