@@ -25,7 +25,7 @@ class SplitEngine(Engine):
     def __init__(self, config: Config, split: int, first: bool) -> None:
         super().__init__(config)
         self._split, self._first = split, first
-        self._order = self._first_order = split << ORDER_BITS
+        self._order = split << ORDER_BITS
         self._guesses: dict[Endpoints, Guess] = {}
         self._guess_of: dict[int, Guess] = {}
         """The guess that a connection is followed by, by its number."""
@@ -104,7 +104,7 @@ class SplitEngine(Engine):
             return begin
         guess = self._guesses.get(endpoints)
         if guess is None:
-            guess = Guess(endpoints, self._split, self._first_order, self._capture)
+            guess = Guess(endpoints, self._split, self._capture)
             self._guesses[endpoints] = guess
             if rows.flags[begin] & SYN and not rows.flags[begin] & ACK:
                 guess.begins(rows, begin)

@@ -29,12 +29,11 @@ FOREIGN = 256 << 10
 class Guess:
     """What a split knows of the first connection of two endpoints that it met."""
 
-    def __init__(self, endpoints: Endpoints, split: int, first_order: int, capture: str | None) -> None:
+    def __init__(self, endpoints: Endpoints, split: int, capture: str | None) -> None:
         self.edge = Edge(endpoints, split, capture, Head())
         self.edge.provisional = f"~{split}:{self.edge.key}"
         self.number = -1
         """Of the connection in the engine that follows it."""
-        self._first_order = first_order
         self._asked_at = -1
         """Bytes of the broker's stream when the first request was complete."""
         self._all_known = -2
@@ -138,7 +137,7 @@ class Guess:
             conversation.early = []
             conversation.response_gap = False
             conversation.no_reply = NoReply({NO_ID: None})
-        edge.guess = summary(connection, self._first_order)
+        edge.guess = summary(connection)
         edge.latest, edge.counts = histories(connection), counts(connection)
         edge.ends = GUESSED
         connection._id = edge.provisional

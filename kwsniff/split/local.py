@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.config import Config
 from kwsniff.net.totals import CaptureTotals
@@ -15,6 +14,7 @@ from kwsniff.split.decode import SplitDecoder
 from kwsniff.split.edge import Edge
 from kwsniff.split.plan import Split
 from kwsniff.split.reading import SplitReader, Told, independent
+from kwsniff.split.settle import Settler
 from kwsniff.split.stitch import Again, Naming, Stitcher
 from kwsniff.table import EVENTS
 
@@ -53,15 +53,15 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
     clock = max(each.clock for each in told)
     sizes = [len(data) for group in packed.values() for data in group]
     outcome = Outcome(EVENTS.empty_table(), totals, independent(splits, told), len(sizes), sum(sizes))
-    stitcher, names = Stitcher(config, clock), []
+    stitcher = Stitcher(config, clock)
+    names: list[Naming] = []
     for group in packed.values():
         done = stitcher.stitch(map(Edge.unpack, group))
         names += done.names
         outcome.guesses += done.guesses
         if done.again is not None:
             outcome.again.append(done.again)
-        if done.batch is not None:
-            batches.append(done.batch)
+        batches += [batch for batch, _ in done.parts if batch is not None]
     again = [
         batch
         for batch, _ in decode_again(
@@ -69,27 +69,7 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
         )
         if batch is not None
     ]
-    wrong = {each for again_ in outcome.again for each in again_.wrong}
-    outcome.events = pa.Table.from_batches([*_settled(batches, names, wrong), *again], EVENTS)
+    wrong = {connection for each in outcome.again for connection in each.wrong}
+    settler = Settler(names, wrong)
+    outcome.events = pa.Table.from_batches([*map(settler.settle, batches), *again], EVENTS)
     return outcome
-
-
-def _settled(
-    batches: Sequence[pa.RecordBatch], names: Sequence[Naming], wrong: set[str]
-) -> Iterator[pa.RecordBatch]:
-    """Events under their true names, without those that are not to be believed."""
-    known = {naming.provisional: naming for naming in names}
-    for batch in batches:
-        rows = []
-        for row in batch.to_pylist():
-            told = row["connection"]
-            naming = known.get(told)
-            if naming is not None:
-                row["connection"] = naming.connection
-                if row["event"] == "call" and row["software_name"] is None:
-                    row["software_name"] = naming.software_name
-                    row["software_version"] = naming.software_version
-            elif told is not None and (told.startswith("~") or told in wrong):
-                continue
-            rows.append(row)
-        yield pa.RecordBatch.from_pylist(rows, EVENTS)

@@ -93,8 +93,8 @@ def thaw(frozen: bytes, shared: dict[str, Any], number: int) -> Connection:
 # To compare
 
 
-def summary(connection: Connection, first_order: int) -> Summary:
-    """All of the state that can matter later; `first_order` is the order of the split's first segment."""
+def summary(connection: Connection) -> Summary:
+    """All of the state that can matter later."""
     exchange = connection.exchange
     pending = connection.syn_ack and connection.handshake < 0
     common = (connection.closed, connection.reset, connection.backwards, connection.last_time)
@@ -103,7 +103,7 @@ def summary(connection: Connection, first_order: int) -> Summary:
     if not exchange.is_kafka:
         return ("not judged",)
     streams = tuple(_stream(stream, fin) for stream, fin in zip(connection.streams, connection.fin, strict=True))
-    framers = tuple(_framer(framer, first_order) for framer in exchange.framers)
+    framers = tuple(_framer(framer) for framer in exchange.framers)
     said = (exchange.client, exchange.spoken[exchange.client])
     return ("kafka", *common, pending, *said, streams, framers, _conversation(exchange.conversation))
 
@@ -115,7 +115,7 @@ def _stream(stream: Stream, fin: int | None) -> Summary:
     return (stream.next_seq, ahead, settled, None if fin is None else fin - stream.offset)
 
 
-def _framer(framer: Framer, first_order: int) -> Summary:
+def _framer(framer: Framer) -> Summary:
     chunks, position = [], 0
     digest = blake2b(digest_size=16)
     for part in framer.parts:
@@ -125,8 +125,10 @@ def _framer(framer: Framer, first_order: int) -> Summary:
         ]
         digest.update(part.data)
         position += len(part.data)
-    # All segments to come have a higher order than those before the split.
-    order = framer.last_order if framer.last_order >= first_order else -1
+    # Segments to come have a higher order than all before: this one matters only to a frame that they don't
+    # complete.
+    latest = max((order for *_, order in chunks), default=framer.last_order)
+    order = max(framer.last_order, latest) - latest
     skipped = framer.counters.skipped - framer.skipped_before
     return (
         framer.synchronised, framer.pending is None, framer.have, framer.need, order, framer.lost, skipped,

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import zstandard
 
 from kwsniff.arrow import events_batch
@@ -16,9 +14,8 @@ from kwsniff.config import Config
 from kwsniff.engine import Engine, Events
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
-from kwsniff.net.columns import Ints
+from kwsniff.pipeline import Part
 from kwsniff.split.edge import BEGINS, GIVEN_UP, GUESSED, Edge
-from kwsniff.split.engine import ORDER_BITS
 from kwsniff.split.state import carry, freeze, summary, tail_matches, thaw
 
 
@@ -62,9 +59,8 @@ class Again:
 class Stitched:
     """What came of one pair of endpoints."""
 
-    batch: pa.RecordBatch | None
-    """EVENTS that cross splits, and those of the ends of connections."""
-    keys: Ints
+    parts: list[Part]
+    """EVENTS that cross splits, and those of the ends of connections, with keys that order them."""
     names: list[Naming]
     again: Again | None
     guesses: int = 0
@@ -140,7 +136,9 @@ class Stitcher:
 
     def stitch(self, edges: Iterable[Edge]) -> Stitched:
         """Take the edges of one pair of endpoints in the order of their splits."""
-        engine, names = self._engine, []
+        engine = self._engine
+        parts: list[Part] = []
+        names: list[Naming] = []
         again: Again | None = None
         guesses = 0
         for edge in edges:
@@ -149,12 +147,14 @@ class Stitcher:
                 again, naming = self._advance(edge)
                 if naming is not None:
                     names.append(naming)
+                # Now: later its connections may be in another file.
+                parts.append(events_batch(engine.so_far(), None, self._config))
             if again is not None:
                 again.splits.append(edge.split)
                 again.wrong += edge.ids
-        events = engine.so_far() if again is not None else engine.over(self._clock)
-        batch, keys = events_batch(events, None, self._config)
-        return Stitched(batch, keys, names, again, guesses)
+        if again is None:
+            parts.append(events_batch(engine.over(self._clock), None, self._config))
+        return Stitched([part for part in parts if part[0] is not None], names, again, guesses)
 
     def _advance(self, edge: Edge) -> tuple[Again | None, Naming | None]:
         """From the true state before a split to that behind it."""
@@ -198,7 +198,7 @@ class Stitcher:
         engine = self._engine
         assert edge.guessed is not None
         assert edge.counts is not None
-        if known is None or summary(known, edge.split << ORDER_BITS) != edge.guess:
+        if known is None or summary(known) != edge.guess:
             return "another state", None
         if not known.exchange.ignored and not tail_matches(known, edge.latest):
             return "other bytes", None
@@ -214,8 +214,3 @@ class Stitcher:
             assert true is not None
             engine.end(true)
         return None, naming
-
-
-def nothing() -> Ints:
-    """No keys."""
-    return np.zeros(0, np.int64)
