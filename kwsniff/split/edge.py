@@ -30,12 +30,13 @@ class Head:
     def __len__(self) -> int:
         return len(self._columns)
 
-    def keep(self, rows: Rows, row: int) -> None:
-        """Take a copy of one segment."""
+    def keep(self, rows: Rows, row: int) -> bytes:
+        """Take a copy of one segment; returns its payload."""
         columns = (rows.packet, rows.time, rows.order, rows.seq, rows.ack, rows.flags, rows.length, rows.side)
         self._columns.append(tuple(int(column[row]) for column in columns))
         self._payload.append(rows.payload(row))
         self.size += SEGMENT_COST + len(self._payload[-1])
+        return self._payload[-1]
 
     def clear(self) -> None:
         """Let all of it go."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from kwsniff.config import Config
 from kwsniff.engine import Engine, Events
+from kwsniff.engine.block import CallBlock
 from kwsniff.engine.bulk import Slice
+from kwsniff.engine.bulk.columns import CALL_CONNECTION, CALL_CORRELATION_ID
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.net.columns import ACK, SYN, SegmentColumns
@@ -49,11 +53,26 @@ class SplitEngine(Engine):
         """See `Engine.feed`."""
         self._capture = segments.capture
         events = super().feed(segments)
-        for anomaly in events.anomalies:
-            guess = self._guess_of.get(anomaly.connection)
-            if guess is not None and anomaly.code == "frame_size_invalid":
-                guess.edge.watch.odd_length = True
+        if self._guess_of:
+            self._watch(events)
         return events
+
+    def _watch(self, events: Events) -> None:
+        for anomaly in events.anomalies:
+            if anomaly.code == "frame_size_invalid" and anomaly.connection in self._guess_of:
+                self._guess_of[anomaly.connection].edge.watch.odd_length = True
+        for call in events.calls:
+            guess = self._guess_of.get(call.connection)
+            if guess is None:
+                continue
+            if call.status == "orphan":
+                guess.edge.watch.orphans += 1
+            else:
+                guess.edge.watch.add_requests(call.correlation_id, call.correlation_id)
+        for block in events.blocks:
+            for number, low, high in _asked(block):
+                if number in self._guess_of:
+                    self._guess_of[number].edge.watch.add_requests(low, high)
 
     def edges(self) -> Iterator[Edge]:
         """The split is over: what has to be stitched, in any order."""
@@ -176,3 +195,15 @@ class SplitEngine(Engine):
     def _back_to(self, marks: tuple[int, int]) -> None:
         """Forget what was said since."""
         del self._events.calls[marks[0] :], self._events.anomalies[marks[1] :]
+
+
+def _asked(block: CallBlock) -> Iterator[tuple[int, int, int]]:
+    """Each connection with calls in the block: its number, lowest and highest correlation id."""
+    if not len(block):
+        return
+    place, asked = block.calls[CALL_CONNECTION], block.calls[CALL_CORRELATION_ID]
+    order = np.argsort(place, kind="stable")
+    first = np.flatnonzero(np.diff(place[order], prepend=-1))
+    lows, highs = np.minimum.reduceat(asked[order], first), np.maximum.reduceat(asked[order], first)
+    numbers = block.connections[place[order][first]]
+    yield from zip(numbers.tolist(), lows.tolist(), highs.tolist(), strict=True)

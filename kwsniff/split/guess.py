@@ -17,13 +17,16 @@ from kwsniff.engine.probe import TLS
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.split.edge import BEGINS, GIVEN_UP, GUESSED, WHOLE, Edge, Head
 from kwsniff.split.state import NO_ID, NoReply, counts, histories, summary
+from kwsniff.wire.plausible import is_tls
 
 MAX_HEAD = 8 << 20
 """Bytes of segments kept for one connection."""
+SETTLED = 20
+"""Packets after which holes from before the split were given up (`Config.reorder_packets`), mostly."""
 SILENT = 64
 """Packets with payload from one end only, after which the other is taken to have nothing to say."""
-FOREIGN = 256 << 10
-"""Bytes without any frame, after which a connection is taken to be something else."""
+TLS_SEGMENTS = 3
+"""Segments that begin as TLS records do, after which a connection without any frame is taken for TLS."""
 
 
 class Guess:
@@ -38,6 +41,7 @@ class Guess:
         """Bytes of the broker's stream when the first request was complete."""
         self._all_known = -2
         """What was sent after this order was sent when every waiting request was known; -2 for not yet."""
+        self._tls = 0
         self._quiet: list[tuple[int, int]] = [(-1, 0), (-1, 0)]
         """Of each side, while it says nothing: its sequence number, and the other side's packets that had
         payload."""
@@ -60,7 +64,7 @@ class Guess:
 
     def watch(self, connection: Connection, rows: Rows, row: int) -> None:
         """Keep a segment that the connection took, and see whether its state can be guessed now."""
-        self.head.keep(rows, row)
+        self._tls += is_tls(self.head.keep(rows, row))
         if self._settles(connection, rows, row):
             self._make(connection)
         elif self.head.size > MAX_HEAD:
@@ -82,7 +86,7 @@ class Guess:
             return False
         self._note_silence(connection, rows, row)
         self._note_order(connection)
-        if not any(framer.counters.frames for framer in exchange.framers) and sum(connection.bytes) > FOREIGN:
+        if self._tls >= TLS_SEGMENTS and not any(framer.counters.frames for framer in exchange.framers):
             exchange.stage = TLS
             return True
         return self._in_step(connection)
@@ -100,6 +104,8 @@ class Guess:
         if conversation.response_gap and any(stream.missing for stream in connection.streams):
             return False
         oldest = conversation.outstanding.oldest()
+        if len(self.head) < SETTLED:
+            return False
         known = self._all_known > -2 and (oldest is None or oldest.order > self._all_known)
         return known and any(framer.counters.frames for framer in exchange.framers)
 

@@ -22,7 +22,7 @@ from kwsniff.engine import Engine
 from kwsniff.engine.connection import Connection
 from kwsniff.net.reassembly import HISTORY, Stream
 from kwsniff.wire.bodies import Codec, codec_of
-from kwsniff.wire.conversation import MAX_NO_REPLY, Conversation
+from kwsniff.wire.conversation import MAX_EARLY, MAX_NO_REPLY, Conversation
 from kwsniff.wire.framer import TOKEN_FRAMES, Framer
 
 Summary = tuple[Any, ...]
@@ -145,8 +145,7 @@ def _conversation(conversation: Conversation) -> Summary:
     ]
     digest = blake2b(repr(said).encode(), digest_size=16)
     return (
-        tuple(request[:11] for request in requests), digest.digest(), len(conversation.outstanding.repeated), len(conversation.early),
-        conversation.raw_tokens, conversation.raw_waiting, conversation.response_gap,
+        tuple(request[:11] for request in requests), digest.digest(), len(conversation.outstanding.repeated), conversation.raw_tokens, conversation.raw_waiting, conversation.response_gap,
     )  # fmt: skip
 
 
@@ -293,6 +292,15 @@ class Watch:
     """Side and sequence number of the SYN that was taken for that of a new connection."""
     missed_reply: bool = False
     """A response that no request was known for."""
+    asked: tuple[int, int] | None = None
+    """Lowest and highest correlation id of the requests."""
+    orphans: int = 0
+    """Responses whose requests were not captured."""
+
+    def add_requests(self, lowest: int, highest: int) -> None:
+        """Note correlation ids of requests."""
+        low, high = self.asked or (lowest, highest)
+        self.asked = min(low, lowest), max(high, highest)
 
     def refutes(self, later: Connection, known: Connection, since: Counts) -> str | None:
         """Why the guess cannot stand for `known`, if it was followed up to `later`; None if it can."""
@@ -306,9 +314,22 @@ class Watch:
             ("length", lambda: self.odd_length and any(map(_takes_tokens, known.exchange.framers))),
             ("no reply", lambda: self.missed_reply and bool(known.exchange.conversation.no_reply)),
             ("user", lambda: _user_unknown(later, known, since)),
+            ("early", lambda: self._may_meet(later.exchange.conversation, known.exchange.conversation)),
             ("SYN", lambda: self.new_start is not None and not _begins_new(known, *self.new_start)),
         )
         return next((name for name, failed in checks if failed()), None)
+
+    def _may_meet(self, later: Conversation, known: Conversation) -> bool:
+        """Whether a response that still waited for its request may have found it, or been said of another
+        client."""
+        if not known.early:
+            return False
+        many = len(known.early) + self.orphans > MAX_EARLY
+        if many or later.software_name is not None or later.outstanding.repeated:
+            return True
+        asked = [*later.outstanding.requests, *(self.asked or ())]
+        low, high = min(asked, default=0), max(asked, default=-1)
+        return any(low <= early.correlation_id <= high for early in known.early)
 
 
 def _takes_tokens(framer: Framer) -> bool:

@@ -207,6 +207,8 @@ class Stitcher:
         if why is not None:
             return why, None
         told = known.exchange.conversation
+        for early in told.early:  # its request did not come any more
+            told.orphan(early)
         naming = Naming(edge.provisional, known.id, told.software_name, told.software_version)
         engine.put(carry(later, known, edge.counts))
         if edge.over:
