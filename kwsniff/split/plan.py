@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from kwsniff.capture.pcap import FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
 from kwsniff.capture.pcapng import INTERFACE, MAGIC, PcapngReader
 from kwsniff.capture.reader import Reader
-from kwsniff.capture.source import resolve
+from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
@@ -32,7 +32,7 @@ SPLIT_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Packets of one file."""
+    """Packets of one file, or all packets of several."""
 
     path: str
     start: int = 0
@@ -48,6 +48,8 @@ class Split:
     """The file ends with it."""
     dropped: int = 0
     """Packets that the file says were dropped, told with its last split."""
+    more: tuple[str, ...] = ()
+    """Further whole files behind a whole file."""
 
 
 @dataclass(slots=True)
@@ -71,14 +73,30 @@ class _Cuts:
         self.last_ns = int(times[-1])
 
 
-def plan(
-    paths: Sequence[str | os.PathLike[str]], config: Config, size: int = SPLIT_BYTES
-) -> list[Split]:
+def plan(paths: Sequence[str | os.PathLike[str]], config: Config, size: int = SPLIT_BYTES) -> list[Split]:
     """The splits of the captures at `paths`, in the order of their packets. Raises CaptureError."""
+    files = resolve(paths)
+    return joined(files, [pieces(file.path, config, size) for file in files], size)
+
+
+def pieces(path: str, config: Config, size: int) -> list[Split]:
+    """A file in splits of about so many bytes. Raises CaptureError."""
+    wanted = list(range(size, os.path.getsize(path) - size // 2, size))
+    return cut(path, wanted, config) if wanted else [Split(path)]
+
+
+def joined(files: Sequence[CaptureFile], parts: Sequence[list[Split]], size: int) -> list[Split]:
+    """All splits in order; small files that follow each other are one split."""
     splits: list[Split] = []
-    for file in resolve(paths):
-        wanted = list(range(size, file.size or 0, size))
-        splits += cut(file.path, wanted, config) if wanted else [Split(file.path)]
+    room = 0
+    for file, own in zip(files, parts, strict=True):
+        stored = file.size or 0
+        if len(own) == 1 and own[0].end is None and stored <= room:
+            splits[-1] = replace(splits[-1], more=(*splits[-1].more, file.path))
+            room -= stored
+        else:
+            splits += own
+            room = size - stored if own[-1].end is None else 0
     return splits
 
 

@@ -71,35 +71,36 @@ class SplitReader:
 
     def segments(self) -> Iterator[pa.RecordBatch]:
         """TCP segments and notes, as batches of SEGMENTS. Raises CaptureError."""
-        split, told, totals = self._split, self.told, self.told.totals
-        dissector = Dissector(totals)
-        totals.files = int(split.end is not None and split.start == 0)  # a whole file counts itself
-        packets = split.packet - 1
-        for block in self._blocks():
-            packets += len(block)
-            batch = segment_batch(dissector.dissect(block))
-            if len(batch):
-                yield batch
-        told.noted = dissector.noted
-        notes = dissector.end_file(packets) if split.last else []
-        if self._at_end:
-            notes += dissector.end()
+        split, told = self._split, self.told
+        dissector = Dissector(told.totals)
+        files = [split.path, *split.more]
+        for path in files:
+            packets = split.packet - 1
+            for block in self._blocks(path):
+                packets = int(block.number[-1]) if len(block) else packets
+                batch = segment_batch(dissector.dissect(block))
+                if len(batch):
+                    yield batch
+            if split.end is not None:
+                told.noted = dissector.noted
+            notes = dissector.end_file(packets) if split.last else []
+            if self._at_end and path == files[-1]:
+                notes += dissector.end()
+            if notes:
+                yield note_batch(path, notes)
         told.waiting = dissector.waiting
-        if split.end is not None:
-            totals.dropped = split.dropped
-        if notes:
-            yield note_batch(split.path, notes)
 
-    def _blocks(self) -> Iterator[PacketBlock]:
+    def _blocks(self, path: str) -> Iterator[PacketBlock]:
         split, totals = self._split, self.told.totals
         if split.end is None:
-            yield from source.blocks(split.path, self._config, totals)
+            yield from source.blocks(path, self._config, totals)
             return
         bytes_of = _Range(split)
         try:
             yield from _reader(split, bytes_of, self._config, totals).blocks()
         finally:
             bytes_of.close()
+        totals.files, totals.dropped = int(split.start == 0), split.dropped
 
 
 def _reader(split: Split, bytes_of: _Range, config: Config, totals: CaptureTotals) -> Reader:
