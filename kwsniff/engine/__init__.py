@@ -130,7 +130,8 @@ class Engine:
         if self._shard is None:
             return perm
         index, count = self._shard
-        return perm[group[perm].view(np.uint64) % np.uint64(count) == index]
+        mine: Ints = perm[group[perm].view(np.uint64) % np.uint64(count) == index]
+        return mine
 
     def _until_plain(self, rows: Rows, slices: list[Slice]) -> list[Slice]:
         """Feed connections exactly until the plain path could go on; those for which segments are left."""

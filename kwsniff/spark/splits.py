@@ -2,8 +2,8 @@
 
 Theory of operation. What `kwsniff.split` describes, in four jobs: `_index` finds where large files can be cut
 (a task a file); `decode` decodes the splits (a task each) and writes their events, with what has to be
-stitched (edges) as rows among them; `stitch` brings the edges of each pair of endpoints together, in the order
-of the splits, which is all that is shuffled; `again` decodes what a split had guessed wrong. `settled` then
+stitched (edges) as rows among them; `stitch` brings the edges of each pair of endpoints together, in the
+order of the splits, which is all that is shuffled; `again` decodes what a split had guessed wrong. `settled` then
 gives all events that are to be believed, under their true names.
 
 Between the jobs lie Parquet files, so nothing is computed twice and a task that fails is simply run again.
@@ -28,7 +28,7 @@ from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import Ints
-from kwsniff.spark.decode import RUN_BITS, ROWS, TOTALS
+from kwsniff.spark.decode import ROWS, RUN_BITS, TOTALS
 from kwsniff.split.again import decode_again
 from kwsniff.split.decode import SplitDecoder
 from kwsniff.split.edge import Edge
@@ -71,9 +71,7 @@ def make_plan(spark: SparkSession, paths: Sequence[str], config: Config, size: i
     return joined(files, _index(spark, files, config, size), size)
 
 
-def _index(
-    spark: SparkSession, files: Sequence[CaptureFile], config: Config, size: int
-) -> list[list[Split]]:
+def _index(spark: SparkSession, files: Sequence[CaptureFile], config: Config, size: int) -> list[list[Split]]:
     """The pieces of each file; large files are looked into, each by a task."""
     parts = {file.path: [Split(file.path)] for file in files}
     large = [file.path for file in files if (file.size or 0) > size]
@@ -122,7 +120,9 @@ class SplitRun:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
         count = len(self._splits)
         tasks = self._spark.range(0, count, 1, count)
-        self._write(tasks.mapInArrow(_decoding(self._splits, self._config, self._run), self._schema), "splits")
+        self._write(
+            tasks.mapInArrow(_decoding(self._splits, self._config, self._run), self._schema), "splits"
+        )
         rows = self._rows("splits", TOTALS, ["detail"])
         told = [Told.of(json.loads(each)) for each in rows["detail"].to_pylist()]
         for each in told:
@@ -181,7 +181,9 @@ class SplitRun:
             found.where(guessed)
             .join(names, f.col("connection") == f.col("provisional"), "inner")
             .withColumn("connection", f.col("true"))
-            .withColumn("software_version", f.when(untold, f.col("version")).otherwise(f.col("software_version")))
+            .withColumn(
+                "software_version", f.when(untold, f.col("version")).otherwise(f.col("software_version"))
+            )
             .withColumn("software_name", f.coalesce("software_name", f.when(untold, f.col("name"))))
         )
         plain = found.where(~guessed)

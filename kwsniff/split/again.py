@@ -70,7 +70,24 @@ def hashes(ends: Ints) -> Ints:
     none = np.zeros(len(ends), np.int64)
     a_hi, a_lo, a_port, b_hi, b_lo, b_port = (np.ascontiguousarray(column) for column in ends.T)
     columns = SegmentColumns(
-        None, none, none, a_hi, a_lo, b_hi, b_lo, a_port, b_port, none, none, none, none, none, none, none, [], []
+        None,
+        none,
+        none,
+        a_hi,
+        a_lo,
+        b_hi,
+        b_lo,
+        a_port,
+        b_port,
+        none,
+        none,
+        none,
+        none,
+        none,
+        none,
+        none,
+        [],
+        [],
     )
     return _flow_hash(columns)[1]
 

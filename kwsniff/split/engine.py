@@ -93,9 +93,7 @@ class SplitEngine(Engine):
                 edge.tail = freeze(connection, self.shared)
             yield edge
         for endpoints, connection in tails.items():
-            yield Edge(
-                endpoints, self._split, tail=freeze(connection, self.shared), ids=[connection.id]
-            )
+            yield Edge(endpoints, self._split, tail=freeze(connection, self.shared), ids=[connection.id])
 
     # The way of segments
 
@@ -171,10 +169,11 @@ class SplitEngine(Engine):
         before = self._marks()
         super()._sweep()
         # What is said of a connection that was not guessed yet is said when its head is fed.
-        events = self._events
-        for found, first in zip((events.calls, events.anomalies), before, strict=True):
-            said = [event for event in found[first:] if not self._unknown(event.connection)]
-            found[first:] = said  # type: ignore[assignment]
+        calls, anomalies = self._events.calls, self._events.anomalies
+        calls[before[0] :] = [each for each in calls[before[0] :] if not self._unknown(each.connection)]
+        anomalies[before[1] :] = [
+            each for each in anomalies[before[1] :] if not self._unknown(each.connection)
+        ]
 
     def _unknown(self, number: int) -> bool:
         guess = self._guess_of.get(number)

@@ -30,7 +30,9 @@ class Settler:
         if not any(known) and all(keep.to_pylist()):
             return batch
         place = encoded.indices
-        true = [each if naming is None else naming.connection for each, naming in zip(given, known, strict=True)]
+        true = [
+            each if naming is None else naming.connection for each, naming in zip(given, known, strict=True)
+        ]
         columns = {"connection": pa.array(true, pa.string()).take(place)}
         untold = pc.and_(pc.equal(batch["event"], CALL), pc.is_null(batch["software_name"]))
         for name in ("software_name", "software_version"):

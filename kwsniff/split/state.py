@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from kwsniff.engine import Engine
 from kwsniff.engine.connection import Connection
 from kwsniff.net.reassembly import HISTORY, Stream
 from kwsniff.wire.bodies import Codec, codec_of
@@ -102,7 +101,9 @@ def summary(connection: Connection) -> Summary:
         return ("ignored", *common)
     if not exchange.is_kafka:
         return ("not judged",)
-    streams = tuple(_stream(stream, fin) for stream, fin in zip(connection.streams, connection.fin, strict=True))
+    streams = tuple(
+        _stream(stream, fin) for stream, fin in zip(connection.streams, connection.fin, strict=True)
+    )
     framers = tuple(_framer(framer) for framer in exchange.framers)
     said = (exchange.client, exchange.spoken[exchange.client])
     return ("kafka", *common, pending, *said, streams, framers, _conversation(exchange.conversation))
@@ -145,12 +146,14 @@ def _conversation(conversation: Conversation) -> Summary:
     ]
     digest = blake2b(repr(said).encode(), digest_size=16)
     return (
-        tuple(request[:11] for request in requests), digest.digest(), len(conversation.outstanding.repeated), conversation.raw_tokens, conversation.raw_waiting, conversation.response_gap,
+        tuple(request[:11] for request in requests), digest.digest(),
+        len(conversation.outstanding.repeated), conversation.raw_tokens, conversation.raw_waiting,
+        conversation.response_gap,
     )  # fmt: skip
 
 
 def tail_matches(known: Connection, history: tuple[tuple[bytes, bool], ...]) -> bool:
-    """Whether the latest bytes of both streams are those kept here: (bytes, whether they are all there are)."""
+    """Whether the latest bytes of both streams are those kept here, see `histories`."""
     for stream, (latest, whole) in zip(known.streams, history, strict=True):
         if not stream.history.endswith(latest) or (whole and len(stream.history) != len(latest)):
             return False
@@ -159,9 +162,7 @@ def tail_matches(known: Connection, history: tuple[tuple[bytes, bool], ...]) -> 
 
 def histories(connection: Connection) -> tuple[tuple[bytes, bool], ...]:
     """For both streams, the latest bytes, and whether no stream could have kept more of them."""
-    return tuple(
-        (stream.history, len(stream.history) != stream.offset) for stream in connection.streams
-    )
+    return tuple((stream.history, len(stream.history) != stream.offset) for stream in connection.streams)
 
 
 # To put behind another
@@ -195,7 +196,8 @@ def counts(connection: Connection) -> Counts:
         (a.missing, b.missing),
         (len(a.history), len(b.history)),
         tuple(
-            (each.counters.frames, each.counters.resynchronisations, each.counters.skipped) for each in framers
+            (each.counters.frames, each.counters.resynchronisations, each.counters.skipped)
+            for each in framers
         ),
         conversation.undecoded,
         conversation.tokens,
@@ -203,7 +205,7 @@ def counts(connection: Connection) -> Counts:
 
 
 def carry(later: Connection, known: Connection, since: Counts) -> Connection:
-    """The true connection where `later` is: `known` was true, and equal to it, when its counters were `since`.
+    """The true connection where `later` is: `known` was true, and equal to it but for its counters, `since`.
 
     Changes and returns one of the two.
     """

@@ -11,7 +11,7 @@ import pytest
 from kwsniff.split.local import Outcome
 from tests.hostile.wire import Flow
 from tests.split.compare import differences
-from tests.split.traffic import ACK, FIN, RST, SYN, Talk, api_versions, no_versions, request, response
+from tests.split.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response
 
 SECOND = 10**9
 LONG = 15

@@ -17,7 +17,9 @@ __all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Talk", "api_versions", "no_versio
 HEARTBEAT = 12
 
 
-def request(correlation_id: int, *, key: int = HEARTBEAT, version: int = 0, body: bytes | None = None) -> bytes:
+def request(
+    correlation_id: int, *, key: int = HEARTBEAT, version: int = 0, body: bytes | None = None
+) -> bytes:
     """A Heartbeat v0 request, or one with the given body."""
     group, member = b"\0\5group", b"\0\6member"
     body = group + struct.pack(">i", 1) + member if body is None else body
