@@ -24,6 +24,7 @@ import pyarrow.dataset as ds
 from kwsniff import __version__
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
+from kwsniff.offline import with_kernels
 from kwsniff.report import Report
 from kwsniff.report.topics import TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
@@ -151,10 +152,12 @@ class _Run:
 
     def _in_splits(self, paths: list[str]) -> DataFrame | None:
         """Every task reads its part; None if that is not worth it, or not possible."""
-        splits = make_plan(self._spark, paths, self._config, self._split)
+        # Settled here: a split alone may seem too small for kernels to be worth loading.
+        config = with_kernels(self._config, sum(each.bytes for each in self._new))
+        splits = make_plan(self._spark, paths, config, self._split)
         if len(splits) == 1:
             return None
-        run = SplitRun(self._spark, splits, self._config, self._staging, self._number)
+        run = SplitRun(self._spark, splits, config, self._staging, self._number)
         if not run.decode():
             shutil.rmtree(self._staging / "splits")
             return None

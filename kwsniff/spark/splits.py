@@ -3,8 +3,8 @@
 Theory of operation. What `kwsniff.split` describes, in four jobs: `_index` finds where large files can be cut
 (a task a file); `decode` decodes the splits (a task each) and writes their events, with what has to be
 stitched (edges) as rows among them; `stitch` brings the edges of each pair of endpoints together, in the
-order of the splits, which is all that is shuffled; `again` decodes what a split had guessed wrong. `settled` then
-gives all events that are to be believed, under their true names.
+order of the splits, which is all that is shuffled; `again` decodes what a split had guessed wrong. `settled`
+then gives all events that are to be believed, under their true names.
 
 Between the jobs lie Parquet files, so nothing is computed twice and a task that fails is simply run again.
 Rows that are no events are told apart by `event`: EDGE, NAMING, WRONG, AGAIN and TOTALS.
