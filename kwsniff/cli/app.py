@@ -255,8 +255,8 @@ def pipeline(
             "--partitions",
             metavar="N",
             min=1,
-            help="Let so many tasks read everything and share the connections, instead of reading a part each. "
-            "The result is the same.",
+            help="Let so many tasks read everything and share the connections, instead of reading a part "
+            "each. The result is the same.",
             show_default=False,
         ),
     ] = None,
@@ -266,8 +266,8 @@ def pipeline(
             "--split-size",
             metavar="MIB",
             min=1,
-            help="Size of the part of the input that one task reads. Default: a third of a core's share, 32 to "
-            "128 MiB.",
+            help="Size of the part of the input that one task reads. Default: a third of a core's share, 32 "
+            "to 128 MiB.",
             show_default=False,
         ),
     ] = None,

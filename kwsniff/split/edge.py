@@ -15,7 +15,7 @@ from kwsniff.split.state import Counts, Summary, Watch
 WHOLE, BEGINS, GUESSED, GIVEN_UP = "whole", "begins", "guessed", "given up"
 """How a head ends: the split ended first; its last segment is the first of a new connection; the state was
 guessed; there was too much of it to keep."""
-SEGMENT_COST = 64
+SEGMENT_COST = 400
 """Bytes that a kept segment takes besides its payload, about."""
 
 
@@ -40,7 +40,7 @@ class Head:
 
     def clear(self) -> None:
         """Let all of it go."""
-        self._columns, self._payload = [], []
+        self._columns, self._payload, self.size = [], [], 0
 
     def rows(self, capture: str | None) -> Rows:
         """The segments as a connection takes them."""

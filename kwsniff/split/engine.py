@@ -15,6 +15,7 @@ from kwsniff.engine.bulk.columns import CALL_CONNECTION, CALL_CORRELATION_ID
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.net.columns import ACK, SYN, SegmentColumns
+from kwsniff.split import guess as guess_limits
 from kwsniff.split.edge import Edge
 from kwsniff.split.guess import Guess
 from kwsniff.split.state import NoReply, freeze
@@ -35,6 +36,8 @@ class SplitEngine(Engine):
         """The guess that a connection is followed by, by its number."""
         self._later: dict[Endpoints, list[str]] = {}
         self._capture: str | None = None
+        self._kept = 0
+        """Bytes of all heads."""
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -146,7 +149,12 @@ class SplitEngine(Engine):
             guess.begins(rows, row)
             self._end(connection, "connection_closed")
             return row
+        before = guess.head.size
         guess.watch(connection, rows, row)
+        self._kept += guess.head.size - before
+        if self._kept > guess_limits.MAX_HEADS and guess.open:
+            self._kept -= guess.head.size
+            guess.give_up(connection)
         return taken
 
     # Connections that end

@@ -20,7 +20,9 @@ from kwsniff.split.state import NO_ID, NoReply, counts, histories, summary
 from kwsniff.wire.plausible import is_tls
 
 MAX_HEAD = 8 << 20
-"""Bytes of segments kept for one connection."""
+"""Bytes of segments kept for one connection ..."""
+MAX_HEADS = 96 << 20
+"""... and for all of a split."""
 SETTLED = 20
 """Packets after which holes from before the split were given up (`Config.reorder_packets`), mostly."""
 SILENT = 64
@@ -68,11 +70,14 @@ class Guess:
         if self._settles(connection, rows, row):
             self._make(connection)
         elif self.head.size > MAX_HEAD:
-            self.edge.ends = GIVEN_UP
-            self.head.clear()
-            # What follows will be decoded again, so here it need not be.
-            connection.exchange.stage, connection.exchange.probe = TLS, None
-            connection._id = self.edge.provisional
+            self.give_up(connection)
+
+    def give_up(self, connection: Connection) -> None:
+        """Keep nothing: the connection is to be decoded again, so here what follows need not be."""
+        self.edge.ends = GIVEN_UP
+        self.head.clear()
+        connection.exchange.stage, connection.exchange.probe = TLS, None
+        connection._id = self.edge.provisional
 
     def _settles(self, connection: Connection, rows: Rows, row: int) -> bool:
         exchange = connection.exchange

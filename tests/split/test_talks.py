@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kwsniff.split import guess
 from kwsniff.split.local import Outcome
 from tests.hostile.wire import Flow
 from tests.split.compare import differences
@@ -220,3 +221,13 @@ def test_what_a_guess_cannot_know_refutes_it(
 ) -> None:
     found = outcome(made(), tmp_path, cut)
     assert [again.why for again in found.again] == [why]
+
+
+@pytest.mark.parametrize("limit", ["MAX_HEAD", "MAX_HEADS"])
+def test_a_head_too_long_to_keep_is_decoded_again(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guess, limit, 2_000)
+    found = outcome(plain(), tmp_path, 20, 40)
+    assert [again.why for again in found.again] == ["too long"]
+    assert found.again[0].splits == [1, 2]
