@@ -23,6 +23,7 @@ UNANSWERED_REASONS = {
     "connection_reset": "an RST ended the connection first",
     "connection_closed": "a FIN, a new SYN or silence ended the connection first",
     "capture_ended": "the capture ended first",
+    "timeout": "it waited longer than `request_timeout` and the connection is still open (live only)",
     "limit": "kwsniff gave the request up to keep within a limit, see the anomaly `outstanding_limit`",
     "gap_in_responses": "bytes are missing from the response stream, the response may have been among them",
 }

@@ -12,6 +12,7 @@ from kwsniff import parallel
 from kwsniff.capture.source import CaptureTotals, resolve, segments
 from kwsniff.config import MIB, Config
 from kwsniff.engine.bulk import warm
+from kwsniff.engine.bulk.rehearsal import compile_apart
 from kwsniff.pipeline import analyze
 
 WORTH_KERNELS = 24 * MIB
@@ -58,5 +59,5 @@ def with_kernels(config: Config, size: int) -> Config:
     if config.kernels != "auto":
         return config
     state = warm.kernels() if size > WORTH_KERNELS else warm.MISSING
-    worth = state == warm.READY or (state == warm.COLD and size > WORTH_COMPILING)
+    worth = state == warm.READY or (state == warm.COLD and size > WORTH_COMPILING and compile_apart())
     return replace(config, kernels="always" if worth else "never")

@@ -14,17 +14,35 @@ from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
 from kwsniff.engine import Engine
 from kwsniff.pace import Pace
+from kwsniff.table import SEGMENTS
 
 Ints = NDArray[np.int64]
 
 
-def analyze(segments: Iterable[pa.RecordBatch], config: Config) -> Iterator[pa.RecordBatch]:
+NOW = b"kwsniff.now"
+"""In the metadata of an empty SEGMENTS batch: the time it tells."""
+
+
+def at_time(now: int) -> pa.RecordBatch:
+    """An empty SEGMENTS batch which says that all segments before `now` (nanoseconds since 1970) have come.
+
+    A source that goes on for ever sends one about once a second, so that what waits for time to pass (a hole
+    to be given up, a request to be answered, a silent connection to end) is told while nothing else comes.
+    """
+    schema = SEGMENTS.with_metadata({NOW: str(now)})
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def analyze(
+    segments: Iterable[pa.RecordBatch], config: Config, engine: Engine | None = None
+) -> Iterator[pa.RecordBatch]:
     """Turn SEGMENTS batches in capture order into EVENTS batches.
 
     A batch holds segments of one capture file. Never raises for what the segments carry: damage becomes
-    anomaly rows.
+    anomaly rows. The next batch is asked for when the events of the last one have been taken. `engine`, if
+    given, is a new one of the same `config`, for those who want to know how it stands.
     """
-    for parts in keyed(segments, config):
+    for parts in keyed(segments, config, engine=engine):
         for batch, _ in parts:
             if batch is not None:
                 yield batch
@@ -35,7 +53,10 @@ Part = tuple[pa.RecordBatch | None, Ints]
 
 
 def keyed(
-    segments: Iterable[pa.RecordBatch], config: Config, shard: tuple[int, int] | None = None
+    segments: Iterable[pa.RecordBatch],
+    config: Config,
+    shard: tuple[int, int] | None = None,
+    engine: Engine | None = None,
 ) -> Iterator[Iterator[Part]]:
     """For each SEGMENTS batch, and once more at the end, the events it completes, in parts that are made one
     after the other, and keys that order them.
@@ -44,9 +65,13 @@ def keyed(
     give the order in which one process yields the events. Each batch's parts have to be taken before the
     next batch is asked for.
     """
-    engine = Engine(config, shard)
+    engine = engine or Engine(config, shard)
     pace = Pace(config)
     for batch in segments:
+        if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
+            now = int(batch.schema.metadata[NOW])
+            yield iter([events_batch(engine.tick(now), None, config)])
+            continue
         yield _parts(batch, engine, pace, config)
     yield iter([events_batch(engine.finish(), None, config)])
 

@@ -91,6 +91,8 @@ class PcapReader(Reader):
                 need = self._size_at(stop) if stop + self._header <= window.size else 0
                 window.move(stop, need)
                 at = 0
+                if window.dry:
+                    yield self._nothing()
             else:
                 break
         yield from self._end(stop, "a packet")
@@ -199,7 +201,7 @@ class PcapReader(Reader):
         position = window.start + broken
         if found < 0:
             found, sure = self._find(broken)
-            while not sure and not window.at_end:
+            while not sure and not window.at_end and not window.dry:
                 keep = max(window.size - self._header + 1, broken) if found < 0 else found
                 window.move(keep, (CHAIN + 1) * (self._limit + self._header))
                 broken = 0

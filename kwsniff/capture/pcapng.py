@@ -99,6 +99,8 @@ class PcapngReader(Reader):
             elif not window.at_end:
                 window.move(stop, self._size_at(stop))
                 at = 0
+                if window.dry:
+                    yield self._nothing()
             else:
                 break
         self._totals.dropped += self._interfaces.dropped()
@@ -265,7 +267,7 @@ class PcapngReader(Reader):
         window = self._window
         position = window.start + broken
         found, sure = self._find(broken + 1)
-        while not sure and not window.at_end:
+        while not sure and not window.at_end and not window.dry:
             keep = max(window.size - SMALLEST + 1, broken + 1) if found < 0 else found
             window.move(keep, 2 * MAX_FOUND)
             broken = -1

@@ -77,9 +77,13 @@ class Reader(ABC):
             place = self._window.start + stop
             self._note("capture_cut_short", f"the file ends inside {what} at offset {place}")
         if self._notes:
-            none = np.empty(0, np.int64)
-            notes = self._taken_notes()
-            yield PacketBlock(self._capture, self._window.data, none, none, none, none, none, none, notes)
+            yield self._nothing()
+
+    def _nothing(self) -> PacketBlock:
+        """A block without packets."""
+        none = np.empty(0, np.int64)
+        notes = self._taken_notes()
+        return PacketBlock(self._capture, self._window.data, none, none, none, none, none, none, notes)
 
     def _taken_notes(self) -> list[Note]:
         notes, self._notes = self._notes, []

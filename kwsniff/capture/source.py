@@ -88,10 +88,10 @@ def _reader(path: str, config: Config, totals: CaptureTotals) -> Iterator[tuple[
         window = Window(stream, config.block_bytes)
         window.move(0)
         totals.files += 1
-        yield _reader_of(window, path, config, totals), stream
+        yield reader_of(window, path, config, totals), stream
 
 
-def _reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
+def reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
     """The reader for what the window begins with."""
     magic = window.data[: min(window.size, 4)].tobytes()
     if magic in MAGICS:
@@ -129,10 +129,10 @@ def resolve(paths: Iterable[str | os.PathLike[str]]) -> list[CaptureFile]:
         raise CaptureError("no capture files given")
     if any(file.size is None for file in files):
         return files
-    return sorted(files, key=lambda file: (file.first_time_ns, _natural(file.path)))
+    return sorted(files, key=lambda file: (file.first_time_ns, natural(file.path)))
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
+def natural(path: str) -> list[tuple[int, str]]:
     """A key that sorts trace2 before trace10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
 
@@ -146,10 +146,10 @@ def _file(path: str) -> CaptureFile:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
     if not stat.S_ISREG(about.st_mode):
         return CaptureFile(path, None, 0)
-    return CaptureFile(path, about.st_size, _first_time(path))
+    return CaptureFile(path, about.st_size, first_time(path))
 
 
-def _first_time(path: str) -> int:
+def first_time(path: str) -> int:
     """Time of the first packet, found by reading a few packets. Raises CaptureError."""
     peek = replace(Config(), block_bytes=PEEK_BYTES)
     with _reader(path, peek, CaptureTotals()) as (reader, _):

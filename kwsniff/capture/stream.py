@@ -48,7 +48,7 @@ def _lz4() -> Any:
     return lz4.frame.LZ4FrameDecompressor()
 
 
-_CODECS: dict[bytes, tuple[str, Callable[[], _Decompressor]]] = {
+CODECS: dict[bytes, tuple[str, Callable[[], _Decompressor]]] = {
     b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\x04\x22\x4d\x18": ("lz4", _lz4),
@@ -108,7 +108,7 @@ class ByteStream:
         start = b""
         while len(start) < 6 and (data := self._read()):
             start += data
-        for magic, (codec, make) in _CODECS.items():
+        for magic, (codec, make) in CODECS.items():
             if start.startswith(magic):
                 yield from self._decompressed(start, magic, codec, make)
                 return

@@ -20,6 +20,9 @@ SMALLEST = 64
 class Window:
     """`data[:size]` are the bytes of the stream from `start` on."""
 
+    dry = False
+    """The last move brought nothing, and yet more may follow (see `kwsniff.capture.growing`)."""
+
     def __init__(self, stream: ByteStream, block_bytes: int) -> None:
         self._stream = stream
         self._block_bytes = max(block_bytes, SMALLEST)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kwsniff import __version__
-from kwsniff.cli.problem import USAGE
+from kwsniff.cli.problem import USAGE, CommandError
 from kwsniff.cli.startup import OWN_PROCESS, spare_pandas
 
 if TYPE_CHECKING:
@@ -146,6 +147,20 @@ def decode(
         int | None,
         typer.Option("-c", "--count", metavar="N", min=1, help="Stop after N rows of output."),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Read on as the files grow and new ones appear in the directories, until Ctrl-C; "
+            "OUT grows with them.",
+        ),
+    ] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            "--duration", metavar="TIME", help="With --follow: end after this time, such as 90s, 10m or 8h."
+        ),
+    ] = None,
     jobs: Jobs = None,
     memory: Memory = "512M",
     quiet: Quiet = False,
@@ -158,9 +173,15 @@ def decode(
     if context.obj is OWN_PROCESS:
         spare_pandas()
     from kwsniff.cli import decode as job
+    from kwsniff.cli.source import parsed_duration
 
     config = _config(port, memory, full=full or records, records=records)
-    request = job.Request(files, config, form, output, columns, where, count, quiet, jobs)
+    if duration is not None and not follow:
+        raise CommandError("--duration goes with --follow")
+    seconds = parsed_duration(duration, "--duration")
+    request = job.Request(
+        files, config, form, output, columns, where, count, quiet, jobs, follow=follow, duration=seconds
+    )
     raise typer.Exit(job.decode(request))
 
 
@@ -206,6 +227,138 @@ def report(
     from kwsniff.cli import report as job
 
     raise typer.Exit(job.report(job.Request(files, _config(port, memory), by, csv, json, where, quiet, jobs)))
+
+
+@app.command()
+def live(
+    context: typer.Context,
+    interfaces: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-i",
+            "--interface",
+            metavar="IFACE",
+            help="Interface to listen on; may be given several times. Default: any, all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            "--port",
+            metavar="P,...",
+            help="Take only packets of these TCP ports, single or as ranges (9092,19092-19094). "
+            "Default: all TCP; Kafka is found by content.",
+        ),
+    ] = None,
+    bpf: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="FILTER",
+            help="Take only packets that pass this filter too, see pcap-filter(7).",
+        ),
+    ] = None,
+    promiscuous: Annotated[
+        bool, typer.Option("--promiscuous", help="Take packets that are addressed to others, too.")
+    ] = False,
+    buffer: Annotated[
+        str,
+        typer.Option(
+            "--buffer", metavar="SIZE", help="What the kernel may keep for each interface, such as 64M."
+        ),
+    ] = "64M",
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="NAME", help="Once listening, go on as this user instead of root."),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("-f", "--format", metavar="FORMAT", help="text, jsonl or csv: a line for each event."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
+    ] = False,
+    where: Where = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", metavar="C,...", help="Write these columns in this order; not for the text format."
+        ),
+    ] = None,
+    packets: Annotated[
+        str | None,
+        typer.Option(
+            "-w", "--write", metavar="FILE", help="Keep the packets of Kafka connections as pcapng."
+        ),
+    ] = None,
+    rotate: Annotated[
+        str | None,
+        typer.Option(
+            "--rotate",
+            metavar="WHEN",
+            help="With -w: begin another file after a size (100M), a time (1h), or either (100M,1h).",
+        ),
+    ] = None,
+    all_packets: Annotated[
+        bool, typer.Option("--all-packets", help="With -w: keep all packets that pass the filter.")
+    ] = False,
+    csv: Annotated[
+        str | None,
+        typer.Option(
+            "--csv", metavar="DIR", help="Write the tables of `kwsniff report --csv` here, every interval."
+        ),
+    ] = None,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="With --csv: how often, such as 10s or 5m.")
+    ] = "60s",
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="ADDR:PORT",
+            help="Serve metrics for Prometheus; :9308 is 127.0.0.1:9308, all interfaces are 0.0.0.0:9308.",
+        ),
+    ] = None,
+    topics: Annotated[
+        bool, typer.Option("--prometheus-topics", help="With --prometheus: metrics by topic, too.")
+    ] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option("--duration", metavar="TIME", help="End after this time, such as 90s, 10m or 2h."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("-c", "--count", metavar="N", min=1, help="End after N lines."),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Report a request as unanswered that waits longer, beside what it lets the broker wait.",
+        ),
+    ] = 60.0,
+    memory: Memory = "512M",
+    quiet: Quiet = False,
+) -> None:
+    """Show Kafka calls as they happen on interfaces of this machine.
+
+    Needs the right to capture (CAP_NET_RAW) and Linux. Ends on Ctrl-C or SIGTERM, with exit code 0.
+    """
+    if context.obj is OWN_PROCESS:
+        spare_pandas()
+    from kwsniff.cli import live as job
+    from kwsniff.cli.source import parsed_duration, parsed_size
+
+    config = replace(_config(port, memory, full=full), request_timeout=timeout)
+    request = job.Request(
+        interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,
+        columns, where, packets, rotate, all_packets, csv, parsed_duration(interval, "--interval") or 60.0,
+        prometheus, topics, parsed_duration(duration, "--duration"), count, quiet,
+    )  # fmt: skip
+    raise typer.Exit(job.live(request))
 
 
 @app.command()

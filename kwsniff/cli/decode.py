@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
 from kwsniff.cli.naming import named
-from kwsniff.cli.output import Interrupts, Output
+from kwsniff.cli.output import Interrupts, Output, Stopping
 from kwsniff.cli.problem import CommandError, chosen_columns
 from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.source import Damage, from_pipe, refuse_overwriting
@@ -41,6 +42,10 @@ class Request:
     count: int | None = None
     quiet: bool = False
     jobs: int | None = None
+    follow: bool = False
+    """Read on as the files grow."""
+    duration: float | None = None
+    """Seconds after which to end, when following."""
 
 
 def decode(request: Request) -> int:
@@ -57,7 +62,11 @@ def decode(request: Request) -> int:
         asked = columns_in(request.where) if request.where is not None else frozenset()
         request = replace(request, config=replace(request.config, columns=_needed(asked.union(columns))))
     refuse_overwriting(request.output, request.paths)
-    output = Output(request.output)
+    if request.follow:
+        from kwsniff.cli.follow import checked
+
+        request = checked(request, form)
+    output = Output(request.output, growing=request.follow)
     try:
         if form == "parquet" and output.terminal:
             raise CommandError("parquet is not for a terminal: give -o FILE or a pipe")
@@ -97,12 +106,13 @@ class _Run:
         self._trust = Trust(wanted=not request.quiet)
         self._left = request.count
         self._rows = 0
+        self._stop = Stop()
         colour = output.terminal and not os.environ.get("NO_COLOR")
         width = shutil.get_terminal_size().columns if output.terminal else None
         self._writer: Writer = open_writer(form, output.stream, columns, width=width, colour=colour)
 
     def run(self) -> int:
-        interrupts = Interrupts()
+        interrupts = self._interrupts()
         failure: CommandError | None = None
         code = problem.DONE
         try:
@@ -124,9 +134,13 @@ class _Run:
             print(f"kwsniff: {self._damage.line()}", file=sys.stderr)
         return code or (problem.DAMAGED if self._damage else problem.DONE)
 
+    def _interrupts(self) -> Interrupts:
+        """What a signal does: follow no more, or break off."""
+        return Stopping(self._stop) if self._request.follow else Interrupts()
+
     def _pass(self, interrupts: Interrupts) -> None:
         with (
-            ProgressBar(wanted=not self._output.terminal) as progress,
+            ProgressBar(wanted=not self._output.terminal and not self._request.follow) as progress,
             closing(self._events(progress)) as rows,
         ):
             for batch in rows:
@@ -134,11 +148,16 @@ class _Run:
                 with interrupts.held():
                     self._writer.write(chosen)
                     self._rows += chosen.num_rows
+                    if self._request.follow:
+                        self._output.stream.flush()
                 if self._left == 0:
                     return
 
     def _events(self, progress: ProgressBar) -> Generator[pa.RecordBatch]:
         request = self._request
+        if request.follow:
+            yield from self._followed()
+            return
         source = events(
             request.paths, request.config, totals=self._trust.capture, progress=progress, jobs=request.jobs
         )
@@ -147,6 +166,13 @@ class _Run:
         rows = named(self._damage.watch(self._trust.watch(source)), hold=hold)
         # Bodies take as long to write as to decode; of calls alone, the writing is hardly anything.
         yield from ahead(rows) if request.config.full else rows
+
+    def _followed(self) -> Iterator[pa.RecordBatch]:
+        from kwsniff.cli.follow import following
+
+        request = self._request
+        source = following(request.paths, request.config, self._trust.capture, self._stop, request.duration)
+        return named(self._damage.watch(self._trust.watch(source)), hold=False)
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._predicate is not None:

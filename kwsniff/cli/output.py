@@ -16,14 +16,16 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import IO, BinaryIO
 
+from kwsniff.capture.stop import Stop
 from kwsniff.cli.problem import CommandError
 
 
 class Output:
     """An open destination; `stream` takes bytes. Call `commit` when they are complete, `discard` if not."""
 
-    def __init__(self, path: str | None) -> None:
-        """Open `path`, or standard output for None and `-`.
+    def __init__(self, path: str | None, *, growing: bool = False) -> None:
+        """Open `path`, or standard output for None and `-`. `growing`: the file shows what is written to it
+        at once.
 
         Raises:
             CommandError: the file cannot be written.
@@ -35,7 +37,7 @@ class Output:
             return
         self._final = os.path.realpath(str(path))
         try:
-            self.stream = self._open()
+            self.stream = open(self._final, "wb") if growing else self._open()  # noqa: SIM115 - until commit
         except OSError as error:
             raise CommandError(f"cannot write {path}: {error.strerror or error}") from None
 
@@ -112,3 +114,24 @@ class Interrupts:
         """Handle the signal as before."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
+
+
+class Stopping(Interrupts):
+    """Ctrl-C and SIGTERM as the usual end of what would go on for ever: they set `stop`. A second one is a
+    KeyboardInterrupt."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        super().__init__()
+        self._terminated = signal.signal(signal.SIGTERM, self._arrived) if self._before is not None else None
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if self._stop.is_set():
+            super()._arrived(number, frame)
+        self._stop.set()
+
+    def restore(self) -> None:
+        """Handle the signals as before."""
+        super().restore()
+        if self._terminated is not None:
+            signal.signal(signal.SIGTERM, self._terminated)

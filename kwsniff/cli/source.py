@@ -102,16 +102,40 @@ def refuse_overwriting(output: str | None, paths: Sequence[str]) -> None:
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
+def parsed_size(text: str, option: str) -> int:
+    """Bytes from a number with K, M or G (powers of 1000), or without.
+
+    Raises:
+        CommandError: it is no size; the message names the option.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:I?B)?", text.strip().upper())
+    if found is None:
+        raise CommandError(f"{option}: {text!r} is no size such as 512M or 2G")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def parsed_duration(text: str | None, option: str) -> float | None:
+    """Seconds from a number with s, m, h or d, or without; None for None.
+
+    Raises:
+        CommandError: it is no time above zero; the message names the option.
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(|s|m|h|d)", text.strip())
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise CommandError(f"{option}: {text!r} is no time such as 90s, 10m or 2h")
+    return seconds
+
+
 def config_within(memory: str, **choices: Any) -> Config:
     """The configuration for `--max-memory`: bytes, or a number with K, M or G (powers of 1000).
 
     Raises:
         CommandError: it is no size, or too small to run in.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", memory.strip().upper())
-    if found is None:
-        raise CommandError(f"--max-memory: {memory!r} is no size such as 512M or 2G")
-    size = int(float(found[1]) * UNITS[found[2]])
+    size = parsed_size(memory, "--max-memory")
     try:
         return Config.within(size, **choices)
     except ValueError:

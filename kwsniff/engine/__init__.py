@@ -16,6 +16,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.engine.block import ROUND, CallBlock
@@ -94,6 +95,34 @@ class Engine:
             self._clock = max(self._clock, int(segments.time.max()))
             self._sweep()
         return self._take_events()
+
+    def tick(self, now: int) -> Events:
+        """No segment before `now` (nanoseconds since 1970) is still to come: return what that settles.
+
+        For sources that go on for ever, in which a quiet connection must not keep its news to itself.
+        """
+        self._clock = max(self._clock, now)
+        for connection in self._table.values():
+            connection.tick(now)
+        self._sweep()
+        return self._take_events()
+
+    @property
+    def connections(self) -> int:
+        """Connections followed at present."""
+        return len(self._table)
+
+    def followed(self, segments: SegmentColumns) -> NDArray[np.bool_]:
+        """For each of some segments that were fed, whether its connection is Kafka, or may yet be."""
+        forward, group = _flow_hash(segments)
+        _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
+        rows = Rows(segments, first, forward, 0, self.config)
+        known = []
+        for row in range(len(first)):
+            ((_, _, endpoints),) = rows.split(row, row + 1)
+            connection = self._table.get(endpoints)
+            known.append(connection is None or not connection.exchange.ignored)
+        return np.array(known, np.bool_)[inverse]
 
     def finish(self) -> Events:
         """The input is over: report what is still open, oldest connection first."""

@@ -322,6 +322,18 @@ class Connection:
                 self.exchange.lost_tail(k)
         self.exchange.close(reason, order)
 
+    def tick(self, now: int) -> None:
+        """No segment up to `now` (nanoseconds since 1970) is still to come: do what waited for the time."""
+        self.close_if_reset(now)
+        if self.closed or self.exchange.ignored:
+            return
+        count = self.packets[0] + self.packets[1]
+        for k in (0, 1):
+            if self.streams[k].waiting:
+                self.exchange.deliver(k, self.streams[k].give_up_holes(count, now))
+        if self.exchange.is_kafka:
+            self.exchange.conversation.tick(now, self.last_order)
+
     @property
     def buffered(self) -> int:
         """Bytes held for this connection."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kwsniff.report.spool import Spool
+    from kwsniff.report.store import CallStore
 
 DEFAULT_BY = ("api", "error", "client")
 """Tables printed if none are asked for."""
@@ -58,11 +59,25 @@ class Report:
         `only` these tables are made, if given.
         """
         from kwsniff.report.spool import Spool
-        from kwsniff.report.statistics import Statistics
         from kwsniff.report.store import CallStore
 
         store, spool = CallStore(), Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches)
+        report = cls.from_store(store, errors=errors, only=only)
+        report._calls = spool
+        return report
+
+    @classmethod
+    def from_store(
+        cls,
+        store: CallStore,
+        *,
+        errors: Mapping[int, tuple[str, bool]] | None = None,
+        only: Collection[str] | None = None,
+    ) -> Report:
+        """The statistics of what a store took so far; it is finished by this."""
+        from kwsniff.report.statistics import Statistics
+
         store.finish()
         statistics = Statistics(store, errors)
         spans = store.spans.values()
@@ -72,7 +87,6 @@ class Report:
             first_time=_time(min((first for first, _ in spans), default=None)),
             last_time=_time(max((last for _, last in spans), default=None)),
             topic_names=store.names.names,
-            _calls=spool,
         )
 
     def write_csv(self, directory: str | Path) -> list[Path]:

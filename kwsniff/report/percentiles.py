@@ -8,6 +8,8 @@ cost one sort, where `DataFrameGroupBy.quantile` sorts again for each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,17 +43,36 @@ def grouped(ordered: Floats, codes: Codes, groups: int) -> Floats:
         codes = codes.astype(np.uint16)
     values = ordered[np.argsort(codes, kind="stable")]
     counts = np.bincount(codes, minlength=groups)
-    return _interpolated(values, np.cumsum(counts) - counts, counts)
+    first = np.cumsum(counts) - counts
+    return _interpolated(counts, lambda group, rank: values[first[group] + rank])
 
 
-def _interpolated(values: Floats, first: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> Floats:
+def weighted(ordered: Floats, codes: Codes, weights: npt.NDArray[np.int64], groups: int) -> Floats:
+    """The same from ascending values each of which stands for as many as it weighs."""
+    inside = np.flatnonzero(codes >= 0)
+    near = codes[inside].astype(np.uint16) if groups <= 1 << 16 else codes[inside]
+    order = inside[np.argsort(near, kind="stable")]
+    values, codes = ordered[order], codes[order]
+    until = np.cumsum(weights[order])
+    counts = np.zeros(groups, np.int64)
+    np.add.at(counts, codes, weights[order])
+    first = np.cumsum(counts) - counts
+    return _interpolated(
+        counts, lambda group, rank: values[np.searchsorted(until, first[group] + rank, side="right")]
+    )
+
+
+Ranked = Callable[[npt.NDArray[np.bool_], npt.NDArray[np.int64]], Floats]
+"""The value of a rank, counted from 0, in each of the groups chosen."""
+
+
+def _interpolated(counts: npt.NDArray[np.int64], ranked: Ranked) -> Floats:
     result = np.full((len(counts), len(QUANTILES)), np.nan)
     filled = counts > 0
     last = counts[filled] - 1
     for column, quantile in enumerate(QUANTILES.values()):
         place = quantile * last
         below = np.floor(place).astype(np.int64)
-        above = np.minimum(below + 1, last)
-        low, high = values[first[filled] + below], values[first[filled] + above]
+        low, high = ranked(filled, below), ranked(filled, np.minimum(below + 1, last))
         result[filled, column] = low + (high - low) * (place - below)
     return result

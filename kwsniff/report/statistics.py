@@ -15,7 +15,7 @@ import pandas as pd
 
 from kwsniff.report.codes import combined
 from kwsniff.report.cube import NEVER, folded
-from kwsniff.report.percentiles import QUANTILES, Sorted
+from kwsniff.report.samples import Samples
 from kwsniff.report.store import CallStore
 from kwsniff.report.tables import STATUS_COLUMNS, typed
 
@@ -23,33 +23,6 @@ Ints = npt.NDArray[np.int64]
 
 LISTED = 20
 """Names shown of the topics and clients an error affects."""
-
-
-class Samples:
-    """Latencies and durations of calls, or of pairs of call and topic."""
-
-    def __init__(self, store: CallStore, call: npt.NDArray[np.integer] | None = None) -> None:
-        """`call`: the call of each sample, which is then used once; without it every call is one sample, and
-        the sort is kept for the next table."""
-        self._metrics = {"latency": store.latency, "duration": store.duration}
-        self._call = call
-        self._sorted: dict[str, Sorted] = {}
-
-    def percentiles(self, codes: npt.NDArray[np.integer], groups: int) -> pd.DataFrame:
-        """Percentile columns of each group. `codes`: twice the group of each sample, plus 1 if it waited;
-        negative for samples in no group."""
-        latency = self._sort("latency").quantiles(codes, 2 * groups)
-        duration = self._sort("duration").quantiles(codes, 2 * groups)
-        parts = {"latency": latency[::2], "duration": duration[::2], "waited": latency[1::2]}
-        columns = [f"{prefix}_{name}_us" for prefix in parts for name in QUANTILES]
-        return pd.DataFrame(np.concatenate(list(parts.values()), axis=1), columns=columns)
-
-    def _sort(self, metric: str) -> Sorted:
-        if self._call is not None:
-            return Sorted(self._metrics[metric][self._call])
-        if metric not in self._sorted:
-            self._sorted[metric] = Sorted(self._metrics[metric])
-        return self._sorted[metric]
 
 
 class Statistics:
@@ -63,7 +36,6 @@ class Statistics:
             error_number=[code or 0 for code in self._values("error_code", store.cells["error_code"])],
             status=self._values("status", store.cells["status"]),
         )
-        self.samples = Samples(store)
 
     def tables(self, only: Collection[str] | None = None) -> dict[str, pd.DataFrame]:
         """Every table by its name, or `only` some, sorted by calls, most first, then by what its rows are
@@ -106,9 +78,9 @@ class Statistics:
         numbers = frame["topic"].to_numpy()[rows]
         of_topic = np.full(len(topics.codes), -1, dtype=np.int32)
         of_topic[numbers] = np.arange(len(numbers))
-        codes = of_topic[topics.topic] * 2
-        codes += cells["waited"].to_numpy(np.int32)[self.store.cell[topics.call]]
-        table = self._summary(frame, group, Samples(self.store, topics.call), codes)
+        codes = np.repeat(of_topic * 2, 2)
+        codes[1::2] += 1
+        table = self._summary(frame, group, self.store.topic_samples, codes)
         table["topic"] = [topics.codes.values[number] for number in numbers]
         table["partitions_seen"] = topics.partitions[numbers]
         return _ordered(table, ["topic"])
@@ -147,8 +119,8 @@ class Statistics:
         return combined(columns, [len(self.store.codes[name]) for name in names])
 
     def _per_call(self, group: Ints) -> pd.DataFrame:
-        codes = (group * 2 + self.cells["waited"].to_numpy()).astype(np.int32)
-        return self._summary(self.cells, group, self.samples, codes[self.store.cell])
+        codes = group * 2 + self.cells["waited"].to_numpy()
+        return self._summary(self.cells, group, self.store.samples, codes)
 
     def _summary(
         self, cells: pd.DataFrame, group: Ints, samples: Samples, codes: npt.NDArray[np.integer]

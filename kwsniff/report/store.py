@@ -27,6 +27,7 @@ from kwsniff.events import CALL
 from kwsniff.report import waiting
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
 from kwsniff.report.cube import NEVER, Cube, joined
+from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
 
@@ -38,6 +39,9 @@ TEXTS = ("client_id", "client_ip", "broker_ip")
 KEYS = (*CODED, "waited")
 MAX_CELLS = 50_000
 """Cells beyond it become one, of `OTHERS` and of no API."""
+
+MAX_SOFTWARE = 100
+"""Client libraries listed for one client; one that names another each time may go on for ever."""
 
 BATCH_ROWS = 65_536
 
@@ -66,6 +70,8 @@ class CallStore:
         self._cell: list[npt.NDArray[np.int32]] = []
         self._latency: list[Floats] = []
         self._duration: list[Floats] = []
+        self._call: list[npt.NDArray[np.integer]] = []
+        self._topic: list[npt.NDArray[np.int32]] = []
         self._calls = 0
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -87,20 +93,40 @@ class CallStore:
         measures = _measures(calls, keys["waited"])
         self._measures.add({"cell": cell}, measures)
         self._learn_software(calls)
-        self.topics.add(calls, self._calls, cell, measures, self.names.names)
-        self._cell.append(cell.astype(np.int32))
-        self._latency.append(_floats(calls["latency_us"]))
-        self._duration.append(_floats(calls["duration_us"]))
+        row, topic = self.topics.add(calls, cell, measures, self.names.names)
+        latency, duration = _floats(calls["latency_us"]), _floats(calls["duration_us"])
+        self._keep(latency, duration, cell, keys["waited"], row, topic)
         self._calls += calls.num_rows
 
+    def _keep(
+        self, latency: Floats, duration: Floats, cell: Ints, waited: Ints, row: Ints, topic: Ints
+    ) -> None:
+        """Keep what percentiles need of some calls, and of the pairs of call (by `row`) and topic."""
+        self._cell.append(cell.astype(np.int32))
+        self._latency.append(latency)
+        self._duration.append(duration)
+        self._call.append(_small(row + self._calls))
+        self._topic.append(topic.astype(np.int32))
+
     def finish(self) -> None:
-        """Bring together what the batches left. Afterwards `cells`, `cell`, `latency` and `duration` hold."""
+        """Bring together what the batches left. Afterwards `cells`, `samples` and `topic_samples` hold."""
         keys = pd.DataFrame(list(self._cell_numbers), columns=list(KEYS), dtype=np.int64)
         self.cells = keys.join(self._measures.result(["cell"]).set_index("cell"))
-        self.cell: npt.NDArray[np.int32] = joined(self._cell, np.int32)
-        self.latency: Floats = joined(self._latency, np.float64)
-        self.duration: Floats = joined(self._duration, np.float64)
         self.topics.finish(self.names.names)
+        self._finish_samples()
+
+    def _finish_samples(self) -> None:
+        cell = joined(self._cell, np.int32)
+        metrics = {
+            "latency": joined(self._latency, np.float64),
+            "duration": joined(self._duration, np.float64),
+        }
+        self.samples: Samples = ExactSamples(cell, metrics)
+        call, topic = joined(self._call, np.uint32), joined(self._topic, np.int32)
+        key = self.topics.numbers.astype(np.int32)[topic] * np.int32(2)
+        key += self.cells["waited"].to_numpy(np.int32)[cell[call]]
+        self.topic_samples: Samples = ExactSamples(key, metrics, call)
+        """Their keys are twice the topic, plus 1 if it waited."""
 
     def _cells_of(self, keys: dict[str, Ints]) -> Ints:
         columns = [keys[name] for name in KEYS]
@@ -130,8 +156,11 @@ class CallStore:
         names = ("client_id", "client_ip", "software_name", "software_version")
         kinds = pa.table({name: calls[name] for name in names}).group_by(list(names)).aggregate([])
         for client, address, name, version in zip(*(kinds[name].to_pylist() for name in names), strict=True):
-            if name is not None and len(self.software) < MAX_NAMES:
-                self.software.setdefault((client, address), set()).add(f"{name} {version or ''}".strip())
+            if name is None or len(self.software) >= MAX_NAMES:
+                continue
+            found = self.software.setdefault((client, address), set())
+            if len(found) < MAX_SOFTWARE:
+                found.add(f"{name} {version or ''}".strip())
 
     def _cover(self, batch: pa.RecordBatch) -> None:
         """Widen the span of time each capture is known to cover."""
@@ -170,6 +199,11 @@ def _measures(calls: pa.RecordBatch, waited: Ints) -> pd.DataFrame:
 def _last(batch: pa.RecordBatch) -> pa.Array:
     names = ("response_end_time", "response_time", "request_end_time", "request_time")
     return pc.coalesce(*(batch[name] for name in names))
+
+
+def _small(numbers: Ints) -> npt.NDArray[np.integer]:
+    """In four bytes each, as long as they fit."""
+    return numbers.astype(np.uint32) if numbers.max(initial=0) < 1 << 32 else numbers
 
 
 def _ints(column: pa.Array, null: int = 0) -> Ints:

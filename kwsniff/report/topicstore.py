@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kwsniff.report import lists
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes
-from kwsniff.report.cube import Cube, joined
+from kwsniff.report.cube import Cube
 from kwsniff.report.topics import elements, lookup
 
 Ints = npt.NDArray[np.int64]
@@ -25,37 +25,36 @@ KEYS = ["cell", "topic", "topic_error"]
 _SHIFT = 32
 MAX_CELLS = 100_000
 """Rows of the cube beyond which topics are no longer told apart."""
+MAX_PARTITIONS = 1_000_000
+"""Partitions beyond which no more are counted."""
 
 
 class TopicStore:
-    """Pairs of call and topic. After `finish`: `cells` (by KEYS), `call` and `topic` of each pair, and
-    `partitions`, the number of partitions seen by topic number."""
+    """Pairs of call and topic. After `finish`, which may be called again: `cells` (by KEYS), `numbers`, which
+    number a topic goes by that was given one, and `partitions`, the number of partitions seen by number."""
 
     def __init__(self) -> None:
         self.codes = Codes(MAX_NAMES)
         self._cube = Cube()
-        self._call: list[npt.NDArray[np.integer]] = []
-        self._topic: list[npt.NDArray[np.int32]] = []
         self._seen = np.array([], dtype=np.int64)
 
     def add(
         self,
         calls: pa.RecordBatch,
-        first_call: int,
         cell: Ints,
         measures: pd.DataFrame,
         names: Mapping[str, str],
-    ) -> None:
-        """Take the topics of `calls`, the first of which is call number `first_call`; `cell` and `measures`
-        are parallel to its rows."""
+    ) -> tuple[Ints, Ints]:
+        """Take the topics of `calls`; `cell` and `measures` are parallel to its rows. Returns row and topic
+        of each pair."""
         named = self._named(calls, names)
         parts = self._partitions(calls, names)
         size = max(len(self.codes), 1)
         parts["pair"] = parts["row"] * size + parts["topic"]
         pairs = pd.unique(np.concatenate([named["row"] * size + named["topic"], parts["pair"]]))
-        if not len(pairs):
-            return
         row, topic = pairs // size, pairs % size
+        if not len(pairs):
+            return row, topic
         place = pd.Index(pairs).get_indexer(pd.Index(parts["pair"]))
         error = _errors(calls, row, place, parts["error"])
         own = measures.take(row).reset_index(drop=True)
@@ -66,19 +65,16 @@ class TopicStore:
         codes = _sums(place, (parts["error"] != 0).astype(np.int64), len(pairs))
         own["error_codes"] = np.maximum(codes, error != 0)
         self._cube.add({"cell": cell[row], "topic": topic, "topic_error": error}, own)
-        self._call.append(_small(row + first_call))
-        self._topic.append(topic.astype(np.int32))
         self._see(parts)
+        return row, topic
 
     def finish(self, names: Mapping[str, str]) -> None:
         """Bring together what the batches left, with names for the uuids known by now."""
         self.cells = self._cube.result(KEYS)
-        self.call = joined(self._call, np.uint32)
-        self.topic = joined(self._topic, np.int32)
-        numbers, changed = self._renumbered(names)
-        seen = numbers[self._seen >> _SHIFT] << _SHIFT | self._seen & 0xFFFFFFFF
+        self.numbers, changed = self._renumbered(names)
+        seen = self.numbers[self._seen >> _SHIFT] << _SHIFT | self._seen & 0xFFFFFFFF
         if changed:
-            self._renumber(numbers)
+            self._renumber(self.numbers)
         self.partitions = np.bincount(pd.unique(seen) >> _SHIFT, minlength=len(self.codes))
 
     def _renumbered(self, names: Mapping[str, str]) -> tuple[Ints, bool]:
@@ -88,7 +84,6 @@ class TopicStore:
         return np.array(numbers, dtype=np.int64), numbers != list(range(len(keys)))
 
     def _renumber(self, numbers: Ints) -> None:
-        self.topic = numbers[self.topic].astype(np.int32)
         self.cells["topic"] = numbers[self.cells["topic"].to_numpy()]
         cube = Cube()
         cube.add({name: self.cells[name].to_numpy() for name in KEYS}, self.cells.drop(columns=KEYS))
@@ -125,6 +120,8 @@ class TopicStore:
         return rows, codes
 
     def _see(self, parts: dict[str, Ints]) -> None:
+        if len(self._seen) >= MAX_PARTITIONS:
+            return
         both = parts["topic"] << _SHIFT | parts["partition"] & 0xFFFFFFFF
         self._seen = pd.unique(np.concatenate([self._seen, pd.unique(both)]))
 
@@ -144,11 +141,6 @@ def _sums(place: Ints, values: Ints, size: int) -> Ints:
     total = np.zeros(size, dtype=np.int64)
     np.add.at(total, place, values)
     return total
-
-
-def _small(numbers: Ints) -> npt.NDArray[np.integer]:
-    """In four bytes each, as long as they fit."""
-    return numbers.astype(np.uint32) if numbers.max(initial=0) < 1 << 32 else numbers
 
 
 def _ints(column: pa.Array) -> Ints:

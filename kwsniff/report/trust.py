@@ -121,7 +121,7 @@ def _packets(events: TrustTotals, capture: CaptureTotals | None) -> str:
         size = events.sums["client_bytes"] + events.sums["broker_bytes"]
         return f"{_many(packets, 'packet')} with {bytes_text(size)} of payload."
     text = f"{_many(capture.packets, 'packet')}, {bytes_text(capture.bytes)}"
-    text += f", from {_many(capture.files, 'file')}"
+    text += f", from {_many(capture.files, 'file')}" if capture.files else ""
     other = [(capture.non_ip, "not IP"), (capture.non_tcp, "not TCP"), (capture.fragments, "IP fragments")]
     parts = [f"{count:,} {name}" for count, name in other if count]
     return text + (f" ({', '.join(parts)})." if parts else ".")

@@ -158,6 +158,23 @@ class Conversation:
             self.outstanding.take(request.correlation_id)
             self._unanswered(request, reason, order)
 
+    def tick(self, now: int, order: int) -> None:
+        """Nothing later than `now` (nanoseconds since 1970) has been missed so far: report what by then has
+        waited too long."""
+        if self.early:
+            self._expire_early(now)
+        patience = self.config.request_timeout
+        if patience is None or not self.outstanding.count:
+            return
+        reason = "gap_in_responses" if self.response_gap else "timeout"
+        waited = [
+            each for each in self.outstanding.requests.values() if now - each.last_time > patience * 1e9
+        ]
+        for request in waited:
+            if now - request.last_time > (patience + _may_wait(request)) * 1e9:
+                self.outstanding.take(request.correlation_id)
+                self._unanswered(request, reason, order)
+
     def end(self, reason: str, order: int) -> None:
         """The connection is over: report what still waits. `reason` is one of UNANSWERED_REASONS."""
         for early in self.early:
@@ -421,3 +438,10 @@ class Conversation:
                 asked.json if asked else None, answer.json if answer else None,
             )
         )  # fmt: skip
+
+
+def _may_wait(request: Request) -> float:
+    """Seconds for which the broker may hold the request before it answers."""
+    facts = request.body.facts if request.body is not None else None
+    asked = facts.max_wait_ms if facts is not None and facts.max_wait_ms is not None else 0
+    return max(asked, 0) / 1e3 + quirks.held_by_broker(request.api_key)

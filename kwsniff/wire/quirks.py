@@ -6,7 +6,8 @@ from struct import Struct
 
 from kwsniff.binary import DecodeError, uvarint
 
-PRODUCE, FETCH, FIND_COORDINATOR, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 0, 1, 10, 17, 18, 36
+PRODUCE, FETCH, FIND_COORDINATOR, JOIN_GROUP, SYNC_GROUP = 0, 1, 10, 11, 14
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 
 UNSUPPORTED_VERSION = 35
 
@@ -50,6 +51,12 @@ def starts_raw_tokens(api_key: int, version: int) -> bool:
 def may_answer_with_zero(api_key: int, version: int) -> bool:
     """Whether the response may carry correlation id 0: FindCoordinator before 0.8.3 (KAFKA-1841)."""
     return api_key == FIND_COORDINATOR and version == 0
+
+
+def held_by_broker(api_key: int) -> float:
+    """Seconds for which a broker may hold a request of this API, whatever the request says: members of a
+    group wait for each other up to the rebalance timeout, by default `max.poll.interval.ms`, 5 minutes."""
+    return 300.0 if api_key in (JOIN_GROUP, SYNC_GROUP) else 0.0
 
 
 def sasl_user(mechanism: str | None, token: bytes) -> str | None:

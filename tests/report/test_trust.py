@@ -92,10 +92,9 @@ def test_unreadable_input_counts_as_damage(code: str) -> None:
 
 
 def test_nothing_seen_is_said_too() -> None:
-    assert paragraph(TrustTotals(), capture()) == (
-        "0 packets, 0 bytes, from 0 files. 0 connections. No gaps. 0 frames decoded, 0 not. "
-        "0 calls: 0 paired."
-    )
+    nothing = "0 connections. No gaps. 0 frames decoded, 0 not. 0 calls: 0 paired."
+    assert paragraph(TrustTotals(), capture(files=1)) == f"0 packets, 0 bytes, from 1 file. {nothing}"
+    assert paragraph(TrustTotals(), capture()) == f"0 packets, 0 bytes. {nothing}", "a live interface"
 
 
 def test_bytes_cut_by_the_snap_length_are_missing_without_a_gap() -> None:

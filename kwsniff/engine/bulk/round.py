@@ -57,9 +57,10 @@ class Segments:
         self.special = (flags & (FIN | SYN | RST) != 0) | (rows.captured != rows.length)
         self.captured, self.time, self.packet = rows.captured, rows.time, rows.packet
         self.order, self.seq, self.ack = rows.order, rows.seq, rows.ack
-        self.buffer, self.start = rows.buffer, rows.start
+        self.buffer, self.start = rows.buffer.astype(np.int32, copy=False), rows.start
         # Short payloads lie in the array of views, all others in blocks: see kwsniff.arrow.
-        views, *blocks = [np.frombuffer(data, np.uint8) for data in rows.buffers]
+        # Whether one may write to an array is part of its type, for which numba compiles.
+        views, *blocks = [np.frombuffer(data.toreadonly(), np.uint8) for data in rows.buffers]
         self.inline = views
         self.block = blocks[0] if blocks else views
         if len(blocks) > 1:

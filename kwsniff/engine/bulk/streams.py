@@ -284,7 +284,7 @@ def lose_framing(k: int, link: Ints, side: Ints, state: Ints) -> bool:
 @kernel
 def follow(
     seg_side: Flags, seq: Ints, ack: Ints, acks: Flags, special: Flags, captured: Ints, time: Ints,
-    packet: Ints, order: Ints, buffer: Ints, start: Ints, inline: Bytes, block: Bytes, links: Ints,
+    packet: Ints, order: Ints, buffer: Codes, start: Ints, inline: Bytes, block: Bytes, links: Ints,
     sides: Ints, held_bytes: Bytes, held_chunks: Ints, all_old: Ints, all_early: Ints, programs: Codes,
     versions: Ints, limits: Ints, buf: Bytes, chunks: Ints, frames: Ints, queue: Ints, deeds: Ints,
     holes: Ints, state: Ints, was: Ints, was_sides: Ints, was_holes: Ints, early: Ints, was_early: Ints,

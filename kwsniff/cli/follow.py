@@ -1,0 +1,60 @@
+"""`kwsniff decode --follow`: events of files that are still being written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from threading import Timer
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kwsniff.capture.follow import followed
+from kwsniff.capture.stop import Stop
+from kwsniff.cli.problem import CommandError
+from kwsniff.config import Config
+from kwsniff.net.totals import CaptureTotals
+from kwsniff.pipeline import analyze
+
+if TYPE_CHECKING:
+    from kwsniff.cli.decode import Request
+
+PATIENCE_S = 60.0
+"""Seconds after which a request counts as unanswered though its connection is open."""
+
+
+def checked(request: Request, form: str) -> Request:
+    """The request as it can be followed.
+
+    Raises:
+        CommandError: it cannot.
+    """
+    if form == "parquet":
+        raise CommandError("--follow writes lines: -f text, jsonl or csv, not parquet")
+    if request.jobs is not None and request.jobs > 1:
+        raise CommandError("-j does not go with --follow: files are followed by one process")
+    return replace(request, config=replace(request.config, request_timeout=PATIENCE_S))
+
+
+def following(
+    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop, duration: float | None
+) -> Generator[pa.RecordBatch]:
+    """EVENTS batches until `stop` is set, or `duration` seconds have passed.
+
+    Raises:
+        CaptureError: a path cannot be followed.
+    """
+    timer = Timer(duration or 0, stop.set)
+    timer.daemon = True
+    segments = followed(paths, config, totals, stop, _say)
+    if duration is not None:
+        timer.start()
+    try:
+        yield from analyze(segments, config)
+    finally:
+        timer.cancel()
+
+
+def _say(line: str) -> None:
+    print(f"kwsniff: {line}", file=sys.stderr)

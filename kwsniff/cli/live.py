@@ -1,0 +1,321 @@
+"""`kwsniff live`: what the command does; its options are in `kwsniff.cli.app`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+
+import pyarrow as pa
+
+from kwsniff.cli import problem
+from kwsniff.cli.formats import FORMATS, Writer, open_writer
+from kwsniff.cli.naming import named
+from kwsniff.cli.problem import CommandError, chosen_columns, suggestion
+from kwsniff.cli.trust import Trust
+from kwsniff.cli.where import Predicate, compile_where
+from kwsniff.config import Config
+from kwsniff.engine.bulk import warm
+from kwsniff.live.errors import LiveError
+from kwsniff.live.listener import ANY, Listener
+from kwsniff.live.pcapng import Interface, PcapngFiles, Rotation
+from kwsniff.live.screen import Screen, possible
+from kwsniff.live.session import Keeping, Session
+from kwsniff.live.sink import Health, Sink
+from kwsniff.live.user import become
+from kwsniff.table import EVENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for."""
+
+    interfaces: Sequence[str]
+    config: Config
+    ports: str | None = None
+    bpf: str | None = None
+    promiscuous: bool = False
+    buffer_bytes: int = 64 << 20
+    user: str | None = None
+    form: str | None = None
+    columns: str | None = None
+    where: str | None = None
+    packets: str | None = None
+    """File to keep packets in."""
+    rotate: str | None = None
+    all_packets: bool = False
+    csv: str | None = None
+    interval: float = 60.0
+    prometheus: str | None = None
+    topics: bool = False
+    """Whether Prometheus is told of topics."""
+    duration: float | None = None
+    count: int | None = None
+    quiet: bool = False
+
+    @property
+    def lines(self) -> bool:
+        """Whether the user wants lines even on a terminal."""
+        return self.form is not None or self.count is not None or self.config.full
+
+
+def live(request: Request) -> int:
+    """Listen until Ctrl-C, SIGTERM, the duration, the count or the last interface's end; the exit code.
+
+    Raises:
+        CommandError: the request is wrong, or listening is not possible.
+    """
+    form = _form(request.form)
+    columns = chosen_columns(request.columns, EVENTS.names) if request.columns is not None else None
+    if columns is not None and form == "text":
+        raise CommandError("--columns goes with -f csv or jsonl")
+    predicate = compile_where(request.where) if request.where is not None else None
+    rotation = _rotation(request)
+    try:
+        session = _session(request, rotation)
+        return _Run(request, session, form, columns, predicate).run()
+    except LiveError as error:
+        raise CommandError(str(error)) from None
+
+
+def filter_of(ports: str | None, bpf: str | None) -> str:
+    """The kernel's filter (pcap-filter(7)) for `--port` and `--filter`: both have to hold, TCP if neither."""
+    parts = []
+    for part in (ports or "").split(",") if ports else []:
+        word = "portrange" if "-" in part else "port"
+        parts.append(f"tcp {word} {part.strip()}")
+    of_ports = " or ".join(parts)
+    if bpf and of_ports:
+        return f"({of_ports}) and ({bpf})"
+    return bpf or of_ports or "tcp"
+
+
+def _form(asked: str | None) -> str:
+    forms = [name for name in FORMATS if name != "parquet"]
+    if asked is None:
+        return "text"
+    if asked not in forms:
+        raise CommandError(f"-f: no format {asked!r}{suggestion(asked, forms)}; there are {', '.join(forms)}")
+    return asked
+
+
+def _rotation(request: Request) -> Rotation | None:
+    if request.packets is None:
+        if request.rotate is not None or request.all_packets:
+            raise CommandError("--rotate and --all-packets go with -w")
+        return None
+    try:
+        return Rotation.of(request.rotate) if request.rotate is not None else None
+    except ValueError as error:
+        raise CommandError(f"--rotate: {error}") from None
+
+
+def _session(request: Request, rotation: Rotation | None) -> Session:
+    bpf = filter_of(request.ports, request.bpf)
+    names = list(dict.fromkeys(request.interfaces)) or [ANY]
+    listeners: list[Listener] = []
+    try:
+        for name in names:
+            listeners.append(
+                Listener(name, bpf, promiscuous=request.promiscuous, buffer_bytes=request.buffer_bytes)
+            )
+        if request.user is not None:
+            become(request.user)
+        keeping = None
+        if request.packets is not None:
+            interfaces = [Interface(each.interface, each.linktype, bpf) for each in listeners]
+            keeping = Keeping(PcapngFiles(request.packets, interfaces, rotation), request.all_packets)
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    if not request.quiet:
+        buffers = ", ".join(f"{each.buffer_bytes / (1 << 20):.0f} MiB" for each in listeners)
+        text = f"listening on {', '.join(names)} ({bpf}), kernel buffer {buffers}; Ctrl-C ends"
+        print(f"kwsniff: {text}", file=sys.stderr)
+    config = request.config
+    if config.kernels == "auto":
+        # Compiling would take the processor from those who are being watched. Asked as the user who will use
+        # them: numba looks for its cache where that user may write.
+        config = replace(config, kernels="always" if warm.kernels() == warm.READY else "never")
+    return Session(
+        listeners, config, queue_bytes=config.block_bytes * 4, keeping=keeping, duration=request.duration
+    )
+
+
+class _Run:
+    """One session and what shows it."""
+
+    def __init__(
+        self,
+        request: Request,
+        session: Session,
+        form: str,
+        columns: list[str] | None,
+        predicate: Predicate | None,
+    ) -> None:
+        """Raises LiveError."""
+        self._request, self._session, self._predicate = request, session, predicate
+        self._trust = Trust(wanted=not request.quiet)
+        self._trust.capture = session.totals
+        self._screen: Screen | None = None
+        self._sinks: list[Sink] = []
+        if request.prometheus is not None:
+            self._sinks.append(self._metrics(request.prometheus))
+        if request.csv is not None:
+            self._sinks.append(self._tables(request.csv))
+        if possible() and not request.lines:
+            self._screen = Screen(", ".join(session.interfaces), session.stop)
+            self._sinks.append(Filtered(self._screen, predicate))
+        else:
+            self._sinks += [self._lines(form, columns), Warnings()]
+
+    def run(self) -> int:
+        if self._screen is None:
+            with _stopping(self._session.stop):
+                self._session.run(self._sinks, self._through)
+        else:
+            self._beside(self._screen)
+        for line in self._session.farewells:
+            print(f"kwsniff: {line}", file=sys.stderr)
+        self._trust.show()
+        if self._screen is not None and self._session.health().dropped:
+            warnings = Warnings()
+            warnings.tick(self._session.health())
+        return problem.DONE
+
+    def _beside(self, screen: Screen) -> None:
+        """Run the session in a thread while the screen has this one; raise what it raised."""
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._session.run(self._sinks, self._through)
+            except BaseException as error:
+                failures.append(error)
+                screen.close()
+
+        thread = threading.Thread(target=work, name="session")
+        thread.start()
+        try:
+            screen.run()
+        finally:
+            self._session.stop()
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def _metrics(self, address: str) -> Sink:
+        from kwsniff.live.metrics import Metrics
+
+        metrics = Metrics(address, topics=self._request.topics)
+        if not self._request.quiet:
+            print(f"kwsniff: metrics on {metrics.url}", file=sys.stderr)
+        return metrics
+
+    def _tables(self, folder: str) -> Sink:
+        from kwsniff.live.table import IntervalCsv
+        from kwsniff.spec.load import catalog
+
+        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+        return IntervalCsv(folder, self._request.interval, errors=errors)
+
+    def _lines(self, form: str, columns: list[str] | None) -> Sink:
+        terminal = sys.stdout.isatty()
+        width = os.get_terminal_size().columns if terminal else None
+        colour = terminal and not os.environ.get("NO_COLOR")
+        writer = open_writer(form, sys.stdout.buffer, columns, width=width, colour=colour)
+        return Filtered(Lines(writer, self._request.count, self._session.stop), self._predicate)
+
+    def _through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return named(self._trust.watch(batches), hold=False)
+
+
+@contextmanager
+def _stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM stop the session; the second one ends it at once."""
+    asked = threading.Event()
+
+    def arrived(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        stop()
+
+    before = {number: signal.signal(number, arrived) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Filtered:
+    """Only events for which a condition holds."""
+
+    def __init__(self, sink: Sink, predicate: Predicate | None) -> None:
+        self._sink, self._predicate = sink, predicate
+        self.tick, self.close = sink.tick, sink.close
+
+    def add(self, events: pa.RecordBatch) -> None:
+        """Pass on what is wanted."""
+        if self._predicate is not None:
+            events = events.filter(self._predicate(events))
+        if events.num_rows:
+            self._sink.add(events)
+
+
+class Lines:
+    """A line for each event, at once."""
+
+    def __init__(self, writer: Writer, count: int | None, stop: Callable[[], None]) -> None:
+        self._writer, self._left, self._stop = writer, count, stop
+
+    def add(self, events: pa.RecordBatch) -> None:
+        """Write the events."""
+        if self._left is not None:
+            events = events.slice(0, self._left)
+            self._left -= events.num_rows
+            if self._left == 0:
+                self._stop()
+        if events.num_rows:
+            self._writer.write(events)
+            sys.stdout.buffer.flush()
+
+    def tick(self, health: Health) -> None:
+        """Time alone has no line."""
+
+    def close(self) -> None:
+        """Write what the format ends with."""
+        self._writer.close()
+        sys.stdout.buffer.flush()
+
+
+class Warnings:
+    """A line on standard error whenever packets were dropped since the last one."""
+
+    def __init__(self) -> None:
+        self._told = 0
+
+    def add(self, events: pa.RecordBatch) -> None:
+        """Nothing to warn of."""
+
+    def tick(self, health: Health) -> None:
+        """Look at the drops."""
+        if health.dropped == self._told:
+            return
+        share = health.dropped / max(health.packets + health.dropped, 1)
+        print(
+            f"kwsniff: {health.dropped - self._told} packets dropped, so far {health.kernel_dropped} by the "
+            f"kernel and {health.own_dropped} by kwsniff ({share:.1%}); what they carried is missing",
+            file=sys.stderr,
+        )
+        self._told = health.dropped
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,101 @@
+"""Sums for every combination of label values that occurs, as Prometheus wants them: only ever growing.
+
+Invariant: there are never more than `limit` combinations and as many as the kept labels have; a row whose
+combination finds no room counts under `other`, so that totals over all series stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kwsniff.live.metrics.labels import Ints, Names
+from kwsniff.report.codes import combined
+
+Floats = NDArray[np.float64]
+
+MAX_SERIES = 1000
+
+BUCKETS_US = (
+    *(100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),
+    *(1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000),
+)
+"""Upper bounds of the latency buckets, inclusive: a broker answers from its page cache in a fraction of a
+millisecond, and clients give up after 30 seconds (`request.timeout.ms`)."""
+
+
+class Series:
+    """One row of sums for each combination of label values."""
+
+    def __init__(self, labels: Mapping[str, Names], kept: str, sums: Sequence[str], limit: int = MAX_SERIES):
+        """`kept` is the label that stays where the others become `other` for lack of room."""
+        self.labels = tuple(labels)
+        self.sums = tuple(sums)
+        self._names = list(labels.values())
+        self._kept = self.labels.index(kept)
+        self._limit = limit
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._table: Floats = np.zeros((16, len(self.sums)))
+        self.overflowed = 0
+        """Rows counted under `other` because there were too many combinations."""
+
+    def add(self, keys: Sequence[Ints], measures: Mapping[str, Floats | Ints]) -> Ints:
+        """Add rows with their label values by number; returns the series of each row."""
+        codes, examples = combined(list(keys), [len(names) for names in self._names])
+        kinds = zip(*(column[examples].tolist() for column in keys), strict=True)
+        counts = np.bincount(codes, minlength=len(examples))
+        numbers = [self._number(kind, int(count)) for kind, count in zip(kinds, counts, strict=True)]
+        series: Ints = np.array(numbers, dtype=np.int64)[codes] if numbers else codes
+        self._grow()
+        grouped = pa.table({"series": series, **measures}).group_by("series", use_threads=False)
+        totals = grouped.aggregate([(name, "sum") for name in self.sums])
+        rows = totals["series"].to_numpy()
+        for place, name in enumerate(self.sums):
+            self._table[rows, place] += totals[f"{name}_sum"].to_numpy()
+        return series
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def snapshot(self) -> tuple[list[list[str]], Floats]:
+        """Label values of each series and its sums, as of now."""
+        values = [names.values for names in self._names]
+        labels = [[of[n] for of, n in zip(values, kind, strict=True)] for kind in self._numbers]
+        return labels, self._table[: len(labels)].copy()
+
+    def _number(self, kind: tuple[int, ...], rows: int) -> int:
+        number = self._numbers.get(kind)
+        if number is None and len(self._numbers) >= self._limit:
+            self.overflowed += rows
+            kind = tuple(value if at == self._kept else 0 for at, value in enumerate(kind))
+        return self._numbers.setdefault(kind, len(self._numbers)) if number is None else number
+
+    def _grow(self) -> None:
+        while len(self._numbers) > len(self._table):
+            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+
+
+class Histogram:
+    """Latencies by bucket for the rows of a `Series`."""
+
+    def __init__(self) -> None:
+        self._counts: NDArray[np.int64] = np.zeros((16, len(BUCKETS_US) + 1), np.int64)
+        self._seconds: Floats = np.zeros(16)
+
+    def add(self, series: Ints, latency_us: Floats) -> None:
+        """Add one latency (microseconds) for each row, whose series is given."""
+        while len(series) and series.max() >= len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+            self._seconds = np.concatenate([self._seconds, np.zeros_like(self._seconds)])
+        bucket = np.searchsorted(BUCKETS_US, latency_us, side="left")
+        np.add.at(self._counts, (series, bucket), 1)
+        np.add.at(self._seconds, series, latency_us / 1e6)
+
+    def snapshot(self, size: int) -> tuple[NDArray[np.int64], Floats]:
+        """For the first `size` series: cumulative counts up to each bound and in all, and the sum."""
+        missing = max(size - len(self._counts), 0)
+        counts = np.pad(self._counts, ((0, missing), (0, 0)))[:size]
+        return np.cumsum(counts, axis=1), np.pad(self._seconds, (0, missing))[:size]

@@ -1,0 +1,170 @@
+"""The columns of both tables: figures of rows, and last calls."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from kwsniff.live.screen.grouping import Key
+from kwsniff.live.screen.latency import LEAST_US
+from kwsniff.live.screen.layout import Cell, Column, Line
+from kwsniff.live.screen.statistics import Figures
+from kwsniff.report.text import printable
+
+ERROR = "red"
+LABELS = {"api": "API", "client": "client", "topic": "topic", "broker": "broker", "group": "group"}
+"""What the groupings are called."""
+OTHERS = "(others)"
+NONE = "(none)"
+WAITS = "waits"
+"""In place of a latency, if all calls waited on purpose."""
+
+FIGURES = (
+    Column("rate", "calls/s", width=8),
+    Column("p50", "p50 ms", 3, width=7),
+    Column("p95", "p95 ms", 5, width=7),
+    Column("p99", "p99 ms", width=7),
+    Column("waited", "waited/s", 7, width=8),
+    Column("errors", "errors/s", width=8),
+    Column("unanswered", "unanswered", 1),
+    Column("bytes", "bytes/s", 4, width=8),
+    Column("error", "last error", 8, left=True),
+)
+CALLS = [
+    Column("time", "time UTC"),
+    Column("latency", "ms", width=7),
+    Column("api", "API", left=True),
+    Column("client", "client", left=True),
+    Column("address", "address", 4, left=True),
+    Column("broker", "broker", 5, left=True),
+    Column("topic", "topic", 1, left=True),
+    Column("group", "group", 3, left=True),
+    Column("sent", "sent", 2),
+    Column("received", "received", 2),
+    Column("result", "result", left=True, least=24),
+]
+
+
+def row_columns(grouping: str) -> list[Column]:
+    """Columns of a grouping's rows."""
+    name = Column("name", LABELS[grouping], left=True, width=16)
+    address = Column("address", "address", 6, left=True)
+    return [name, address, *FIGURES]
+
+
+def call_columns(grouping: str) -> list[Column]:
+    """Columns of the last calls of a row; what is the same in all of them is no column."""
+    return [column for column in CALLS if column.name != grouping or grouping in ("api", "topic")]
+
+
+def row_line(figures: Figures, row: int, grouping: str) -> Line:
+    """The cells of one row."""
+    key = figures.keys[row]
+    seconds = float(figures.seconds[row])
+    sums = {name: int(values[row]) for name, values in figures.sums.items()}
+    p50, p95, p99 = (milliseconds(value) for value in figures.quantiles[row].tolist())
+    if sums["waited"] and not p99:
+        p99 = WAITS
+    cells = {
+        "name": Cell(OTHERS if key is None else name_of(key, grouping)),
+        "address": Cell(key[1] if key is not None and grouping == "client" else ""),
+        "rate": Cell(rate(sums["calls"], seconds)),
+        "p50": Cell(p50),
+        "p95": Cell(p95),
+        "p99": Cell(p99),
+        "waited": Cell(rate(sums["waited"], seconds) if sums["waited"] else ""),
+        "errors": Cell(rate(sums["errors"], seconds), ERROR if sums["errors"] else ""),
+        "unanswered": Cell(f"{sums['unanswered']:,}", ERROR if sums["unanswered"] else ""),
+        "bytes": Cell(size(sums["bytes"] / seconds)),
+        "error": Cell(printable(figures.errors[row]) if sums["errors"] else "", ERROR),
+    }
+    return cells, ""
+
+
+def call_line(call: dict[str, Any]) -> Line:
+    """The cells of one call."""
+    result = _result(call)
+    failed = call["error_code"] or str(call["status"]).startswith("unanswered")
+    api = call["api"] if call["api"] is not None else f"API {call['api_key']}"
+    topic = "" if call["topic"] is None else printable(call["topic"])
+    cells = {
+        "time": Cell(clock(call["time"])),
+        "latency": Cell("" if call["latency_us"] is None else milliseconds(call["latency_us"])),
+        "api": Cell(printable(f"{api} v{call['api_version']}" if call["api_version"] is not None else api)),
+        "client": Cell(NONE if call["client_id"] is None else printable(call["client_id"])),
+        "address": Cell(endpoint(call["client_ip"], call["client_port"])),
+        "broker": Cell(endpoint(call["broker_ip"], call["broker_port"])),
+        "topic": Cell(f"{topic} +{call['topics'] - 1}" if call["topics"] > 1 else topic),
+        "group": Cell("" if call["group_id"] is None else printable(call["group_id"])),
+        "sent": Cell("" if call["request_bytes"] is None else size(call["request_bytes"])),
+        "received": Cell("" if call["response_bytes"] is None else size(call["response_bytes"])),
+        "result": Cell(result, ERROR if failed else ""),
+    }
+    return cells, ""
+
+
+def name_of(key: Key, grouping: str) -> str:
+    """The name of a row as it is shown."""
+    if key[0] is None:
+        return NONE
+    if grouping == "broker":
+        return endpoint(key[0], key[1])
+    return printable(key[0])
+
+
+def endpoint(address: str | None, port: object) -> str:
+    """Address and port, with brackets around an IPv6 address."""
+    if address is None:
+        return NONE
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def milliseconds(microseconds: float) -> str:
+    """A latency; nothing for NaN."""
+    if np.isnan(microseconds):
+        return ""
+    return number(microseconds / 1000, 3) if microseconds >= LEAST_US else f"<{LEAST_US / 1000:g}"
+
+
+def rate(count: int, seconds: float) -> str:
+    """How many each second."""
+    return number(count / seconds, 2) if count else "0"
+
+
+def number(value: float, decimals: int) -> str:
+    """At least three digits, with so many decimals at most: numbers in a column stand below each other."""
+    while decimals and abs(value) >= 10 ** (3 - decimals) - 0.5 * 10**-decimals:
+        decimals -= 1
+    return f"{value:,.{decimals}f}"
+
+
+def size(count: float) -> str:
+    """Bytes, in powers of 1000 and little room."""
+    units = ["B", "kB", "MB", "GB", "TB", "PB"]
+    if count < 999.5:
+        return f"{count:.0f} B"
+    while count >= 999.5 and len(units) > 1:
+        count, units = count / 1000, units[1:]
+    return f"{number(count, 2)} {units[0]}"
+
+
+def clock(time: datetime | None) -> str:
+    """Time of day in UTC, to the millisecond."""
+    if time is None:
+        return ""
+    return time.astimezone(UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _result(call: dict[str, Any]) -> str:
+    parts: list[str] = []
+    if call["error_code"]:
+        parts.append(call["error"] or f"error {call['error_code']}")
+    else:
+        parts.append(call["status"] or "")
+    if call["unanswered_because"]:
+        parts.append(f"({call['unanswered_because']})")
+    if call["throttle_ms"]:
+        parts.append(f"throttled {call['throttle_ms']:,} ms")
+    return printable(" ".join(parts))

@@ -1,0 +1,110 @@
+"""Which keys have a row of their own, of as many as a stranger may make up.
+
+Theory of operation. A key gets a free row when it is first seen; without a free row it counts under `OTHER`.
+A row without a call in the window becomes free again. So that names used once or twice cannot keep out what
+is busy, keys without a row are counted for the length of a slot, as far as they are among the most frequent
+ones of their batch; one that then turns out twice as busy as the least busy row takes its place, and that
+row's figures go to `OTHER`.
+
+Invariants: at most `ROWS` keys are known; `OTHER` is never free; nothing that was counted is lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kwsniff.live.screen.grouping import Key
+from kwsniff.live.screen.window import MEASURES, SLOTS, Window
+
+ROWS = 200
+"""Keys with a row of their own, in each grouping."""
+OTHER = 0
+"""Row of all others."""
+
+CANDIDATES = 256
+"""Keys without a row that are counted."""
+BATCH_CANDIDATES = 64
+"""The same, of one batch."""
+SWAPS = 10
+"""Rows, at most, that change hands in a slot."""
+LEAST_CALLS = 3
+"""Calls in a slot below which a key isn't worth a row that is taken."""
+
+Ints = npt.NDArray[np.int64]
+_CALLS = MEASURES.index("calls")
+
+
+class Rows:
+    """Numbers keys from 1 to ROWS, and all others `OTHER`."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key | None] = [None] * (ROWS + 1)
+        """Key of each row, None for a free one and for `OTHER`."""
+        self.owners = np.zeros(ROWS + 1, np.int64)
+        """A number for each key that ever had a row, by row: what was noted of a row's former key has
+        another one. 0 for a free row."""
+        self.since_ns = np.zeros(ROWS + 1, np.int64)
+        """When a row was taken from another key; 0 if its key was counted from its first call on."""
+        self._numbers: dict[Key, int] = {}
+        self._free = list(range(ROWS, 0, -1))
+        self._given = 0
+        self._candidates: dict[Key, int] = {}
+
+    def numbers(self, keys: list[Key], counts: Ints) -> Ints:
+        """The row of each of distinct `keys`, which were seen `counts` times."""
+        known = self._numbers
+        rows = np.fromiter((known.get(key, OTHER) for key in keys), np.int64, len(keys))
+        unknown = np.flatnonzero((rows == OTHER) & (counts > 0))
+        if not len(unknown):
+            return rows
+        most = len(self._free) + BATCH_CANDIDATES
+        if len(unknown) > most:
+            unknown = unknown[np.argpartition(-counts[unknown], most)[:most]]
+        for place in unknown[np.argsort(-counts[unknown], kind="stable")].tolist():
+            if self._free:
+                rows[place] = self._give(keys[place], 0)
+            else:
+                self._candidates[keys[place]] = self._candidates.get(keys[place], 0) + int(counts[place])
+        if len(self._candidates) > CANDIDATES:
+            self._candidates = dict(self._by_count()[: CANDIDATES // 2])
+        return rows
+
+    def renew(self, window: Window, now_ns: int) -> None:
+        """A slot has gone by: free the rows that are silent, and let busy keys have the rows of others."""
+        calls = window.sums[_CALLS]
+        # A topic's bytes may be counted without its calls, if a body names it twice in different ways.
+        silent = ~window.sums.any(axis=0) & (self.owners > 0)
+        for row in np.flatnonzero(silent).tolist():
+            self._take(row)
+            self._free.append(row)
+        taken = np.flatnonzero(self.owners > 0)
+        for key, count in self._by_count()[:SWAPS]:
+            if count < LEAST_CALLS or key in self._numbers:
+                break
+            if not self._free:
+                weakest = int(taken[np.argmin(calls[taken])])
+                if count * SLOTS < 2 * calls[weakest]:
+                    break
+                window.merge(weakest, OTHER)
+                self._take(weakest)
+                self._free.append(weakest)
+                taken = taken[taken != weakest]
+            self._give(key, now_ns)
+        self._candidates = {}
+
+    def _by_count(self) -> list[tuple[Key, int]]:
+        return sorted(self._candidates.items(), key=lambda item: -item[1])
+
+    def _give(self, key: Key, since_ns: int) -> int:
+        row = self._free.pop()
+        self._given += 1
+        self.keys[row], self.owners[row], self.since_ns[row] = key, self._given, since_ns
+        self._numbers[key] = row
+        return row
+
+    def _take(self, row: int) -> None:
+        key = self.keys[row]
+        if key is not None:
+            del self._numbers[key]
+        self.keys[row], self.owners[row], self.since_ns[row] = None, 0, 0

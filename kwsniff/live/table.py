@@ -1,0 +1,125 @@
+"""`--csv DIR`: the call statistics of a live session, written every interval and at the end.
+
+Theory of operation. Two things are kept of the calls: everything since the start, for the tables of `kwsniff
+report --csv`, which are written anew each time; and the interval in progress, which becomes a few rows of
+`history.csv` and is forgotten. Events wait until there are enough to be worth adding, for a batch costs
+milliseconds however small it is.
+
+Invariants: memory does not grow with the length of the session (`kwsniff.report.bounded`, and a fresh
+`Interval` each time); intervals are of packet time, so that a session that falls behind shows the same
+figures; every call is counted in exactly one interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from kwsniff.live.errors import LiveError
+from kwsniff.live.history import HistoryFile, Interval
+from kwsniff.live.sink import Health
+from kwsniff.report import Report
+from kwsniff.report.bounded import BoundedStore
+from kwsniff.report.store import NEEDED
+
+HISTORY = "history.csv"
+ENOUGH = 8192
+"""Events added at a time."""
+
+
+class CsvError(LiveError):
+    """The tables cannot be written: one line that says where and why."""
+
+
+class IntervalCsv:
+    """Writes `<table>.csv` for each table of the report, and `history.csv`, into a directory."""
+
+    def __init__(
+        self,
+        directory: str | Path,
+        interval_s: float = 60.0,
+        *,
+        errors: Mapping[int, tuple[str, bool]] | None = None,
+    ) -> None:
+        """`interval_s` is in seconds of packet time; `errors` as in `Report.from_events`.
+
+        A history that is there already goes on; the tables are replaced at the first interval's end.
+
+        Raises:
+            CsvError: the directory cannot be made or written to, or its history.csv is something else.
+        """
+        self._directory = Path(directory)
+        self._interval_ns = round(interval_s * 1e9)
+        self._errors = errors
+        self._store = BoundedStore()
+        self._interval = Interval()
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._begin_ns: int | None = None
+        self._now_ns = 0
+        self.problem: str | None = None
+        """Why the last writing failed, in one line, if it did. It is tried again with the next tick."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._history = HistoryFile(self._directory / HISTORY)
+        except OSError as error:
+            raise CsvError(f"cannot write into {directory}: {error.strerror or error}") from None
+        except ValueError as error:
+            raise CsvError(f"{self._directory / HISTORY}: {error}, is no history of kwsniff") from None
+
+    def add(self, events: pa.RecordBatch) -> None:
+        """Take events (see `kwsniff.table.EVENTS`)."""
+        self._waiting.append(events.select(list(NEEDED)))
+        self._rows += events.num_rows
+        if self._rows >= ENOUGH:
+            self._count()
+
+    def tick(self, health: Health) -> None:
+        """Write if an interval is over."""
+        if self._begin_ns is None:
+            self._begin_ns = health.started_ns
+        self._now_ns = max(health.now_ns, self._now_ns)
+        if self._now_ns - self._begin_ns >= self._interval_ns:
+            self._write()
+
+    def close(self) -> None:
+        """Write what came since the last interval.
+
+        Raises:
+            CsvError: it cannot be written.
+        """
+        self._write()
+        if self.problem is not None:
+            raise CsvError(self.problem)
+
+    @property
+    def error(self) -> float:
+        """How far percentiles of the tables may be from the true ones, as a part of them; 0 at first."""
+        return self._store.error
+
+    def _count(self) -> None:
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        if not waiting:
+            return
+        events = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+        self._store.add(events)
+        calls = events.filter(events["status"].is_valid())
+        if calls.num_rows:
+            self._interval.add(calls)
+
+    def _write(self) -> None:
+        self._count()
+        begin_ns = self._now_ns if self._begin_ns is None else self._begin_ns
+        rows = self._interval.rows(begin_ns, self._now_ns)
+        try:
+            if rows.num_rows:
+                self._history.append(rows)
+            # Only now: what could not be written is part of the next interval.
+            self._interval, self._begin_ns = Interval(), self._now_ns
+            Report.from_store(self._store, errors=self._errors).write_csv(self._directory)
+        except OSError as error:
+            self.problem = f"cannot write into {self._directory}: {error.strerror or error}"
+        else:
+            self.problem = None

@@ -1,0 +1,171 @@
+"""Takes packets from a listener in a thread of its own and hands them over as blocks.
+
+Theory of operation. Decoding must never make the kernel wait, so nothing but copying happens here, and what
+is handed over waits in a queue of bounded size; when it is full, whole blocks are dropped and counted. The
+thread sleeps a little after each wake-up: the kernel's buffer holds what comes meanwhile, and at tens of
+thousands of packets a second one wake-up a packet would cost more than the packets.
+
+With each block goes a time until which, as far as this listener is concerned, everything has been handed
+over; while the interface is quiet such times go without packets.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from queue import SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+
+from kwsniff.live.listener import GoneError, Listener, Packets
+from kwsniff.net.packets import PacketBlock
+
+NAP = 0.01
+"""Seconds of sleep between wake-ups."""
+QUIET = 0.25
+"""Seconds after which a quiet interface says that it is quiet."""
+GATHER = 0.1
+"""Seconds for which packets are gathered to a block ..."""
+BLOCK_BYTES = 2 << 20
+"""... unless they are as many bytes before that."""
+
+
+class Handed(NamedTuple):
+    """What a taker puts into the queue."""
+
+    taker: int
+    block: PacketBlock | None
+    until: int
+    """Nanoseconds since 1970 until when nothing is missing."""
+    ended: str | None = None
+    """Why there will be nothing more; empty if that was asked for."""
+
+
+class Room:
+    """Bytes that may wait in the queue, shared by all takers."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.used = 0
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Reserve room; false if there is none."""
+        with self._lock:
+            if self.used and self.used + size > self.size:
+                return False
+            self.used += size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """What was reserved has been dealt with."""
+        with self._lock:
+            self.used -= size
+
+
+class Taker:
+    """One listener's thread."""
+
+    def __init__(self, index: int, listener: Listener, queue: SimpleQueue[Handed], room: Room) -> None:
+        self.index, self.listener = index, listener
+        self._queue, self._room = queue, room
+        self._stop = threading.Event()
+        self._pending: list[Packets] = []
+        self._size = 0
+        self._since = 0.0
+        self.received = 0
+        """Packets taken, those dropped afterwards too."""
+        self.own_dropped = 0
+        """Packets given up because the queue was full."""
+        self.kernel_dropped = 0
+        """Packets that found the kernel's buffer full."""
+        self._thread = threading.Thread(target=self._run, name=f"take {listener.interface}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take packets."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take what is ready, hand it over, and end."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        ended = ""
+        try:
+            self._loop()
+        except GoneError:
+            ended = f"{self.listener.interface}: the interface is gone"
+        except OSError as error:
+            ended = f"{self.listener.interface}: {error.strerror or error}"
+        finally:
+            self._flush(time.time_ns())
+            self.kernel_dropped = self.listener.dropped()
+            self.listener.close()
+            self._queue.put(Handed(self.index, None, time.time_ns(), ended))
+
+    def _loop(self) -> None:
+        poller = select.poll()
+        poller.register(self.listener.fileno(), select.POLLIN)
+        said = time.monotonic()
+        while True:
+            last = self._stop.is_set()
+            asked = time.time_ns()
+            found = self._drain()
+            self.kernel_dropped = self.listener.dropped()
+            now = time.monotonic()
+            if self._pending and (last or now - self._since >= GATHER):
+                self._flush(asked)
+                said = now
+            elif not self._pending and now - said >= QUIET:
+                self._queue.put(Handed(self.index, None, asked))
+                said = now
+            if last:
+                return
+            if found:
+                self._stop.wait(NAP)
+            else:
+                poller.poll(1000 * (GATHER if self._pending else QUIET))
+
+    def _drain(self) -> bool:
+        found = False
+        while (packets := self.listener.take()) is not None:
+            found = True
+            if not len(packets):
+                continue
+            if not self._pending:
+                self._since = time.monotonic()
+            self._pending.append(packets)
+            self._size += len(packets.data)
+            if self._size >= BLOCK_BYTES:
+                self._flush(int(packets.time_ns[-1]))
+        return found
+
+    def _flush(self, until: int) -> None:
+        if not self._pending:
+            return
+        pending, size = self._pending, self._size
+        self._pending, self._size = [], 0
+        caplen = np.concatenate([packets.caplen for packets in pending])
+        numbers = np.arange(self.received + 1, self.received + len(caplen) + 1)
+        self.received += len(caplen)
+        if not self._room.take(size):
+            self.own_dropped += len(caplen)
+            self._queue.put(Handed(self.index, None, until))
+            return
+        block = PacketBlock(
+            capture=self.listener.interface,
+            data=np.frombuffer(b"".join([packets.data for packets in pending]), np.uint8),
+            offset=np.cumsum(caplen) - caplen,
+            caplen=caplen,
+            origlen=np.concatenate([packets.origlen for packets in pending]),
+            time_ns=np.concatenate([packets.time_ns for packets in pending]),
+            number=numbers,
+            linktype=np.full(len(caplen), self.listener.linktype, np.int64),
+        )
+        self._queue.put(Handed(self.index, block, until))

@@ -1,0 +1,157 @@
+"""`kwsniff decode --follow` as a process, over real captures that grow."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ROOT, process
+
+SAMPLE = ROOT / "captures/librdkafka-groups.pcapng"
+COLUMNS = ("--columns", "connection,api,correlation_id,latency_us,status")
+
+
+@contextmanager
+def following(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-W", "error", "-m", "kwsniff", "decode", "--follow", *arguments]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    )
+    watchdog = threading.Timer(60, running.kill)
+    watchdog.start()
+    try:
+        yield running
+    finally:
+        watchdog.cancel()
+        running.kill()
+        running.communicate()
+
+
+def lines(running: subprocess.Popen[bytes], count: int) -> list[bytes]:
+    """The next lines of output; waits for them."""
+    assert running.stdout is not None
+    return [running.stdout.readline() for _ in range(count)]
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "text"])
+def test_rows_come_as_the_file_grows_and_a_signal_ends_it_well(
+    form: str, ending: signal.Signals, tmp_path: Path
+) -> None:
+    path, data = tmp_path / "trace.pcapng", SAMPLE.read_bytes()
+    append(path, data[:60_000])
+    columns = () if form == "text" else COLUMNS
+    with following("-q", "-f", form, *columns, str(path)) as running:
+        first = lines(running, 40)
+        assert all(line.endswith(b"\n") for line in first)
+        append(path, data[60_000:150_000])
+        second = lines(running, 100)
+        append(path, data[150_000:])
+        running.send_signal(ending)
+        out, err = running.communicate(timeout=30)
+        assert (running.returncode, err) == (0, b"")
+    whole = process("decode", "-q", "-f", form, *columns, str(path), module="kwsniff")
+    if form == "text":  # the connections' column is as wide as those seen so far
+        assert len([*first, *second, *out.splitlines()]) == whole.stdout.count(b"\n")
+        return
+    found = sorted([*first, *second, *out.splitlines(keepends=True)])
+    assert found == sorted(whole.stdout.splitlines(keepends=True))
+
+
+def test_it_ends_after_so_many_rows(tmp_path: Path) -> None:
+    with following("-q", "-c", "7", "-f", "jsonl", str(SAMPLE)) as running:
+        out, err = running.communicate(timeout=30)
+        assert (running.returncode, err) == (0, b"")
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["call"] * 7
+
+
+def test_it_ends_after_a_time_with_what_is_open(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with following("--duration", "1s", "-f", "csv", str(SAMPLE)) as running:
+        out, err = running.communicate(timeout=30)
+        assert running.returncode == 0
+    assert time.monotonic() - began > 1
+    assert out.count(b"\n") == process("decode", "-f", "csv", str(SAMPLE), module="kwsniff").stdout.count(
+        b"\n"
+    )
+    assert b"338 calls: 336 paired, 2 unanswered." in err
+
+
+def test_an_output_file_grows_with_the_input(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    with following("-q", "-o", str(out), str(SAMPLE)) as running:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and (not out.exists() or out.read_bytes().count(b"\n") < 300):
+            time.sleep(0.1)
+        assert out.read_bytes().count(b"\n") > 300
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=30) == 0
+    assert os.listdir(tmp_path) == ["out.csv"]
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "trace.pcapng"
+    data = SAMPLE.read_bytes()
+    append(path, data[:60_000])
+    with following("-q", "-f", "jsonl", str(path)) as running:
+        lines(running, 1)
+        assert running.stdout is not None
+        running.stdout.close()
+        append(path, data[60_000:])
+        assert running.wait(timeout=30) == 0
+
+
+def test_a_directory_that_vanishes_ends_it_with_one_line_and_all_rows(tmp_path: Path) -> None:
+    place = tmp_path / "captures"
+    place.mkdir()
+    shutil.copy(SAMPLE, place)
+    with following("-q", "-f", "csv", str(place)) as running:
+        first = lines(running, 100)
+        shutil.rmtree(place)
+        out, err = running.communicate(timeout=30)
+        assert running.returncode == 0
+    assert err.decode() == f"kwsniff: {place} is gone and no longer followed\n"
+    expected = process("decode", "-q", "-f", "csv", str(SAMPLE), module="kwsniff").stdout
+    assert len(first) + out.count(b"\n") == expected.count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("-f", "parquet"), "--follow writes lines: -f text, jsonl or csv, not parquet"),
+        (("-j", "2"), "-j does not go with --follow"),
+        (("--duration", "soon"), "--duration: 'soon' is no time"),
+        (("missing.pcap",), "missing.pcap: No such file or directory"),
+        (("-",), "-: standard input cannot be followed"),
+        (("pyproject.toml",), "pyproject.toml: is no capture file (neither pcap nor pcapng)"),
+    ],
+)
+def test_what_cannot_be_followed_is_one_line_and_exit_code_2(arguments: tuple[str, ...], says: str) -> None:
+    ended = process("decode", "--follow", str(SAMPLE), "-q", *arguments, module="kwsniff")
+    assert ended.returncode == 2
+    assert says in ended.stderr.decode()
+    assert ended.stderr.count(b"\n") == 1
+
+
+def test_a_duration_without_follow_is_refused() -> None:
+    ended = process("decode", str(SAMPLE), "--duration", "5s", module="kwsniff")
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr == b"kwsniff: --duration goes with --follow\n"

@@ -1,0 +1,152 @@
+"""Packets that a live session keeps can be read by everybody."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kwsniff.capture.source import CaptureTotals, blocks
+from kwsniff.live import pcapng
+from kwsniff.live.errors import LiveError
+from kwsniff.live.pcapng import Interface, PcapngFiles, Rotation
+from kwsniff.net.packets import PacketBlock
+
+INTERFACES = [Interface("lo", 1, "tcp port 9092"), Interface("eth0", 101, "")]
+
+
+def block(
+    name: str, *packets: bytes, linktype: int = 1, start: int = 1_700_000_000_123_456_789
+) -> PacketBlock:
+    lengths = np.array([len(packet) for packet in packets], np.int64)
+    number = np.arange(len(packets), dtype=np.int64)
+    return PacketBlock(
+        capture=name, data=np.frombuffer(b"".join(packets), np.uint8), offset=np.cumsum(lengths) - lengths,
+        caplen=lengths, origlen=lengths + 5, time_ns=start + number, number=number + 1,
+        linktype=np.full(len(packets), linktype),
+    )  # fmt: skip
+
+
+def read(path: str) -> list[tuple[int, int, int, bytes]]:
+    rows = []
+    for each in blocks(path):
+        data = each.data.tobytes()
+        for at in range(len(each)):
+            offset, size = int(each.offset[at]), int(each.caplen[at])
+            rows.append(
+                (
+                    int(each.linktype[at]),
+                    int(each.time_ns[at]),
+                    int(each.origlen[at]),
+                    data[offset : offset + size],
+                )
+            )
+    return rows
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "kept.pcapng")
+    files = PcapngFiles(path, INTERFACES)
+    files.write(block("lo", b"a" * 60, b"bc", b""))
+    files.write(block("eth0", b"d" * 61, b"unwanted", linktype=101, start=1), np.array([True, False]))
+    files.close()
+    t = 1_700_000_000_123_456_789
+    expected = [(1, t, 65, b"a" * 60), (1, t + 1, 7, b"bc"), (1, t + 2, 5, b""), (101, 1, 66, b"d" * 61)]
+    assert read(path) == expected
+
+
+def test_the_drops_are_in_the_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "kept.pcapng")
+    files = PcapngFiles(path, INTERFACES)
+    files.write(block("lo", b"a" * 60))
+    files.count("lo", 100, 7, 3)
+    files.close()
+    totals = CaptureTotals()
+    assert sum(len(each) for each in blocks(path, totals=totals)) == 1
+    assert totals.dropped == 10
+
+
+def test_a_file_can_be_read_while_it_grows(tmp_path: Path) -> None:
+    path = str(tmp_path / "kept.pcapng")
+    files = PcapngFiles(path, INTERFACES)
+    for count in range(1, 4):
+        files.write(block("lo", b"x" * 100))
+        files.flush()
+        assert len(read(path)) == count
+    files.close()
+
+
+def test_another_file_begins_after_a_size(tmp_path: Path) -> None:
+    files = PcapngFiles(str(tmp_path / "kept.pcapng"), INTERFACES, Rotation(size=1000))
+    for _ in range(10):
+        files.write(block("lo", b"x" * 400))
+    files.close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert [Path(name).name for name in files.files] == names
+    assert names[0].startswith("kept_00001_")
+    assert names[0].endswith(".pcapng")
+    assert len(names) == 5
+    assert sum(len(read(name)) for name in files.files) == 10
+
+
+def test_another_file_begins_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(pcapng.time, "monotonic", lambda: clock[0])
+    files = PcapngFiles(str(tmp_path / "kept"), INTERFACES, Rotation(seconds=60))
+    for clock[0] in (0.0, 30.0, 61.0, 90.0, 122.0):
+        files.write(block("lo", b"x"))
+    files.close()
+    assert [len(read(name)) for name in files.files] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "rotation"),
+    [
+        ("100M", Rotation(100_000_000, None)),
+        ("1.5G", Rotation(1_500_000_000, None)),
+        ("90s", Rotation(None, 90)),
+        ("100M,1h", Rotation(100_000_000, 3600)),
+        ("2d", Rotation(None, 172_800)),
+    ],
+)
+def test_when_to_rotate_is_a_size_or_a_time(text: str, rotation: Rotation) -> None:
+    assert Rotation.of(text) == rotation
+
+
+@pytest.mark.parametrize("text", ["", "100", "0M", "M", "1x", "1h;2M"])
+def test_anything_else_is_neither(text: str) -> None:
+    with pytest.raises(ValueError, match="neither a size"):
+        Rotation.of(text)
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LiveError, match=r"cannot write .*: No such file or directory"):
+        PcapngFiles(str(tmp_path / "missing" / "kept.pcapng"), INTERFACES)
+
+
+@pytest.mark.tshark
+def test_wireshark_reads_it_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "kept.pcapng")
+    ethernet = bytes(12) + struct.pack(">H", 0x0800) + bytes(50)
+    files = PcapngFiles(path, INTERFACES)
+    files.write(block("lo", ethernet, ethernet))
+    files.count("lo", 100, 7, 3)
+    files.close()
+    fields = [
+        "-e",
+        "frame.time_epoch",
+        "-e",
+        "frame.cap_len",
+        "-e",
+        "frame.len",
+        "-e",
+        "frame.interface_name",
+    ]
+    command = ["tshark", "-r", path, "-T", "fields", *fields]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert told[0].split("\t") == ["1700000000.123456789", "64", "69", "lo"]
+    info = subprocess.run(["capinfos", "-M", path], capture_output=True, text=True, check=True).stdout
+    assert "tcp port 9092" in info
