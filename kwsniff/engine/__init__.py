@@ -135,7 +135,7 @@ class Engine:
 
     def _feed_groups(self, segments: SegmentColumns) -> None:
         forward, group = _flow_hash(segments)
-        perm = self._followed(np.argsort(group, kind="stable"), group)
+        perm = self._share(np.argsort(group, kind="stable"), group)
         if not len(perm):
             return
         rows = Rows(segments, perm, forward, self._order, self.config)
@@ -154,7 +154,7 @@ class Engine:
         while slices:
             slices = self._plain.take(rows, self._until_plain(rows, slices), self._events)
 
-    def _followed(self, perm: Ints, group: Ints) -> Ints:
+    def _share(self, perm: Ints, group: Ints) -> Ints:
         """Those of the segments `perm` whose connections are followed, by the hashes of all in `group`."""
         if self._shard is None:
             return perm

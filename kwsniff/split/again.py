@@ -55,7 +55,7 @@ class ChosenEngine(Engine):
         connection = thaw(state, shared, self.opened)
         self._table[connection.endpoints] = self._by_number[self.opened] = connection
 
-    def _followed(self, perm: Ints, group: Ints) -> Ints:
+    def _share(self, perm: Ints, group: Ints) -> Ints:
         return perm[np.isin(group[perm], self._hashes)]
 
     def _feed_connection(self, endpoints: Endpoints, rows: Rows, begin: int, end: int) -> None:
