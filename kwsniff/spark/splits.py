@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
@@ -123,10 +121,11 @@ class SplitRun:
         self._write(
             tasks.mapInArrow(_decoding(self._splits, self._config, self._run), self._schema), "splits"
         )
-        rows = self._rows("splits", TOTALS, ["detail"])
-        told = [Told.of(json.loads(each)) for each in rows["detail"].to_pylist()]
+        told = [Told.of(json.loads(each)) for each in self._rows("splits", TOTALS, "detail")]
         for each in told:
             self.totals.merge(each.totals)
+            self.account.edges += each.edges
+            self.account.shuffled_bytes += each.edge_bytes
         self._clock = max(each.clock for each in told)
         return independent(self._splits, told)
 
@@ -135,16 +134,13 @@ class SplitRun:
         from pyspark.sql import functions as f
 
         account = self.account
-        for batch in self._batches("splits", EDGE, ["edge"]):
-            account.edges += batch.num_rows
-            account.shuffled_bytes += pc.sum(pc.binary_length(batch["edge"])).as_py() or 0
         cores = self._spark.sparkContext.defaultParallelism
         edges = self._read("splits").where(f.col("event") == EDGE).select("connection", "position", "edge")
         parts = max(cores, account.shuffled_bytes // STITCH_BYTES + 1)
         in_order = edges.repartition(parts, "connection").sortWithinPartitions("connection", "position")
         work = _stitching(self._config, self._clock, self._run)
         self._write(in_order.mapInArrow(work, self._schema), "stitched")
-        told = [json.loads(each) for each in self._rows("stitched", TOTALS, ["detail"])["detail"].to_pylist()]
+        told = [json.loads(each) for each in self._rows("stitched", TOTALS, "detail")]
         account.guesses = sum(each["guesses"] for each in told)
         self._names = sum(each["names"] for each in told)
         self._decode_again(cores)
@@ -152,7 +148,7 @@ class SplitRun:
     def _decode_again(self, cores: int) -> None:
         from pyspark.sql import functions as f
 
-        reasons = self._rows("stitched", AGAIN, ["detail"])["detail"].to_pylist()
+        reasons = self._rows("stitched", AGAIN, "detail")
         account = self.account
         account.wrong = len(reasons)
         account.reasons = {why: reasons.count(why) for why in sorted(set(reasons))}
@@ -211,13 +207,13 @@ class SplitRun:
     def _read(self, name: str) -> DataFrame:
         return self._spark.read.schema(self._schema).parquet((self._place / name).as_uri())
 
-    def _batches(self, name: str, event: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        found = ds.dataset(self._place / name, STAGED, format="parquet")
-        yield from found.to_batches(columns, filter=pc.field("event") == event, batch_readahead=1)
+    def _rows(self, name: str, event: str, column: str) -> list[Any]:
+        """One column of the rows that are no events; found by tasks, for there may be very many others."""
+        from pyspark.sql import functions as f
 
-    def _rows(self, name: str, event: str, columns: list[str]) -> pa.Table:
-        found = ds.dataset(self._place / name, STAGED, format="parquet")
-        return found.to_table(columns, filter=pc.field("event") == event)
+        found = self._read(name).where(f.col("event") == event).select(column)
+        values: list[Any] = found.toArrow()[column].to_pylist()
+        return values
 
 
 # Tasks
@@ -239,12 +235,18 @@ def _decoded(splits: list[Split], number: int, config: Config, run: int) -> Iter
     for batch, keys in decoder.events(reader.segments()):
         if batch is not None:
             yield _positioned(batch, keys, run)
-    yield from _others(
-        {"event": EDGE, "connection": edge.key, "position": number, "edge": edge.pack()}
-        for edge in decoder.edges()
-    )
-    reader.told.clock = decoder.clock
-    yield _row({"event": TOTALS, "detail": json.dumps(reader.told.plain()), "position": -1})
+    told = reader.told
+    yield from _others(_edges(decoder.edges(), told))
+    told.clock = decoder.clock
+    yield _row({"event": TOTALS, "detail": json.dumps(told.plain()), "position": -1})
+
+
+def _edges(edges: Iterable[Edge], told: Told) -> Iterator[dict[str, Any]]:
+    for edge in edges:
+        packed = edge.pack()
+        told.edges += 1
+        told.edge_bytes += len(packed)
+        yield {"event": EDGE, "connection": edge.key, "position": told.split, "edge": packed}
 
 
 def _stitching(config: Config, clock: int, run: int) -> Work:

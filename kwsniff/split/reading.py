@@ -34,6 +34,9 @@ class Told:
     """Datagrams whose fragments may go on in the next split."""
     noted: dict[str, int] = field(default_factory=dict)
     """How many notes on packets there were, by code."""
+    edges: int = 0
+    edge_bytes: int = 0
+    """Edges that the split led to, and their size."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""
