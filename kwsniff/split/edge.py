@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,8 @@ class Head:
     def __init__(self) -> None:
         self._columns: list[tuple[int, ...]] = []
         self._payload: list[bytes] = []
+        self._files: list[tuple[int, str | None]] = []
+        """Where the segments of each file begin, and its name."""
         self.size = 0
 
     def __len__(self) -> int:
@@ -32,6 +35,8 @@ class Head:
 
     def keep(self, rows: Rows, row: int) -> bytes:
         """Take a copy of one segment; returns its payload."""
+        if not self._files or self._files[-1][1] != rows.capture:
+            self._files.append((len(self), rows.capture))
         columns = (rows.packet, rows.time, rows.order, rows.seq, rows.ack, rows.flags, rows.length, rows.side)
         self._columns.append(tuple(int(column[row]) for column in columns))
         self._payload.append(rows.payload(row))
@@ -40,20 +45,26 @@ class Head:
 
     def clear(self) -> None:
         """Let all of it go."""
-        self._columns, self._payload, self.size = [], [], 0
+        self._columns, self._payload, self._files, self.size = [], [], [], 0
 
-    def rows(self, capture: str | None) -> Rows:
-        """The segments as a connection takes them."""
+    def runs(self) -> Iterator[Rows]:
+        """The segments as a connection takes them, those of each file at once."""
+        ends = [begin for begin, _ in self._files[1:]] + [len(self)]
+        for (begin, capture), end in zip(self._files, ends, strict=True):
+            yield self._rows(begin, end, capture)
+
+    def _rows(self, begin: int, end: int, capture: str | None) -> Rows:
         rows = Rows.__new__(Rows)
-        table = np.array(self._columns, np.int64).reshape(len(self._columns), 8).T
+        count, payload = end - begin, self._payload[begin:end]
+        table = np.array(self._columns[begin:end], np.int64).reshape(count, 8).T
         rows.packet, rows.time, rows.order, rows.seq, rows.ack, rows.flags, rows.length = table[:7]
         rows.side = table[7].astype(np.int8)
-        rows.captured = np.array([len(data) for data in self._payload], np.int64)
+        rows.captured = np.array([len(data) for data in payload], np.int64)
         rows.start = np.cumsum(rows.captured) - rows.captured
-        rows.buffer = np.zeros(len(self), np.int64)
-        rows.buffers = [memoryview(b"".join(self._payload))]
+        rows.buffer = np.zeros(count, np.int64)
+        rows.buffers = [memoryview(b"".join(payload))]
         rows.capture = capture
-        rows.special = np.ones(len(self), np.bool_)  # so that each is looked at on its own
+        rows.special = np.ones(count, np.bool_)  # so that each is looked at on its own
         return rows
 
 
@@ -63,7 +74,6 @@ class Edge:
 
     endpoints: Endpoints
     split: int
-    capture: str | None = None
     head: Head | None = None
     """None for the first split of an input: nothing came before it."""
     ends: str = WHOLE

@@ -35,7 +35,6 @@ class SplitEngine(Engine):
         self._guess_of: dict[int, Guess] = {}
         """The guess that a connection is followed by, by its number."""
         self._later: dict[Endpoints, list[str]] = {}
-        self._capture: str | None = None
         self._kept = 0
         """Bytes of all heads."""
 
@@ -54,7 +53,6 @@ class SplitEngine(Engine):
 
     def feed(self, segments: SegmentColumns) -> Events:
         """See `Engine.feed`."""
-        self._capture = segments.capture
         events = super().feed(segments)
         if self._guess_of:
             self._watch(events)
@@ -124,7 +122,7 @@ class SplitEngine(Engine):
             return begin
         guess = self._guesses.get(endpoints)
         if guess is None:
-            guess = Guess(endpoints, self._split, self._capture)
+            guess = Guess(endpoints, self._split)
             self._guesses[endpoints] = guess
             if rows.flags[begin] & SYN and not rows.flags[begin] & ACK:
                 guess.begins(rows, begin)

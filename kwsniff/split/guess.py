@@ -34,8 +34,8 @@ TLS_SEGMENTS = 3
 class Guess:
     """What a split knows of the first connection of two endpoints that it met."""
 
-    def __init__(self, endpoints: Endpoints, split: int, capture: str | None) -> None:
-        self.edge = Edge(endpoints, split, capture, Head())
+    def __init__(self, endpoints: Endpoints, split: int) -> None:
+        self.edge = Edge(endpoints, split, Head())
         self.edge.provisional = f"~{split}:{self.edge.key}"
         self.number = -1
         """Of the connection in the engine that follows it."""

@@ -15,7 +15,7 @@ from kwsniff.engine import Engine, Events
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.pipeline import Part
-from kwsniff.split.edge import BEGINS, GIVEN_UP, GUESSED, Edge
+from kwsniff.split.edge import BEGINS, GIVEN_UP, GUESSED, Edge, Head
 from kwsniff.split.state import carry, freeze, summary, tail_matches, thaw
 
 
@@ -108,13 +108,16 @@ class FlowEngine(Engine):
         """A new connection begins, or this one was silent too long."""
         self._end(connection, "connection_closed")
 
-    def marks(self) -> tuple[int, int, int]:
-        """How much has been said."""
-        return len(self._events.calls), len(self._events.anomalies), len(self._events.ends)
+    def forget(self) -> None:
+        """Forget what was said since it was last asked for."""
+        for said in (self._events.calls, self._events.anomalies, self._events.ends):
+            said.clear()
 
-    def back_to(self, marks: tuple[int, int, int]) -> None:
-        """Forget what was said since."""
-        del self._events.calls[marks[0] :], self._events.anomalies[marks[1] :], self._events.ends[marks[2] :]
+    def clear(self) -> None:
+        """Let go of all connections, of which everything has been told."""
+        self._table.clear()
+        self._by_number.clear()
+        self._gone.clear()
 
     def over(self, clock: int) -> Events:
         """The input is over, at that time."""
@@ -133,12 +136,13 @@ class Stitcher:
         """`clock` is the latest packet time of the whole input, in nanoseconds."""
         self._config, self._clock = config, clock
         self._engine = FlowEngine(config)
+        self._parts: list[Part] = []
+        self._file: str | None = None
+        """What is said is said of this file; a connection knows only the one of its last segment."""
 
     def stitch(self, edges: Iterable[Edge]) -> Stitched:
         """Take the edges of one pair of endpoints in the order of their splits."""
-        engine = self._engine
-        parts: list[Part] = []
-        names: list[Naming] = []
+        self._parts, names = [], []
         again: Again | None = None
         guesses = 0
         for edge in edges:
@@ -147,52 +151,68 @@ class Stitcher:
                 again, naming = self._advance(edge)
                 if naming is not None:
                     names.append(naming)
-                # Now: later its connections may be in another file.
-                parts.append(events_batch(engine.so_far(), None, self._config))
             if again is not None:
                 again.splits.append(edge.split)
                 again.wrong += edge.ids
         if again is None:
-            parts.append(events_batch(engine.over(self._clock), None, self._config))
-        return Stitched([part for part in parts if part[0] is not None], names, again, guesses)
+            self._parts.append(events_batch(self._engine.over(self._clock), None, self._config))
+        else:
+            self._tell()
+        self._engine.clear()
+        return Stitched([part for part in self._parts if part[0] is not None], names, again, guesses)
+
+    def _tell(self) -> None:
+        """Make rows of what has been said so far."""
+        part = events_batch(self._engine.so_far(), None, self._config)
+        if part[0] is not None:
+            self._parts.append(part)
+
+    def _turn_to(self, file: str | None) -> None:
+        if file != self._file:
+            self._tell()
+            self._file = file
 
     def _advance(self, edge: Edge) -> tuple[Again | None, Naming | None]:
         """From the true state before a split to that behind it."""
         engine, endpoints = self._engine, edge.endpoints
         naming = None
         if edge.head is not None:
-            marks = engine.marks()
+            self._tell()
+            told = len(self._parts)
             known = engine.get(endpoints)
             state = None
             if known is not None and edge.ends in (GUESSED, BEGINS, GIVEN_UP):
                 state = freeze(known, engine.shared)
-            why, naming = self._judged(edge)
+            why, naming = self._judged(edge, edge.head)
             if why is not None:
-                engine.back_to(marks)
+                engine.forget()
                 engine.drop(endpoints)
+                del self._parts[told:]
                 return Again(endpoints, edge.split, why, state), None
         if edge.tail is not None:
-            engine.put(engine.thawed(edge.tail))
+            tail = engine.thawed(edge.tail)
+            engine.put(tail)
+            self._turn_to(tail.capture)
         return None, naming
 
-    def _judged(self, edge: Edge) -> tuple[str | None, Naming | None]:
+    def _judged(self, edge: Edge, head: Head) -> tuple[str | None, Naming | None]:
         """Feed the head; why the split's guess was wrong, if so, and whose events it has, if not."""
-        engine, endpoints, head = self._engine, edge.endpoints, edge.head
-        assert head is not None
+        engine, endpoints = self._engine, edge.endpoints
         if edge.ends == GIVEN_UP:
             return "too long", None
-        rows = head.rows(edge.capture)
-        begins = edge.ends == BEGINS
-        engine.take(endpoints, rows, len(head) - begins)
-        known = engine.get(endpoints)
-        if begins:
-            if known is not None and not known._is_new_connection(rows, len(head) - 1):
-                return "no new connection", None
-            if known is not None:
+        left = len(head) - (edge.ends == BEGINS)
+        for rows in head.runs():
+            count = min(len(rows.time), left)
+            left -= count
+            if count:
+                self._turn_to(rows.capture)
+                engine.take(endpoints, rows, count)
+            known = engine.get(endpoints)
+            if count < len(rows.time) and known is not None:
+                if not known._is_new_connection(rows, count):
+                    return "no new connection", None
                 engine.end(known)
-        if edge.ends != GUESSED:
-            return None, None
-        return self._compared(edge, known)
+        return self._compared(edge, engine.get(endpoints)) if edge.ends == GUESSED else (None, None)
 
     def _compared(self, edge: Edge, known: Connection | None) -> tuple[str | None, Naming | None]:
         engine = self._engine
@@ -206,13 +226,13 @@ class Stitcher:
         why = edge.watch.refutes(later, known, edge.counts)
         if why is not None:
             return why, None
-        told = known.exchange.conversation
-        for early in told.early:  # its request did not come any more
-            told.orphan(early)
-        naming = Naming(edge.provisional, known.id, told.software_name, told.software_version)
-        engine.put(carry(later, known, edge.counts))
+        conversation = known.exchange.conversation
+        for early in conversation.early:  # its request did not come any more
+            conversation.orphan(early)
+        naming = Naming(edge.provisional, known.id, conversation.software_name, conversation.software_version)
+        self._turn_to(later.capture)
+        true = carry(later, known, edge.counts)
+        engine.put(true)
         if edge.over:
-            true = engine.get(edge.endpoints)
-            assert true is not None
             engine.end(true)
         return None, naming

@@ -80,6 +80,17 @@ def test_a_capture_in_files_of_a_hundred_packets(tmp_path: Path) -> None:
     differences(paths, [Split(paths[0]), Split(paths[1], more=tuple(paths[2:]))])
 
 
+@pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8", "midstream"])
+def test_a_split_of_many_small_files(name: str, tmp_path: Path) -> None:
+    link, everything = packets(sample(name).paths[0])
+    paths = []
+    for index, first in enumerate(range(0, len(everything), 15)):
+        paths.append(str(tmp_path / f"part{index}.pcap"))
+        write(Path(paths[-1]), link, everything[first : first + 15])
+    groups = [paths[first : first + 7] for first in range(0, len(paths), 7)]
+    differences(paths, [Split(group[0], more=tuple(group[1:])) for group in groups])
+
+
 def test_files_given_out_of_order_are_read_in_order() -> None:
     paths = sample("rotation").paths
     assert len(paths) > 1
