@@ -408,8 +408,19 @@ def pipeline(
             "--partitions",
             metavar="N",
             min=1,
-            help="Number of tasks that share the connections; the result is the same. "
-            "Default: Spark's parallelism, one a core.",
+            help="Let so many tasks read everything and share the connections, instead of reading a part "
+            "each. The result is the same.",
+            show_default=False,
+        ),
+    ] = None,
+    split_size: Annotated[
+        int | None,
+        typer.Option(
+            "--split-size",
+            metavar="MIB",
+            min=1,
+            help="Size of the part of the input that one task reads. Default: a third of a core's share, 32 "
+            "to 128 MiB.",
             show_default=False,
         ),
     ] = None,
@@ -479,7 +490,8 @@ def pipeline(
         raise typer.Exit(stream.follow(wanted))
     from kwsniff.cli import pipeline as job
 
-    request = job.Request(paths, out, config, master, append, partitions, quiet, verbose)
+    split = None if split_size is None else split_size << 20
+    request = job.Request(paths, out, config, master, append, partitions, split, quiet, verbose)
     raise typer.Exit(job.pipeline(request))
 
 

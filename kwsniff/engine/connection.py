@@ -77,9 +77,11 @@ class Connection:
 
     def feed(self, rows: Rows, begin: int, end: int) -> int:
         """Take segments from `begin` to `end`; return where a new connection of the same ends begins."""
-        self.capture = rows.capture
         if self.first_time < 0:
             self.first_time = self.last_time = int(rows.time[begin])
+        if self._is_new_connection(rows, begin):
+            return begin
+        self.capture = rows.capture
         row = begin
         while row < end:
             if end - row >= FEW and self._bulk_allowed():

@@ -108,6 +108,8 @@ class Stream:
     """Sequence number behind the latest segment whose own number, or length, may be wrong."""
     far: _Waiting | None = None
     """The latest segment that lies implausibly far ahead, until another beside it bears it out."""
+    reached_back: bool = False
+    """A retransmission reached beyond the stream's first byte while `history` began there."""
 
     @property
     def settled(self) -> bool:
@@ -332,6 +334,8 @@ class Stream:
     def _compare_with_history(self, segment: _Waiting) -> None:
         if segment.end == self.offset and segment.end - segment.start == 1:
             return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
+        if segment.start < 0 and self.offset < HISTORY:
+            self.reached_back = True
         self._compare(segment, self.offset - len(self.history), self.history)
 
     def _compare(self, segment: _Waiting, start: int, data: bytes) -> None:

@@ -47,6 +47,8 @@ class Manifest:
     """Rows by kind: call, anomaly, connection."""
     capture: dict[str, int | None] = field(default_factory=dict)
     """Packets and bytes read and what was wrong with them, see `kwsniff.net.totals.CaptureTotals`."""
+    splits: dict[str, Any] = field(default_factory=dict)
+    """What the latest run read in splits came to, see `kwsniff.spark.splits.Account`; empty if it was not."""
     trust: str = ""
     """The paragraph on how far the figures can be trusted."""
 
