@@ -75,7 +75,7 @@ class Config:
     """Requests of one connection waiting for a response; beyond it the oldest is given up."""
     max_outstanding_total: int = 75_000
     """The same for all connections, counting also each topic and partition that a request names."""
-    max_connections: int = 15_000
+    max_connections: int = 12_000
     """Connections followed at once; beyond it the one that was silent longest is closed."""
     orphan_time: float = 1.0
     """How long a response captured before its request waits for it."""
