@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 # Minutes that `make fuzz` gives to each target, and which.
 MINUTES ?= 1
-TARGETS ?= pcap pcapng link stream frames dissector records codec
+TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
 
 .PHONY: run pipeline test check fuzz bench clean
 

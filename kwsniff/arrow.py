@@ -185,7 +185,8 @@ def _connection_columns(events: Events, numbers: Ints, capture: str | None) -> C
         name: pa.array(values, EVENTS.field(name).type).take(taken)
         for name, values in zip(names, zip(*rows, strict=True), strict=False)
     }
-    captures = [row[5] if capture is None else capture for row in rows]
+    # A connection that ends later, while another file is being read, ended in its own.
+    captures = [capture if row[5] is None else row[5] for row in rows]
     columns["capture"] = pa.array(captures, pa.string()).take(taken)
     return columns
 

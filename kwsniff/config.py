@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 MIB = 1 << 20
-MAX_ELEMENTS = 200_000
+MAX_ELEMENTS = 150_000
 """Default of `Config.max_elements`."""
 DEFAULT_MEMORY = 512 * 10**6
 BASE_MEMORY = 160 * 10**6
 """What a process takes before it has read anything, rounded up."""
+KERNELS_MEMORY = 90 * 10**6
+"""What the compiler and the compiled kernels take besides."""
 LEAST_MEMORY = 256 * 10**6
 SIZED = frozenset(
     (
@@ -65,15 +67,15 @@ class Config:
     """A larger length prefix is no Kafka frame (brokers refuse requests over 100 MiB by default)."""
     max_memory: int = DEFAULT_MEMORY
     """What the limits were divided from, see `Config.within`."""
-    max_connection_bytes: int = 64 * MIB
+    max_connection_bytes: int = 48 * MIB
     """Bytes of one direction's unfinished frame kept; a longer frame keeps its header and is `truncated`."""
-    max_buffered_bytes: int = 96 * MIB
+    max_buffered_bytes: int = 72 * MIB
     """The same for all connections together, with what waits behind holes."""
-    max_outstanding: int = 50_000
+    max_outstanding: int = 37_500
     """Requests of one connection waiting for a response; beyond it the oldest is given up."""
-    max_outstanding_total: int = 100_000
+    max_outstanding_total: int = 75_000
     """The same for all connections, counting also each topic and partition that a request names."""
-    max_connections: int = 25_000
+    max_connections: int = 12_000
     """Connections followed at once; beyond it the one that was silent longest is closed."""
     orphan_time: float = 1.0
     """How long a response captured before its request waits for it."""
@@ -89,7 +91,7 @@ class Config:
     """Array elements of one message's body; a message with more is `undecoded`."""
     max_nesting: int = 16
     """Record sets inside record sets (magic 0 and 1 wrappers)."""
-    max_decompressed_bytes: int = 24 * MIB
+    max_decompressed_bytes: int = 20 * MIB
     """Of one record batch."""
     max_decompression_ratio: int = 10_000
     """Decompressed to compressed size of one record batch."""
@@ -101,7 +103,7 @@ class Config:
     """Capture bytes read at a time."""
     slice_bytes: int = 8 * MIB
     """Payload bytes, at most, whose events are made at a time."""
-    slice_events: int = 64_000
+    slice_events: int = 48_000
     """Events to make at a time, about: where messages are small, fewer bytes are taken."""
 
     @classmethod
@@ -109,16 +111,20 @@ class Config:
         """A configuration whose limits are sized so that one process stays below `memory` bytes; `choices`
         are its other fields.
 
-        What Python, Arrow and NumPy take before the first packet (`BASE_MEMORY`) comes off first; the limits
-        share the rest in fixed proportions, those of the defaults.
+        What Python, Arrow, NumPy and the kernels take before the first packet comes off first; the limits
+        share the rest in fixed proportions, those of the defaults. With less than the default there are no
+        kernels.
 
         Raises:
             ValueError: less than `LEAST_MEMORY`.
         """
         if memory < LEAST_MEMORY:
             raise ValueError(f"less than {LEAST_MEMORY // MIB} MiB")
-        share = (memory - BASE_MEMORY) / (DEFAULT_MEMORY - BASE_MEMORY)
         usual = cls()
+        if memory < DEFAULT_MEMORY:
+            choices = {"kernels": "never", **choices}
+        base = BASE_MEMORY if choices.get("kernels") == "never" else BASE_MEMORY + KERNELS_MEMORY
+        share = (memory - base) / (DEFAULT_MEMORY - BASE_MEMORY - KERNELS_MEMORY)
         sized: dict[str, Any] = {name: int(getattr(usual, name) * share) for name in SIZED}
         for name in ("block_bytes", "slice_bytes", "slice_events"):  # more of these gains nothing
             sized[name] = min(sized[name], getattr(usual, name))

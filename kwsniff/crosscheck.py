@@ -4,7 +4,8 @@ Theory of operation. Our events come first and say on which ports brokers listen
 file through pyshark with those ports decoded as Kafka. A message is found again by direction, the packet
 that completes it, and its correlation id. Of messages that both saw, API, version, error codes and topics are
 compared. tshark itself says where it is out of its depth: a version it does not support, a body whose end
-it missed. There its word counts for nothing, and the difference is no finding.
+it missed. There its word counts for nothing, and the difference is no finding. Nor is it one where tshark
+takes a response for that to an older request of the same correlation id, which had its response before.
 """
 
 from __future__ import annotations
@@ -27,6 +28,15 @@ class ToolMissingError(Exception):
     """tshark or pyshark is not installed; says what to install."""
 
 
+class Answered(NamedTuple):
+    """A request and its response, by packet."""
+
+    api_key: int
+    version: int
+    request: int
+    response: int
+
+
 class Message(NamedTuple):
     """One message as one of the two saw it."""
 
@@ -38,6 +48,8 @@ class Message(NamedTuple):
     """None where the body was not read, or names no topics."""
     doubt: str
     """Why its reader may not be trusted with the body; empty if it may."""
+    answered: tuple[Answered, ...] = ()
+    """Of ours: older requests of the connection with this correlation id that had their response."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +106,12 @@ def crosscheck(path: str, config: Config) -> Result:
 def _our_view(path: str, config: Config) -> tuple[dict[Place, list[Message]], set[int]]:
     found: dict[Place, list[Message]] = defaultdict(list)
     ports: set[int] = set()
+    answered: dict[tuple[str, int], list[Answered]] = defaultdict(list)
     for batch in events([path], config):
         for row in batch.to_pylist():
             if row["event"] != "call":
                 continue
+            same = answered[row["connection"], row["correlation_id"]]
             ports.add(row["broker_port"])
             doubt = row["status"] if row["status"] in ("undecoded", "truncated") else ""
             topics = frozenset(name for name in row["topics"] or () if name)
@@ -105,8 +119,14 @@ def _our_view(path: str, config: Config) -> tuple[dict[Place, list[Message]], se
                 packet = row[f"{direction}_packet"]
                 if packet is not None:
                     error = row["error_code"] if direction == "response" else None
-                    said = Message(row["api_key"], row["api_version"], error, topics, doubt)
+                    said = Message(row["api_key"], row["api_version"], error, topics, doubt, tuple(same))
                     found[direction, packet, row["correlation_id"]].append(said)
+            if row["request_packet"] is not None and row["response_packet"] is not None:
+                same.append(
+                    Answered(
+                        row["api_key"], row["api_version"], row["request_packet"], row["response_packet"]
+                    )
+                )
     return found, ports
 
 
@@ -177,14 +197,24 @@ def _pair(result: Result, place: Place, us: Message, them: Message) -> None:
         tally.agreed += 1
         return
     right = "unknown"
+    why = ""
     if them.doubt and all(name in ("error", "topics") for name, _ in facts):
+        right, why = "kwsniff", f" ({them.doubt})"
+    elif place[0] == "response" and (older := _mistaken_for(us, them)) is not None:
         right = "kwsniff"
-    elif us.doubt:
-        right = "unknown"
+        why = f" (tshark took the request of packet {older.request}, which packet {older.response} answered)"
     told = "; ".join(text for _, text in facts)
-    why = f" ({them.doubt})" if right == "kwsniff" else ""
     what = f"{_title(us)} {place[0]} #{place[2]}: {told}{why}"
     result.differences.append(Difference(place[1], what, right))
+
+
+def _mistaken_for(us: Message, them: Message) -> Answered | None:
+    """The request that tshark paired a response with, if that had its response already. Old clients and the
+    controller of 0.8 use a correlation id more than once."""
+    if (us.api_key, us.version) == (them.api_key, them.version):
+        return None
+    said = (them.api_key, them.version)
+    return next((each for each in reversed(us.answered) if (each.api_key, each.version) == said), None)
 
 
 def _differing(direction: str, us: Message, them: Message) -> Iterator[tuple[str, str]]:

@@ -44,6 +44,8 @@ ANOMALIES = {
     # TCP
     "gap": "bytes of a stream are missing from the capture",
     "overlap_differs": "a retransmission carried other bytes than the first copy, which was kept",
+    "segment_misplaced": "a segment whose sequence number does not fit its stream holds the next request or "
+    "the response that is due; it was read",
     "reorder_limit": "more bytes waited behind a hole than `max_reorder_bytes`; the hole was given up",
     "time_backwards": "packet time ran backwards by more than a second",
     # Frames

@@ -44,7 +44,7 @@ def events(
     sizes = [file.size for file in resolve(paths)] if jobs != 1 or config.kernels == "auto" else []
     if sizes and None not in sizes:
         size = sum(filter(None, sizes))
-        config = _with_kernels(config, size)
+        config = with_kernels(config, size)
         if jobs is None:
             # Reading is most of what the kernels leave to do, and every process reads all.
             divisible = config.full or config.kernels == "never"
@@ -54,7 +54,7 @@ def events(
     return analyze(segments(paths, config, totals, progress=progress), config)
 
 
-def _with_kernels(config: Config, size: int) -> Config:
+def with_kernels(config: Config, size: int) -> Config:
     """Settle now whether a run over so many bytes uses compiled kernels: later it would cost exact blocks."""
     if config.kernels != "auto":
         return config

@@ -65,32 +65,48 @@ def keyed(
     give the order in which one process yields the events. Each batch's parts have to be taken before the
     next batch is asked for.
     """
-    engine = engine or Engine(config, shard)
-    pace = Pace(config)
+    analysis = Analysis(config, shard, engine)
     for batch in segments:
+        yield analysis.feed(batch)
+    yield iter([analysis.finish()])
+
+
+class Analysis:
+    """A run of `analyze` that can be left between two batches: pickled then, it goes on where it was, in
+    another process of the same version of kwsniff."""
+
+    def __init__(
+        self, config: Config, shard: tuple[int, int] | None = None, engine: Engine | None = None
+    ) -> None:
+        """`shard` and `engine` as for `keyed`."""
+        self._config = config
+        self._engine = engine or Engine(config, shard)
+        self._pace = Pace(config)
+
+    def feed(self, batch: pa.RecordBatch) -> Iterator[Part]:
+        """The events that a SEGMENTS batch completes, in parts; all have to be taken."""
+        engine, pace = self._engine, self._pace
         if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
-            now = int(batch.schema.metadata[NOW])
-            yield iter([events_batch(engine.tick(now), None, config)])
-            continue
-        yield _parts(batch, engine, pace, config)
-    yield iter([events_batch(engine.finish(), None, config)])
+            yield events_batch(engine.tick(int(batch.schema.metadata[NOW])), None, self._config)
+            return
+        opened = engine.opened
+        for part in pace.slices(batch):
+            columns = segment_columns(part)
+            with _collector_paused():
+                events = engine.feed(columns)
+                # Counted as if all were objects, so that slices, and with them the place of late events, are
+                # the same with kernels and without.
+                calls = len(events.calls) + sum(map(len, events.blocks))
+                made_of = calls + len(events.anomalies) + 3 * len(events.ends)
+                pace.learn(made_of + engine.load + 3 * (engine.opened - opened))
+                opened = engine.opened
+                made = events_batch(events, columns.capture, self._config)
+            del events
+            yield made
 
-
-def _parts(batch: pa.RecordBatch, engine: Engine, pace: Pace, config: Config) -> Iterator[Part]:
-    opened = engine.opened
-    for part in pace.slices(batch):
-        columns = segment_columns(part)
-        with _collector_paused():
-            events = engine.feed(columns)
-            # Counted as if all were objects, so that slices, and with them the place of late events, are the
-            # same with kernels and without.
-            calls = len(events.calls) + sum(map(len, events.blocks))
-            made_of = calls + len(events.anomalies) + 3 * len(events.ends)
-            pace.learn(made_of + engine.load + 3 * (engine.opened - opened))
-            opened = engine.opened
-            made = events_batch(events, columns.capture, config)
-        del events
-        yield made
+    def finish(self) -> Part:
+        """The input is over: what is still open ends."""
+        return events_batch(self._engine.finish(), None, self._config)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.net.dissect import Dissected
@@ -49,6 +50,19 @@ def note_batch(capture: str, notes: list[Note]) -> pa.RecordBatch:
     none = np.empty(0, np.int64)
     columns = {field.name: none for field in SEGMENTS if pa.types.is_integer(field.type)}
     return _with_notes(capture, columns, np.empty((0, 4), np.int32), [], notes)
+
+
+def between(batch: pa.RecordBatch, ports: pa.Array) -> pa.RecordBatch:
+    """The segments of connections with an end on one of these ports, without notes. Payloads stay where they
+    are: Arrow itself cannot pick binary views."""
+    ends = (pc.is_in(batch[name], value_set=ports) for name in ("src_port", "dst_port"))
+    rows = pc.indices_nonzero(pc.and_(pc.or_(*ends), batch["anomaly"].is_null()))
+    payload = batch["payload"]
+    _, views, *data = payload.buffers()
+    all_views = np.frombuffer(views, np.int32).reshape(-1, 4)[payload.offset :]
+    picked = _payload(all_views[rows.to_numpy()], data, None)
+    columns = [picked if name == "payload" else batch[name].take(rows) for name in batch.schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=SEGMENTS)
 
 
 def _batch(

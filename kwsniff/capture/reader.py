@@ -31,6 +31,10 @@ class Reader(ABC):
         self._notes: list[Note] = []
         self._last_time_ns: int | None = None
 
+    def go_on(self, packets: int, time_ns: int) -> None:
+        """What is read now is part of a file, behind so many packets, the last of which had this time."""
+        self.packets, self._last_time_ns = packets, time_ns
+
     @abstractmethod
     def blocks(self) -> Iterator[PacketBlock]:
         """The packets of the file, in its order. Damage becomes notes, never an error."""

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
+from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.capture.window import Window
@@ -36,8 +38,9 @@ def segments(
 ) -> Iterator[pa.RecordBatch]:
     """TCP segments and capture anomalies of all captures at `paths`, as batches of `kwsniff.table.SEGMENTS`.
 
-    A path is a file, a directory (all captures directly in it) or ``-`` (stdin). Files are read in the order
-    of their first packets, so that those of one rotation are one stream; with a pipe among them, as given.
+    A path is a file, a directory (all captures directly in it), a URL of either (`kwsniff.capture.place`) or
+    ``-`` (stdin). Files are read in the order of their first packets, so that those of one rotation are one
+    stream; with a pipe among them, as given.
     `totals` is counted up on the way. `progress` is called with bytes read so far and bytes in all, None if
     unknown, counted as stored.
 
@@ -51,26 +54,44 @@ def segments(
 def _segments(
     files: list[CaptureFile], config: Config, totals: CaptureTotals, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    dissector = Dissector(totals)
+    journey = Journey(totals)
     sizes = [file.size for file in files]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
-    before = 0
-    last = 0
     for file in files:
-        with _reader(file.path, config, totals) as (reader, stream):
+        yield from journey.file(file.path, config, progress, total)
+    yield from journey.end()
+
+
+class Journey:
+    """The way through files that are one stream, as those of a rotation are. What has to be known in the next
+    file is in here and can be pickled between two files: IP fragments that wait, and the totals."""
+
+    def __init__(self, totals: CaptureTotals) -> None:
+        self.totals = totals
+        self._dissector = Dissector(totals)
+        self._consumed = 0
+        self._last = ""
+
+    def file(
+        self, path: str, config: Config, progress: Progress | None = None, total: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """SEGMENTS of the next file. Raises CaptureError."""
+        self._last = path
+        with _reader(path, config, self.totals) as (reader, stream):
             for block in reader.blocks():
                 if progress is not None:
-                    progress(before + stream.consumed, total)
-                batch = segment_batch(dissector.dissect(block))
+                    progress(self._consumed + stream.consumed, total)
+                batch = segment_batch(self._dissector.dissect(block))
                 if len(batch):
                     yield batch
-            before += stream.consumed
-        last = reader.packets
-        notes = dissector.end_file(last)
-        if file is files[-1]:
-            notes += dissector.end()
-        if notes:
-            yield note_batch(file.path, notes)
+            self._consumed += stream.consumed
+        if notes := self._dissector.end_file(reader.packets):
+            yield note_batch(path, notes)
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """What is to be said when no file follows."""
+        if notes := self._dissector.end():
+            yield note_batch(self._last, notes)
 
 
 def blocks(
@@ -117,14 +138,19 @@ class CaptureFile:
     """Bytes as stored; None for a pipe, which was not looked into."""
     first_time_ns: int
     """Time of the first packet, 0 if it has none or was not looked into."""
+    modified_ns: int = 0
+    """When it was written to last, 0 if that is not known."""
 
 
 def resolve(paths: Iterable[str | os.PathLike[str]]) -> list[CaptureFile]:
     """The files at `paths` in the order to read them; see `segments`. Raises CaptureError."""
     files: list[CaptureFile] = []
     for each in paths:
-        path = os.fspath(each)
-        files += _directory(path) if os.path.isdir(path) else [_file(path)]
+        path = local(os.fspath(each))
+        if is_remote(path):
+            files += _remote(path)
+        else:
+            files += _directory(path) if os.path.isdir(path) else [_file(path)]
     if not files:
         raise CaptureError("no capture files given")
     if any(file.size is None for file in files):
@@ -146,7 +172,7 @@ def _file(path: str) -> CaptureFile:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
     if not stat.S_ISREG(about.st_mode):
         return CaptureFile(path, None, 0)
-    return CaptureFile(path, about.st_size, first_time(path))
+    return CaptureFile(path, about.st_size, first_time(path), about.st_mtime_ns)
 
 
 def first_time(path: str) -> int:
@@ -159,19 +185,30 @@ def first_time(path: str) -> int:
     return 0
 
 
+def _remote(url: str) -> list[CaptureFile]:
+    """The captures at a URL; of a directory, other files in it are passed over."""
+    found = place.find(url)
+    if place.is_directory(url):
+        found = [each for each in found if is_capture(each.url)]
+    if not found:
+        raise CaptureError(f"{url}: no capture files in this directory")
+    return [CaptureFile(each.url, each.size, first_time(each.url), each.modified_ns) for each in found]
+
+
 def _directory(path: str) -> list[CaptureFile]:
     """The captures in a directory; other files in it are passed over, unreadable ones are not."""
     try:
         entries = sorted(entry.path for entry in os.scandir(path) if entry.is_file())
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
-    files = [_file(entry) for entry in entries if _is_capture(entry)]
+    files = [_file(entry) for entry in entries if is_capture(entry)]
     if not files:
         raise CaptureError(f"{path}: no capture files in this directory")
     return files
 
 
-def _is_capture(path: str) -> bool:
+def is_capture(path: str) -> bool:
+    """Whether the file begins as a capture does, compressed or not. Raises CaptureError."""
     with open_stream(path) as stream:
         start = bytearray(4)
         stream.fill(memoryview(start))

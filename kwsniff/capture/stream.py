@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol
 
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import is_remote, open_remote
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes of the input read so far, as stored, and the total if it is known."""
@@ -157,9 +158,15 @@ def _one_line(error: Exception) -> str:
 
 
 def open_stream(path: str) -> ByteStream:
-    """Open a file or pipe, or stdin if `path` is ``-``. Raises CaptureError."""
+    """Open a file or pipe, a URL (see `kwsniff.capture.place`), or stdin if `path` is ``-``.
+
+    Raises CaptureError.
+    """
     if path == STDIN:
         return ByteStream(io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False)), STDIN)
+    if is_remote(path):
+        remote, size = open_remote(path)
+        return ByteStream(remote, path, size)
     try:
         source = open(path, "rb", buffering=0)  # noqa: SIM115
         about = os.fstat(source.fileno())

@@ -408,24 +408,90 @@ def pipeline(
             "--partitions",
             metavar="N",
             min=1,
-            help="Number of tasks that share the connections; the result is the same. "
-            "Default: Spark's parallelism, one a core.",
+            help="Let so many tasks read everything and share the connections, instead of reading a part "
+            "each. The result is the same.",
             show_default=False,
         ),
     ] = None,
+    split_size: Annotated[
+        int | None,
+        typer.Option(
+            "--split-size",
+            metavar="MIB",
+            min=1,
+            help="Size of the part of the input that one task reads. Default: a third of a core's share, 32 "
+            "to 128 MiB.",
+            show_default=False,
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="PATHs are directories that a capturing program rotates: decode every file once it is "
+            "finished, until stopped (Ctrl-C). Goes on where it was when it is started again.",
+        ),
+    ] = False,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="With --follow: take the finished files that are there, and stop; more may come."
+        ),
+    ] = False,
+    end: Annotated[
+        bool,
+        typer.Option(
+            "--end",
+            help="With --follow: take the files that are there, and end the stream: connections that are "
+            "open end, requests that wait are unanswered, all windows are closed.",
+        ),
+    ] = False,
+    window: Annotated[
+        str,
+        typer.Option("--window", metavar="TIME", help="With --follow: length of the windows of statistics."),
+    ] = "1m",
+    late: Annotated[
+        str,
+        typer.Option(
+            "--late",
+            metavar="TIME",
+            help="With --follow: packet time after which a window is closed, for calls that take long.",
+        ),
+    ] = "1m",
+    settle: Annotated[
+        str,
+        typer.Option(
+            "--settle",
+            metavar="TIME",
+            help="With --follow: how long nobody must have written to the newest file of a directory until "
+            "it counts as finished.",
+        ),
+    ] = "60s",
     memory: Memory = "512M",
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show Spark's own log.")] = False,
 ) -> None:
     """Decode captures on Apache Spark into a directory of events (Parquet) and statistics (CSV).
 
-    The events are those of `kwsniff decode`. Needs the extra `spark`. Exit code 3 says that part of the
-    input was damaged; everything decodable was written.
+    The events are those of `kwsniff decode`. Needs the extra `spark`. With --follow, one line for each
+    window of time is printed. Exit code 3 says that part of the input was damaged; everything decodable was
+    written.
     """
+    config = _config(port, memory, full=full)
+    if follow or once or end:
+        from kwsniff.cli import stream
+        from kwsniff.cli.problem import CommandError
+
+        if not follow or append:
+            raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
+        wanted = stream.Request(
+            paths, out, config, master, partitions, window, late, settle, once, end, quiet, verbose
+        )
+        raise typer.Exit(stream.follow(wanted))
     from kwsniff.cli import pipeline as job
 
-    config = _config(port, memory, full=full)
-    request = job.Request(paths, out, config, master, append, partitions, quiet, verbose)
+    split = None if split_size is None else split_size << 20
+    request = job.Request(paths, out, config, master, append, partitions, split, quiet, verbose)
     raise typer.Exit(job.pipeline(request))
 
 

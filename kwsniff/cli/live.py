@@ -239,12 +239,13 @@ class _Run:
 @contextmanager
 def _stopping(stop: Callable[[], None]) -> Iterator[None]:
     """Let Ctrl-C and SIGTERM stop the session; the second one ends it at once."""
-    asked = threading.Event()
+    asked = False
 
     def arrived(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        nonlocal asked
+        if asked:
             raise KeyboardInterrupt
-        asked.set()
+        asked = True
         stop()
 
     before = {number: signal.signal(number, arrived) for number in (signal.SIGINT, signal.SIGTERM)}

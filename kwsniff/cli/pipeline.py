@@ -26,6 +26,9 @@ class Request:
     master: str | None = None
     append: bool = False
     partitions: int | None = None
+    """Tasks that read everything each; None: tasks that read a part each."""
+    split: int | None = None
+    """Bytes of such a part, about."""
     quiet: bool = False
     verbose: bool = False
 
@@ -53,6 +56,7 @@ def pipeline(request: Request) -> int:
                 request.config,
                 append=request.append,
                 shards=request.partitions,
+                split=request.split,
             )
     except (CaptureError, JavaError, OutputError, SparkMissingError) as error:
         raise CommandError(str(error)) from None

@@ -127,18 +127,17 @@ class Engine:
     def finish(self) -> Events:
         """The input is over: report what is still open, oldest connection first."""
         for connection in list(self._table.values()):
-            self._end(connection, "capture_ended")
+            # What was silent too long is closed, whether or not a sweep came by since.
+            expired = connection.expired(self._clock)
+            self._end(connection, "connection_closed" if expired else "capture_ended")
         self._plain.done()
         return self._take_events()
 
     def _feed_groups(self, segments: SegmentColumns) -> None:
         forward, group = _flow_hash(segments)
-        perm = np.argsort(group, kind="stable")
-        if self._shard is not None:
-            index, count = self._shard
-            perm = perm[group[perm].view(np.uint64) % np.uint64(count) == index]
-            if not len(perm):
-                return
+        perm = self._share(np.argsort(group, kind="stable"), group)
+        if not len(perm):
+            return
         rows = Rows(segments, perm, forward, self._order, self.config)
         sorted_group = group[perm]
         bounds = np.flatnonzero(sorted_group[1:] != sorted_group[:-1]) + 1
@@ -154,6 +153,14 @@ class Engine:
             return
         while slices:
             slices = self._plain.take(rows, self._until_plain(rows, slices), self._events)
+
+    def _share(self, perm: Ints, group: Ints) -> Ints:
+        """Those of the segments `perm` whose connections are followed, by the hashes of all in `group`."""
+        if self._shard is None:
+            return perm
+        index, count = self._shard
+        mine: Ints = perm[group[perm].view(np.uint64) % np.uint64(count) == index]
+        return mine
 
     def _until_plain(self, rows: Rows, slices: list[Slice]) -> list[Slice]:
         """Feed connections exactly until the plain path could go on; those for which segments are left."""

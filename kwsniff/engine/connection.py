@@ -32,6 +32,8 @@ LINGER = 60 * SECOND
 """Nanoseconds for which stray segments still belong to a connection that was closed."""
 FEW = 8
 """Segments too few to be worth the bulk path's vector operations."""
+STRAY_SYN = 1 << 16
+"""A SYN so near to where a stream stands is no new connection: the flag was damaged."""
 _MASK = 0xFFFFFFFF
 
 
@@ -75,9 +77,11 @@ class Connection:
 
     def feed(self, rows: Rows, begin: int, end: int) -> int:
         """Take segments from `begin` to `end`; return where a new connection of the same ends begins."""
-        self.capture = rows.capture
         if self.first_time < 0:
             self.first_time = self.last_time = int(rows.time[begin])
+        if self._is_new_connection(rows, begin):
+            return begin
+        self.capture = rows.capture
         row = begin
         while row < end:
             if end - row >= FEW and self._bulk_allowed():
@@ -104,6 +108,8 @@ class Connection:
         if self.closed or self.exchange.ignored:
             special = rows.flags[begin:end] & SYN != 0
             special[1:] |= np.diff(rows.time[begin:end]) > self._patience()
+            if not self.exchange.ignored:
+                special |= rows.length[begin:end] > 0  # might show that the connection goes on
         else:
             special = rows.special[begin:end]
         side = rows.side[begin:end]
@@ -174,15 +180,16 @@ class Connection:
 
     def _deliver_bulk(self, rows: Rows, begin: int, stop: int, runs: list[Run | None]) -> None:
         self.exchange.conversation.requests_held = False  # nothing waits, or this would not be in bulk
+        taken = slice(begin, begin + stop)
+        for k in (0, 1):
+            theirs = (rows.side[taken] != k) & (rows.flags[taken] & ACK != 0)
+            if theirs.any():
+                ahead = np.cumsum(rows.length[taken] * (rows.side[taken] == k))
+                self.streams[k].acknowledge_all(rows.ack[taken][theirs], ahead[theirs])
         for k, run in enumerate(runs):
             if run is not None:
                 self.streams[k].deliver_in_order(run.data)
         self.exchange.deliver_both(runs)
-        for k in (0, 1):
-            taken = slice(begin, begin + stop)
-            acks = rows.ack[taken][(rows.side[taken] != k) & (rows.flags[taken] & ACK != 0)]
-            if len(acks):
-                self.streams[k].acknowledge_all(acks)
 
     # One segment
 
@@ -191,9 +198,15 @@ class Connection:
             return False
         if rows.time[row] - self.last_time > self._patience():
             return True
-        if not rows.flags[row] & SYN:
-            return False
         k, isn = int(rows.side[row]), int(rows.seq[row])
+        if not rows.flags[row] & SYN:
+            return (
+                bool(rows.length[row])
+                and self._over(rows.time[row])
+                and self.exchange.goes_on(k, rows.payload(row))
+            )
+        if self._is_stray_syn(k, isn):
+            return False
         if self.isn[k] is not None:
             return self.isn[k] != isn
         stream = self.streams[k]
@@ -201,6 +214,23 @@ class Connection:
         if stream.next_seq < 0:
             return over
         return over or (stream.next_seq - stream.offset - isn - 1) & _MASK != 0
+
+    def _over(self, now: int) -> bool:
+        return self.closed or (
+            self.reset is not None and bool(now > self.reset[0] + self.config.reorder_time * SECOND)
+        )
+
+    def _is_stray_syn(self, k: int, seq: int) -> bool:
+        """Whether a SYN stands in the middle of a stream, where there can be none."""
+        stream = self.streams[k]
+        if self.closed or self.reset is not None or stream.next_seq < 0 or self.isn[k] == seq:
+            return False
+        if (
+            not (stream.offset or stream.from_start)
+            or (stream.next_seq - stream.offset - seq - 1) & _MASK == 0
+        ):
+            return False
+        return abs(((seq - stream.next_seq + 0x80000000) & _MASK) - 0x80000000) <= STRAY_SYN
 
     def _patience(self) -> float:
         over = self.closed or self.reset is not None
@@ -219,6 +249,8 @@ class Connection:
         self.bytes[k] += length
         self.last_time = max(self.last_time, time)
         self.last_packet, self.last_order = packet, order
+        if flags & SYN and self._is_stray_syn(k, seq):
+            flags &= ~SYN
         if flags & SYN:
             self._synchronise(k, flags, seq, int(rows.ack[row]), time)
             seq = (seq + 1) & _MASK
@@ -236,11 +268,35 @@ class Connection:
             if self.streams[j].waiting:
                 self.exchange.deliver(j, self.streams[j].give_up_holes(count, time))
         if length:
-            stream = self.streams[k]
-            items = stream.feed(seq, length, rows.payload(row), packet, time, order, count)
-            self.exchange.deliver(k, items)
-            self._report_stream(stream)
+            self._take(k, seq, length, Run(rows.payload(row), [0], [packet], [time], [order]), count)
         self._close_on_flags(k, flags, (seq + length) & _MASK, order)
+
+    def _take(self, k: int, seq: int, length: int, run: Run, count: int) -> None:
+        """Take the payload of a segment, and what it sets free of that which waits."""
+        stream = self.streams[k]
+        if stream.astray(seq, run.data) and self.exchange.begins_anew(k, run.data, seq == stream.stray_end):
+            self._take_stray(k, seq, run)
+        else:
+            if len(run) < length:
+                stream.stray_end = (
+                    seq + len(run)
+                ) & _MASK  # unless the capture cuts segments: a wrong length
+            packet, time, order = run.packets[0], run.times[0], run.orders[0]
+            self.exchange.deliver(k, stream.feed(seq, length, run.data, packet, time, order, count))
+        self._report_stream(stream)
+
+    def _take_stray(self, k: int, seq: int, run: Run) -> None:
+        """Take a segment that belongs to the conversation by what it says, not by its sequence number: for
+        itself; or, if it follows another such segment or nothing is known yet, the stream goes on here."""
+        stream = self.streams[k]
+        self.note("segment_misplaced", f"{len(run)} bytes at an unlikely sequence number", run.packets[0])
+        if self.exchange.probe is None and stream.stray_end != seq:
+            self.exchange.deliver_aside(k, run)
+        else:
+            self.exchange.deliver(k, stream.move(seq))
+            stream.deliver_in_order(run.data)
+            self.exchange.deliver(k, [run])
+        stream.stray_end = (seq + len(run)) & _MASK
 
     def _synchronise(self, k: int, flags: int, seq: int, ack: int, time: int) -> None:
         """Note a SYN or SYN-ACK: where streams begin and who is the client."""

@@ -10,8 +10,10 @@ Invariants: side 0 is end a of the connection and 1 is end b; requests are `fram
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 
 from kwsniff.config import Config
 from kwsniff.engine.probe import KAFKA, OTHER, TLS, TOKENS, WAIT, Probe
@@ -19,7 +21,17 @@ from kwsniff.events import Anomaly, Call
 from kwsniff.net.reassembly import Gap, Run
 from kwsniff.wire.conversation import Conversation
 from kwsniff.wire.framer import Frame, Framer
-from kwsniff.wire.plausible import Versions, find_request, find_response, is_request, is_tls
+from kwsniff.wire.plausible import (
+    Versions,
+    begins_segment,
+    fills,
+    find_request,
+    find_response,
+    is_request,
+    is_tls,
+    is_tls_refusal,
+)
+from kwsniff.wire.succession import UNKNOWN, comes_next, correlation_id
 
 Note = Callable[..., None]
 """Reports an anomaly: code, detail and, unless it is the latest one, the packet."""
@@ -29,8 +41,8 @@ class Exchange:
     """State of one connection's content; see the module's head."""
 
     __slots__ = (
-        "_sinks", "client", "config", "conversation", "framers", "kafka_port", "note", "probe", "spoken",
-        "stage", "versions",
+        "_sinks", "aside", "client", "config", "conversation", "framers", "kafka_port", "note", "probe",
+        "spoken", "stage", "versions",
     )  # fmt: skip
     conversation: Conversation
     framers: tuple[Framer, ...]
@@ -51,8 +63,12 @@ class Exchange:
         # The end that is not on a Kafka port is the client; if both are, or none, something else decides.
         self.client = kafka_ports.index(False) if kafka_ports.count(True) == 1 else -1
         self.stage = WAIT
-        self.probe: Probe | None = Probe(config, versions, self.kafka_port, self.client, [False, False])
+        self.probe: Probe | None = Probe(
+            config, versions, self.kafka_port, self.client, [False, False], by_port=self.client
+        )
         self._sinks = (number, calls, anomalies)
+        self.aside: set[int] = set()
+        """Correlation ids of requests that were taken aside and may come once more in their place."""
         self.spoken = [False, False]
         """Whether each side said anything that was captured."""
 
@@ -61,7 +77,7 @@ class Exchange:
         anything, or nothing of Kafka, goes without."""
         if name == "framers":
             self.framers = (
-                Framer(self.config, self._find_request, rescue=True),
+                Framer(self.config, self._find_request, begins=self._begins),
                 Framer(self.config, self._find_response),
             )
             return self.framers
@@ -69,6 +85,14 @@ class Exchange:
             self.conversation = Conversation(self.config, *self._sinks, self.versions)
             return self.conversation
         raise AttributeError(name)
+
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """What was made so far: asking for the rest would make it."""
+        held = {}
+        for name in self.__slots__:
+            with suppress(AttributeError):
+                held[name] = object.__getattribute__(self, name)
+        return None, held
 
     @property
     def is_kafka(self) -> bool:
@@ -109,8 +133,54 @@ class Exchange:
             if run is not None:
                 self.spoken[side] = True
                 frames[side ^ self.client] = self.framers[side ^ self.client].feed(run)
+        if self.aside:
+            frames[0] = self._without_those_aside(frames[0])
         self.conversation.feed(*frames)
         self._report_framing()
+
+    def begins_anew(self, side: int, data: bytes, continues: bool) -> bool:
+        """Whether a segment that fits nowhere into its stream shows by what it holds that it is no copy of an
+        older one: a request that comes next, or the response to one that waits. Its sequence number, or that
+        by which the stream was placed, was damaged. `continues`: it begins where the last such one ended."""
+        if self.probe is not None:
+            if not self.kafka_port or side != self.client or data in self.probe.first[side]:
+                return False
+            return self._begins(data, 0, len(data))
+        if not self.is_kafka:
+            return False
+        if side != self.client:
+            waiting = self.conversation.outstanding.requests
+            return fills(data) and int.from_bytes(data[4:8], signed=True) in waiting
+        return self._begins(data, 0, len(data)) if continues else self._comes_next(data)
+
+    def goes_on(self, side: int, data: bytes) -> bool:
+        """Whether a segment after the end holds the client's next request: there was no end."""
+        return self.is_kafka and side == self.client and self._comes_next(data)
+
+    def _comes_next(self, data: bytes) -> bool:
+        latest = self.framers[0].newest
+        if not self._begins(data, 0, len(data)):
+            return False
+        return latest == UNKNOWN or comes_next(correlation_id(data, 0, len(data)), latest)
+
+    def deliver_aside(self, side: int, run: Run) -> None:
+        """Take the frames of a segment that has no place in its stream."""
+        frames = self.framers[side ^ self.client].aside(run)
+        if side != self.client:
+            self.conversation.feed([], frames)
+            return
+        self.aside |= {correlation_id(frame.data, frame.start, frame.end) for frame in frames}
+        self.conversation.feed(frames, [])
+
+    def _without_those_aside(self, frames: list[Frame]) -> list[Frame]:
+        """Requests that were not taken aside already: an undamaged copy of the segment may come later."""
+        left = []
+        for frame in frames:
+            found = correlation_id(frame.data, frame.start, frame.end)
+            if found not in self.aside:
+                left.append(frame)
+            self.aside = {each for each in self.aside if each > found}
+        return left
 
     def lost_tail(self, side: int) -> None:
         """Bytes at the end of a side's stream were acknowledged but never captured."""
@@ -189,7 +259,8 @@ class Exchange:
                 self.conversation.response_gap = True
             frames = framer.gap(item.length, item.packet, item.time, item.order)
         else:
-            if not framer.counters.frames and not framer.synchronised and is_tls(item.data):
+            unknown = not framer.counters.frames and not framer.synchronised
+            if unknown and is_tls(item.data) and (side == self.client or not is_tls_refusal(item.data)):
                 self.stage = TLS
                 return
             found = framer.counters.resynchronisations
@@ -197,17 +268,24 @@ class Exchange:
             if side != self.client and framer.counters.resynchronisations > found:
                 self.conversation.response_gap = True  # responses may have been among what was skipped
         if side == self.client:
-            self.conversation.feed(frames, [])
+            self.conversation.feed(self._without_those_aside(frames) if self.aside else frames, [])
         else:
             self.conversation.feed([], frames)
         self._report_framing()
 
+    def _begins(self, data: bytes, pos: int, end: int) -> bool:
+        return begins_segment(data, pos, end, self.versions, self.config.max_frame_bytes)
+
     def _find_request(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
         limit = self.config.max_frame_bytes
         found = find_request(data, pos, self.versions, limit)
-        if is_request(data, found, len(data), self.versions, limit):
-            return found, 0
-        return found, len(data) - found + 1
+        sure = is_request(data, found, len(data), self.versions, limit)
+        for start, beyond in pairwise([*starts[bisect_left(starts, pos) :], len(data)]):
+            if sure and start >= found:
+                break
+            if self._begins(data, start, beyond):
+                return start, 0  # its client id is damaged, or what else might begin a request is in its way
+        return found, 0 if sure else len(data) - found + 1
 
     def _find_response(self, data: bytes, pos: int, starts: list[int]) -> tuple[int, int]:
         client_seen = self.spoken[self.client]

@@ -9,6 +9,7 @@ other port a request alone is not enough: a second one must follow it, or a resp
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from kwsniff.config import Config
 from kwsniff.net.reassembly import Gap, Run
@@ -16,11 +17,13 @@ from kwsniff.wire.plausible import (
     ANY_VERSION,
     REQUEST_HEADER,
     Versions,
+    begins_segment,
     find_request,
     find_response,
     is_gssapi,
     is_request,
     is_tls,
+    is_tls_refusal,
 )
 
 WAIT, KAFKA, TOKENS, TLS, OTHER = "wait", "kafka", "tokens", "tls", "other"
@@ -49,6 +52,8 @@ class Probe:
     starts: list[list[int]] = field(default_factory=lambda: [[], []])
     broken: list[bool] = field(default_factory=lambda: [False, False])
     size: int = 0
+    by_port: int = -1
+    """Side of the client as the ports say: the one that is on no Kafka port."""
 
     def feed(self, side: int, item: Run | Gap) -> str:
         """Hold what a stream delivered, and judge."""
@@ -63,12 +68,20 @@ class Probe:
             if not self.broken[side]:
                 self.starts[side] += [start + len(self.first[side]) for start in item.starts]
                 self.first[side] += item.data
+            elif self.kafka_port and side == self.client and self._begins(item.data, item.starts) >= 0:
+                self.from_start[side] = False  # what came before was damaged
+                return KAFKA
         return self.judge()
 
     def judge(self, final: bool = False) -> str:
         """The verdict on what was held; `final` when no more will come."""
-        if any(is_tls(data) for data in self.first):
+        if any(is_tls(data) and (final or not is_tls_refusal(data)) for data in self.first):
             return TLS if self.kafka_port else OTHER
+        if 0 <= self.by_port != self.client >= 0 and not self._asks(self.client):
+            if self._asks(self.by_port):
+                self.client = self.by_port  # a flag was damaged
+            elif not final and self.size <= self.config.detect_bytes:
+                return WAIT
         sides = [self.client] if self.client >= 0 else [0, 1]
         verdicts = [self._judge_client(side, final) for side in sides]
         for side, verdict in zip(sides, verdicts, strict=True):
@@ -104,14 +117,30 @@ class Probe:
     def _judge_damaged(self, side: int, final: bool) -> str:
         """On a Kafka port the first bytes are no request: perhaps they were damaged, and another follows with
         a segment of its own."""
-        data, limit = self.first[side], self.config.max_frame_bytes
-        for start in self.starts[side]:
-            if start and is_request(data, start, len(data), self.versions, limit) is True:
-                named = data[start + 12 : start + 14] not in (b"\0\0", b"\xff\xff")
-                if named:
-                    self.from_start[side] = False
-                    return KAFKA
+        start = self._begins(self.first[side], self.starts[side])
+        if start >= 0:
+            self.from_start[side] = start == 0
+            return KAFKA
         return OTHER if final or len(self.starts[side]) > DAMAGED_SEGMENTS else WAIT
+
+    def _begins(self, data: bytes, starts: list[int]) -> int:
+        """Where a segment surely begins with a request; -1 if none does."""
+        limit = self.config.max_frame_bytes
+        for start, beyond in pairwise([*starts, len(data)]):
+            if begins_segment(data, start, beyond, self.versions, limit):
+                return start
+        return -1
+
+    def _asks(self, side: int) -> bool:
+        """Whether one of the first segments of a side begins with a request that names its client. A response
+        alone may look like a request without name."""
+        data, limit = self.first[side], self.config.max_frame_bytes
+        return any(
+            data[start + 12 : start + 13] in (b"\0", b"\1", b"\2")
+            and data[start + 12 : start + 14] != b"\0\0"
+            and is_request(data, start, len(data), self.versions, limit)
+            for start in self.starts[side][:DAMAGED_SEGMENTS]
+        )
 
     def _judge_silence(self, side: int, final: bool) -> str:
         """The client has said too little. A broker never speaks first."""

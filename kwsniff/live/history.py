@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
@@ -40,7 +40,6 @@ SCHEMA = pa.schema(
 """`time` is the end of the interval, `interval_s` its length; the others are as in the report's api.csv."""
 
 SUMS = ("calls", "errors", "unanswered", "request_bytes", "response_bytes")
-SHOWN = ("p50", "p95", "p99")
 
 
 class Interval:
@@ -49,7 +48,7 @@ class Interval:
     def __init__(self) -> None:
         self._apis = Codes()
         self._names: dict[int, str] = {}
-        self._sums = pd.DataFrame(columns=list(SUMS), dtype=np.int64)
+        self._sums = {name: np.zeros(0, np.int64) for name in SUMS}
         self._latency = Condensed()
 
     def add(self, calls: pa.RecordBatch) -> None:
@@ -63,8 +62,10 @@ class Interval:
             "request_bytes": _ints(calls["request_bytes"]),
             "response_bytes": _ints(calls["response_bytes"]),
         }
-        sums = pd.DataFrame(columns).groupby(api).sum()
-        self._sums = self._sums.add(sums, fill_value=0).astype(np.int64)
+        for name, values in columns.items():
+            known = self._sums[name]
+            self._sums[name] = np.append(known, np.zeros(len(self._apis) - len(known), np.int64))
+            np.add.at(self._sums[name], api, values)
         service = ~waiting.waited(calls)
         latency = calls["latency_us"].to_numpy(zero_copy_only=False)
         self._latency.add(api[service], latency[service])
@@ -72,21 +73,19 @@ class Interval:
     def rows(self, begin_ns: int, end_ns: int) -> pa.RecordBatch:
         """A row for each API that had calls, most first."""
         keys = self._apis.values
+        order = np.argsort(-self._sums["calls"], kind="stable")
         found = self._latency.quantiles(np.arange(len(keys)), len(keys))
-        order = self._sums.sort_values("calls", ascending=False, kind="stable").index.to_numpy(np.int64)
-        count = len(order)
-        arrays = [
-            pa.array([end_ns // 1000] * count, pa.int64()).cast(TIMESTAMP),
-            pa.array([(end_ns - begin_ns) / 1e9] * count, pa.float64()),
-            pa.array([self._name(keys[code]) for code in order], pa.string()),
-            *(pa.array(self._sums.loc[order, name]) for name in SUMS[:3]),
-            *(
-                pa.array(found[order, list(QUANTILES).index(name)], pa.float64(), from_pandas=True)
-                for name in SHOWN
-            ),
-            *(pa.array(self._sums.loc[order, name]) for name in SUMS[3:]),
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        columns: dict[str, Any] = {name: values[order] for name, values in self._sums.items()}
+        columns |= {
+            "time": [end_ns // 1000] * len(keys),
+            "interval_s": [(end_ns - begin_ns) / 1e9] * len(keys),
+            "api": [self._name(keys[code]) for code in order.tolist()],
+        }
+        for place, name in enumerate(QUANTILES):
+            columns[f"latency_{name}_us"] = found[order, place]
+        arrays = [pa.array(columns[field.name], from_pandas=True) for field in SCHEMA]
+        typed = [array.cast(field.type) for array, field in zip(arrays, SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, schema=SCHEMA)
 
     def _learn(self, calls: pa.RecordBatch) -> None:
         pairs = pa.table({"key": calls["api_key"], "name": calls["api"]}).drop_null()

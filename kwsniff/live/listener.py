@@ -126,6 +126,7 @@ class Listener:
         self._messages = np.zeros(SLOTS, _MESSAGE)
         self._point()
         self._recvmmsg = ctypes.CDLL(None, use_errno=True).recvmmsg
+        self._begin()
 
     def fileno(self) -> int:
         """For select(2)."""
@@ -167,6 +168,14 @@ class Listener:
         self.dropped()
         with suppress(OSError):
             self._holder.close()
+
+    def _begin(self) -> None:
+        """Forget what came, and was dropped, while filter and buffer were being set."""
+        for _ in range(SLOTS):  # a busy interface never has nothing
+            if self.take() is None:
+                break
+        self.dropped()
+        self._dropped = 0
 
     def _point(self) -> None:
         """Make each message point at its slot, address and control."""

@@ -60,7 +60,6 @@ class Session:
         self._duration = duration
         self._started = time.time_ns()
         self._sinks: list[Sink] = []
-        self._stopped = threading.Event()
 
     def run(self, sinks: Iterable[Sink], through: Callable[[Batches], Batches] = iter) -> None:
         """Listen until stopped; `through` may change the events on their way to the sinks.
@@ -87,7 +86,6 @@ class Session:
 
     def stop(self) -> None:
         """End soon; everything that came until now is still told."""
-        self._stopped.set()
         self._source.stop()
 
     @property

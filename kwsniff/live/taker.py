@@ -71,7 +71,7 @@ class Taker:
     def __init__(self, index: int, listener: Listener, queue: SimpleQueue[Handed], room: Room) -> None:
         self.index, self.listener = index, listener
         self._queue, self._room = queue, room
-        self._stop = threading.Event()
+        self._stopped = False  # no Event: a signal handler that sets one may find its lock taken
         self._pending: list[Packets] = []
         self._size = 0
         self._since = 0.0
@@ -89,7 +89,7 @@ class Taker:
 
     def stop(self) -> None:
         """Take what is ready, hand it over, and end."""
-        self._stop.set()
+        self._stopped = True
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -114,7 +114,7 @@ class Taker:
         poller.register(self.listener.fileno(), select.POLLIN)
         said = time.monotonic()
         while True:
-            last = self._stop.is_set()
+            last = self._stopped
             asked = time.time_ns()
             found = self._drain()
             self.kernel_dropped = self.listener.dropped()
@@ -128,7 +128,7 @@ class Taker:
             if last:
                 return
             if found:
-                self._stop.wait(NAP)
+                time.sleep(NAP)
             else:
                 poller.poll(1000 * (GATHER if self._pending else QUIET))
 

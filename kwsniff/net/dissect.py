@@ -128,6 +128,16 @@ class Dissector:
             self.note([self._note(block, int(rows[0]), "link_type_unknown", detail)])
 
     @property
+    def waiting(self) -> int:
+        """Datagrams of which fragments have been seen, and others not yet."""
+        return len(self._defragmenter)
+
+    @property
+    def noted(self) -> dict[str, int]:
+        """How many notes of each code this file led to so far, also those left out."""
+        return dict(self._noted)
+
+    @property
     def totals(self) -> CaptureTotals:
         """The counts of this run."""
         return self._totals

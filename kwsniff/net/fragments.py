@@ -62,6 +62,9 @@ class Defragmenter:
         self._now = (0, 0)
         """Number and time of the packet of the last fragment."""
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def add(
         self, fragment: Fragment, time_ns: int, packet: int
     ) -> tuple[tuple[bytes, int] | None, list[Note]]:

@@ -21,6 +21,9 @@ class Peeler:
         conf.debug_dissector = False
         return dict(conf.l2types.num2layer)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
     def knows(self, linktype: int) -> bool:
         """Whether scapy has a dissector for this LINKTYPE_ value."""
         return linktype in self._layers

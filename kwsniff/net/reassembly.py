@@ -104,8 +104,12 @@ class Stream:
     overlaps: list[int] = field(default_factory=list)
     """Packets whose bytes differed from the first copy, until somebody takes them away."""
     limit_hit: bool = False
+    stray_end: int = -1
+    """Sequence number behind the latest segment whose own number, or length, may be wrong."""
     far: _Waiting | None = None
     """The latest segment that lies implausibly far ahead, until another beside it bears it out."""
+    reached_back: bool = False
+    """A retransmission reached beyond the stream's first byte while `history` began there."""
 
     @property
     def settled(self) -> bool:
@@ -118,17 +122,21 @@ class Stream:
         self.from_start = True
 
     def acknowledge(self, ack: int) -> None:
-        """Note an acknowledgement number sent by the other end."""
+        """Note an acknowledgement number of the other end. One far beyond all that was seen is damaged."""
         if self.next_seq < 0:
             return
         offset = self.offset + self._distance(ack)
-        self.acked = max(self.acked, offset)
+        if offset <= (self.waiting[-1].end if self.waiting else self.offset) + FAR:
+            self.acked = max(self.acked, offset)
 
-    def acknowledge_all(self, acks: NDArray[np.int64]) -> None:
-        """Note several acknowledgement numbers: the highest counts."""
+    def acknowledge_all(self, acks: NDArray[np.int64], ahead: NDArray[np.int64]) -> None:
+        """Note several acknowledgement numbers: the highest counts. `ahead` is how much of this stream comes
+        before each of them, from now on."""
         if self.next_seq >= 0:
-            away = ((acks - self.next_seq + 0x80000000) & _MASK) - 0x80000000
-            self.acked = max(self.acked, self.offset + int(away.max()))
+            away = ((acks - self.next_seq - ahead + 0x80000000) & _MASK) - 0x80000000
+            believed = (away + ahead)[away <= FAR]
+            if len(believed):
+                self.acked = max(self.acked, self.offset + int(believed.max()))
 
     def deliver_in_order(self, data: bytes) -> None:
         """Note that `data`, which began at `next_seq`, went to the reader without passing through `feed`."""
@@ -157,6 +165,29 @@ class Stream:
         else:
             return self._collect([segment])
         return self._collect(self._ripe(count, time))
+
+    def astray(self, seq: int, data: bytes) -> bool:
+        """Whether a segment lies behind what was delivered, too far ahead to be believed, or where another
+        with other bytes waits."""
+        if self.next_seq < 0:
+            return False
+        away = self._distance(seq)
+        return not 0 <= away <= FAR or self._contradicts(self.offset + away, data)
+
+    def _contradicts(self, start: int, data: bytes) -> bool:
+        end = start + len(data)
+        for other in self.waiting:
+            if other.start < end and start < other.end:
+                first, last = max(start, other.start), min(end, other.end)
+                if data[first - start : last - start] != other.data[first - other.start : last - other.start]:
+                    return True
+        return False
+
+    def move(self, seq: int) -> list[Run | Gap]:
+        """Go on at another sequence number: the place of the stream was wrong. Delivers what waits."""
+        items = self.flush()
+        self.next_seq, self.acked, self.history = seq, -1, b""
+        return items
 
     def put_behind(self, start: int, end: int, data: bytes, packet: int, time: int, order: int) -> None:
         """Let a whole segment wait behind all that wait; `start` and `end` are offsets."""
@@ -303,6 +334,8 @@ class Stream:
     def _compare_with_history(self, segment: _Waiting) -> None:
         if segment.end == self.offset and segment.end - segment.start == 1:
             return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
+        if segment.start < 0 and self.offset < HISTORY:
+            self.reached_back = True
         self._compare(segment, self.offset - len(self.history), self.history)
 
     def _compare(self, segment: _Waiting, start: int, data: bytes) -> None:

@@ -7,9 +7,11 @@ happens.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +30,7 @@ class Spool:
         self._file = tempfile.TemporaryFile(prefix="kwsniff-")  # noqa: SIM115, lives as long as the spool
         self._writer = pa.ipc.new_stream(self._file, EVENTS, options=_OPTIONS)
         self._open = True
-        self._closer = weakref.finalize(self, self._file.close)
+        self._closer = weakref.finalize(self, _close, self._file)
 
     def tee(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pass batches on and keep them."""
@@ -53,3 +55,9 @@ class Spool:
     def close(self) -> None:
         """Give the disk space back."""
         self._closer()
+
+
+def _close(file: IO[bytes]) -> None:
+    # What a full disk kept from being written is not needed any more; who wrote it was told.
+    with contextlib.suppress(OSError):
+        file.close()

@@ -32,7 +32,7 @@ TOTALS = "totals"
 POSITION = pa.field("position", pa.int64(), metadata={"doc": "sorts rows into the order of one process"})
 ROWS = pa.schema([*EVENTS, POSITION])
 
-_RUN, _BLOCK = 52, 32
+RUN_BITS, BLOCK_BITS = 52, 32
 """Bits of a position below the number of the run and below the number of the block."""
 
 
@@ -69,7 +69,7 @@ def rows(
     for block, parts in enumerate(keyed(segments(paths, config, totals), config, shard)):
         for batch, keys in parts:
             if batch is not None:
-                yield _positioned(batch, keys + ((run << _RUN) + (block << _BLOCK)))
+                yield _positioned(batch, keys + ((run << RUN_BITS) + (block << BLOCK_BITS)))
     if shard[0] == 0:
         yield _totals_row(totals)
 

@@ -13,7 +13,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,14 @@ import pyarrow.dataset as ds
 from kwsniff import __version__
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
+from kwsniff.offline import with_kernels
 from kwsniff.report import Report
 from kwsniff.report.topics import TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import manifest
 from kwsniff.spark.decode import ROWS, TOTALS, decoded
 from kwsniff.spark.manifest import Input, Manifest, OutputError
+from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS
 
@@ -61,11 +63,13 @@ def run(
     *,
     append: bool = False,
     shards: int | None = None,
+    split: int | None = None,
 ) -> Result:
     """Decode the captures at `paths` on `spark` and write the results into the directory `out`.
 
     A run replaces the results of an earlier one. With `append` it reads only files the earlier ones did not,
-    adds their events, and makes statistics of all. `shards` is the number of tasks.
+    adds their events, and makes statistics of all. Large input is read in splits, of `split` bytes if given;
+    with `shards`, so many tasks read everything and share the connections.
 
     Raises:
         kwsniff.capture.error.CaptureError: an input cannot be read.
@@ -79,7 +83,7 @@ def run(
     new = [each for each in found if (each.path, each.bytes, each.modified_ns) not in known]
     if before and not new:
         return Result([], before, None)
-    return _Run(spark, place, config, before, new, shards).run()
+    return _Run(spark, place, config, before, new, shards, split).run()
 
 
 def _before(place: Path, config: Config, append: bool) -> Manifest | None:
@@ -90,6 +94,8 @@ def _before(place: Path, config: Config, append: bool) -> Manifest | None:
         raise OutputError(f"{place}: is a file, not a directory")
     known = manifest.read(place)
     own = {*PARTS, STAGING, manifest.NAME, manifest.SUCCESS}
+    if (place / ".stream").exists():
+        raise OutputError(f"{place}: belongs to a stream (--follow); name another directory")
     other = sorted(entry.name for entry in place.iterdir() if entry.name not in own)
     if other and known is None:
         raise OutputError(f"{place}: holds other files ({other[0]}); name a directory of its own")
@@ -116,9 +122,11 @@ class _Run:
         before: Manifest | None,
         new: list[Input],
         shards: int | None,
+        split: int | None,
     ) -> None:
         self._spark, self._place, self._config = spark, place, config
-        self._before, self._new, self._shards = before, new, shards
+        self._before, self._new, self._shards, self._split = before, new, shards, split
+        self._account: dict[str, Any] = {}
         self._staging = place / STAGING
         self._totals = CaptureTotals(**before.capture) if before else CaptureTotals()  # type: ignore[arg-type]
 
@@ -126,9 +134,10 @@ class _Run:
         shutil.rmtree(self._staging, ignore_errors=True)
         self._staging.mkdir(parents=True)
         try:
-            self._decode()
-            names = self._gather()
-            self._finish(names)
+            rows = self._decode()
+            if self._before:
+                rows = self._rows(_uri(self._place / "events")).unionByName(rows)
+            self._finish(rows, self._gather(rows))
             report, trust = self._statistics()
             done = self._manifest(trust)
             self._publish(done)
@@ -136,39 +145,59 @@ class _Run:
             shutil.rmtree(self._staging, ignore_errors=True)
         return Result(self._new, done, report, trust.damaged)
 
-    def _decode(self) -> None:
+    def _decode(self) -> DataFrame:
+        """Decode the new files; their events, with the columns of ROWS."""
         paths = [each.path for each in self._new]
-        number = self._before.runs if self._before else 0
         self._stage("decoding")
-        rows = decoded(self._spark, paths, self._config, shards=self._shards, run=number)
-        rows.write.parquet(_uri(self._staging / "decoded"))
+        rows = self._in_splits(paths) if self._shards is None else None
+        return self._in_shards(paths) if rows is None else rows
 
-    def _gather(self) -> dict[str, str]:
-        """Names of topics by uuid over the whole input, first seen first; totals on the way."""
+    def _in_splits(self, paths: list[str]) -> DataFrame | None:
+        """Every task reads its part; None if that is not worth it, or not possible."""
+        # Settled here: a split alone may seem too small for kernels to be worth loading.
+        config = with_kernels(self._config, sum(each.bytes for each in self._new))
+        splits = make_plan(self._spark, paths, config, self._split)
+        if len(splits) == 1:
+            return None
+        run = SplitRun(self._spark, splits, config, self._staging, self._number)
+        if not run.decode():
+            shutil.rmtree(self._staging / "splits")
+            return None
+        self._stage("stitching")
+        run.stitch()
+        self._totals.merge(run.totals)
+        self._account = asdict(run.account)
+        return run.settled()
+
+    def _in_shards(self, paths: list[str]) -> DataFrame:
+        """Every task reads everything and follows its share of the connections."""
+        rows = decoded(self._spark, paths, self._config, shards=self._shards, run=self._number)
+        rows.write.parquet(_uri(self._staging / "decoded"))
         staged = ds.dataset(self._staging / "decoded", format="parquet")
         for row in staged.to_table(["detail"], filter=pc.field("event") == TOTALS).to_pylist():
-            _merge(self._totals, json.loads(row["detail"]))
-        sources = [staged]
-        if self._before:
-            sources.insert(0, ds.dataset(self._place / "events", format="parquet", partitioning=None))
+            self._totals.merge(CaptureTotals(**json.loads(row["detail"])))
+        return self._rows(_uri(self._staging / "decoded"))
+
+    @property
+    def _number(self) -> int:
+        return self._before.runs if self._before else 0
+
+    def _gather(self, rows: DataFrame) -> dict[str, str]:
+        """Names of topics by uuid over the whole input, first seen first."""
+        from pyspark.sql import functions as f
+
+        wanted = f.col("topic_ids").isNotNull() & f.col("topics").isNotNull()
+        pairs = rows.where(wanted).select("topics", "topic_ids", "position").toArrow().sort_by("position")
         learner = TopicNames()
-        for source in sources:
-            wanted = pc.field("topic_ids").is_valid() & pc.field("topics").is_valid()
-            pairs = source.to_table(["topics", "topic_ids", "position"], filter=wanted).sort_by("position")
-            learner.add(pairs.combine_chunks())
+        for batch in pairs.select(["topics", "topic_ids"]).to_batches():
+            learner.add(batch)
         return learner.names
 
-    def _finish(self, names: dict[str, str]) -> None:
+    def _finish(self, rows: DataFrame, names: dict[str, str]) -> None:
         """Write events and anomalies with topic names, by date and hour, in files of a sensible size."""
         from pyspark.sql import functions as f
 
         self._stage("writing events")
-        staged = [_uri(self._staging / "decoded")]
-        if self._before:
-            staged.append(_uri(self._place / "events"))
-        rows = self._rows(staged[0])
-        for earlier in staged[1:]:
-            rows = rows.unionByName(self._rows(earlier))
         rows = rows.mapInArrow(_filler(names), rows.schema)
         dated = rows.withColumns({"date": f.to_date("time"), "hour": f.hour("time")})
         dated = dated.hint("rebalance", "date", "hour").sortWithinPartitions("date", "hour", "position")
@@ -210,6 +239,7 @@ class _Run:
             },
             capture=asdict(self._totals),
             trust=paragraph(trust, self._totals),
+            splits=self._account,
         )
 
     def _publish(self, done: Manifest) -> None:
@@ -237,17 +267,6 @@ def _counted(events: ds.Dataset, trust: TrustTotals) -> Iterator[pa.RecordBatch]
             same = batch.cast(EVENTS)
             trust.add(same)
             yield same
-
-
-def _merge(totals: CaptureTotals, more: dict[str, int | None]) -> None:
-    for each in fields(CaptureTotals):
-        mine, other = getattr(totals, each.name), more[each.name]
-        if each.name in ("first_time_ns", "last_time_ns"):
-            choose = min if each.name == "first_time_ns" else max
-            known = [value for value in (mine, other) if value is not None]
-            setattr(totals, each.name, choose(known) if known else None)
-        else:
-            setattr(totals, each.name, mine + other)
 
 
 def _uri(path: Path) -> str:

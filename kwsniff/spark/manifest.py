@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kwsniff.capture.place import is_remote
 from kwsniff.capture.source import resolve
 
 NAME = "manifest.json"
@@ -46,6 +47,8 @@ class Manifest:
     """Rows by kind: call, anomaly, connection."""
     capture: dict[str, int | None] = field(default_factory=dict)
     """Packets and bytes read and what was wrong with them, see `kwsniff.net.totals.CaptureTotals`."""
+    splits: dict[str, Any] = field(default_factory=dict)
+    """What the latest run read in splits came to, see `kwsniff.spark.splits.Account`; empty if it was not."""
     trust: str = ""
     """The paragraph on how far the figures can be trusted."""
 
@@ -85,6 +88,6 @@ def inputs(paths: Iterable[str], run: int) -> list[Input]:
     for file in resolve(paths):
         if file.size is None:
             raise OutputError(f"{file.path}: a pipe can be read by one process only; use kwsniff decode")
-        path = os.path.abspath(file.path)
-        found.append(Input(path, file.size, os.stat(path).st_mtime_ns, run))
+        path = file.path if is_remote(file.path) else os.path.abspath(file.path)
+        found.append(Input(path, file.size, file.modified_ns, run))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -38,6 +39,10 @@ class Codec:
     """The response may be of version 0 whatever was asked for."""
     tells_of_client: bool
     """The request says something about the client that holds for the whole connection."""
+
+    def __reduce__(self) -> tuple[Callable[[int, int], Codec | str], tuple[int, int]]:
+        # Decoders are compiled in each process.
+        return codec_of, (self.api_key, self.version)
 
 
 class Body(NamedTuple):

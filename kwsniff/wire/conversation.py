@@ -65,6 +65,8 @@ class Conversation:
     user: str | None = None
     software_name: str | None = None
     software_version: str | None = None
+    tokens: int = 0
+    """SASL tokens that were read."""
     undecoded: int = 0
     requests_held: bool = False
     """Requests wait behind a hole in the client's stream, so their responses come first."""
@@ -267,6 +269,7 @@ class Conversation:
         if isinstance(mechanism, str):
             self.mechanism = mechanism
         token = extra.get("auth_bytes")
+        self.tokens += isinstance(token, bytes)
         if isinstance(token, bytes) and self.user is None:
             self.user = quirks.sasl_user(self.mechanism, token)
 
@@ -281,6 +284,7 @@ class Conversation:
 
     def _raw_token(self, token: bytes) -> None:
         self.raw_waiting += 1
+        self.tokens += 1
         if self.user is None:
             self.user = quirks.sasl_user(self.mechanism, token)
 

@@ -9,6 +9,9 @@ synchronisation; then it asks `finder` for the next plausible header, and counts
 A frame whose bytes are not all at hand, because some were lost, cut by the snap length or too many to keep,
 still comes out when its end goes by, with the bytes before the first missing one.
 
+A damaged length hides what follows. Requests are known by their look (`begins`), so a segment inside a
+request that begins with the next one ends it there, whatever its length said (`kwsniff.wire.succession`).
+
 Invariants: bytes in `parts` begin at a frame's length prefix when synchronised; `pending` is set exactly
 while the end of an incompletely kept frame is awaited.
 """
@@ -18,10 +21,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kwsniff.config import Config
+from kwsniff.wire.chunks import Chunks, RunLike, latest_of
+from kwsniff.wire.succession import UNKNOWN, Begins, another, correlation_id
 
 MIN_FRAME = 4
 """The shortest frame holds a correlation id ..."""
@@ -29,22 +35,15 @@ TOKEN_FRAMES = 32
 """... but among the first frames of a connection there may be SASL tokens, which may be empty."""
 KEPT_WHEN_DROPPED = 1024
 """Bytes of a frame kept for its header when the rest is let go."""
+HEAD = 12
+"""Bytes of a request up to behind its correlation id."""
 MAX_BOUNDARIES = 4096
 """Segments of an unfinished frame that are looked at for the beginning of another."""
 MAX_SEARCH = 256 * 1024
 """Bytes held while looking for a header that would need still more of them to be sure."""
 
 _size = Struct(">i").unpack_from
-
-
-class RunLike(Protocol):
-    """What `kwsniff.net.reassembly.Run` offers; wire and net do not know each other."""
-
-    data: bytes
-    starts: list[int]
-    packets: list[int]
-    times: list[int]
-    orders: list[int]
+_as_size = Struct(">i").pack
 
 
 class Frame(NamedTuple):
@@ -89,36 +88,6 @@ class _Pending:
     packet: int
 
 
-class _Chunks:
-    """A run being cut: the data and the packets it came in."""
-
-    __slots__ = ("data", "orders", "packets", "starts", "times")
-
-    def __init__(self, parts: list[RunLike]) -> None:
-        if len(parts) == 1:
-            part = parts[0]
-            self.data, self.starts = part.data, part.starts
-            self.packets, self.times, self.orders = part.packets, part.times, part.orders
-            return
-        self.data = b"".join([part.data for part in parts])
-        self.starts, self.packets, self.times, self.orders = [], [], [], []
-        position = 0
-        for part in parts:
-            self.starts += [start + position for start in part.starts] if position else part.starts
-            self.packets += part.packets
-            self.times += part.times
-            self.orders += part.orders
-            position += len(part.data)
-
-    def tail(self, pos: int, chunk: int) -> _Chunks:
-        rest = _Chunks.__new__(_Chunks)
-        rest.data = self.data[pos:]
-        rest.starts = [start - pos if start > pos else 0 for start in self.starts[chunk:]]
-        rest.packets, rest.times = self.packets[chunk:], self.times[chunk:]
-        rest.orders = self.orders[chunk:]
-        return rest
-
-
 Finder = Callable[[bytes, int, list[int]], tuple[int, int]]
 """Takes data, a position and the segment boundaries. Returns where a frame begins and 0; or, unsure, up to
 where none does and how many bytes from there on it wants to see before it is asked again."""
@@ -131,8 +100,10 @@ class Framer:
     config: Config
     finder: Finder
     synchronised: bool = True
-    rescue: bool = False
-    """Look for frames inside one that never became whole: its length may have been damaged."""
+    begins: Begins | None = None
+    """Knows a frame that begins with a segment, for lengths that are damaged; None if frames have no look."""
+    latest: int = UNKNOWN
+    """Correlation id of the latest request that was cut."""
     tokens: bool = False
     """The connection's beginning was seen, so the first frames may be SASL tokens."""
     parts: list[RunLike] = field(default_factory=list)
@@ -152,35 +123,90 @@ class Framer:
         """Take contiguous bytes; return the frames they complete."""
         if self.pending is not None:
             return self._feed_pending(run)
+        short = self.have + len(run.data) < self.need
+        if short and self.have >= 4 and self.synchronised:
+            short = self._another(run, -self.have, self.need - self.have) < 0
         self.parts.append(run)
         self.have += len(run.data)
-        if self.have < self.need:
-            return []
-        return self._cut()
+        return [] if short else self._cut()
+
+    def aside(self, run: RunLike) -> list[Frame]:
+        """Cut the frames of a segment that begins with one, but has no place in the stream."""
+        data, pos, frames = run.data, 0, list[Frame]()
+        order, time, packet = run.orders[0], run.times[0], run.packets[0]
+        while len(data) - pos >= 4:
+            size = _size(data, pos)[0]
+            end = pos + 4 + size
+            if self._not_plain(size, 0, TOKEN_FRAMES) or (frames and end > len(data)):
+                break
+            last_time = time if end <= len(data) else -1
+            frames.append(
+                Frame(order, data, pos, min(end, len(data)), size + 4, time, last_time, packet)
+            )  # fmt: skip
+            pos = end
+        self.counters.frames += len(frames)
+        self._cut_already(frames)
+        return frames
 
     def trouble(self, run: RunLike) -> int:
         """Where in a run, fed now, a frame would begin that is not plain (an impossible length, or more bytes
-        than are kept), or 0 if that is the frame in progress; -1 if there is none."""
-        data = run.data
+        than are kept, or inside of another), or 0 if that is the frame in progress; -1 if there is none."""
+        data, n = run.data, len(run.data)
+        begin = end = 0
+        before = self.latest
         if self.pending is not None:
-            pos = self.pending.left
-        elif 0 < self.have < 4:
-            size = _size(b"".join([part.data for part in self.parts]) + data[:4].ljust(4, b"\0"), 0)[0]
-            if len(data) + self.have < 4:
+            end = self.pending.left
+        elif self.have:
+            begin = -self.have
+            head = self._head(data)
+            if len(head) < 4:
                 return -1
-            pos = 4 + size - self.have
-            if size < 0 or self._not_plain(size, len(data) - pos, 0):
+            end = begin + 4 + _size(head, 0)[0]
+            if self.have < 4 and self._not_plain(end - begin - 4, n - end, 0):
                 return 0
-        else:
-            pos = self.need - self.have if self.have else 0
+        if end > 0 and (at := self._another(run, begin, end)) >= 0:
+            return at
+        if begin < 0:
+            before = correlation_id(head, 0, len(head))
         frames = 1
-        while len(data) - pos >= 4:
-            size = _size(data, pos)[0]
-            if self._not_plain(size, len(data) - pos - 4 - size, frames):
-                return pos
-            pos += 4 + size
+        while n - end >= 4:
+            size = _size(data, end)[0]
+            if self._not_plain(size, n - end - 4 - size, frames):
+                return end
+            begin, end = end, end + 4 + size
             frames += 1
+            if self.begins is not None:
+                now = correlation_id(data, begin, n)
+                if (at := another(data, run.starts, begin, end, self.begins, before, now)) >= 0:
+                    return at
+                before = now
         return -1
+
+    @property
+    def newest(self) -> int:
+        """Correlation id of the latest request, be it cut or in progress."""
+        if self.pending is not None:
+            head = self.pending.data[:HEAD]
+        else:
+            head = self._head(b"") if self.synchronised else b""
+        return correlation_id(head, 0, len(head)) if len(head) == HEAD else self.latest
+
+    def _another(self, run: RunLike, begin: int, end: int) -> int:
+        """Where in a run a segment begins with another frame, inside the one in progress; -1 if nowhere."""
+        if self.begins is None:
+            return -1
+        if self.pending is not None:
+            begin, head = end - self.pending.size, self.pending.data[:HEAD]
+        else:
+            head = self._head(run.data)
+        now = correlation_id(head, 0, len(head))
+        return another(run.data, run.starts, begin, end, self.begins, self.latest, now)
+
+    def _head(self, more: bytes) -> bytes:
+        """The first bytes of the frame in progress, as far as they are here or in `more`."""
+        if self.parts and len(self.parts[0].data) >= HEAD:
+            return self.parts[0].data[:HEAD]
+        return b"".join([*(part.data[:HEAD] for part in self.parts[:HEAD]), more[:HEAD]])[:HEAD]
 
     def _not_plain(self, size: int, beyond: int, frames: int) -> bool:
         least = 0 if self.tokens and self.counters.frames + frames < TOKEN_FRAMES else MIN_FRAME
@@ -213,7 +239,7 @@ class Framer:
         """The frame left unfinished when the stream ends, if its header is at hand."""
         if self.pending is None and self.synchronised and self.have >= 4:
             chunks = self._join()
-            if self.rescue and (found := self._swallowed(chunks)):
+            if self.begins is not None and (found := self._swallowed(chunks, self.begins)):
                 return [*self._rescued(chunks, found), *self.flush()]
             self._suspend(chunks)
         if self.pending is None:
@@ -223,25 +249,44 @@ class Framer:
         self.pending.last_time = -1
         return self._finish_pending()
 
-    def _swallowed(self, chunks: _Chunks) -> int:
+    def _swallowed(self, chunks: Chunks, begins: Begins) -> int:
         """Where another frame begins, together with a segment, inside an unfinished one; 0 if none."""
-        for start in chunks.starts[1:MAX_BOUNDARIES]:
-            near = chunks.data[start : start + KEPT_WHEN_DROPPED]
-            if start >= MIN_FRAME and self.finder(near, 0, [0]) == (0, 0):
+        for start, beyond in pairwise([*chunks.starts[: MAX_BOUNDARIES + 1], len(chunks.data)]):
+            if start >= MIN_FRAME and begins(chunks.data, start, beyond):
                 return start
         return 0
 
-    def _rescued(self, chunks: _Chunks, pos: int) -> list[Frame]:
+    def _rescued(self, chunks: Chunks, pos: int) -> list[Frame]:
         """The frames from `pos` on; what stands before them had a wrong length."""
-        length = _size(chunks.data, 0)[0]
-        self.news.append(
-            ("frame_size_invalid", f"length {length}, but another frame follows", chunks.packets[0])
-        )
-        self.counters.skipped += pos
-        self.counters.resynchronisations += 1
+        frames: list[Frame] = []
+        self._cut_short(chunks, 0, 0, pos, frames)
         rest = chunks.tail(pos, max(bisect_right(chunks.starts, pos) - 1, 0))
         self.parts, self.have = [rest], len(rest.data)
-        return self._cut()
+        return frames + self._cut()
+
+    def _cut_short(self, chunks: Chunks, chunk: int, pos: int, end: int, frames: list[Frame]) -> None:
+        """The frame at `pos` ends where another begins; it counts if it looks right but for its length."""
+        data = chunks.data
+        length = _size(data, pos)[0]
+        detail = f"length {length}, but another frame follows"
+        self.news.append(("frame_size_invalid", detail, chunks.packets[chunk]))
+        whole = _as_size(end - pos - 4) + data[pos + 4 : min(end, pos + KEPT_WHEN_DROPPED)]
+        self.counters.resynchronisations += 1
+        if self.begins is None or not self.begins(whole, 0, end - pos):
+            self.counters.skipped += end - pos
+            return
+        last = chunk
+        while last + 1 < len(chunks.starts) and chunks.starts[last + 1] < end:
+            last += 1
+        at = latest_of(chunks.orders, chunk, last)
+        self.last_order = max(self.last_order, chunks.orders[at])
+        frames.append(
+            Frame(
+                self.last_order, data, pos, end, end - pos, chunks.times[chunk], chunks.times[at],
+                chunks.packets[at],
+            )
+        )  # fmt: skip
+        self._cut_already(frames[-1:])
 
     def drop(self) -> None:
         """Let go of the bytes of the frame in progress; it will be reported as truncated."""
@@ -257,8 +302,8 @@ class Framer:
         """Bytes held."""
         return self.have + (len(self.pending.data) if self.pending else 0)
 
-    def _join(self) -> _Chunks:
-        chunks = _Chunks(self.parts)
+    def _join(self) -> Chunks:
+        chunks = Chunks(self.parts)
         self.parts, self.have = [], 0
         return chunks
 
@@ -272,13 +317,14 @@ class Framer:
                 if not self.synchronised:
                     break
             pos, chunk, lost = self._cut_frames(chunks, pos, frames)
+            self._cut_already(frames[-1:])
             if not lost:
                 break
         self._keep_rest(chunks, pos, chunk if self.synchronised else 0)
         self.counters.frames += len(frames)
         return frames
 
-    def _cut_frames(self, chunks: _Chunks, pos: int, frames: list[Frame]) -> tuple[int, int, bool]:
+    def _cut_frames(self, chunks: Chunks, pos: int, frames: list[Frame]) -> tuple[int, int, bool]:
         """Cut frames from `pos` on; return where that ended, in which chunk, and if framing was lost."""
         data, starts, packets, times, orders = (
             chunks.data, chunks.starts, chunks.packets, chunks.times, chunks.orders
@@ -288,7 +334,7 @@ class Framer:
         least = 0 if self.tokens and self.counters.frames + len(frames) < TOKEN_FRAMES else MIN_FRAME
         chunk = 0
         order = self.last_order
-        append = frames.append
+        append, begins = frames.append, self.begins
         while n - pos >= 4:
             while chunk < last_chunk and starts[chunk + 1] <= pos:
                 chunk += 1
@@ -300,6 +346,18 @@ class Framer:
                 self.last_order = order
                 return pos + 1, chunk, True
             end = pos + 4 + size
+            if begins is not None and chunk < last_chunk and starts[chunk + 1] < end:
+                now = correlation_id(data, pos, n)
+                before = (
+                    correlation_id(frames[-1].data, frames[-1].start, frames[-1].end)
+                    if frames
+                    else self.latest
+                )
+                if (found := another(data, starts, pos, end, begins, before, now)) >= 0:
+                    self.last_order = order
+                    self._cut_short(chunks, chunk, pos, found, frames)
+                    order, pos = self.last_order, found
+                    continue
             if end > n:
                 break
             last = chunk
@@ -307,7 +365,7 @@ class Framer:
                 last += 1
             complete = last
             if last > chunk:
-                complete = _latest(orders, chunk, last)
+                complete = latest_of(orders, chunk, last)
             if orders[complete] > order:
                 order = orders[complete]
             append(Frame(order, data, pos, end, size + 4, times[chunk], times[complete], packets[complete]))
@@ -318,7 +376,7 @@ class Framer:
             chunk += 1
         return pos, chunk, False
 
-    def _search(self, chunks: _Chunks, pos: int) -> int:
+    def _search(self, chunks: Chunks, pos: int) -> int:
         """Look for a frame; returns where it begins, or where looking has to go on with more bytes."""
         while True:
             found, self.need = self.finder(chunks.data, pos, chunks.starts)
@@ -331,7 +389,7 @@ class Framer:
             self.counters.skipped += 1
             pos = found + 1
 
-    def _found(self, chunks: _Chunks, pos: int) -> None:
+    def _found(self, chunks: Chunks, pos: int) -> None:
         skipped = self.counters.skipped - self.skipped_before
         self.skipped_before = self.counters.skipped
         self.synchronised = True
@@ -341,7 +399,7 @@ class Framer:
             packet = chunks.packets[max(bisect_right(chunks.starts, pos) - 1, 0)]
             self.news.append(("resynchronised", f"{skipped} bytes skipped", packet))
 
-    def _keep_rest(self, chunks: _Chunks, pos: int, chunk: int) -> None:
+    def _keep_rest(self, chunks: Chunks, pos: int, chunk: int) -> None:
         left = len(chunks.data) - pos
         self.have = left
         if not left:
@@ -349,7 +407,7 @@ class Framer:
             return
         rest = chunks.tail(pos, chunk)
         if not self.synchronised:
-            self.parts, self.need = [_drop_leading(rest)], max(self.need, left + 1)
+            self.parts, self.need = [rest.without_leading()], max(self.need, left + 1)
             return
         self.need = 4 + _size(rest.data, 0)[0] if left >= 4 else 4
         if self.need > self.config.max_connection_bytes:
@@ -359,10 +417,10 @@ class Framer:
         else:
             self.parts = [rest]
 
-    def _suspend(self, chunks: _Chunks) -> None:
+    def _suspend(self, chunks: Chunks) -> None:
         """Go on without keeping the bytes of the frame that `chunks` begin."""
         size = _size(chunks.data, 0)[0] + 4
-        latest = _latest(chunks.orders, 0, len(chunks.orders) - 1)
+        latest = latest_of(chunks.orders, 0, len(chunks.orders) - 1)
         self.last_order = max(self.last_order, chunks.orders[latest])
         left = size - len(chunks.data)
         times = chunks.times
@@ -373,11 +431,13 @@ class Framer:
     def _feed_pending(self, run: RunLike) -> list[Frame]:
         pending = self.pending
         assert pending is not None
+        if (at := self._another(run, 0, pending.left)) >= 0:
+            return self._cut_pending(Chunks([run]), at)
         taken = min(pending.left, len(run.data))
         last = 0
         while last + 1 < len(run.starts) and run.starts[last + 1] < taken:
             last += 1
-        latest = _latest(run.orders, 0, last)
+        latest = latest_of(run.orders, 0, last)
         pending.left -= taken
         pending.last_time, pending.packet = run.times[latest], run.packets[latest]
         self.last_order = max(self.last_order, run.orders[latest])
@@ -385,8 +445,25 @@ class Framer:
             return []
         frames = self._finish_pending()
         if taken < len(run.data):
-            frames += self.feed(_Chunks([run]).tail(taken, last if run.starts[last] <= taken else 0))
+            frames += self.feed(Chunks([run]).tail(taken, last if run.starts[last] <= taken else 0))
         return frames
+
+    def _cut_pending(self, chunks: Chunks, pos: int) -> list[Frame]:
+        """The frame of which bytes lack is over where another begins at `pos`."""
+        pending = self.pending
+        assert pending is not None
+        detail = f"length {pending.size - 4}, but another frame follows"
+        chunk = bisect_right(chunks.starts, pos) - 1
+        self.news.append(("frame_size_invalid", detail, chunks.packets[chunk]))
+        self.counters.resynchronisations += 1
+        pending.last_time = -1
+        return self._finish_pending() + self.feed(chunks.tail(pos, chunk))
+
+    def _cut_already(self, frames: list[Frame]) -> None:
+        """Note the correlation id of the latest request."""
+        if self.begins is not None and frames:
+            frame = frames[-1]
+            self.latest = correlation_id(frame.data, frame.start, frame.end)
 
     def _finish_pending(self) -> list[Frame]:
         pending = self.pending
@@ -395,12 +472,12 @@ class Framer:
         self.need = 4
         self.counters.frames += 1
         data = pending.data
-        return [
-            Frame(
-                self.last_order, data, 0, len(data), pending.size,
-                pending.first_time, pending.last_time, pending.packet,
-            )
-        ]  # fmt: skip
+        frame = Frame(
+            self.last_order, data, 0, len(data), pending.size,
+            pending.first_time, pending.last_time, pending.packet,
+        )  # fmt: skip
+        self._cut_already([frame])
+        return [frame]
 
     def _lose(self) -> None:
         self.lost = self.lost or self.synchronised
@@ -410,16 +487,3 @@ class Framer:
     def _skip_all(self) -> None:
         self.counters.skipped += self.have
         self.parts, self.have = [], 0
-
-
-def _latest(orders: list[int], first: int, last: int) -> int:
-    """Index of the packet that came last among those of a frame: the one that completed it."""
-    return last if first == last else max(range(first, last + 1), key=orders.__getitem__)
-
-
-def _drop_leading(chunks: _Chunks) -> _Chunks:
-    """Without chunks that end before the data begins."""
-    while len(chunks.starts) > 1 and chunks.starts[1] == 0:
-        for column in (chunks.starts, chunks.packets, chunks.times, chunks.orders):
-            del column[0]
-    return chunks

@@ -14,6 +14,9 @@ from typing import NamedTuple
 from kwsniff.wire.bodies import Body, Codec
 from kwsniff.wire.framer import Frame
 
+JSON_UNIT = 512
+"""Characters of a body kept as JSON that count as much as one topic."""
+
 
 class Request(NamedTuple):
     """A request as it waits: without its bytes, which may be large."""
@@ -55,12 +58,13 @@ class Outstanding:
         return self.count
 
     def load(self) -> int:
-        """Requests that wait, and the topics and partitions they name: what they take in memory."""
+        """Requests that wait, what topics and partitions they name, and their bodies: what they take."""
         load = self.count
         for request in self.requests.values():
             if request.body is not None:
                 facts = request.body.facts
                 load += len(facts.partitions or ()) + len(facts.topics or ())
+                load += len(request.body.json or "") // JSON_UNIT
         return load
 
     def add(self, request: Request) -> bool:

@@ -42,6 +42,12 @@ def is_tls(data: bytes) -> bool:
     )
 
 
+def is_tls_refusal(data: bytes) -> bool:
+    """Whether bytes begin with a TLS alert (RFC 8446, 6), as a broker sends it to a client that speaks
+    plaintext: what the client says need not be TLS."""
+    return data[:1] == b"\x15" and is_tls(data)
+
+
 def is_gssapi(data: bytes) -> bool:
     """Whether bytes begin with a length and a GSSAPI token (RFC 2743, 3.1), as a 0.9 client may send."""
     return len(data) >= 6 and data[:2] == b"\0\0" and data[4] == 0x60
@@ -61,6 +67,34 @@ def is_request(data: bytes, pos: int, end: int, versions: Versions, max_frame: i
     if length > 0 and first + length > end:
         return None if data[first:end].isascii() else False
     return length <= 0 or _is_text(data[first : first + length])
+
+
+def begins_segment(data: bytes, pos: int, end: int, versions: Versions, max_frame: int) -> bool:
+    """Whether a segment from `pos` to `end` surely begins with a request. One that fills the segment to the
+    byte, or is followed by another, shows itself by that: its client id may be damaged."""
+    if end - pos < REQUEST_HEADER:
+        return False
+    size, key, version, _, length = _request(data, pos)
+    if not REQUEST_HEADER - 4 <= size <= max_frame or key not in versions:
+        return False
+    low, high = versions[key]
+    if not low <= version <= high:
+        return False
+    after = pos + 4 + int(size)
+    if after == end or (after < end and is_request(data, after, end, versions, max_frame)):
+        return True
+    return length > 0 and is_request(data, pos, end, versions, max_frame) is True
+
+
+def fills(data: bytes) -> bool:
+    """Whether frames, by their lengths, fill a segment to the byte."""
+    pos = 0
+    while len(data) - pos >= RESPONSE_HEADER:
+        size = int(_response(data, pos)[0])
+        if size < RESPONSE_HEADER - 4:
+            return False
+        pos += 4 + size
+    return pos == len(data) > 0
 
 
 def find_request(data: bytes, pos: int, versions: Versions, max_frame: int) -> int:

@@ -41,7 +41,7 @@ SENSITIVE_NAME = re.compile(
 """Names of settings whose values are not shown: those of brokers, clients and common plugins."""
 
 MESSAGE_BATCHES = 2
-RECORD_COST, BATCH_COST = 128, 512
+RECORD_COST, BATCH_COST = 256, 512
 """Bytes charged for a shown record, header or batch besides its payload: about what its object takes."""
 
 Problem = tuple[str, str]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.crosscheck import Message, Place, ToolMissingError, _compared, crosscheck, lines
+from kwsniff.crosscheck import Answered, Message, Place, ToolMissingError, _compared, crosscheck, lines
+from tests.samples import sample
 
 PLACE: Place = ("response", 7, 1)
 US = Message(3, 13, 0, frozenset({"orders"}), "")
@@ -37,6 +38,14 @@ def test_the_word_of_tshark_does_not_count_where_it_says_so_itself() -> None:
 def test_its_word_counts_for_the_header_all_the_same() -> None:
     lost = US._replace(version=12, doubt="tshark does not know this version")
     assert _compared({PLACE: [US]}, {PLACE: [lost]}).findings
+
+
+def test_a_response_to_a_request_that_was_answered_before_is_taken_wrongly() -> None:
+    us = US._replace(answered=(Answered(4, 0, 28, 40),))
+    (difference,) = _compared({PLACE: [us]}, {PLACE: [US._replace(api_key=4, version=0)]}).differences
+    assert difference.right == "kwsniff"
+    assert "request of packet 28, which packet 40 answered" in difference.what
+    assert _compared({PLACE: [us]}, {PLACE: [US._replace(api_key=5, version=0)]}).findings
 
 
 def test_a_message_that_only_tshark_saw_is_a_finding_and_one_only_we_saw_is_not() -> None:
@@ -80,3 +89,10 @@ def test_the_report_names_the_packets_of_findings() -> None:
     result = _compared({PLACE: [US]}, {PLACE: [US._replace(error=3)]})
     text = "\n".join(lines("x.pcap", result))
     assert "packet 7: Metadata 13 response #1: error 0, tshark 3" in text
+
+
+@pytest.mark.tshark
+def test_correlation_ids_that_are_used_again_are_no_findings() -> None:
+    recorded = sample("kafka-0.8")
+    result = crosscheck(recorded.paths[0], Config(ports=tuple(recorded.note["ports"])))
+    assert (len(result.differences), result.findings) == (23, [])

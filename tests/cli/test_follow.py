@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -155,3 +157,17 @@ def test_a_duration_without_follow_is_refused() -> None:
     ended = process("decode", str(SAMPLE), "--duration", "5s", module="kwsniff")
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert ended.stderr == b"kwsniff: --duration goes with --follow\n"
+
+
+def test_every_command_line_in_the_guide_that_follows_runs(tmp_path: Path) -> None:
+    shutil.copy(SAMPLE, tmp_path / "trace.pcapng")
+    guide = (ROOT / "docs/decode.md").read_text()
+    commands = re.findall(r"^kwsniff (decode --follow.*)$", guide, re.M)
+    assert len(commands) >= 2
+    for command in commands:
+        words = shlex.split(command.replace("/var/captures", "."))
+        places = {"trace.pcapng", "calls.csv", "."}
+        there = [str(tmp_path / word) if word in places else word for word in words]
+        ended = process(*there, "--duration", "0.5s", module="kwsniff")
+        assert ended.returncode == 0, (command, ended.stderr)
+    assert (tmp_path / "calls.csv").stat().st_size > 1000

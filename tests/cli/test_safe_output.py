@@ -7,15 +7,18 @@ import csv
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.damage.disk import small_disk
 from tests.hostile.attacks import framed, metadata
 from tests.hostile.wire import Flow, write
 
@@ -86,17 +89,6 @@ def _assert_no_formula(path: Path) -> None:
             assert "\0" not in cell
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of a quarter of a megabyte."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "text"])
@@ -118,21 +110,89 @@ def test_a_full_disk_leaves_no_table_of_a_report_half_written(tmp_path: Path) ->
         assert not [path for path in disk.iterdir() if path.name == "calls.csv" or path.suffix == ".part"]
 
 
-def test_a_killed_run_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
-    out = tmp_path / "events.parquet"
+def limited(size: int) -> Callable[[], None]:
+    """For a child: files may have so many bytes, as though the disk were full then."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "text"])
+def test_a_file_that_may_not_grow_is_not_there_and_an_earlier_one_stays(
+    form: str, earlier: bool, tmp_path: Path
+) -> None:
+    out = tmp_path / f"events.{form}"
+    if earlier:
+        out.write_text("of yesterday")
+    done = subprocess.run(
+        [sys.executable, "-m", "kwsniff", "decode", "captures", "-q", "-j", "1", "-f", form, "-o", str(out)],
+        capture_output=True, text=True, check=False, preexec_fn=limited(50_000),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert [path.read_text() for path in tmp_path.iterdir()] == (["of yesterday"] if earlier else [])
+
+
+def test_tables_of_a_report_that_may_not_grow_are_whole_or_not_there(tmp_path: Path) -> None:
+    whole, limit = tmp_path / "whole", tmp_path / "limit"
+    assert kwsniff("report", "captures", "-q", "-j", "1", "--csv", str(whole)).returncode == 0
+    longest = max(whole.iterdir(), key=lambda path: path.stat().st_size)
+    done = subprocess.run(
+        [sys.executable, "-m", "kwsniff", "report", "captures", "-q", "-j", "1", "--csv", str(limit)],
+        capture_output=True, text=True, check=False, preexec_fn=limited(longest.stat().st_size - 1),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert not (limit / longest.name).exists()
+    for path in limit.iterdir():
+        assert path.read_bytes() == (whole / path.name).read_bytes()
+
+
+def fed(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A run that has read part of its standard input and waits for more, its output begun."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kwsniff", "decode", "-", "-o", str(out)], stdin=subprocess.PIPE,
+        [sys.executable, "-m", "kwsniff", *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stdin is not None
     process.stdin.write(Path("captures/ipv6.pcap").read_bytes()[:20_000])
     process.stdin.flush()
-    for _ in range(100):
-        if list(tmp_path.iterdir()):
+    for _ in range(300):
+        if list(folder.iterdir()):
             break
         time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    time.sleep(0.3)
+    return process
+
+
+def ended(process: subprocess.Popen[bytes], how: signal.Signals) -> int:
+    process.send_signal(how)
+    code = process.wait(timeout=60)
+    assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
+    return code
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "text"])
+def test_a_killed_run_leaves_nothing_that_looks_whole(form: str, tmp_path: Path) -> None:
+    out = tmp_path / f"events.{form}"
+    ended(fed(tmp_path, "decode", "-", "-f", form, "-o", str(out)), signal.SIGKILL)
     assert not out.exists()
+    assert all(path.name.startswith(".") and path.suffix == ".part" for path in tmp_path.iterdir())
+
+
+def test_a_killed_report_leaves_no_table(tmp_path: Path) -> None:
+    ended(fed(tmp_path, "report", "-", "--csv", str(tmp_path)), signal.SIGKILL)
+    assert not list(tmp_path.glob("*.csv"))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_an_interrupted_run_leaves_whole_rows_and_says_so_by_its_exit_code(form: str, tmp_path: Path) -> None:
+    out = tmp_path / f"events.{form}"
+    assert ended(fed(tmp_path, "decode", "-", "-f", form, "-o", str(out)), signal.SIGINT) == 130
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+    if form == "jsonl":
+        assert all(json.loads(line)["event"] for line in out.read_text().splitlines())
+    elif form == "parquet":
+        assert pq.read_table(out).num_rows >= 0
+    else:
+        with out.open(newline="") as file:
+            assert all(None not in row.values() for row in csv.DictReader(file))

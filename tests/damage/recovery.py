@@ -1,7 +1,7 @@
 """How many requests are found in damaged captures, beside what tshark finds in the same files.
 
-As a script, `python -m tests.damage.recovery [--tshark] [SAMPLE...]`, it makes the table
-of docs/reliability.md.
+As a script, `python -m tests.damage.recovery [--tshark] [--seeds=N] [SAMPLE...]`, it makes the table of
+docs/reliability.md.
 A mutant is a sample, damaged in one way with one seed. Compared are requests by (packet, API, version,
 correlation id) of the API versions that tshark 4.0 knows.
 """
@@ -34,10 +34,13 @@ class Tally:
     files: int = 0
     there: int = 0
     ours: int = 0
+    knowable: int = 0
+    """Of ours, those of API versions that tshark knows."""
     theirs: int = 0
-    both: int = 0
+    alone: int = 0
+    """Requests that tshark found and we did not."""
     less: list[str] = field(default_factory=list)
-    """Mutants in which tshark found a true request that we did not."""
+    """Mutants in which tshark found more, of the versions it knows."""
 
 
 def ours(path: Path, ports: Sequence[int]) -> set[Request]:
@@ -95,28 +98,34 @@ def recovered(chosen: Sequence[str], tshark: bool, seeds: int = 1) -> dict[str, 
             tally.files += 1
             tally.there += there.total()
             tally.ours += found.total()
+            knowable = sum(count for call, count in found.items() if call[2] <= TSHARK_KNOWS.get(call[1], 99))
+            tally.knowable += knowable
             if tshark:
                 seen = by_call(theirs(path, ports)) & there
                 tally.theirs += seen.total()
-                missed = seen - found
-                if missed:
-                    tally.less.append(f"{name}: {missed.total()}")
+                tally.alone += (seen - found).total()
+                if seen.total() > knowable:
+                    tally.less.append(f"{name}: {knowable} of {seen.total()}")
     return tallies
 
 
 def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     tshark = "--tshark" in sys.argv
-    tallies = recovered(arguments or names(), tshark)
-    print("| damage | mutants | requests | kwsniff finds | tshark finds | tshark alone |")
-    print("| --- | ---: | ---: | ---: | ---: | --- |")
+    seeds = next((int(each[8:]) for each in sys.argv if each.startswith("--seeds=")), 1)
+    tallies = recovered(arguments or names(), tshark, seeds)
+    print("| damage | requests | kwsniff finds | of versions tshark knows | tshark finds | tshark alone |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for damage, tally in tallies.items():
-        alone = "; ".join(tally.less) or "none"
         share = tally.ours / max(tally.there, 1)
+        theirs_too = (tally.theirs, tally.alone) if tshark else ("-", "-")
         print(
-            f"| {damage} | {tally.files} | {tally.there} | {tally.ours} ({share:.1%}) "
-            f"| {tally.theirs if tshark else '-'} | {alone} |"
+            f"| {damage} | {tally.there} | {tally.ours} ({share:.1%}) "
+            f"| {tally.knowable} | {theirs_too[0]} | {theirs_too[1]} |"
         )
+    print(
+        "\nMutants of which tshark finds more:", [each for tally in tallies.values() for each in tally.less]
+    )
 
 
 if __name__ == "__main__":

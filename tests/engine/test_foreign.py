@@ -37,15 +37,15 @@ def moved(path: Path, port: int) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("port", [None, 9092, 9094, 443, 3306])
+@pytest.mark.parametrize("port", [None, 9092, 9094, 389, 443, 3306])
 def test_other_protocols_give_no_calls(name: str, port: int | None) -> None:
     path = FOREIGN / f"{name}.pcap"
     found = rows(path if port is None else moved(path, port))
     assert [row for row in found if row["event"] == "call"] == []
 
 
-def test_five_protocols_are_tried() -> None:
-    assert NAMES == ["http", "postgres", "redis", "thrift", "tls"]
+def test_seven_protocols_are_tried() -> None:
+    assert NAMES == ["http", "ldap", "mysql", "postgres", "redis", "thrift", "tls"]
 
 
 def test_tls_on_a_kafka_port_is_counted_as_such() -> None:
@@ -53,7 +53,7 @@ def test_tls_on_a_kafka_port_is_counted_as_such() -> None:
     assert [row["security"] for row in found if row["event"] == "connection"] == ["tls"]
 
 
-@pytest.mark.parametrize("name", ["http", "redis", "postgres", "thrift"])
+@pytest.mark.parametrize("name", ["http", "ldap", "mysql", "redis", "postgres", "thrift"])
 def test_a_stranger_on_a_kafka_port_is_named(name: str) -> None:
     found = rows(moved(FOREIGN / f"{name}.pcap", 9092))
     codes = {row["code"] for row in found if row["event"] == "anomaly"}

@@ -26,16 +26,27 @@ def seeds(target: str) -> Iterator[bytes]:
             kind, whole = packets(sample(name).paths[0])
             if kind in LINKS:
                 yield from (bytes([LINKS.index(kind)]) + packet.data for packet in whole[:30])
-    elif target == "stream":
-        for frame, is_request in _frames():
-            message = frame.data[frame.start : min(frame.end, frame.start + 255)]
-            yield b"\1" + bytes([0 if is_request else 1, len(message), 128]) + message
+    elif target in ("stream", "kernels"):
+        yield from _scripts()
     elif target == "frames":
         for frame, is_request in _frames():
             message = frame.data[frame.start : frame.end]
             yield struct.pack(">H", len(message) if is_request else 0) + message
     else:
         yield from _bodies(target)
+
+
+def _scripts() -> Iterator[bytes]:
+    """Segments of a connection, one a frame: some frames alone, others as they followed each other."""
+    run: list[bytes] = []
+    for frame, is_request in _frames():
+        message = frame.data[frame.start : min(frame.end, frame.start + 255)]
+        act = bytes([0 if is_request else 1, len(message), 128]) + message
+        run.append(act)
+        yield b"\1" + act
+        if len(run) == 12:
+            yield b"\1" + b"".join(run)
+            run.clear()
 
 
 def _files(kind: str) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from kwsniff.spec.load import catalog
 from kwsniff.wire.batches import batches, records
 from kwsniff.wire.codecs import Allowance, decompress
 from kwsniff.wire.records import summarize
-from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, run
+from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, Segment, run
 
 CONFIG = Config(max_decompressed_bytes=1 << 20)
 LINKS = (0, 1, 12, 101, 108, 113, 276, 9, 228, 229)
@@ -58,12 +59,13 @@ def link(data: bytes) -> None:
     dissector.end()
 
 
-def stream(data: bytes) -> None:
-    """Segments of one connection, in any order, doubled, overlapping, cut: the codes that are documented."""
+def _script(data: bytes) -> list[Segment]:
+    """Segments of one connection, in any order, doubled, overlapping, cut."""
     script = Play(CONFIG)
     if data[:1] == b"\1":
         script.send(CLIENT, b"", SYN)
         script.send(BROKER, b"", SYN | ACK)
+        script.send(CLIENT, b"", ACK)
     pos = 1
     while pos + 4 <= len(data) and len(script.segments) < 40:
         act, size, jump = data[pos], data[pos + 1], data[pos + 2] - 128
@@ -73,14 +75,25 @@ def stream(data: bytes) -> None:
         seq = script.next_seq[side] + jump if act & 2 else None
         script.send(side, piece, ACK | (act >> 4 & 7), len(piece) + (act & 8), seq)
         script.clock += (act >> 7) * 10**9
-    rows = run(script.segments, CONFIG)
+    return script.segments
+
+
+def stream(data: bytes) -> None:
+    """However segments are batched: the same events, of the codes that are documented."""
+    given = _script(data)
+    rows = run(given, CONFIG)
     assert {row["code"] for row in rows if row["event"] == "anomaly"} <= set(ANOMALIES)
-    middle = len(script.segments) // 2
-    cut = run(script.segments, CONFIG, [middle])
-    for row in [*cut, *rows]:
-        if row["event"] == "anomaly":  # has the time of the segment at hand when it was noticed
-            row["time"] = None
-    assert sorted(map(repr, cut)) == sorted(map(repr, rows))
+    for cuts in ([len(given) // 2], range(len(given))):
+        assert sorted(map(repr, run(given, CONFIG, cuts))) == sorted(map(repr, rows))
+
+
+def kernels(data: bytes) -> None:
+    """Compiled or not: the same events."""
+    given = _script(data)
+    middle = [len(given) // 2]
+    for cuts in ([], middle):
+        exact = run(given, replace(CONFIG, kernels="never"), cuts)
+        assert list(map(repr, run(given, replace(CONFIG, kernels="always"), cuts))) == list(map(repr, exact))
 
 
 def frames(data: bytes) -> None:
@@ -142,6 +155,6 @@ def codec(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "pcap": capture, "pcapng": capture, "link": link, "stream": stream, "frames": frames,
+    "pcap": capture, "pcapng": capture, "link": link, "stream": stream, "kernels": kernels, "frames": frames,
     "dissector": dissector, "records": record_data, "codec": codec,
 }  # fmt: skip

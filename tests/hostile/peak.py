@@ -1,4 +1,8 @@
-"""Runs kwsniff as its user would and measures what it took. As a script: the table of all attacks."""
+"""Runs kwsniff as its user would and measures what it took.
+
+As a script, `python -m tests.hostile.peak [ATTACK...] [OPTION...]`: the table of those attacks, or of all;
+options are those of `kwsniff decode`, `-f jsonl` for instance.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +53,10 @@ def table(names: list[str], *options: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in names or list(ATTACKS):
             path = write(Path(folder) / "attack.pcap", ATTACKS[name](FULL[name]))
-            out = Path(folder) / "events.parquet"
+            out = Path(folder) / ("events.jsonl" if "jsonl" in options else "events.parquet")
             made = run("decode", str(path), "-q", "-j", "1", "-o", str(out), *options)
             said: Counter[str] = Counter()
-            if out.exists():
+            if out.exists() and out.suffix == ".parquet":
                 events = pq.read_table(out, columns=["event", "code"])
                 said.update(events["event"].to_pylist())
                 said.update(code for code in events["code"].to_pylist() if code)
@@ -66,5 +70,5 @@ def table(names: list[str], *options: str) -> None:
 
 
 if __name__ == "__main__":
-    options = [argument for argument in sys.argv[1:] if argument.startswith("-")]
-    table([argument for argument in sys.argv[1:] if not argument.startswith("-")], *options)
+    named = [argument for argument in sys.argv[1:] if argument in ATTACKS]
+    table(named, *(argument for argument in sys.argv[1:] if argument not in ATTACKS))

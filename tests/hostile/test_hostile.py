@@ -106,11 +106,13 @@ def test_the_command_refuses_too_little_memory_in_one_line() -> None:
     assert (made.code, made.errors.count("\n")) == (2, 1)
 
 
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
 @pytest.mark.parametrize("name", ["true_elements", "tiny_records", "half_frames"])
-def test_memory_stays_within_what_was_allowed(name: str, tmp_path: Path) -> None:
+def test_memory_stays_within_what_was_allowed(name: str, form: str, tmp_path: Path) -> None:
     size = {"true_elements": 4_000_000, "tiny_records": 4_000_000, "half_frames": 300_000_000}[name]
     path = write(tmp_path / "attack.pcap", ATTACKS[name](size))
-    made = run("decode", str(path), "-q", "-j", "1", "--records", "-o", str(tmp_path / "events.parquet"))
+    shown = ["--records", "--full"] if form == "jsonl" else ["--records"]
+    made = run("decode", str(path), "-q", "-j", "1", *shown, "-o", str(tmp_path / f"events.{form}"))
     assert made.code == 0
     assert made.megabytes < LIMIT_MB
 

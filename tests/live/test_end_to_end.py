@@ -54,6 +54,7 @@ def test_live_calls_are_those_that_tcpdump_recorded_at_the_same_time(tmp_path: P
     assert calls(live) == calls(decoded(tmp_path / "tcpdump.pcap", told["ports"]))
     assert calls(live) == calls(decoded(kept, told["ports"]))
     assert {row["capture"] for row in live} == {"lo"}
+    assert "dropped" not in (tmp_path / "live.err").read_text()
     latencies = [row["latency_us"] for row in live if row.get("latency_us") is not None]
     assert 0 < sorted(latencies)[len(latencies) // 2] < 1e6
 

@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -397,3 +398,21 @@ def test_a_client_that_sends_nonsense_is_not_heard_of_again(
             client.sendall(sent)
     assert "kwsniff_build_info" in text_of(metrics)
     assert capfd.readouterr() == ("", "")
+
+
+def test_every_metric_and_label_is_in_the_documentation(metrics: Metrics) -> None:
+    parts = [{"topic": "t", "partition": 0, "error_code": 6}]
+    failed = {"error_code": 6, "error": "NOT_LEADER_OR_FOLLOWER", "topics": ["t"], "partitions": parts}
+    metrics.add(batch(call(**failed), call(unanswered_because="timeout")))
+    metrics.add(batch(event(event="anomaly", code="gap")))
+    metrics.tick(Health(("lo",), 1, 2))
+    folder = Path(__file__).parents[2] / "docs"
+    documented = "\n".join(path.read_text() for path in folder.glob("*.md"))
+    rows = [line for line in documented.splitlines() if line.startswith("| `kwsniff_")]
+    for family in parser.text_string_to_metric_families(text_of(metrics)):
+        name = family.name + ("_total" if family.type == "counter" else "")
+        (row,) = [line for line in rows if f"`{name}`" in line]
+        _, _, kind, labels, _, _ = (cell.strip() for cell in row.split("|"))
+        assert kind == family.type
+        shown = {label for each in family.samples for label in each.labels} - {"le"}
+        assert set(labels.strip("`").split()) == shown, name

@@ -75,6 +75,8 @@ def test_each_interval_has_the_figures_of_its_calls(tmp_path: Path) -> None:
         by_api = oracle.grouped(of_it, lambda row: [row["api"]])
         shown = {row["api"]: row for row in found if row["time"] == time}
         assert shown.keys() == by_api.keys()
+        counts = [int(row["calls"]) for row in shown.values()]
+        assert counts == sorted(counts, reverse=True)
         for api, calls in by_api.items():
             expected = oracle.figures(calls)
             for column in SCHEMA.names[3:]:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +27,7 @@ from kwsniff.spark import job
 from kwsniff.spark.manifest import OutputError
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS
+from tests.damage.disk import small_disk
 from tests.samples import CAPTURES, sample
 
 if TYPE_CHECKING:
@@ -127,6 +133,12 @@ def test_a_directory_with_other_files_is_left_alone(spark: SparkSession, tmp_pat
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+def test_the_directory_of_a_stream_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / ".stream").mkdir()
+    with pytest.raises(OutputError, match="belongs to a stream"):
+        job.run(spark, PATHS, tmp_path, Config())
+
+
 def test_damage_in_the_input_is_told(spark: SparkSession, tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
     shutil.copy(CAPTURES / "librdkafka-errors.pcap", cut)
@@ -134,3 +146,32 @@ def test_damage_in_the_input_is_told(spark: SparkSession, tmp_path: Path) -> Non
     result = job.run(spark, [str(cut)], tmp_path / "out", Config())
     assert result.damaged
     assert result.manifest.capture["cut_short"] == 1
+
+
+def test_a_killed_run_leaves_no_success_and_can_be_run_again(spark: SparkSession, tmp_path: Path) -> None:
+    out, fresh = tmp_path / "out", tmp_path / "fresh"
+    command = [sys.executable, "-m", "kwsniff", "pipeline", *PATHS, "--out", str(out)]
+    killed = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    for _ in range(1200):
+        if list(out.glob(f"{job.STAGING}/*")) or killed.poll() is not None:
+            break
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not (out / "_SUCCESS").exists()
+    job.run(spark, PATHS, out, Config())
+    job.run(spark, PATHS, fresh, Config())
+    assert stored(out).equals(stored(fresh))
+    assert (out / "_SUCCESS").exists()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk_leaves_no_success(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk:
+        command = [sys.executable, "-m", "kwsniff", "pipeline", *PATHS, "--out", str(disk / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr[-1000:]
+        assert not list(disk.rglob("_SUCCESS"))

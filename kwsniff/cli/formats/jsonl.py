@@ -22,8 +22,8 @@ from kwsniff.table import EVENTS
 READY = ("request", "response")
 """Columns whose texts are JSON already."""
 SLICE_ROWS = 4096
-SLICE_BYTES = 64 << 20
-"""The text of a slice stays far below the 2 GiB an Arrow string column can hold."""
+SLICE_BYTES = 8 << 20
+"""Making the text of a slice takes several times its size."""
 
 _ESCAPED = r'["\\\x00-\x1f\x7f-\x{9f}]'
 _SUSPICIOUS = np.zeros(256, dtype=bool)
@@ -43,7 +43,7 @@ class JsonlWriter:
         """Write the rows of `batch`, which has the columns of EVENTS."""
         rows = SLICE_ROWS
         if batch.nbytes > SLICE_BYTES:
-            rows = max(1, min(rows, SLICE_ROWS * SLICE_BYTES // batch.nbytes))
+            rows = max(1, min(rows, batch.num_rows * SLICE_BYTES // batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             self._stream.write(self._lines(batch.slice(start, rows)))
 

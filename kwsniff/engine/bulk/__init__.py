@@ -52,6 +52,10 @@ class PlainPath:
         self._rows: Rows | None = None
         self._segments: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without tables and kernels, which are made again when they are wanted."""
+        return {**self.__dict__, "_ready": None, "_rounds": None, "_rows": None, "_segments": None}
+
     def wanted(self, segments: int) -> bool:
         """Whether to use it for a block of so many segments, and those to come."""
         self._seen += segments

@@ -34,14 +34,15 @@ requests and the early responses that wait, segments seen; then what the round m
 
 (
     WANTED, WARM, HELD, HELD_BYTES, HELD_CHUNK, HELD_CHUNKS, LAST_ORDER, CUT_BEFORE, ACKED, UNTOLD,
-    REGION, TABLE, OFFSET, WRITE, READ, CHUNK, CHUNK_END, CUT, SYNCHRONISED, SKIPPED, RESYNCHRONISED, MISSING,
-    HOLE_SEGMENTS, HOLE_TIME, HOLES, HOLE_BYTES, HISTORY_FROM, NEWS, NEWS_PACKET, PACKETS, BYTES,
+    LATEST, REGION, TABLE, OFFSET, WRITE, READ, CHUNK, CHUNK_END, CUT, SYNCHRONISED, SKIPPED, RESYNCHRONISED,
+    MISSING, HOLE_SEGMENTS, HOLE_TIME, HOLES, HOLE_BYTES, HISTORY_FROM, NEWS, NEWS_PACKET, PACKETS, BYTES,
     SIDE_COLUMNS,
-) = range(32)  # fmt: skip
+) = range(33)  # fmt: skip
 """One side of it. Before: the sequence number wanted, whether framing was known (WARM), bytes and chunks of
-an unfinished frame, frames cut, the offset acknowledged (offsets count from the round's beginning) and
-skipped bytes that no anomaly told of yet (UNTOLD). Then its regions of the buffer and the chunk table, and
-how far stream and framing got. NEWS is what a resynchronisation skipped until it is told, else -1."""
+an unfinished frame, frames cut, the offset acknowledged (offsets count from the round's beginning), skipped
+bytes that no anomaly told of yet (UNTOLD) and the correlation id of the LATEST request. Then its regions of
+the buffer and the chunk table, and how far stream and framing got. NEWS is what a resynchronisation skipped
+until it is told, else -1."""
 
 MAX_WAITING = 64
 """Segments behind holes that a round follows."""

@@ -10,6 +10,7 @@ from kwsniff.engine.bulk.bodies import Codes
 from kwsniff.engine.bulk.kernel import kernel
 from kwsniff.engine.bulk.numbers import Bytes, int16, int32, is_ascii, uvarint
 from kwsniff.wire.plausible import MAX_CLIENT_ID, REQUEST_HEADER, RESPONSE_HEADER
+from kwsniff.wire.succession import AHEAD
 
 Ints = NDArray[np.int64]
 
@@ -96,6 +97,23 @@ def begins_request(buf: Bytes, pos: int, end: int, versions: Ints, max_frame: in
         if not 0x20 <= buf[at] <= 0x7E:
             return False
     return True
+
+
+@kernel
+def may_follow(
+    buf: Bytes, pos: int, end: int, latest: int, now: int, versions: Ints, max_frame: int
+) -> bool:  # fmt: skip
+    """Whether a segment that begins here, inside a request, might begin with the next: then
+    `kwsniff.wire.succession` decides. `latest` and `now` are correlation ids that it would come after."""
+    if end - pos < REQUEST_HEADER:
+        return False
+    size, key, version = int32(buf, pos), int16(buf, pos + 4), int16(buf, pos + 6)
+    if not REQUEST_HEADER - 4 <= size <= max_frame or not 0 <= key < len(versions):
+        return False
+    if not versions[key, 0] <= version <= versions[key, 1]:
+        return False
+    found = int32(buf, pos + 8)
+    return 0 < found - latest <= AHEAD or 0 < found - now <= AHEAD
 
 
 @kernel

@@ -34,7 +34,12 @@ def ready(connection: Connection) -> bool:
     if connection.syn_ack and connection.handshake < 0:
         return False
     conversation = exchange.conversation
-    if len(conversation.early) > MAX_EARLY or conversation.raw_tokens or conversation.raw_waiting:
+    if (
+        len(conversation.early) > MAX_EARLY
+        or conversation.raw_tokens
+        or conversation.raw_waiting
+        or exchange.aside
+    ):
         return False
     if conversation.outstanding.repeated:
         return False
@@ -77,7 +82,7 @@ class Held:
                 stream.next_seq, warm, self._bytes_at, size, self._chunks_at,
                 self._hold(framer) if size else 0, framer.last_order, framer.counters.frames,
                 stream.acked - stream.offset if stream.acked >= 0 else NEVER,
-                framer.counters.skipped - framer.skipped_before,
+                framer.counters.skipped - framer.skipped_before, framer.latest,
             )  # fmt: skip
 
     def _hold(self, framer: Framer) -> int:
@@ -151,6 +156,7 @@ def _store_framer(framer: Framer, side: Ints, buf: memoryview, chunks: Ints) -> 
     framer.counters.skipped += int(side[c.SKIPPED])
     framer.skipped_before = framer.counters.skipped - int(side[c.UNTOLD])
     framer.last_order = int(side[c.LAST_ORDER])
+    framer.latest = int(side[c.LATEST])
     framer.have = end - first
     framer.parts, framer.need = [], 4
     if framer.have:

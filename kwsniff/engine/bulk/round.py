@@ -44,7 +44,7 @@ Ints = NDArray[np.int64]
 Share = tuple["Connection", int, int]
 """A connection and the segments it is to take: from a row, to a row."""
 
-FRAMES_AT_ONCE = 1 << 18
+FRAMES_AT_ONCE = 1 << 17
 
 
 class Segments:

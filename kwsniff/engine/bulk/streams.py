@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kwsniff.engine.bulk import columns as c
 from kwsniff.engine.bulk.bodies import Codes
-from kwsniff.engine.bulk.headers import begins_request
+from kwsniff.engine.bulk.headers import begins_request, may_follow
 from kwsniff.engine.bulk.kernel import kernel
 from kwsniff.engine.bulk.numbers import Bytes, int32
 from kwsniff.engine.bulk.pairing import (
@@ -53,7 +53,7 @@ from kwsniff.engine.bulk.pairing import (
 )  # fmt: skip
 from kwsniff.engine.bulk.texts import Ints
 from kwsniff.net.reassembly import FAR, WAITING_COST
-from kwsniff.wire.plausible import RESPONSE_HEADER
+from kwsniff.wire.plausible import REQUEST_HEADER, RESPONSE_HEADER
 
 SECOND = 1_000_000_000
 MASK = 0xFFFFFFFF
@@ -124,10 +124,10 @@ def find_frame(
 def cut(
     index: int, k: int, held: bool, link: Ints, side: Ints, buf: Bytes, chunks: Ints, frames: Ints,
     queue: Ints, old: Ints, early: Ints, old_early: Ints, deeds: Ints, programs: Codes, versions: Ints,
-    state: Ints, limits: Ints,
+    state: Ints, limits: Ints, fresh: int,
 ) -> bool:  # fmt: skip
     """Cut the frames that are complete and take them; False if one is not plain. `held` says that requests
-    wait behind a hole."""
+    wait behind a hole; from the chunk `fresh` on, none was looked at before."""
     is_client = k == link[c.CLIENT]
     if not side[c.SYNCHRONISED] and not find_frame(
         k, link, side, buf, chunks, frames, queue, old, versions, state, limits
@@ -138,6 +138,8 @@ def cut(
         length = int32(buf, pos)
         end = pos + 4 + length
         if length < (8 if is_client else 4) or length > limits[MAX_FRAME]:
+            return False
+        if is_client and hides_request(pos, end, fresh, side, buf, chunks, versions, limits):
             return False
         if end > side[c.WRITE]:
             return length + 4 <= limits[MAX_KEPT]
@@ -168,11 +170,29 @@ def cut(
             plain = take_response(index, link, frame, buf, programs, frames, queue, old, early, deeds, state)
         if not plain:
             return False
+        if is_client:
+            side[c.LATEST] = frame[c.CORRELATION_ID]
         state[FRAMES] += 1
         side[c.CUT] += 1
         side[c.READ] = end
         side[c.CHUNK] = last
     return True
+
+
+@kernel
+def hides_request(
+    pos: int, end: int, fresh: int, side: Ints, buf: Bytes, chunks: Ints, versions: Ints, limits: Ints
+) -> bool:  # fmt: skip
+    """Whether a fresh chunk might begin with another request inside the one from `pos` to `end`."""
+    for at in range(fresh, side[c.CHUNK_END]):
+        start = chunks[at, c.CHUNK_START]
+        if start >= end:
+            return False
+        if start - pos >= REQUEST_HEADER and may_follow(
+            buf, start, side[c.WRITE], side[c.LATEST], int32(buf, pos + 8), versions, limits[MAX_FRAME]
+        ):
+            return True
+    return False
 
 
 # Streams
@@ -228,10 +248,12 @@ def keep(
 
 
 @kernel
-def acknowledge(side: Ints, ack: int) -> None:
-    """Note an acknowledgement number that the other end sent."""
-    away = ((ack - side[c.WANTED] + 0x80000000) & MASK) - 0x80000000
-    side[c.ACKED] = max(side[c.ACKED], side[c.OFFSET] + away)
+def acknowledge(side: Ints, waiting: Ints, ack: int) -> None:
+    """Note an acknowledgement number that the other end sent, unless it is far beyond all that was seen."""
+    offset = side[c.OFFSET] + ((ack - side[c.WANTED] + 0x80000000) & MASK) - 0x80000000
+    seen = waiting[side[c.HOLES] - 1, c.WAIT_TO] if side[c.HOLES] else side[c.OFFSET]
+    if offset <= seen + FAR:
+        side[c.ACKED] = max(side[c.ACKED], offset)
 
 
 @kernel
@@ -327,7 +349,7 @@ def follow(
                 state[SEEN] += 1
                 side[c.PACKETS] += 1
                 if acks[row] and other[c.WANTED] >= 0:
-                    acknowledge(other, ack[row])
+                    acknowledge(other, hole[1 - k], ack[row])
                 row += 1
                 continue
             # Room for what this segment and the few that it may set free can bring.
@@ -346,7 +368,7 @@ def follow(
             side[c.PACKETS] += 1
             side[c.BYTES] += size
             if acks[row] and other[c.WANTED] >= 0:
-                acknowledge(other, ack[row])
+                acknowledge(other, hole[1 - k], ack[row])
             held = both[client, c.HOLES] > 0
             plain = True
             # Holes that are given up by now, the other side's first.
@@ -384,7 +406,7 @@ def follow(
                     )
                     plain = cut(
                         index, k, held, link, side, buf, chunks, frames, queue, old, early, old_early, deeds,
-                        programs, versions, state, limits,
+                        programs, versions, state, limits, side[c.CHUNK_END] - 1,
                     )  # fmt: skip
                     if side[c.NEWS] >= 0:
                         tell(index, k, side, deeds, state, order[row], clock)
@@ -458,7 +480,7 @@ def fill(
     side[c.HOLES] -= taken
     plain = cut(
         index, k, held, link, side, buf, chunks, frames, queue, old, early, old_early, deeds, programs,
-        versions, state, limits,
+        versions, state, limits, side[c.CHUNK_END] - taken,
     )  # fmt: skip
     if side[c.NEWS] >= 0:
         tell(index, k, side, deeds, state, now_order, clock)

@@ -77,7 +77,10 @@ class Screen:
         """
         from kwsniff.live.screen.app import LiveApp
 
+        no_color = os.environ.get("NO_COLOR")
         app = LiveApp(self._title, self._newest, self._stop)
+        if no_color is not None:
+            os.environ["NO_COLOR"] = no_color  # which textual takes away, from those who print afterwards too
         with self._lock:
             self._app = app
         try:
@@ -94,18 +97,23 @@ class Screen:
 
     @contextlib.contextmanager
     def _ending_on_signals(self) -> Iterator[None]:
-        """SIGTERM and SIGHUP quit, unless others have taken care of them: a killed process would leave the
-        terminal as it is."""
-        changed: list[signal.Signals] = []
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, lambda *_: self._quit())
-                changed.append(number)
+        """SIGINT, SIGTERM and SIGHUP quit, unless others have taken care of them: a killed process would
+        leave the terminal as it is."""
+        before = {
+            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        changed = [
+            number
+            for number, handler in before.items()
+            if handler in (signal.SIG_DFL, signal.default_int_handler)
+        ]
+        for number in changed:
+            signal.signal(number, lambda *_: self._quit())
         try:
             yield
         finally:
             for number in changed:
-                signal.signal(number, signal.SIG_DFL)
+                signal.signal(number, before[number])
 
     def _quit(self) -> None:
         self._stop()
@@ -123,5 +131,9 @@ class Screen:
                 return
             from kwsniff.live.screen.app import Fresh
 
-            with contextlib.suppress(RuntimeError):  # its loop has ended just now
-                self._noted = self._app.post_message(Fresh())
+            # Before it is sent, for it may be read at once.
+            self._noted = True
+            try:
+                self._app.post_message(Fresh())
+            except RuntimeError:  # its loop has ended just now
+                self._noted = False

@@ -26,6 +26,7 @@ from kwsniff.live.screen.keys import KEYS
 from kwsniff.live.screen.state import CALLS, HELP, ROWS, SORTS, State
 from kwsniff.live.screen.statistics import Figures, Snapshot
 
+OWN = ("tab", "shift+tab")
 MAX_FILTER = 100
 """Characters of a filter."""
 
@@ -39,19 +40,20 @@ class Face(Widget):
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
-        self._strips: list[Strip] = []
+        self.strips: list[Strip] = []
+        """What is shown."""
 
     def show(self, texts: list[Text]) -> None:
         """Show `texts`; lines that are the same as before stay."""
         width, console = self.size.width, self.app.console
-        before, self._strips = self._strips, [Strip(text.render(console)) for text in texts]
+        before, self.strips = self.strips, [Strip(text.render(console)) for text in texts]
         for place in range(max(len(before), len(texts))):
-            if before[place : place + 1] != self._strips[place : place + 1]:
+            if before[place : place + 1] != self.strips[place : place + 1]:
                 self.refresh(Region(0, place, width, 1))
 
     def render_line(self, y: int) -> Strip:
         """One line, as textual wants it."""
-        strip = self._strips[y] if y < len(self._strips) else Strip([])
+        strip = self.strips[y] if y < len(self.strips) else Strip([])
         return strip.adjust_cell_length(self.size.width)
 
 
@@ -69,7 +71,8 @@ class LiveApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key.keys, key.action, show=False) for key in KEYS),
+        # Textual has a use of its own for some keys: to move between widgets, and to scroll.
+        *(Binding(key.keys, key.action, show=False, priority=key.keys in OWN) for key in KEYS),
         Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 

@@ -32,25 +32,26 @@ FIGURES = (
     Column("bytes", "bytes/s", 4, width=8),
     Column("error", "last error", 8, left=True),
 )
+# An address says nothing when it is cut, so it has the room of the longest one (IPv6, brackets, port).
 CALLS = [
     Column("time", "time UTC"),
     Column("latency", "ms", width=7),
-    Column("api", "API", left=True),
-    Column("client", "client", left=True),
-    Column("address", "address", 4, left=True),
-    Column("broker", "broker", 5, left=True),
+    Column("api", "API", left=True, least=26),
+    Column("client", "client", left=True, least=11),
+    Column("address", "address", 4, left=True, least=47),
+    Column("broker", "broker", 5, left=True, least=47),
     Column("topic", "topic", 1, left=True),
     Column("group", "group", 3, left=True),
     Column("sent", "sent", 2),
     Column("received", "received", 2),
-    Column("result", "result", left=True, least=24),
+    Column("result", "result", left=True, least=30),
 ]
 
 
 def row_columns(grouping: str) -> list[Column]:
     """Columns of a grouping's rows."""
-    name = Column("name", LABELS[grouping], left=True, width=16)
-    address = Column("address", "address", 6, left=True)
+    name = Column("name", LABELS[grouping], left=True, width=16, least=30)
+    address = Column("address", "address", 6, left=True, least=39)
     return [name, address, *FIGURES]
 
 
@@ -165,6 +166,8 @@ def _result(call: dict[str, Any]) -> str:
         parts.append(call["status"] or "")
     if call["unanswered_because"]:
         parts.append(f"({call['unanswered_because']})")
+    if call["waited"]:
+        parts.append("(waited)")
     if call["throttle_ms"]:
         parts.append(f"throttled {call['throttle_ms']:,} ms")
     return printable(" ".join(parts))

@@ -107,6 +107,16 @@ def _topics(rows: Ints, given: pa.Array, ids: pa.Array, names: Mapping[str, str]
     return Keyed(keys, codes, rows)
 
 
+def first_topics(calls: pa.RecordBatch, names: Mapping[str, str]) -> tuple[pa.Array, Ints]:
+    """The first topic that each call names, null if none, and how many it names."""
+    counts, given, ids = elements(calls["topics"], calls["topic_ids"])
+    first = pa.array(lists.starts(counts), mask=counts == 0)
+    texts = zip(_texts(given.take(first)), ids.take(first).to_pylist(), strict=True)
+    return pa.array(
+        [names.get(uuid, uuid) if text is None else text for text, uuid in texts], pa.string()
+    ), counts
+
+
 BY: dict[str, Callable[[pa.RecordBatch], Keyed]] = {
     "api": by_api,
     "client": by_client,

@@ -30,7 +30,7 @@ class Vitals:
 
 
 class Monitor:
-    """Keeps a minute of health, at most one for each tenth of a second, and counts anomalies by code."""
+    """Keeps a minute of health, about ten of each second at most, and counts anomalies by code."""
 
     def __init__(self) -> None:
         self._healths: deque[Health] = deque()

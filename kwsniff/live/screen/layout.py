@@ -42,10 +42,20 @@ Line = tuple[dict[str, Cell], str]
 
 
 def cut(text: str, width: int) -> str:
-    """`text` in at most `width` cells."""
+    """`text` in at most `width` cells. It is cut before its end, for names often differ only there."""
     if cell_len(text) <= width:
         return text
-    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+    tail = _last(text, (width - 1) // 3)
+    return set_cell_size(text, max(width - 1 - cell_len(tail), 0)) + "…" + tail if width > 0 else ""
+
+
+def _last(text: str, width: int) -> str:
+    """As much of the end of `text` as fits into `width` cells."""
+    start, taken = len(text), 0
+    while start and taken + cell_len(text[start - 1]) <= width:
+        start -= 1
+        taken += cell_len(text[start])
+    return text[start:]
 
 
 def padded(text: str, width: int, left: bool = True) -> str:
@@ -99,11 +109,13 @@ def _least(columns: list[Column], widths: dict[str, int]) -> int:
 
 
 def _shrunk(columns: list[Column], widths: list[int], width: int) -> list[int]:
-    """`widths`, of which those of texts are made less, the widest first, until all fit."""
+    """`widths`, of which those of texts are made less until all fit: the widest first of those that are wider
+    than they have to be, and then of all."""
     over = sum(widths) + GAP * (len(widths) - 1) - width
     texts = [place for place, column in enumerate(columns) if column.left]
     while over > 0 and texts:
-        widest = max(texts, key=lambda place: widths[place])
+        wide = [place for place in texts if widths[place] > max(columns[place].least, columns[place].width)]
+        widest = max(wide or texts, key=lambda place: widths[place])
         if widths[widest] <= 1:
             break
         widths[widest] -= 1

@@ -4,6 +4,7 @@ room."""
 from __future__ import annotations
 
 import numpy as np
+from rich.cells import cell_len
 from rich.text import Text
 
 from kwsniff.live.screen import columns as c
@@ -20,6 +21,9 @@ COUNTS = ((46, 8), (LIST_HEIGHT, 5))
 LEAST_WIDTH = 34
 """Cells of a list."""
 
+VALUE = 14
+"""Cells of a rate or latency."""
+
 KINDS = (("busiest", "rate"), ("slowest", "p99"))
 OF = (("client", "clients"), ("topic", "topics"))
 
@@ -29,7 +33,7 @@ def leaders(groups: dict[str, Figures], width: int, height: int) -> list[Text]:
     if height < LEAST_HEIGHT:
         return []
     if height < LIST_HEIGHT:
-        return [Text(), *(_line(kind, sort, groups, width) for kind, sort in KINDS)]
+        return [Text(), *_lines(groups, width)]
     count = next(names for lines, names in COUNTS if height >= lines)
     lists = [_list(f"{kind} {many}", one, sort, groups, count) for one, many in OF for kind, sort in KINDS]
     across = 4 if width >= 4 * LEAST_WIDTH + 3 * GAP else 2
@@ -39,32 +43,37 @@ def leaders(groups: dict[str, Figures], width: int, height: int) -> list[Text]:
     return texts
 
 
-def _line(kind: str, sort: str, groups: dict[str, Figures], width: int) -> Text:
-    """`busiest   client NAME 12/s   topic NAME 3/s`"""
-    best = [(one, _best(groups[one], one, sort, 1)) for one, _ in OF]
-    room = (width - 9 - sum(len(f"  {one} ") + 12 for one, _ in OF)) // len(OF)
-    text = Text(f"{kind:<8}", style="", no_wrap=True, end="")
-    for one, found in best:
-        name, value = found[0] if found else ("-", "")
-        text.append(f"  {one} ")
-        text.append(padded(name, room), "bold")
-        text.append(f" {value:<11}")
-    text.truncate(width)
-    return text
+def _lines(groups: dict[str, Figures], width: int) -> list[Text]:
+    """`busiest   client NAME 12.0/s   topic NAME 3.00/s`, and the slowest below them."""
+    best = {(kind, one): _best(groups[one], one, sort, 1) for kind, sort in KINDS for one, _ in OF}
+    shown = {place: found[0] if found else ("-", "") for place, found in best.items()}
+    room = (width - 8 - sum(len(f"  {one} ") + VALUE for one, _ in OF)) // len(OF)
+    lines = []
+    for kind, _ in KINDS:
+        text = Text(f"{kind:<8}", no_wrap=True, end="")
+        for one, _ in OF:
+            name, value = shown[kind, one]
+            longest = max(cell_len(shown[other, one][0]) for other, _ in KINDS)
+            text.append(f"  {one} ")
+            text.append(padded(name, min(room, longest)), "bold")
+            text.append(f" {value:<{VALUE - 1}}")
+        text.truncate(width)
+        lines.append(text)
+    return lines
 
 
 def _list(title: str, one: str, sort: str, groups: dict[str, Figures], count: int) -> list[tuple[str, str]]:
     found = _best(groups[one], one, sort, count)
-    return [(title, ""), *found, *[("", "")] * (count - len(found))]
+    return [(title, ""), *found]
 
 
 def _beside(lists: list[list[tuple[str, str]]], width: int) -> list[Text]:
     room = (width - GAP * (len(lists) - 1)) // len(lists)
     lines = []
-    for place in range(len(lists[0])):
+    for place in range(max(map(len, lists))):
         line = Text(no_wrap=True, end="")
         for number, entries in enumerate(lists):
-            name, value = entries[place]
+            name, value = entries[place] if place < len(entries) else ("", "")
             text = padded(cut(name, room - len(value) - 1), room - len(value)) + value
             line.append((" " * GAP if number else "") + text, "bold" if place == 0 else "")
         lines.append(line)

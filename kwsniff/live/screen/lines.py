@@ -77,7 +77,8 @@ def _title(snapshot: Snapshot, state: State, title: str, width: int) -> Text:
         right = f"  up {_span(snapshot.now_ns - snapshot.vitals.health.started_ns)} {right}"
     if state.paused:
         right = f"  PAUSED {right}"
-    return _text(padded(printable(title), width - len(right)) + right, "bold reverse")
+    left = f"kwsniff live  {printable(title)}"
+    return _text(padded(left, width - len(right)) + right, "bold reverse")
 
 
 def _flow(vitals: Vitals, width: int) -> list[Text]:
@@ -126,6 +127,8 @@ def _whole(whole: Figures, width: int) -> Text:
         text = _pair(heading, line[name].text)
         text.stylize(line[name].style)
         texts.append(text)
+    if _fitting(texts, width) < len(texts):
+        texts = texts[1:]
     latencies = [*texts, _latencies(line, ("p50", "p95", "p99"))]
     if not line["p50"].text:
         latencies = texts
@@ -205,7 +208,7 @@ def _calls(figures: Figures, state: State, width: int, height: int) -> list[Text
     calls = figures.recent.of(int(figures.owners[row]))
     lines: list[Line] = [c.call_line(call) for call in calls]
     columns, widths = table(c.call_columns(state.grouping), lines, width)
-    texts = [_text(cut(f"Last {len(calls)} calls of {c.LABELS[state.grouping]} {name}", width), "bold")]
+    texts = [_text(cut(f"Last calls of {c.LABELS[state.grouping]} {name}", width), "bold")]
     texts.append(headings(columns, widths, HEADING))
     return texts + _scrolled([drawn(columns, widths, line) for line in lines], state, height - 2)
 

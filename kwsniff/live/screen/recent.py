@@ -7,6 +7,7 @@ is appended, and now and then the same is done to what has come together. So of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.live.screen.grouping import MAX_TEXT
-from kwsniff.report import lists
-from kwsniff.report.topics import elements
+from kwsniff.live.screen.grouping import MAX_TEXT, first_topics
 
 CALLS = 20
 """Calls remembered of each row."""
@@ -31,7 +30,8 @@ KEPT = (
     *("api_version", "latency_us", "request_bytes", "response_bytes", "status", "error_code", "error"),
     *("throttle_ms", "group_id", "unanswered_because"),
 )
-"""Columns of EVENTS that are remembered; with `topic`, the first that is named, and `topics`, how many."""
+"""Columns of EVENTS that are remembered; with `waited`, `topic`, the first that is named, and `topics`, how
+many."""
 LONG = frozenset(("client_id", "group_id"))
 
 Ints = npt.NDArray[np.int64]
@@ -62,13 +62,15 @@ class Recent:
         self._tables: list[pa.RecordBatch] = []
         self._rows = 0
 
-    def add(self, calls: pa.RecordBatch, rows: Ints, owners: Ints, of: Ints) -> None:
+    def add(
+        self, calls: pa.RecordBatch, rows: Ints, owners: Ints, of: Ints, names: Mapping[str, str]
+    ) -> None:
         """Remember calls: entry i is call number `of[i]` and belongs to row `rows[i]`, whose owner is
-        `owners[rows[i]]`."""
+        `owners[rows[i]]`. `names` gives topics by uuid; `calls` has one more column than EVENTS, `waited`."""
         chosen = _last(rows)
         if not len(chosen):
             return
-        self._tables.append(_shortened(calls.take(pa.array(of[chosen])), owners[rows[chosen]]))
+        self._tables.append(_shortened(calls.take(pa.array(of[chosen])), owners[rows[chosen]], names))
         self._rows += len(chosen)
 
     def tidy(self, alive: Ints) -> None:
@@ -95,15 +97,13 @@ def _last(numbers: Ints) -> Ints:
     return kept
 
 
-def _shortened(calls: pa.RecordBatch, owners: Ints) -> pa.RecordBatch:
+def _shortened(calls: pa.RecordBatch, owners: Ints, names: Mapping[str, str]) -> pa.RecordBatch:
     columns = {
         name: pc.utf8_slice_codeunits(calls[name], 0, MAX_TEXT) if name in LONG else calls[name]
         for name in KEPT
     }
-    counts, names, ids = elements(calls["topics"], calls["topic_ids"])
-    first = pa.array(lists.starts(counts), mask=counts == 0)
-    topic = pc.coalesce(names.take(first), ids.take(first))
-    columns["topic"] = pc.utf8_slice_codeunits(topic, 0, MAX_TEXT)
-    columns["topics"] = pa.array(counts)
+    columns["topic"], topics = first_topics(calls, names)
+    columns["topics"] = pa.array(topics)
+    columns["waited"] = calls["waited"]
     columns["owner"] = pa.array(owners)
     return pa.RecordBatch.from_pydict(columns)

@@ -16,6 +16,7 @@ counted; the rows of a grouping, with that of the others, add up to all its entr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,6 +101,8 @@ class _Measured:
     bytes: Ints
     bins: Ints
     """Bin of the latency, -1 for none."""
+    names: Mapping[str, str]
+    """Topics by uuid."""
 
 
 class Statistics:
@@ -166,13 +169,14 @@ class Statistics:
             # Of several old calls, none says that the clock was set back; the next tick would.
             self._advance(max(int(times.max()), self._timeline.now_ns))
         times[unanswered | (times < 0)] = self._timeline.now_ns
-        measured = _measured(calls, unanswered, self._timeline.places(times))
+        measured = _measured(calls, unanswered, self._timeline.places(times), self._names.names)
+        calls = calls.append_column("waited", pa.array(measured.waited))
         for name, by in grouping.BY.items():
             self._groups[name].count(calls, by(calls), measured)
         self._count_topics(calls, measured)
 
     def _count_topics(self, calls: pa.RecordBatch, measured: _Measured) -> None:
-        topics, names = self._groups["topic"], self._names.names
+        topics, names = self._groups["topic"], measured.names
         keyed = grouping.by_topic(calls, names)
         parts = grouping.by_partition(calls, names)
         entries = keyed.codes >= 0
@@ -264,7 +268,7 @@ class _Group:
         timed = measured.bins[of] >= 0
         window.time(rows[timed], places[timed], measured.bins[of[timed]])
         owned = rows != OTHER
-        self.recent.add(calls, rows[owned], self.rows.owners, of[owned])
+        self.recent.add(calls, rows[owned], self.rows.owners, of[owned], measured.names)
         self.recent.tidy(self.rows.owners)
 
     def count_bytes(self, keyed: Keyed, sizes: Ints, measured: _Measured) -> None:
@@ -300,7 +304,7 @@ def _seconds(now_ns: int, since_ns: Ints) -> Floats:
     return seconds
 
 
-def _measured(calls: pa.RecordBatch, unanswered: Mask, places: Ints) -> _Measured:
+def _measured(calls: pa.RecordBatch, unanswered: Mask, places: Ints, names: Mapping[str, str]) -> _Measured:
     waited = waiting.waited(calls)
     codes = _ints(calls["error_code"])
     latencies = calls["latency_us"].to_numpy(zero_copy_only=False)
@@ -315,6 +319,7 @@ def _measured(calls: pa.RecordBatch, unanswered: Mask, places: Ints) -> _Measure
         waited=waited,
         bytes=_ints(calls["request_bytes"]) + _ints(calls["response_bytes"]),
         bins=bins,
+        names=names,
     )
 
 

@@ -1,8 +1,8 @@
-"""Records what is not Kafka: HTTP, TLS, Redis, Thrift and PostgreSQL between real clients and servers.
+"""Records what is not Kafka, of real clients and servers: HTTP, TLS, Redis, Thrift, PostgreSQL, LDAP, MySQL.
 
-`unshare -n python tests/data/foreign/record.py` (root), with tcpdump; thriftpy2, fakeredis and pg8000 from
-PyPI and PostgreSQL's `initdb` and `postgres`. What is missing is left out.
-Each file holds one short exchange.
+`unshare -n python tests/data/foreign/record.py [NAME...]` (root), with tcpdump; thriftpy2, fakeredis and
+pg8000 from PyPI, PostgreSQL's `initdb` and `postgres`, OpenLDAP (Debian: slapd, ldap-utils) and MariaDB
+(Debian: mariadb-server, mariadb-client). What is missing is left out. Each file holds one short exchange.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -114,15 +115,76 @@ def postgres_exchange(port: int) -> None:
         shutil.rmtree(folder)
 
 
+def ldap_exchange(port: int) -> None:
+    root, secret = "cn=admin,dc=example,dc=org", "secret"
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder) / "slapd.conf"
+        schemas = "".join(f"include /etc/ldap/schema/{name}.schema\n" for name in ("core", "cosine"))
+        settings.write_text(
+            f"{schemas}modulepath /usr/lib/ldap\nmoduleload back_mdb\npidfile {folder}/pid\ndatabase mdb\n"
+            f"suffix dc=example,dc=org\nrootdn {root}\nrootpw {secret}\ndirectory {folder}\n"
+        )
+        url = f"ldap://127.0.0.1:{port}"
+        server = subprocess.Popen(["slapd", "-d", "0", "-f", str(settings), "-h", url])
+        try:
+            _wait_for(port)
+            bind = ["-x", "-H", url, "-D", root, "-w", secret]
+            entry = (
+                "dn: dc=example,dc=org\nobjectClass: domain\ndc: example\n\n"
+                "dn: ou=kafka,dc=example,dc=org\nobjectClass: organizationalUnit\nou: kafka\n"
+            )
+            subprocess.run(["ldapadd", *bind], input=entry, text=True, check=True, capture_output=True)
+            search = ["ldapsearch", *bind, "-b", "dc=example,dc=org", "(objectClass=*)"]
+            subprocess.run(search, check=True, capture_output=True)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def mysql_exchange(port: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/data"
+        subprocess.run(
+            ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db",
+             "--auth-root-authentication-method=normal"], check=True, capture_output=True,
+        )  # fmt: skip
+        server = subprocess.Popen(
+            ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--port={port}",
+             "--bind-address=127.0.0.1", f"--socket={folder}/socket"], stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            _wait_for(port)
+            client = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{port}", "-uroot", "--protocol=tcp"]
+            asked = (
+                "create database shop; use shop; create table orders (id int, name varchar(20));"
+                "insert into orders values (1, 'kafka'), (2, 'rdkafka'); select * from orders; show tables"
+            )
+            subprocess.run([*client, "-e", asked], check=True, capture_output=True)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _wait_for(port: int) -> None:
+    """Until somebody listens; asks without a connection, which would be recorded too."""
+    for _ in range(300):
+        if f":{port:04X} " in Path("/proc/net/tcp").read_text():
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"nobody listens on port {port}")
+
+
 EXCHANGES: dict[str, Callable[[int], None]] = {
     "http": http_exchange, "tls": tls_exchange, "redis": redis_exchange, "thrift": thrift_exchange,
-    "postgres": postgres_exchange,
+    "postgres": postgres_exchange, "ldap": ldap_exchange, "mysql": mysql_exchange,
 }  # fmt: skip
 
 
 def main() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     for number, (name, exchange) in enumerate(EXCHANGES.items()):
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         port = 18_000 + number
         path = HERE / f"{name}.pcap"
         sniffer = subprocess.Popen(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from kwsniff.live.screen.statistics import Snapshot, Statistics
 from kwsniff.live.sink import Health
 from kwsniff.pipeline import analyze
 
+FONTS = re.compile(r"@font-face *\{.*?\}\s*", re.DOTALL)
 STEP_S = 0.2
 HEADERS = 66
 """Bytes of a packet besides its payload, about."""
@@ -126,7 +128,8 @@ async def save(shown: Snapshot, title: str, keys: list[str], size: tuple[int, in
         await pilot.pause()
         await pilot.press(*keys)
         await pilot.pause()
-        path.write_text(app.export_screenshot(title="kwsniff live"))
+        # Without the web font that it would have viewers load.
+        path.write_text(FONTS.sub("", app.export_screenshot(title="kwsniff live")))
 
 
 def main() -> None:
@@ -141,7 +144,7 @@ def main() -> None:
     parser.add_argument("--at", type=float, default=60.0)
     chosen = parser.parse_args()
     recording = record(chosen.paths, tuple(map(int, filter(None, chosen.port.split(",")))))
-    title = f"kwsniff live  {Path(chosen.paths[0]).name}"
+    title = Path(chosen.paths[0]).name
     if chosen.svg:
         width, height = map(int, chosen.size.split("x"))
         shown = snapshot(recording, chosen.at, chosen.dropped)

@@ -63,3 +63,15 @@ def test_remembered_calls_stay_few() -> None:
         assert groups is not None
         for group in groups.values():
             assert sum(table.num_rows for table in group.recent.tables) <= PENDING + 200 * CALLS
+
+
+def test_a_topic_given_by_uuid_is_shown_by_its_name() -> None:
+    statistics = Statistics()
+    uuid = "8a0b6a5e-7f64-4a5e-9f52-7c3f4dfe4c11"
+    statistics.add(batch([call(1, topics=["orders"], topic_ids=[uuid])]))
+    statistics.snapshot()
+    statistics.add(
+        batch([call(2, topics=[None, None], topic_ids=[uuid, uuid[::-1]], api="Fetch", api_key=1)])
+    )
+    (row,) = last(statistics, "api", "Fetch")
+    assert (row["topic"], row["topics"]) == ("orders", 2)

@@ -1,0 +1,134 @@
+"""Where captures lie: paths of this machine, and URLs of object storage and other file systems.
+
+`s3://` (also `s3a://`), `gs://`, `hdfs://` and `abfs://` are read by what comes with pyarrow, any other
+scheme by fsspec (extra `remote`). Credentials come from the environment, as usual with each of them; a URL
+holds none, because the name of a capture is shown in every event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, BinaryIO
+
+from kwsniff.capture.error import CaptureError
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
+_PYARROW = frozenset(("s3", "gs", "hdfs", "viewfs", "abfs"))
+READ_AHEAD = 16 << 20
+"""Bytes asked for at a time: each request to object storage costs as much as reading a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of another file system."""
+
+    url: str
+    size: int
+    modified_ns: int
+    """0 if the file system doesn't tell."""
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` is a URL of something else than this machine's files."""
+    match = _URL.match(path)
+    return match is not None and match[1].lower() != "file"
+
+
+def local(path: str) -> str:
+    """The path that a `file:` URL stands for; any other path as it is."""
+    match = re.match(r"file:(?://(?:localhost)?(?=/))?(/.*)", path, re.IGNORECASE)
+    return match[1] if match else path
+
+
+def find(url: str) -> list[Found]:
+    """The file at `url`, the files directly in it if it is a directory, or those that fit if it is a pattern.
+
+    Raises:
+        CaptureError: there is none, or it cannot be reached.
+    """
+    from pyarrow import fs
+
+    with _plain_errors(url):
+        system, path, prefix = _opened(url)
+        wild = re.search(r"[*?\[]", path)
+        if wild:
+            above = path[: wild.start()].rpartition("/")[0]
+            selector = fs.FileSelector(above, recursive="/" in path[wild.start() :])
+            files = [each for each in system.get_file_info(selector) if _fits(each.path, path)]
+        else:
+            about = system.get_file_info(path)
+            is_file = about.type == fs.FileType.File
+            files = [about] if is_file else system.get_file_info(fs.FileSelector(path))
+        found = [
+            Found(prefix + each.path, each.size, each.mtime_ns or 0)
+            for each in sorted(files, key=lambda each: each.path)
+            if each.type == fs.FileType.File
+        ]
+    if not found:
+        raise CaptureError(f"{url}: no such files")
+    return found
+
+
+def is_directory(url: str) -> bool:
+    """Whether `url` names a directory or a pattern, so that what it holds may be other things than captures.
+
+    Raises:
+        CaptureError: it cannot be reached.
+    """
+    from pyarrow import fs
+
+    with _plain_errors(url):
+        system, path, _ = _opened(url)
+        return bool(system.get_file_info(path).type == fs.FileType.Directory)
+
+
+def open_remote(url: str) -> tuple[BinaryIO, int | None]:
+    """The bytes at `url`, from front to back, and how many. Raises CaptureError."""
+    with _plain_errors(url):
+        system, path, _ = _opened(url)
+        stream = system.open_input_stream(path, compression=None, buffer_size=READ_AHEAD)
+        return stream, system.get_file_info(path).size
+
+
+def _opened(url: str) -> tuple[Any, str, str]:
+    """File system, path in it, and what stands before such a path in a URL."""
+    from pyarrow import fs
+
+    scheme, _, rest = url.partition(":")
+    scheme = scheme.lower()
+    same = _SAME.get(scheme, scheme)
+    if same in _PYARROW:
+        system, path = fs.FileSystem.from_uri(f"{same}:{rest}")
+    else:
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError:
+            raise CaptureError(f"{url}: needs fsspec: pip install 'kwsniff[remote]'") from None
+        found, path = url_to_fs(url)
+        system = fs.PyFileSystem(fs.FSSpecHandler(found))
+    prefix = url[: -len(path)] if url.endswith(path) else f"{scheme}://"
+    return system, path, prefix
+
+
+def _fits(path: str, pattern: str) -> bool:
+    """As a shell matches: a wildcard does not go over a slash, but for `**`."""
+    if "**" in pattern:
+        return fnmatchcase(path, pattern.replace("**/", "*"))
+    parts, patterns = path.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+@contextmanager
+def _plain_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as error:  # every file system has its own
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise CaptureError(f"{url}: {said}") from error

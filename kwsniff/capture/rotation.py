@@ -1,0 +1,161 @@
+"""The files of directories that a capturing program rotates: which are finished, and in which order.
+
+Theory of operation. A program that rotates (`tcpdump -G` or `-C`, `dumpcap -b`) writes one file of a
+directory at a time, so all but the one written to last are finished; that one too once nobody wrote to it
+for a while.
+Files found finished are added to a list on disk, in the order of their first packets, and keep their number
+in it for ever: whatever happens to the directory, the n-th file stays the n-th file.
+
+Invariants: the list only grows; a line is on disk before anyone is told of it; a file is in it once, also if
+it is compressed later or if its name is used again for other packets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from stat import S_ISREG
+
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.source import first_time, is_capture, natural
+
+_SUFFIXES = (".gz", ".zst", ".lz4", ".xz")
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file of the list."""
+
+    path: str
+    bytes: int
+    """As stored, when it was found finished."""
+    modified_ns: int
+    first_time_ns: int
+    """Time of the first packet, 0 if it has none."""
+
+
+class Rotation:
+    """The list of finished files of some directories, kept in a file of its own."""
+
+    def __init__(self, directories: Sequence[str], list_path: str | Path, quiet: float) -> None:
+        """`quiet` is how many seconds nobody must have written to the newest file of a directory until it
+        counts as finished."""
+        self._directories = [os.path.abspath(each) for each in directories]
+        self._path = Path(list_path)
+        self._quiet_ns = int(quiet * _SECOND)
+        self._seen: dict[str, tuple[int, int]] = {}
+        """Size and time of modification of files that were looked into."""
+        self.files: list[Listed] = []
+        self._keys: set[tuple[str, int]] = set()
+        for each in listed(self._path):
+            self._take(each)
+
+    def look(self) -> None:
+        """Add what has been finished since the last look.
+
+        Raises:
+            CaptureError: a directory or a capture in it cannot be read.
+            OSError: the list cannot be written.
+        """
+        found = [each for directory in self._directories for each in self._new(directory)]
+        found.sort(key=lambda each: (each.first_time_ns, natural(each.path)))
+        added = []
+        for each in found:
+            if _key(each) not in self._keys:
+                self._take(each)
+                added.append(each)
+        self._append(added)
+
+    def _take(self, each: Listed) -> None:
+        self.files.append(each)
+        self._keys.add(_key(each))
+        self._seen[each.path] = (each.bytes, each.modified_ns)
+
+    def _new(self, directory: str) -> Iterator[Listed]:
+        """Finished captures that were not looked into yet."""
+        entries = []
+        try:
+            for entry in os.scandir(directory):
+                with suppress(FileNotFoundError):  # compressed or removed meanwhile
+                    about = entry.stat()
+                    if S_ISREG(about.st_mode) and not entry.name.startswith("."):
+                        entries.append((about.st_mtime_ns, entry.path, about.st_size))
+        except OSError as error:
+            raise CaptureError(f"{directory}: {error.strerror or error}") from error
+        newest = max((modified for modified, _, _ in entries), default=0)
+        latest = time.time_ns() - self._quiet_ns
+        for modified, path, size in entries:
+            finished = modified < newest or modified <= latest
+            if not finished or self._seen.get(path) == (size, modified):
+                continue
+            if (first := _first_time(path)) is not None:
+                yield Listed(path, size, modified, first)
+            self._seen[path] = (size, modified)
+
+    def _append(self, added: Iterable[Listed]) -> None:
+        text = "".join(json.dumps(asdict(each)) + "\n" for each in added)
+        if not text:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:
+            file.truncate(_whole(self._path))
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def listed(path: str | Path) -> list[Listed]:
+    """The list as it stands; empty if there is none. A last line that was not written to its end is none."""
+    try:
+        lines = Path(path).read_bytes()[: _whole(Path(path))].splitlines()
+    except FileNotFoundError:
+        return []
+    return [Listed(**json.loads(line)) for line in lines]
+
+
+def present(path: str) -> str:
+    """`path`, or what became of it when it was compressed. Raises CaptureError if there is neither."""
+    for suffix in ("", *_SUFFIXES):
+        if os.path.exists(path + suffix):
+            return path + suffix
+    raise CaptureError(f"{path}: was removed before it could be read")
+
+
+def grown(files: Iterable[Listed]) -> dict[str, int]:
+    """Files that were written to after they were found finished, with the bytes that are not in the list."""
+    found = {}
+    for each in files:
+        with suppress(FileNotFoundError):
+            about = os.stat(each.path)
+            if about.st_size > each.bytes and _first_time(each.path) == each.first_time_ns:
+                found[each.path] = about.st_size - each.bytes
+    return found
+
+
+def _whole(path: Path) -> int:
+    """Bytes of the list up to the end of its last whole line."""
+    data = path.read_bytes()
+    return data.rfind(b"\n") + 1
+
+
+def _key(each: Listed) -> tuple[str, int]:
+    path = each.path
+    for suffix in _SUFFIXES:
+        path = path.removesuffix(suffix)
+    return path, each.first_time_ns
+
+
+def _first_time(path: str) -> int | None:
+    """Time of the first packet; None if the file is no capture or not there any more. Raises CaptureError."""
+    try:
+        return first_time(path) if is_capture(path) else None
+    except CaptureError:
+        if os.path.exists(path):
+            raise
+        return None

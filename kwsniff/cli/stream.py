@@ -1,0 +1,205 @@
+"""The job of `kwsniff pipeline --follow`: rotated captures to events and statistics as they come."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socketserver
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.stop import Stop
+from kwsniff.cli import problem
+from kwsniff.cli.problem import CommandError
+from kwsniff.cli.source import parsed_duration
+from kwsniff.config import Config
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kwsniff.spark.stream import Record, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for; durations as they were written."""
+
+    directories: Sequence[str]
+    out: str
+    config: Config
+    master: str | None
+    partitions: int | None
+    window: str
+    late: str
+    settle: str
+    once: bool
+    end: bool
+    quiet: bool
+    verbose: bool
+
+
+def follow(request: Request) -> int:
+    """Follow until stopped, or with `once` or `end` through the files that are there; return the exit code.
+
+    Raises:
+        CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
+    """
+    from kwsniff.spark import stream
+    from kwsniff.spark.java import JavaError
+    from kwsniff.spark.manifest import OutputError
+    from kwsniff.spark.session import SparkFailedError, SparkMissingError
+
+    out = Path(request.out).absolute()
+    stop = Stop()
+    try:
+        with Signals(stop):
+            _run(request, out, stop)
+    except (CaptureError, OutputError, SparkMissingError) as error:
+        raise CommandError(str(error)) from None
+    except (JavaError, SparkFailedError, OSError) as error:
+        stop.wait(1)
+        if stop.is_set():  # asked of Java too, a moment earlier
+            return _sum_up(request, stream.last_record(out))
+        code = problem.INTERNAL if isinstance(error, SparkFailedError) else problem.USAGE
+        raise CommandError(str(error), code) from error
+    return _sum_up(request, stream.last_record(out))
+
+
+def _run(request: Request, out: Path, stop: Stop) -> None:
+    """Run the stream to its end."""
+    from kwsniff.spark import stream
+    from kwsniff.spark.followed import Following
+    from kwsniff.spark.session import plain_failures, session
+
+    window, late = _seconds(request.window, "--window"), _seconds(request.late, "--late")
+    if window < 1:
+        raise CommandError("--window: less than a second")
+    following = Following(
+        _directories(request.directories), "", request.config, 0,
+        quiet=_seconds(request.settle, "--settle"), end=request.end,
+    )  # fmt: skip
+    wanted = stream.Settings(stream.plain(request.config), request.partitions or 0, window, late)
+    stream.settled(out, wanted, keep=False)  # before Spark takes its seconds to start
+    # In another thread, or PySpark would take Ctrl-C for itself.
+    with ThreadPoolExecutor(1) as thread:
+        spark = thread.submit(session, request.master, verbose=request.verbose).result()
+    with plain_failures():
+        shares = wanted.shares or spark.sparkContext.defaultParallelism
+        settings = stream.settled(out, replace(wanted, shares=shares))
+        with stream.alone(out):
+            made = stream.Stream(spark, following, out, settings, _tell)
+            _say(f"following {', '.join(request.directories)} into {request.out}; {_so_far(made.record())}")
+            if not stop.is_set():
+                made.start(once=request.once or request.end)
+                _follow(made, stop)
+
+
+def _follow(made: Stream, stop: Stop) -> None:
+    told: dict[str, int] = {}
+    while not (stop.is_set() or made.wait(1)):
+        for path, lost in made.grown().items():
+            if told.get(path) != lost:
+                _say(f"{path}: grew after it was read; {lost} bytes are lost (see --settle)")
+                told[path] = lost
+    if stop.is_set():
+        made.stop()
+
+
+class Signals:
+    """Sets `stop` when Ctrl-C or SIGTERM asks for it; a second one ends the process at once."""
+
+    _signals = signal.SIGINT, signal.SIGTERM
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        self._before = {each: signal.signal(each, self._ask) for each in self._signals}
+
+    def __exit__(self, *_: object) -> None:
+        for each, earlier in self._before.items():
+            signal.signal(each, earlier)
+
+    def _ask(self, number: int, _: object) -> None:
+        self._stop.set()
+        for each in self._signals:
+            signal.signal(each, signal.SIG_DFL)
+        _hush()
+        _say("stopping after the batch in progress")
+
+
+def _hush() -> None:
+    """What stops this process may stop Java too, and the threads that talk to it say so at length."""
+    for name in ("py4j", "pyspark"):
+        logging.getLogger(name).disabled = True
+        for each in (log for log in logging.root.manager.loggerDict if log.startswith(f"{name}.")):
+            logging.getLogger(each).disabled = True
+    threading.excepthook = _no_more
+    socketserver.BaseServer.handle_error = _no_more  # type: ignore[assignment, method-assign]
+
+
+def _no_more(*_: object) -> None:
+    """Nobody needs to know any more."""
+
+
+def _tell(before: Record, record: Record, closed: pa.Table) -> None:
+    """One line on standard output for each window that was closed."""
+    for row in closed.to_pylist():
+        if row["api"] is None:
+            print(_line(row), flush=True)
+    if record.late > before.late:
+        _say(f"{record.late - before.late:,} calls came after their window was closed")
+
+
+def _line(row: dict[str, Any]) -> str:
+    parts = [
+        f"{row['window_start']:%Y-%m-%d %H:%M:%S}",
+        f"{row['calls']:,} calls",
+        f"{row['errors']:,} errors",
+        f"{row['unanswered']:,} unanswered",
+        f"{row['connections']:,} connections",
+    ]
+    if row["latency_p50_us"] is not None:
+        parts += [f"{name} {row[f'latency_{name}_us'] / 1000:,.1f} ms" for name in ("p50", "p99", "max")]
+    return "  ".join(parts)
+
+
+def _sum_up(request: Request, record: Record) -> int:
+    from kwsniff.capture.source import CaptureTotals
+    from kwsniff.report.trust import TrustTotals, paragraph
+
+    trust = TrustTotals(**record.trust)
+    _say(f"{request.out} holds {trust.calls:,} calls; {_so_far(record)}")
+    if not request.quiet:
+        print(paragraph(trust, CaptureTotals(**record.capture)), file=sys.stderr)  # type: ignore[arg-type]
+    return problem.DAMAGED if trust.damaged else problem.DONE
+
+
+def _so_far(record: Record) -> str:
+    files = f"{record.files:,} file{'' if record.files == 1 else 's'} read"
+    return f"{files}, stream ended" if record.ended else files
+
+
+def _directories(given: Sequence[str]) -> list[str]:
+    for each in given:
+        if not os.path.isdir(each):
+            what = "is no directory" if os.path.exists(each) else "No such file or directory"
+            raise CommandError(f"{each}: {what}; --follow wants the directories that are rotated")
+    return [os.path.abspath(each) for each in given]
+
+
+def _seconds(text: str, option: str) -> float:
+    """As `parsed_duration`, and none at all."""
+    return 0.0 if text.strip() in ("0", "0s") else parsed_duration(text, option) or 0.0
+
+
+def _say(text: str) -> None:
+    print(f"kwsniff: {text}", file=sys.stderr, flush=True)

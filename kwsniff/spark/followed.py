@@ -1,0 +1,189 @@
+"""The streaming data source: `spark.readStream.format("kwsniff")` over directories that are rotated.
+
+Theory of operation. An offset is a number of files of a list that never changes (see
+`kwsniff.capture.rotation`). A batch goes from one offset to another; each of its tasks takes up what its
+share of the connections was at the first offset, reads the files between, follows its share, and keeps what
+that has become under the second. So the events of a batch follow from its two offsets alone: Spark may run
+it again, in another process or after a crash, and gets the same rows in the same tasks.
+
+Invariants: what was kept is written whole or not at all, before the task ends; it is removed
+only once Spark will not ask for that batch again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from kwsniff.capture.rotation import Rotation, present
+from kwsniff.config import MIB, Config
+from kwsniff.pipeline import Part
+from kwsniff.spark.decode import ROWS, TOTALS
+from kwsniff.spark.kept import Kept
+from kwsniff.spark.staged import writer
+
+Offset = dict[str, Any]
+"""`files`: how many files of the list were read; `ended`: nothing follows."""
+
+QUIET = 60.0
+"""Seconds after which the newest file of a directory counts as finished."""
+BATCH_BYTES = 1024 * MIB
+"""Stored bytes of files that make a batch full."""
+LIST = "files.jsonl"
+BLOCK = 32
+"""Bits of a position below the number of the batch of segments."""
+STATE = "state"
+
+
+@dataclass(frozen=True)
+class Following:
+    """What to follow, and how; directories must be the same for every worker."""
+
+    directories: list[str]
+    state: str
+    """Directory for the list of files and what is kept between batches: one for each query."""
+    config: Config
+    shares: int
+    """Tasks that share the connections."""
+    quiet: float = QUIET
+    batch_bytes: int = BATCH_BYTES
+    end: bool = False
+    """Nothing comes after the files that are there: end all connections."""
+    staging: str = ""
+    """Directory into which tasks write events; then they yield none (see `kwsniff.spark.staged`)."""
+
+
+@dataclass
+class Share(datasource.InputPartition):
+    """One task of a batch."""
+
+    index: int
+    paths: list[str]
+    start: int
+    end: int
+    ended: bool
+
+
+class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Batches of files; see the module's head. With `staging`, a batch is one row, which says what the whole
+    stream has counted so far."""
+
+    def __init__(self, following: Following, schema: pa.Schema) -> None:
+        """`schema`: the columns wanted of `ROWS`."""
+        self._following, self._schema = following, schema
+        self._state = Path(following.state)
+        self._rotation: Rotation | None = None
+        self._target: int | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        return {"files": 0, "ended": False}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxBytes(self._following.batch_bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = len(self._files())
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """As many files as fit, at least one."""
+        if start["ended"]:
+            return start
+        files = self._rotation.files if self._target is not None and self._rotation else self._files()
+        last = len(files) if self._target is None else max(self._target, start["files"])
+        stop, size = start["files"], 0
+        room = self._following.batch_bytes if not isinstance(limit, ReadAllAvailable) else None
+        while stop < last and (room is None or size == 0 or size + files[stop].bytes <= room):
+            size += max(files[stop].bytes, 1)
+            stop += 1
+        return {"files": stop, "ended": self._following.end and stop == last}
+
+    def _files(self) -> list[Any]:
+        if self._rotation is None:
+            given = self._following
+            self._rotation = Rotation(given.directories, self._state / LIST, given.quiet)
+        self._rotation.look()
+        return self._rotation.files
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Share]:
+        if start == end:
+            return []
+        if self._rotation is None:
+            self._files()
+        assert self._rotation is not None
+        paths = [each.path for each in self._rotation.files[start["files"] : end["files"]]]
+        shares = range(self._following.shares)
+        return [Share(index, paths, start["files"], end["files"], end["ended"]) for index in shares]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Share)
+        kept = self._kept(partition)
+        rows = self._rows(partition, kept)
+        if self._following.staging:
+            place = staged_in(Path(self._following.staging), partition.end, partition.ended)
+            with writer(place / f"share-{partition.index:04}.parquet") as file:
+                for batch in rows:
+                    file.write_batch(batch)
+            if partition.index == 0:
+                yield _totals_row(kept, partition)
+        else:
+            for batch in rows:
+                yield batch.select(self._schema.names).cast(self._schema)
+        if not partition.ended:
+            kept.save(self._place(partition.end, partition.index))
+
+    def _rows(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
+        for batch, keys in self._parts(share, kept):
+            if batch is not None:
+                positions = pa.array(keys + (kept.blocks << BLOCK))
+                yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
+
+    def _kept(self, share: Share) -> Kept:
+        given = self._following
+        if share.start == 0:
+            return Kept.fresh(given.config, (share.index, given.shares))
+        return Kept.load(self._place(share.start, share.index))
+
+    def _parts(self, share: Share, kept: Kept) -> Iterator[Part]:
+        for path in share.paths:
+            for batch in kept.journey.file(present(path), self._following.config):
+                yield from kept.analysis.feed(batch)
+                kept.blocks += 1
+        if share.ended:
+            for batch in kept.journey.end():
+                yield from kept.analysis.feed(batch)
+                kept.blocks += 1
+            yield kept.analysis.finish()
+
+    def _place(self, files: int, share: int) -> Path:
+        return self._state / STATE / f"{files:08}" / f"share-{share:04}"
+
+    def commit(self, end: Offset) -> None:
+        """What was kept before `end` is not needed any more."""
+        for place in (self._state / STATE).glob("[0-9]*"):
+            if int(place.name) < end["files"]:
+                shutil.rmtree(place, ignore_errors=True)
+
+
+def staged_in(staging: Path, files: int, ended: bool) -> Path:
+    """Where the tasks of the batch up to so many files leave its events."""
+    return staging / f"{files:08}{'-ended' if ended else ''}"
+
+
+def _totals_row(kept: Kept, share: Share) -> pa.RecordBatch:
+    said = {"capture": asdict(kept.journey.totals), "files": share.end, "ended": share.ended}
+    given = {"event": TOTALS, "detail": json.dumps(said), "position": -1}
+    arrays = [pa.array([given.get(field.name)], field.type) for field in ROWS]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)

@@ -1,0 +1,141 @@
+"""Reading one split: its packets, as the reader of the whole file would number and time them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from kwsniff.capture import source
+from kwsniff.capture.batch import note_batch, segment_batch
+from kwsniff.capture.pcap import MAGICS, PcapReader
+from kwsniff.capture.pcapng import PcapngReader
+from kwsniff.capture.reader import Reader
+from kwsniff.capture.stream import ByteStream
+from kwsniff.capture.window import Window
+from kwsniff.config import Config
+from kwsniff.net.dissect import NOTES_PER_CODE, Dissector
+from kwsniff.net.packets import PacketBlock
+from kwsniff.net.totals import CaptureTotals
+from kwsniff.split.plan import Split
+
+
+@dataclass(slots=True)
+class Told:
+    """What a split has to tell of its packets, for all splits together to be judged."""
+
+    split: int
+    totals: CaptureTotals = field(default_factory=CaptureTotals)
+    clock: int = 0
+    """Latest time of a segment, in nanoseconds."""
+    waiting: int = 0
+    """Datagrams whose fragments may go on in the next split."""
+    noted: dict[str, int] = field(default_factory=dict)
+    """How many notes on packets there were, by code."""
+    edges: int = 0
+    edge_bytes: int = 0
+    """Edges that the split led to, and their size."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return asdict(self)
+
+    @staticmethod
+    def of(plain: dict[str, Any]) -> Told:
+        """From what `plain` gave."""
+        return Told(**{**plain, "totals": CaptureTotals(**plain["totals"])})
+
+
+def independent(splits: Sequence[Split], told: Iterable[Told]) -> bool:
+    """Whether packets could be dissected in splits: no IP datagram crosses two, and no file has more notes
+    than are shown."""
+    notes: dict[tuple[str, str], int] = {}
+    for each in told:
+        if each.waiting:
+            return False
+        for code, count in each.noted.items():
+            key = splits[each.split].path, code
+            limit = 1 if code == "link_type_unknown" else NOTES_PER_CODE
+            if key in notes and notes[key] + count > limit:
+                return False
+            notes[key] = notes.get(key, 0) + count
+    return True
+
+
+class SplitReader:
+    """Reads split `number` of `splits`."""
+
+    def __init__(self, splits: Sequence[Split], number: int, config: Config) -> None:
+        self.told = Told(number)
+        self._split, self._config = splits[number], config
+        self._at_end = number + 1 == len(splits)
+
+    def segments(self) -> Iterator[pa.RecordBatch]:
+        """TCP segments and notes, as batches of SEGMENTS. Raises CaptureError."""
+        split, told = self._split, self.told
+        dissector = Dissector(told.totals)
+        files = [split.path, *split.more]
+        for path in files:
+            packets = split.packet - 1
+            for block in self._blocks(path):
+                packets = int(block.number[-1]) if len(block) else packets
+                batch = segment_batch(dissector.dissect(block))
+                if len(batch):
+                    yield batch
+            if split.end is not None:
+                told.noted = dissector.noted
+            notes = dissector.end_file(packets) if split.last else []
+            if self._at_end and path == files[-1]:
+                notes += dissector.end()
+            if notes:
+                yield note_batch(path, notes)
+        told.waiting = dissector.waiting
+
+    def _blocks(self, path: str) -> Iterator[PacketBlock]:
+        split, totals = self._split, self.told.totals
+        if split.end is None:
+            yield from source.blocks(path, self._config, totals)
+            return
+        bytes_of = _Range(split)
+        try:
+            yield from _reader(split, bytes_of, self._config, totals).blocks()
+        finally:
+            bytes_of.close()
+        totals.files, totals.dropped = int(split.start == 0), split.dropped
+
+
+def _reader(split: Split, bytes_of: _Range, config: Config, totals: CaptureTotals) -> Reader:
+    window = Window(ByteStream(bytes_of, split.path), config.block_bytes)  # type: ignore[arg-type]
+    window.move(0)
+    window.start = split.start - len(split.prelude)
+    make = PcapReader if window.data[:4].tobytes() in MAGICS else PcapngReader
+    reader = make(window, split.path, config, totals)
+    if split.start:
+        reader.go_on(split.packet - 1, split.before_ns)
+    return reader
+
+
+class _Range:
+    """Bytes of a file, behind a prelude."""
+
+    def __init__(self, split: Split) -> None:
+        self._file = open(split.path, "rb", buffering=0)  # noqa: SIM115
+        self._file.seek(split.start)
+        assert split.end is not None
+        self._left = split.end - split.start
+        self._prelude = split.prelude
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many."""
+        if self._prelude:
+            data, self._prelude = self._prelude, b""
+            return data
+        data = self._file.read(min(size, self._left)) or b""
+        self._left -= len(data)
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

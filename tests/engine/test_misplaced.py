@@ -1,0 +1,251 @@
+"""Wrong bytes in headers and lengths: what they cost is what they hit, not what follows.
+
+Each case in the three ways through a connection: kernels, bulk, segment by segment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from struct import pack
+from typing import Any
+
+import pytest
+
+from kwsniff.config import Config
+from tests.playbook import (
+    BODIES,
+    BROKER,
+    CLIENT,
+    SYN,
+    Play,
+    Segment,
+    fin,
+    from_broker,
+    from_client,
+    handshake,
+    kafka_request,
+    kafka_response,
+    play,
+    request,
+    response,
+    rst,
+    run,
+    wait,
+)  # fmt: skip
+
+ACK, RST = 16, 4
+ANSWER = BODIES[3, 0][1]
+PRODUCE_HEAD = pack(">hii", 1, 1000, 1) + pack(">h1sii", 1, b"t", 1, 0)
+"""A Produce v0 body up to the size of its one record set: acks, timeout, one topic, one partition."""
+
+
+def named(corr: int, client_id: str = "tester") -> bytes:
+    return kafka_request(3, 0, corr, BODIES[3, 0][0], client_id)
+
+
+def exchanges(script: Play, first: int, last: int) -> Play:
+    for corr in range(first, last + 1):
+        script >> request(corr=corr) >> response(corr=corr)
+    return script
+
+
+def altered(script: Play, index: int, **changes: Any) -> list[Segment]:
+    """The segments, one of them with other header fields."""
+    segments = list(script.segments)
+    segments[index] = replace(segments[index], **changes)
+    return segments
+
+
+def statuses(segments: list[Segment]) -> dict[int, str]:
+    """Status of each call by correlation id; every way through a connection must tell the same."""
+    told = []
+    for which, cuts in (("always", []), ("never", []), ("never", range(len(segments)))):
+        rows = run(segments, Config(kernels=which), cuts)
+        calls = [(row["correlation_id"], row["status"]) for row in rows if row["event"] == "call"]
+        assert len(dict(calls)) == len(calls), calls
+        told.append(dict(calls))
+    assert told[0] == told[1] == told[2]
+    return told[0]
+
+
+def all_ok(first: int, last: int) -> dict[int, str]:
+    return dict.fromkeys(range(first, last + 1), "ok")
+
+
+REQUEST_5 = 3 + 2 * 4
+"""Place of the fifth request behind a handshake."""
+
+
+@pytest.mark.parametrize("away", [-900_000, -40, 2_000_000, 1 << 30, -(1 << 30)])
+def test_a_request_with_a_wrong_sequence_number_is_answered_all_the_same(away: int) -> None:
+    script = exchanges(play() >> handshake(), 1, 40)
+    seq = script.segments[REQUEST_5].seq
+    assert statuses(altered(script, REQUEST_5, seq=(seq + away) % 2**32)) == all_ok(1, 40)
+
+
+@pytest.mark.parametrize("away", [-900_000, 1 << 30])
+def test_a_response_with_a_wrong_sequence_number_is_taken_for_the_request_that_waits(away: int) -> None:
+    script = exchanges(play() >> handshake(), 1, 40)
+    seq = script.segments[REQUEST_5 + 1].seq
+    assert statuses(altered(script, REQUEST_5 + 1, seq=(seq + away) % 2**32)) == all_ok(1, 40)
+
+
+def test_a_request_a_little_ahead_does_not_hide_the_one_that_belongs_there() -> None:
+    script = exchanges(play() >> handshake(), 1, 40)
+    seq = script.segments[REQUEST_5].seq
+    found = statuses(altered(script, REQUEST_5, seq=seq + 60))
+    assert set(range(1, 41)) - {5} <= set(found)
+
+
+@pytest.mark.parametrize("side", [CLIENT, BROKER])
+@pytest.mark.parametrize("away", [-(1 << 20), 5000, 1 << 24])
+def test_a_wrong_number_in_the_syn_costs_no_request(side: int, away: int) -> None:
+    script = exchanges(play() >> handshake(), 1, 40)
+    seq = script.segments[side].seq
+    assert set(statuses(altered(script, side, seq=(seq + away) % 2**32))) >= set(range(1, 41))
+
+
+def test_an_undamaged_copy_of_a_request_that_was_out_of_place_counts_once() -> None:
+    script = exchanges(play() >> handshake(), 1, 10)
+    segments = list(script.segments)
+    whole = segments[REQUEST_5]
+    segments[REQUEST_5] = replace(whole, seq=whole.seq - 500_000)
+    segments.insert(REQUEST_5 + 1, whole)
+    assert statuses(segments) == all_ok(1, 10)
+
+
+def test_copies_of_requests_in_pieces_are_copies() -> None:
+    whole = kafka_request(0, 0, 2, PRODUCE_HEAD + pack(">i", 900) + bytes(900))
+    script = exchanges(play() >> handshake(), 1, 1)
+    for at in range(0, len(whole), 100):
+        piece, seq = whole[at : at + 100], script.next_seq[CLIENT]
+        script >> from_client(piece) >> from_client(piece, seq=seq) >> from_client(whole[:100], seq=seq - at)
+    script >> response(corr=2, api=0, body=pack(">i", 0))
+    assert statuses(exchanges(script, 3, 12).segments) == all_ok(1, 12)
+
+
+def test_copies_of_requests_that_all_have_the_correlation_id_minus_one_are_copies() -> None:
+    script = play() >> handshake()
+    for _ in range(12):
+        seq = script.next_seq[CLIENT]
+        script >> from_client(named(-1)) >> from_client(named(-1), seq=seq) >> response(corr=-1)
+    rows = run(script.segments)
+    assert Counter(row["status"] for row in rows if row["event"] == "call") == {"ok": 12}
+
+
+def test_an_acknowledgement_from_nowhere_does_not_give_up_a_hole() -> None:
+    script = exchanges(play() >> handshake(), 1, 5)
+    damaged = len(script.segments) - 1
+    late = len(script.segments)
+    script = exchanges(script, 6, 40)
+    segments = altered(script, damaged, ack=script.segments[damaged].ack + (1 << 29))
+    # The sixth request comes 30 packets late, and the broker acknowledges nothing of what lies behind it.
+    held = segments.pop(late)
+    waiting = [replace(each, ack=held.seq) if each.side == BROKER else each for each in segments[late:]]
+    found = statuses([*segments[:late], *waiting[:30], held, *waiting[30:]])
+    assert found == all_ok(1, 40)
+
+
+@pytest.mark.parametrize("flags", [RST | ACK, SYN | ACK, SYN, RST | SYN])
+@pytest.mark.parametrize("place", [REQUEST_5, REQUEST_5 + 1])
+def test_a_wrong_flag_does_not_end_a_connection_that_goes_on(flags: int, place: int) -> None:
+    script = exchanges(play() >> handshake(), 1, 8) >> wait(3)
+    script = exchanges(script, 9, 40)
+    assert set(range(1, 41)) - {5} <= set(statuses(altered(script, place, flags=flags)))
+
+
+def test_a_connection_that_goes_on_after_two_wrong_fins_is_read_on() -> None:
+    script = exchanges(play() >> handshake(), 1, 5)
+    segments = list(script.segments)
+    for place in (-2, -1):
+        segments[place] = replace(segments[place], flags=ACK | 1)
+    more = exchanges(script, 6, 40).segments[len(segments) :]
+    assert statuses([*segments, *more]) == all_ok(1, 40)
+
+
+def test_stragglers_of_a_closed_connection_begin_no_new_one() -> None:
+    script = exchanges(play() >> handshake(), 1, 5)
+    copies = list(script.segments)
+    script >> fin(CLIENT) >> fin(BROKER) >> rst(CLIENT) >> wait(3)
+    late = [replace(each, packet=100 + each.packet, time=script.clock) for each in copies]
+    rows = run([*script.segments, *late])
+    assert len([row for row in rows if row["event"] == "connection"]) == 1
+    assert len([row for row in rows if row["event"] == "call"]) == 5
+
+
+@pytest.mark.parametrize("length", [30, 200, 5000, 1_000_000])
+def test_a_wrong_length_hides_no_request_that_comes_with_a_segment_of_its_own(length: int) -> None:
+    damaged = pack(">i", length) + named(2)[4:]
+    script = exchanges(play() >> handshake(), 1, 1) >> from_client(damaged) >> response(corr=2)
+    assert statuses(exchanges(script, 3, 40).segments) == all_ok(1, 40)
+
+
+def test_record_data_that_looks_like_a_request_stays_record_data() -> None:
+    inner = kafka_request(3, 0, 1, BODIES[3, 0][0])  # of another connection, so its number is not due
+    data = b"".join(inner for _ in range(20))
+    whole = kafka_request(0, 0, 50, PRODUCE_HEAD + pack(">i", len(data)) + data)
+    head = len(whole) - len(data)
+    pieces = [whole[:head], *(data[at : at + len(inner)] for at in range(0, len(data), len(inner)))]
+    script = exchanges(play() >> handshake(), 40, 49) >> from_client(*pieces)
+    script >> response(corr=50, api=0, body=pack(">i", 0))
+    assert statuses(exchanges(script, 51, 60).segments) == all_ok(40, 60)
+
+
+@pytest.mark.parametrize("place", [14, 15, 17, 19])
+def test_a_damaged_client_id_does_not_keep_a_first_request_from_being_seen(place: int) -> None:
+    damaged = bytearray(named(1))
+    damaged[place] = 0x07
+    script = play() >> handshake() >> from_client(bytes(damaged)) >> response(corr=1)
+    assert statuses(exchanges(script, 2, 10).segments) == all_ok(1, 10)
+
+
+def test_a_damaged_client_id_does_not_keep_framing_from_being_found() -> None:
+    damaged = bytearray(named(3))
+    damaged[15] = 0xFF
+    script = exchanges(play(), 1, 1) >> from_client(pack(">i", -5) + bytes(40)) >> from_client(bytes(damaged))
+    script >> response(corr=3)
+    assert set(statuses(exchanges(script, 4, 10).segments)) >= {1, *range(3, 11)}
+
+
+def test_a_length_of_ip_that_claims_more_than_there_is_moves_the_stream_for_one_segment() -> None:
+    script = exchanges(play() >> handshake(), 1, 40)
+    claimed = script.segments[REQUEST_5].length + 40_000
+    assert statuses(altered(script, REQUEST_5, length=claimed)) == all_ok(1, 40)
+
+
+def test_a_syn_of_the_broker_alone_does_not_make_it_the_client() -> None:
+    script = exchanges(play() >> handshake(), 1, 10)
+    segments = altered(script, 1, flags=SYN)[1:]  # the SYN-ACK without its ACK, and the SYN lost
+    assert set(statuses(segments)) >= set(range(1, 11))
+
+
+def test_a_tls_alert_does_not_say_that_the_client_speaks_tls() -> None:
+    refusal = bytes.fromhex("15030300020246")
+    script = play() >> handshake() >> request(18, corr=1) >> from_broker(refusal)
+    asked, refused = script.segments[-2:]
+    rows = run([*script.segments[:-2], refused, asked])
+    calls = [row for row in rows if row["event"] == "call"]
+    assert [(row["api"], row["status"]) for row in calls] == [("ApiVersions", "unanswered")]
+    assert [row["security"] for row in rows if row["event"] == "connection"] == ["plaintext"]
+
+
+def test_what_is_out_of_place_is_said() -> None:
+    script = exchanges(play() >> handshake(), 1, 10)
+    seq = script.segments[REQUEST_5].seq
+    rows = run(altered(script, REQUEST_5, seq=seq - 900_000))
+    (found,) = [row for row in rows if row["code"] == "segment_misplaced"]
+    assert found["packet"] == script.segments[REQUEST_5].packet
+
+
+def test_a_frame_cut_short_by_the_next_has_the_bytes_up_to_there() -> None:
+    damaged = pack(">i", 5000) + named(2)[4:]
+    script = exchanges(play() >> handshake(), 1, 1) >> from_client(damaged) >> response(corr=2)
+    rows = run(exchanges(script, 3, 5).segments)
+    (second,) = [row for row in rows if row["correlation_id"] == 2]
+    assert (second["request_bytes"], second["api"], second["client_id"]) == (
+        len(damaged),
+        "Metadata",
+        "tester",
+    )
+    assert kafka_response(2, ANSWER)[4:8] == pack(">i", 2)

@@ -1,0 +1,119 @@
+"""The pipeline on a cluster: a master and a worker of Spark's own on this machine, ended by the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyspark
+import pytest
+
+from kwsniff.cli.naming import named
+from kwsniff.config import Config
+from kwsniff.offline import events
+from kwsniff.spark.java import java_home
+from kwsniff.table import EVENTS
+from tests.samples import sample
+from tests.spark.rotated import rotated
+
+ROOT = Path(__file__).parents[2]
+STARTER = Path(pyspark.__file__).parent / "bin" / "spark-class"
+PATIENCE = 240
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    return {**os.environ, "JAVA_HOME": java_home(), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def master(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a cluster with one worker of two cores."""
+    place = tmp_path_factory.mktemp("cluster")
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    role = "org.apache.spark.deploy"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*command: str) -> None:
+        with (place / "log").open("ab") as log:
+            started.append(
+                subprocess.Popen(
+                    [STARTER, *command], cwd=place, env=environment, stdout=log, stderr=log,
+                    start_new_session=True,
+                )
+            )  # fmt: skip
+
+    try:
+        start(f"{role}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+        until = time.monotonic() + PATIENCE
+        while not listens(port):
+            assert time.monotonic() < until, (place / "log").read_text()
+            time.sleep(0.1)
+        worker = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "1g"]
+        start(f"{role}.worker.Worker", *worker, "--work-dir", str(place / "work"), url)
+        while "Registering worker" not in (place / "log").read_text():
+            assert time.monotonic() < until, (place / "log").read_text()
+            time.sleep(0.1)
+        yield url
+    finally:
+        for process in reversed(started):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+def piped(environment: dict[str, str], *arguments: str) -> str:
+    """What a run of `kwsniff pipeline` says; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kwsniff", "pipeline", *arguments], cwd=ROOT, env=environment, text=True,
+        capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def stored(out: Path) -> pa.Table:
+    table = ds.dataset(out / "events", format="parquet", partitioning=None).to_table().sort_by("position")
+    return table.select(EVENTS.names).cast(EVENTS)
+
+
+def test_a_cluster_gives_the_events_of_one_process(
+    master: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    paths = sample("librdkafka-groups").paths
+    piped(environment, *paths, "--out", str(tmp_path / "out"), "--master", master, "--partitions", "3")
+    assert stored(tmp_path / "out").equals(
+        pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+    )
+
+
+def test_a_stream_runs_on_a_cluster(master: str, environment: dict[str, str], tmp_path: Path) -> None:
+    files = rotated(sample("midstream").paths, tmp_path / "in", 300)
+    arguments = ["--follow", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--master", master]
+    said = piped(environment, *arguments, "--end", "--settle", "0", "--partitions", "2")
+    expected = list(named(events([str(file) for file in files], Config())))
+    assert stored(tmp_path / "out").equals(pa.Table.from_batches(expected, EVENTS))
+    calls = sum(batch.filter(pa.compute.equal(batch["event"], "call")).num_rows for batch in expected)
+    assert sum(int(line.split()[2].replace(",", "")) for line in said.splitlines()) == calls

@@ -1,0 +1,86 @@
+"""Read in splits on Spark, captures give the events of one process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from kwsniff.cli.naming import named
+from kwsniff.config import MIB, Config
+from kwsniff.offline import events
+from kwsniff.spark import job
+from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
+from kwsniff.table import EVENTS
+from tests.samples import sample
+from tests.spark.test_job import stored
+from tests.split.compare import SMALL, counted, one_process
+from tests.split.test_talks import plain, short_frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = ["librdkafka-groups", "rotation", "tls"]
+PATHS = [path for name in NAMES for path in sample(name).paths]
+
+
+def rows(table: pa.Table) -> Counter[str]:
+    return counted(table.select(EVENTS.names).cast(EVENTS).to_pylist())
+
+
+def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -> None:
+    expected = one_process(PATHS)
+    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 25_000), SMALL, tmp_path, 0)
+    assert run.decode()
+    run.stitch()
+    assert rows(run.settled().toArrow()) == expected.rows
+    assert run.totals == expected.totals
+    account = run.account
+    assert account.splits > 10
+    assert account.guesses > account.wrong
+    assert account.shuffled_bytes > 0
+
+
+def test_wrong_guesses_are_decoded_again(spark: SparkSession, tmp_path: Path) -> None:
+    talk = short_frames()
+    path = talk.write(tmp_path)
+    run = SplitRun(spark, talk.splits(path, [6]), SMALL, tmp_path / "staging", 0)
+    assert run.decode()
+    run.stitch()
+    assert run.account.reasons == {"length": 1}
+    assert rows(run.settled().toArrow()) == one_process([path]).rows
+
+
+def test_a_run_tells_what_its_splits_came_to(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = job.run(spark, PATHS, out, SMALL, split=60_000)
+    expected = pa.Table.from_batches(list(named(events(PATHS, SMALL))), EVENTS)
+    assert rows(stored(out)) == rows(expected)
+    assert done.manifest.splits["splits"] > 1
+    assert done.manifest.capture["files"] == len(PATHS)
+    assert not (out / job.STAGING).exists()
+
+
+def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSession, tmp_path: Path) -> None:
+    # A packet of the first split says that more fragments follow (RFC 791: flag "more fragments"); none does.
+    talk, flags_at = plain(), 16 + 14 + 6
+    whole = talk.records[4]
+    talk.records[4] = whole[:flags_at] + b"\x20" + whole[flags_at + 1 :]
+    path = talk.write(tmp_path)
+    out = tmp_path / "out"
+    done = job.run(spark, [path], out, Config(), split=2_000)
+    assert len(make_plan(spark, [path], Config(block_bytes=1000), 2_000)) > 1
+    assert done.manifest.splits == {}
+    assert done.manifest.capture["fragments_lost"] == 1
+    assert rows(stored(out)) == rows(pa.Table.from_batches(list(named(events([path], Config()))), EVENTS))
+
+
+@pytest.mark.parametrize(
+    ("total", "cores", "size"),
+    [(100 * MIB, 2, 32 * MIB), (300 * MIB, 2, 50 * MIB), (10 << 40, 100, 10 * (1 << 40) // (1 << 15))],
+)
+def test_splits_are_neither_small_nor_too_many(total: int, cores: int, size: int) -> None:
+    assert split_bytes(total, cores) == size

@@ -1,0 +1,233 @@
+"""Conversations cut before each of their segments: what happens at a cut is what one process says of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kwsniff.split import guess
+from kwsniff.split.local import Outcome
+from tests.hostile.wire import Flow
+from tests.split.compare import differences
+from tests.split.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response
+
+SECOND = 10**9
+LONG = 15
+"""Exchanges after which the state of a connection can be guessed."""
+
+
+def plain() -> Talk:
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    talk.add(flow.send(0, api_versions(0)))
+    talk.add(flow.send(1, no_versions(0)))
+    talk.exchange(flow, 1, 40)
+    talk.add(flow.send(0, b"", FIN | ACK))
+    talk.add(flow.send(1, b"", FIN | ACK))
+    return talk
+
+
+def pipelined() -> Talk:
+    """Three requests are always on their way."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(40):
+        talk.add(flow.send(0, request(number)))
+        if number > 2:
+            talk.add(flow.send(1, response(number - 3)))
+    return talk
+
+
+def unaligned() -> Talk:
+    """Segments end anywhere in a frame."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    sent = b"".join(map(request, range(60)))
+    said = b"".join(map(response, range(60)))
+    step = len(said) // 50
+    for at in range(0, len(sent), len(sent) // 50):
+        talk.add(flow.send(0, sent[at : at + len(sent) // 50]))
+        talk.add(flow.send(1, said[at * step // (len(sent) // 50) :][:step]))
+    return talk
+
+
+def reused() -> Talk:
+    """A new connection on the same ports, by a SYN and then after long silence."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    talk.exchange(flow, 0, LONG)
+    flow.sent = [5_000_001, 7_000_001]
+    talk.open(flow)
+    talk.exchange(flow, 0, LONG)
+    flow.time_ns += 700 * SECOND
+    talk.exchange(flow, 500, LONG)
+    return talk
+
+
+def reset() -> Talk:
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    talk.exchange(flow, 0, LONG)
+    talk.add(flow.send(0, request(100)))
+    talk.add(flow.send(1, b"", RST))
+    talk.add(flow.send(1, response(100)))
+    flow.time_ns += 70 * SECOND
+    talk.exchange(flow, 0, LONG)
+    return talk
+
+
+def lost() -> Talk:
+    """Segments of both sides are missing, and acknowledged all the same."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    talk.exchange(flow, 0, LONG)
+    flow.send(0, request(100))
+    talk.exchange(flow, 101, LONG)
+    flow.send(1, response(200))
+    talk.exchange(flow, 201, LONG)
+    talk.add(flow.send(1, response(7)))  # nobody asked
+    flow.time_ns += 2 * SECOND
+    talk.exchange(flow, 301, LONG)
+    return talk
+
+
+def swapped() -> Talk:
+    """Segments out of order, the response before its request among them."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(0, 60, 2):
+        records = [flow.send(0, request(number)), flow.send(1, response(number))]
+        records += [flow.send(0, request(number + 1)), flow.send(1, response(number + 1))]
+        talk.records += [records[index] for index in ((1, 0, 2, 3), (0, 1, 3, 2), (0, 2, 1, 3))[number % 3]]
+    return talk
+
+
+def repeated() -> Talk:
+    """A retransmission from long ago that is not what was sent."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    talk.exchange(flow, 0, LONG)
+    at = flow.sent[0]
+    talk.exchange(flow, 100, LONG)
+    talk.add(flow.send(0, request(-1), seq=at))
+    talk.add(flow.send(0, b"\0", seq=flow.sent[0] - 1))
+    talk.exchange(flow, 200, LONG)
+    return talk
+
+
+def unanswered() -> Talk:
+    """Produce with acks=0: the broker only acknowledges, but once it does answer."""
+    body = b"\xff\xff\0\0" + struct.pack(">i", 1000) + struct.pack(">i", 0)
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(90):
+        talk.add(flow.send(0, request(number, key=0, version=3, body=body)))
+        talk.add(flow.send(1, b""))
+        if number == 80:
+            talk.add(flow.send(1, response(3)))
+    return talk
+
+
+def short_frames() -> Talk:
+    """A length that only the first frames of a connection may have."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    talk.exchange(flow, 0, 14)
+    talk.add(flow.send(0, struct.pack(">i", 2) + b"ab"))
+    talk.exchange(flow, 100, LONG)
+    return talk
+
+
+def foreign() -> Talk:
+    """TLS on a Kafka port, and something else on another."""
+    talk, flow, other = Talk(), Flow(), Flow(number=2, port=80)
+    talk.open(flow)
+    talk.open(other)
+    talk.add(flow.send(0, b"\x16\x03\x01\x00\x05hello"))
+    for _ in range(30):
+        talk.add(flow.send(1, b"\x17\x03\x03\x00\x30" + b"x" * 48))
+        talk.add(other.send(0, b"GET / HTTP/1.1\r\n" * 200))
+    return talk
+
+
+def interleaved() -> Talk:
+    """Connections that come and go; one is silent for a while."""
+    talk = Talk()
+    flows = [Flow(number=number) for number in range(3)]
+    for flow in flows:
+        talk.open(flow)
+    for number in range(8):
+        for flow in flows[: 1 if 3 <= number < 6 else 3]:
+            talk.exchange(flow, 3 * number, 3)
+    return talk
+
+
+TALKS: list[Callable[[], Talk]] = [
+    plain, pipelined, unaligned, reused, reset, lost, swapped, repeated, unanswered, short_frames, foreign,
+    interleaved,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", TALKS, ids=lambda made: made.__name__)
+def test_a_cut_before_any_segment_changes_nothing(made: Callable[[], Talk], tmp_path: Path) -> None:
+    talk = made()
+    path = talk.write(tmp_path)
+    for index in range(1, len(talk.records), 5):
+        differences([path], talk.splits(path, [index]))
+
+
+@pytest.mark.parametrize("made", TALKS, ids=lambda made: made.__name__)
+def test_neither_do_several_cuts(made: Callable[[], Talk], tmp_path: Path) -> None:
+    talk = made()
+    path = talk.write(tmp_path)
+    for step in (1, 2, 7, 23, 31):
+        differences([path], talk.splits(path, range(step, len(talk.records), step)))
+
+
+def outcome(talk: Talk, place: Path, *cuts: int) -> Outcome:
+    path = talk.write(place)
+    return differences([path], talk.splits(path, cuts))
+
+
+def test_a_state_is_guessed_right_after_some_exchanges(tmp_path: Path) -> None:
+    found = outcome(plain(), tmp_path, 20)
+    assert (found.guesses, found.again) == (1, [])
+
+
+def test_requests_in_flight_at_a_cut_are_counted_right(tmp_path: Path) -> None:
+    found = outcome(pipelined(), tmp_path, 31)
+    assert (found.guesses, found.again) == (1, [])
+    flights = [row["in_flight"] for row in found.events.to_pylist() if row["event"] == "call"]
+    assert max(flights) == 3
+
+
+def test_a_silent_broker_does_not_prevent_a_guess(tmp_path: Path) -> None:
+    found = outcome(unanswered(), tmp_path, 11)
+    assert found.guesses == 1
+
+
+def test_calls_after_a_cut_name_the_software_that_was_told_before_it(tmp_path: Path) -> None:
+    found = outcome(plain(), tmp_path, 20)
+    calls = [row for row in found.events.to_pylist() if row["event"] == "call"]
+    assert {(row["software_name"], row["software_version"]) for row in calls} == {("library", "1.0")}
+
+
+@pytest.mark.parametrize(("made", "cut", "why"), [(short_frames, 6, "length")])
+def test_what_a_guess_cannot_know_refutes_it(
+    made: Callable[[], Talk], cut: int, why: str, tmp_path: Path
+) -> None:
+    found = outcome(made(), tmp_path, cut)
+    assert [again.why for again in found.again] == [why]
+
+
+@pytest.mark.parametrize("limit", ["MAX_HEAD", "MAX_HEADS"])
+def test_a_head_too_long_to_keep_is_decoded_again(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guess, limit, 2_000)
+    found = outcome(plain(), tmp_path, 20, 40)
+    assert [again.why for again in found.again] == ["too long"]
+    assert found.again[0].splits == [1, 2]
