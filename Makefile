@@ -36,6 +36,7 @@ fuzz: $(VENV)/.dev
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump).
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/run.py --out docs/performance.md
+	$(BIN)/python tests/bench/replay.py --out docs/live.md
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

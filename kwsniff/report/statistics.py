@@ -6,6 +6,7 @@ one number for each cell, negative for cells that are not part of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -186,8 +187,11 @@ class Statistics:
         values = self.store.codes[key].values
         return [values[code] for code in codes]
 
-    def _api_name(self, key: int | None) -> str | None:
-        return None if key is None else self.store.api_names.get(key, f"key {key}")
+    def _api_name(self, key: float | None) -> str | None:
+        # pandas turns whole numbers into floats where one is missing, as that of a response without request
+        if key is None or math.isnan(key):
+            return None
+        return self.store.api_names.get(int(key), f"key {key:.0f}")
 
     def _error_name(self, code: int) -> str:
         known = self.errors[code][0] if code in self.errors else self.store.error_names.get(code)

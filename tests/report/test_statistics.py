@@ -233,6 +233,13 @@ def test_overlapping_captures_are_covered_once_and_connections_count() -> None:
     assert report(*rows).covered_s == pytest.approx(2.0)
 
 
+def test_an_orphan_beside_known_apis_has_no_name_either() -> None:
+    row = call(api_key=None, api=None, client_id=None, status="orphan", request_time=None, latency_us=None)
+    table = Report.from_events(batches([row, call(), call(api_key=999, api=None)], 2)).tables["api"]
+    assert sorted(table["api"].dropna()) == ["Metadata", "key 999"]
+    assert table["api"].isna().sum() == 1
+
+
 def test_an_orphan_of_unknown_api_is_a_call_without_name() -> None:
     row = call(api_key=None, api=None, client_id=None, status="orphan", request_time=None, latency_us=None)
     row |= {"request_end_time": None, "duration_us": None, "request_bytes": None, "in_flight": None}

@@ -368,7 +368,14 @@ def test_the_terminal_is_as_before_when_drawing_fails() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_terminal_is_as_before_after_a_signal(number: signal.Signals) -> None:
-    terminal = Terminal()
+    ignored = signal.getsignal(number) is signal.SIG_IGN  # as under nohup, which a child would inherit
+    if ignored:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        terminal = Terminal()
+    finally:
+        if ignored:
+            signal.signal(number, signal.SIG_IGN)
     terminal.wait_for(b"Metadata")
     terminal.process.send_signal(number)
     terminal.wait_for(b"returned")
