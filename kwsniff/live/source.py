@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 import pyarrow as pa
 
 from kwsniff.capture.batch import segment_batch
+from kwsniff.capture.stop import Stop
 from kwsniff.live.listener import Listener
 from kwsniff.live.taker import Handed, Room, Taker
 from kwsniff.net.dissect import Dissector
@@ -33,8 +34,10 @@ class LiveSource:
         self._queue: SimpleQueue[Handed] = SimpleQueue()
         self._room = Room(queue_bytes)
         self._totals = totals
+        self._stop = Stop()
         self.takers = [
-            Taker(index, listener, self._queue, self._room) for index, listener in enumerate(listeners)
+            Taker(index, listener, self._queue, self._room, self._stop)
+            for index, listener in enumerate(listeners)
         ]
         self.interfaces = tuple(listener.interface for listener in listeners)
         self._until = [0] * len(listeners)
@@ -66,8 +69,7 @@ class LiveSource:
 
     def stop(self) -> None:
         """Listen no more; `segments` ends when it has yielded what came until now. From any thread."""
-        for taker in self.takers:
-            taker.stop()
+        self._stop.set()
 
     def segments(self, keep: Keep | None, tick: Callable[[], None]) -> Iterator[pa.RecordBatch]:
         """Segments and time batches until all interfaces have ended.

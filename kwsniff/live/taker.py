@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kwsniff.capture.stop import Stop
 from kwsniff.live.listener import GoneError, Listener, Packets
 from kwsniff.net.packets import PacketBlock
 
@@ -68,10 +69,12 @@ class Room:
 class Taker:
     """One listener's thread."""
 
-    def __init__(self, index: int, listener: Listener, queue: SimpleQueue[Handed], room: Room) -> None:
+    def __init__(
+        self, index: int, listener: Listener, queue: SimpleQueue[Handed], room: Room, stop: Stop
+    ) -> None:
+        """When `stop` is set, it takes what is ready, hands it over, and ends."""
         self.index, self.listener = index, listener
-        self._queue, self._room = queue, room
-        self._stopped = False  # no Event: a signal handler that sets one may find its lock taken
+        self._queue, self._room, self._stop = queue, room, stop
         self._pending: list[Packets] = []
         self._size = 0
         self._since = 0.0
@@ -86,10 +89,6 @@ class Taker:
     def start(self) -> None:
         """Begin to take packets."""
         self._thread.start()
-
-    def stop(self) -> None:
-        """Take what is ready, hand it over, and end."""
-        self._stopped = True
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -114,7 +113,7 @@ class Taker:
         poller.register(self.listener.fileno(), select.POLLIN)
         said = time.monotonic()
         while True:
-            last = self._stopped
+            last = self._stop.is_set()
             asked = time.time_ns()
             found = self._drain()
             self.kernel_dropped = self.listener.dropped()
