@@ -65,6 +65,13 @@ Where = Annotated[
         "The language is described in docs/decode.md.",
     ),
 ]
+Full = Annotated[bool, typer.Option("--full", help="Add the decoded bodies of request and response.")]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", metavar="C,...", help="Write these columns in this order; not for the text format."
+    ),
+]
 Port = Annotated[
     str | None,
     typer.Option(
@@ -126,9 +133,7 @@ def decode(
             help="Write to this file, which appears when it is complete, instead of standard output.",
         ),
     ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
-    ] = False,
+    full: Full = False,
     records: Annotated[
         bool,
         typer.Option(
@@ -136,12 +141,7 @@ def decode(
         ),
     ] = False,
     where: Where = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns", metavar="C,...", help="Write these columns in this order; not for the text format."
-        ),
-    ] = None,
+    columns: Columns = None,
     port: Port = None,
     count: Annotated[
         int | None,
@@ -276,16 +276,9 @@ def live(
         str | None,
         typer.Option("-f", "--format", metavar="FORMAT", help="text, jsonl or csv: a line for each event."),
     ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
-    ] = False,
+    full: Full = False,
     where: Where = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns", metavar="C,...", help="Write these columns in this order; not for the text format."
-        ),
-    ] = None,
+    columns: Columns = None,
     packets: Annotated[
         str | None,
         typer.Option(
@@ -398,9 +391,7 @@ def pipeline(
         bool,
         typer.Option("--append", help="Read only files that the manifest in DIR does not list; add them."),
     ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Add the decoded bodies of request and response.")
-    ] = False,
+    full: Full = False,
     port: Port = None,
     partitions: Annotated[
         int | None,
