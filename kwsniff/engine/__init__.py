@@ -184,7 +184,11 @@ class Engine:
                 connection = self._open(endpoints)
             begin = connection.feed(rows, begin, end)
             if begin < end:
+                self._succeeded(connection, rows, begin)
                 self._end(connection, "connection_closed")
+
+    def _succeeded(self, connection: Connection, rows: Rows, row: int) -> None:
+        """A hook: another connection of the same ends begins in a row, so this one ends."""
 
     def _open(self, endpoints: Endpoints) -> Connection:
         if len(self._table) >= self.config.max_connections:

@@ -24,7 +24,19 @@ ORDER_BITS = 34
 """An order is the number of its split above so many bits, so that orders of all splits can be compared."""
 
 
-class SplitEngine(Engine):
+class FreezingEngine(Engine):
+    """An engine whose connections can be frozen (`kwsniff.split.state`), and thawed in another one."""
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What frozen connections leave behind."""
+        return {
+            "config": self.config, "versions": self._versions, "calls": self._events.calls,
+            "anomalies": self._events.anomalies,
+        }  # fmt: skip
+
+
+class SplitEngine(FreezingEngine):
     """Follows the connections of split number `split`; with `first`, nothing came before it."""
 
     def __init__(self, config: Config, split: int, first: bool) -> None:
@@ -37,14 +49,6 @@ class SplitEngine(Engine):
         self._later: dict[Endpoints, list[str]] = {}
         self._kept = 0
         """Bytes of all heads."""
-
-    @property
-    def shared(self) -> dict[str, Any]:
-        """What frozen connections leave behind."""
-        return {
-            "config": self.config, "versions": self._versions, "calls": self._events.calls,
-            "anomalies": self._events.anomalies,
-        }  # fmt: skip
 
     @property
     def clock(self) -> int:
@@ -104,17 +108,12 @@ class SplitEngine(Engine):
         return super()._until_plain(rows, [one for one in slices if one.begin < one.end])
 
     def _feed_connection(self, endpoints: Endpoints, rows: Rows, begin: int, end: int) -> None:
-        begin = self._take_head(endpoints, rows, begin, end)
-        while begin < end:
-            connection = self._table.get(endpoints)
-            if connection is None:
-                connection = self._open(endpoints)
-            begin = connection.feed(rows, begin, end)
-            if begin < end:
-                guess = self._guess_of.get(connection.number)
-                if guess is not None and rows.flags[begin] & SYN:
-                    guess.edge.watch.new_start = int(rows.side[begin]), int(rows.seq[begin])
-                self._end(connection, "connection_closed")
+        super()._feed_connection(endpoints, rows, self._take_head(endpoints, rows, begin, end), end)
+
+    def _succeeded(self, connection: Connection, rows: Rows, row: int) -> None:
+        guess = self._guess_of.get(connection.number)
+        if guess is not None and rows.flags[row] & SYN:
+            guess.edge.watch.new_start = int(rows.side[row]), int(rows.seq[row])
 
     def _take_head(self, endpoints: Endpoints, rows: Rows, begin: int, end: int) -> int:
         """Keep segments as long as the connection's state is unknown; return the first that was not kept."""

@@ -11,11 +11,12 @@ import zstandard
 
 from kwsniff.arrow import events_batch
 from kwsniff.config import Config
-from kwsniff.engine import Engine, Events
+from kwsniff.engine import Events
 from kwsniff.engine.connection import Connection
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.pipeline import Part
 from kwsniff.split.edge import BEGINS, GIVEN_UP, GUESSED, Edge, Head
+from kwsniff.split.engine import FreezingEngine
 from kwsniff.split.state import carry, freeze, summary, tail_matches, thaw
 
 
@@ -67,19 +68,11 @@ class Stitched:
     """Guesses that had to be judged."""
 
 
-class FlowEngine(Engine):
+class FlowEngine(FreezingEngine):
     """An engine whose connections can be taken out and put in."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(replace(config, kernels="never"))
-
-    @property
-    def shared(self) -> dict[str, Any]:
-        """What frozen connections leave behind."""
-        return {
-            "config": self.config, "versions": self._versions, "calls": self._events.calls,
-            "anomalies": self._events.anomalies,
-        }  # fmt: skip
 
     def thawed(self, frozen: bytes) -> Connection:
         """A frozen connection, with a number of this engine."""
