@@ -1,65 +1,99 @@
-"""Decoding again, from a known state on and from their segments alone, what a split could not guess."""
+"""Decoding again what a split could not guess.
+
+Theory of operation. Where a guess was wrong, the split is read again, and the endpoints in question are
+decoded from the state that is known to be true before it, from their segments alone. The state behind the
+split is then true as well, so that the edge of the next split is judged as any other. A split is read once
+for all endpoints that need it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
-from kwsniff.engine import Engine
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.net.columns import Ints, SegmentColumns
 from kwsniff.pace import Pace
 from kwsniff.pipeline import Part
-from kwsniff.split.engine import ORDER_BITS
-from kwsniff.split.state import thaw
-from kwsniff.split.stitch import Again
+from kwsniff.split.edge import Edge
+from kwsniff.split.engine import ORDER_BITS, FreezingEngine
+from kwsniff.split.state import freeze, thaw
+from kwsniff.split.stitch import Again, Stitched, Stitcher
 
 Read = Callable[[int], Iterable[pa.RecordBatch]]
 """Takes the number of a split; gives its SEGMENTS batches."""
 
 
-class ChosenEngine(Engine):
-    """Follows only the endpoints it was given, each from its split on."""
+class Rerun:
+    """Goes through the splits in their order, with endpoints of which some guess was wrong."""
 
-    def __init__(self, config: Config, given: Sequence[Again]) -> None:
+    def __init__(self, read: Read, config: Config, clock: int) -> None:
+        """`clock` is the latest packet time of the whole input, in nanoseconds."""
+        self._read, self._config = read, config
+        self._stitcher = Stitcher(config, clock)
+        self._states: dict[Endpoints, bytes | None] = {}
+        """What is true of the endpoints behind the split that was taken last."""
+
+    def take(self, split: int, given: Iterable[Again], edges: Iterable[Edge]) -> Iterator[Stitched]:
+        """One split: who is to be decoded again from it on, and the edges that it left of those who were
+        before. Splits in which there are neither need not be taken."""
+        wrong = {again.endpoints: again for again in given}
+        for edge in edges:
+            done = self._stitcher.step(self._states.pop(edge.endpoints, None), edge)
+            if done.again is None:
+                self._states[edge.endpoints] = done.state
+            else:
+                wrong[edge.endpoints] = done.again
+            yield done
+        if wrong:
+            yield from (Stitched([part], []) for part in self._decoded(split, wrong) if part[0] is not None)
+
+    def finish(self) -> Iterator[Stitched]:
+        """The input is over."""
+        for state in self._states.values():
+            yield self._stitcher.end(state)
+        self._states.clear()
+
+    def _decoded(self, split: int, wrong: Mapping[Endpoints, Again]) -> Iterator[Part]:
+        engine, pace = ChosenEngine(self._config, split, wrong), Pace(self._config)
+        for batch in self._read(split):
+            for part in pace.slices(batch):
+                columns = segment_columns(part)
+                yield events_batch(engine.feed(columns), columns.capture, self._config)
+        self._states.update(engine.states())
+
+
+class ChosenEngine(FreezingEngine):
+    """Follows only the endpoints it was given, through one split."""
+
+    def __init__(self, config: Config, split: int, given: Mapping[Endpoints, Again]) -> None:
         super().__init__(config, (1, 2))  # notes on packets are not its business
-        self._given = {again.endpoints: again for again in given}
-        self._followed_here: set[Endpoints] = set()
-        self._hashes: Ints = np.zeros(0, np.int64)
-
-    def begin(self, split: int) -> None:
-        """The segments that follow are those of that split."""
         self._order = split << ORDER_BITS
-        for endpoints, again in self._given.items():
-            if again.split == split:
-                self._followed_here.add(endpoints)
-                if again.state is not None:
-                    self._put(again.state)
-        ends = [list(endpoints) for endpoints in self._followed_here]
+        self._given = given
+        for again in given.values():
+            if again.state is not None:
+                self.opened += 1
+                connection = thaw(again.state, self.shared, self.opened)
+                self._table[connection.endpoints] = self._by_number[self.opened] = connection
+        ends = [list(endpoints) for endpoints in given]
         self._hashes = hashes(np.array(ends, np.int64).reshape(len(ends), 6))
 
-    def over(self, clock: int) -> None:
-        """Nothing follows."""
-        self._clock = clock
-
-    def _put(self, state: bytes) -> None:
-        self.opened += 1
-        shared = {
-            "config": self.config, "versions": self._versions, "calls": self._events.calls,
-            "anomalies": self._events.anomalies,
-        }  # fmt: skip
-        connection = thaw(state, shared, self.opened)
-        self._table[connection.endpoints] = self._by_number[self.opened] = connection
+    def states(self) -> dict[Endpoints, bytes | None]:
+        """The split is over: the connections that the endpoints have, frozen."""
+        states: dict[Endpoints, bytes | None] = dict.fromkeys(self._given)
+        for endpoints, connection in self._table.items():
+            states[endpoints] = freeze(connection, self.shared)
+        return states
 
     def _share(self, perm: Ints, group: Ints) -> Ints:
         return perm[np.isin(group[perm], self._hashes)]
 
     def _feed_connection(self, endpoints: Endpoints, rows: Rows, begin: int, end: int) -> None:
-        if endpoints in self._followed_here:  # and not merely of the same hash
+        if endpoints in self._given:  # and not merely of the same hash
             super()._feed_connection(endpoints, rows, begin, end)
 
 
@@ -90,16 +124,3 @@ def hashes(ends: Ints) -> Ints:
         [],
     )
     return _flow_hash(columns)[1]
-
-
-def decode_again(given: Sequence[Again], read: Read, config: Config, clock: int) -> Iterator[Part]:
-    """Events, with keys that order them, of these endpoints from their splits on."""
-    engine, pace = ChosenEngine(config, given), Pace(config)
-    for split in sorted({split for again in given for split in again.splits}):
-        engine.begin(split)
-        for batch in read(split):
-            for part in pace.slices(batch):
-                columns = segment_columns(part)
-                yield events_batch(engine.feed(columns), columns.capture, config)
-    engine.over(clock)
-    yield events_batch(engine.finish(), None, config)

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from kwsniff.config import Config
 from kwsniff.net.totals import CaptureTotals
-from kwsniff.split.again import decode_again
+from kwsniff.split.again import Rerun
 from kwsniff.split.decode import SplitDecoder
 from kwsniff.split.edge import Edge
 from kwsniff.split.plan import Split
 from kwsniff.split.reading import SplitReader, Told, independent
 from kwsniff.split.settle import Settler
-from kwsniff.split.stitch import Again, Naming, Stitcher
+from kwsniff.split.stitch import Again, Naming, Stitched, Stitcher
 from kwsniff.table import EVENTS
 
 
@@ -55,21 +55,31 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
     outcome = Outcome(EVENTS.empty_table(), totals, independent(splits, told), len(sizes), sum(sizes))
     stitcher = Stitcher(config, clock)
     names: list[Naming] = []
-    for group in packed.values():
-        done = stitcher.stitch(map(Edge.unpack, group))
-        names += done.names
+
+    def take(done: Stitched) -> None:
+        names.extend(done.names)
         outcome.guesses += done.guesses
         if done.again is not None:
             outcome.again.append(done.again)
-        batches += [batch for batch, _ in done.parts if batch is not None]
-    again = [
-        batch
-        for batch, _ in decode_again(
-            outcome.again, lambda number: SplitReader(splits, number, config).segments(), config, clock
-        )
-        if batch is not None
-    ]
-    wrong = {connection for each in outcome.again for connection in each.wrong}
-    settler = Settler(names, wrong)
-    outcome.events = pa.Table.from_batches([*map(settler.settle, batches), *again], EVENTS)
+        batches.extend(batch for batch, _ in done.parts if batch is not None)
+
+    for group in packed.values():
+        take(stitcher.stitch(map(Edge.unpack, group)))
+    rerun = Rerun(lambda number: SplitReader(splits, number, config).segments(), config, clock)
+    first = list(outcome.again)
+    for number in range(len(splits)):
+        again = [each for each in first if each.split == number]
+        later = [
+            edge
+            for each in first
+            if each.split < number
+            for edge in map(Edge.unpack, packed[each.key])
+            if edge.split == number
+        ]
+        for done in rerun.take(number, again, later):
+            take(done)
+    for done in rerun.finish():
+        take(done)
+    settler = Settler(names, [connection for each in outcome.again for connection in each.wrong])
+    outcome.events = pa.Table.from_batches(list(map(settler.settle, batches)), EVENTS)
     return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import zstandard
@@ -32,17 +32,20 @@ class Naming:
 
 @dataclass(slots=True)
 class Again:
-    """A pair of endpoints whose connections have to be decoded again from a split on."""
+    """A pair of endpoints whose connections have to be decoded again in a split."""
 
     endpoints: Endpoints
     split: int
     why: str
     state: bytes | None
     """The connection at that split's beginning, frozen; None if there was none."""
-    splits: list[int] = field(default_factory=list)
-    """That split and the later ones that saw the endpoints."""
-    wrong: list[str] = field(default_factory=list)
-    """Ids of connections whose events, as the splits have them, are not to be believed."""
+    wrong: list[str]
+    """Ids of connections whose events, as the split has them, are not to be believed."""
+
+    @property
+    def key(self) -> str:
+        """Text that names the endpoints, as that of their edges."""
+        return ",".join(map(str, self.endpoints))
 
     def pack(self) -> bytes:
         """As bytes, compressed."""
@@ -63,9 +66,12 @@ class Stitched:
     parts: list[Part]
     """EVENTS that cross splits, and those of the ends of connections, with keys that order them."""
     names: list[Naming]
-    again: Again | None
+    again: Again | None = None
+    """If the edges contradict each other: nothing was made of this split and those behind it."""
     guesses: int = 0
     """Guesses that had to be judged."""
+    state: bytes | None = None
+    """After one edge: the connection behind it, frozen; None if there is none."""
 
 
 class FlowEngine(FreezingEngine):
@@ -135,24 +141,47 @@ class Stitcher:
 
     def stitch(self, edges: Iterable[Edge]) -> Stitched:
         """Take the edges of one pair of endpoints in the order of their splits."""
-        self._parts, names = [], []
-        again: Again | None = None
-        guesses = 0
+        done = Stitched([], [])
         for edge in edges:
-            if again is None:
-                guesses += edge.ends in (GUESSED, GIVEN_UP)
-                again, naming = self._advance(edge)
-                if naming is not None:
-                    names.append(naming)
-            if again is not None:
-                again.splits.append(edge.split)
-                again.wrong += edge.ids
-        if again is None:
+            if done.again is None:
+                self._take(edge, done)
+        if done.again is None:
             self._parts.append(events_batch(self._engine.over(self._clock), None, self._config))
-        else:
-            self._tell()
+        return self._taken(done)
+
+    def step(self, state: bytes | None, edge: Edge) -> Stitched:
+        """Take one edge; `state` is the connection before it, frozen, if there is one."""
+        self._put(state)
+        done = Stitched([], [])
+        self._take(edge, done)
+        known = self._engine.get(edge.endpoints)
+        if known is not None:
+            done.state = freeze(known, self._engine.shared)
+        return self._taken(done)
+
+    def end(self, state: bytes | None) -> Stitched:
+        """The input is over."""
+        self._put(state)
+        self._parts.append(events_batch(self._engine.over(self._clock), None, self._config))
+        return self._taken(Stitched([], []))
+
+    def _put(self, state: bytes | None) -> None:
+        if state is not None:
+            self._engine.put(self._engine.thawed(state))
+
+    def _take(self, edge: Edge, done: Stitched) -> None:
+        done.guesses += edge.ends in (GUESSED, GIVEN_UP)
+        done.again, naming = self._advance(edge)
+        if naming is not None:
+            done.names.append(naming)
+
+    def _taken(self, done: Stitched) -> Stitched:
+        """What was said meanwhile, and forget the endpoints."""
+        self._tell()
+        done.parts = [part for part in self._parts if part[0] is not None]
+        self._parts = []
         self._engine.clear()
-        return Stitched([part for part in self._parts if part[0] is not None], names, again, guesses)
+        return done
 
     def _tell(self) -> None:
         """Make rows of what has been said so far."""
@@ -181,7 +210,7 @@ class Stitcher:
                 engine.forget()
                 engine.drop(endpoints)
                 del self._parts[told:]
-                return Again(endpoints, edge.split, why, state), None
+                return Again(endpoints, edge.split, why, state, edge.ids), None
         if edge.tail is not None:
             tail = engine.thawed(edge.tail)
             engine.put(tail)

@@ -49,4 +49,25 @@ WORKLOADS = [
         brokers=3,
         topics=[f"tenant-{number // 20:02}.stream-{number % 20:02}" for number in range(400)],
     ),
+    Workload(
+        "mixed",
+        "bulk and chatty at once, for what takes captures too large for one core",
+        (
+            "bulk-produce",
+            "bulk-consume",
+            "chatty-produce",
+            "chatty-consume",
+            "chatty-produce",
+            "chatty-consume",
+        ),
+        seconds=600,
+        size=2000 * MB,
+        topics=[
+            "audit-log",
+            "clickstream",
+            "metrics",
+            "trades",
+            *(f"orders-{number}" for number in range(8)),
+        ],
+    ),
 ]

@@ -229,5 +229,13 @@ def test_a_head_too_long_to_keep_is_decoded_again(
 ) -> None:
     monkeypatch.setattr(guess, limit, 2_000)
     found = outcome(plain(), tmp_path, 20, 40)
-    assert [again.why for again in found.again] == ["too long"]
-    assert found.again[0].splits == [1, 2]
+    assert [(again.split, again.why) for again in found.again] == [(1, "too long"), (2, "too long")]
+
+
+def test_behind_a_wrong_guess_later_ones_count_again(tmp_path: Path) -> None:
+    # Each split is decoded again for itself: one that was guessed right stands.
+    talk = short_frames()
+    path = talk.write(tmp_path)
+    found = differences([path], talk.splits(path, [6, 40]))
+    assert [(again.split, again.why) for again in found.again] == [(1, "length")]
+    assert found.guesses == 2
