@@ -92,7 +92,7 @@ class Analysis:
         opened = engine.opened
         for part in pace.slices(batch):
             columns = segment_columns(part)
-            with _collector_paused():
+            with collector_paused():
                 events = engine.feed(columns)
                 # Counted as if all were objects, so that slices, and with them the place of late events, are
                 # the same with kernels and without.
@@ -110,7 +110,7 @@ class Analysis:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Without garbage collection: a block makes a million objects and no cycles, and looking for cycles among
     them takes a fifth of the time."""
     was_enabled = gc.isenabled()

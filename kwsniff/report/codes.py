@@ -44,6 +44,10 @@ class Codes:
             self.values.append(value)
         return number
 
+    def taken(self, other: Codes) -> Ints:
+        """The number here of each value of another one."""
+        return np.array([self.number(value) for value in other.values], np.int64)
+
     def __len__(self) -> int:
         return len(self.values)
 

@@ -64,6 +64,18 @@ class Condensed:
         if self._rows > self._limit:
             self._condense()
 
+    def merge(self, other: Condensed, numbers: Ints) -> None:
+        """Take the values of another one; `numbers` has the key here of each of its keys."""
+        self._keys += [numbers[keys] for keys in other._keys]
+        self._values += other._values
+        self._weights += other._weights
+        self._rows += len(other)
+        self._ordered = False
+        self._rough = self._rough or other._rough
+        self._width = max(self._width, other._width)
+        if self._rows > self._limit:
+            self._condense()
+
     def quantiles(self, codes: npt.NDArray[np.integer], groups: int) -> Floats:
         """QUANTILES (columns) of each group (rows); `codes` has the group of each key, negative for none."""
         self._join()

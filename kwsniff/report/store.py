@@ -128,6 +128,27 @@ class CallStore:
         self.topic_samples: Samples = ExactSamples(key, metrics, call)
         """Their keys are twice the topic, plus 1 if it waited."""
 
+    def _merge(self, other: CallStore) -> tuple[Ints, Ints]:
+        """Take what another store knows but for its samples; the numbers here of its cells and topics."""
+        numbers = {name: self.codes[name].taken(codes) for name, codes in other.codes.items()}
+        kinds = (
+            (*(int(numbers[name][code]) for name, code in zip(CODED, kind, strict=False)), kind[-1])
+            for kind in other._cell_numbers
+        )
+        cells = np.array([self._cell_number(kind) for kind in kinds], np.int64)
+        measures = other._measures.result(["cell"])
+        if len(measures):
+            self._measures.add({"cell": cells[measures.pop("cell").to_numpy()]}, measures)
+        self.api_names = other.api_names | self.api_names
+        self.error_names = other.error_names | self.error_names
+        for client, names in other.software.items():
+            self._add_software(client, names)
+        for capture, span in other.spans.items():
+            self._add_span(capture, *span)
+        self.names.merge(other.names)
+        self._calls += other._calls
+        return cells, self.topics.merge(other.topics, cells)
+
     def _cells_of(self, keys: dict[str, Ints]) -> Ints:
         columns = [keys[name] for name in KEYS]
         codes, rows = combined(columns, [*(len(self.codes[name]) for name in CODED), 2])
@@ -156,11 +177,14 @@ class CallStore:
         names = ("client_id", "client_ip", "software_name", "software_version")
         kinds = pa.table({name: calls[name] for name in names}).group_by(list(names)).aggregate([])
         for client, address, name, version in zip(*(kinds[name].to_pylist() for name in names), strict=True):
-            if name is None or len(self.software) >= MAX_NAMES:
-                continue
-            found = self.software.setdefault((client, address), set())
-            if len(found) < MAX_SOFTWARE:
-                found.add(f"{name} {version or ''}".strip())
+            if name is not None:
+                self._add_software((client, address), [f"{name} {version or ''}".strip()])
+
+    def _add_software(self, client: tuple[str | None, str | None], names: Iterable[str]) -> None:
+        if len(self.software) >= MAX_NAMES:
+            return
+        found = self.software.setdefault(client, set())
+        found.update(list(names)[: MAX_SOFTWARE - len(found)])
 
     def _cover(self, batch: pa.RecordBatch) -> None:
         """Widen the span of time each capture is known to cover."""
@@ -171,8 +195,11 @@ class CallStore:
         spans = table.group_by("capture").aggregate([("first", "min"), ("last", "max")])
         for row in spans.to_pylist():
             if row["first_min"] is not None and row["last_max"] is not None:
-                begin, end = self.spans.get(row["capture"], (row["first_min"], row["last_max"]))
-                self.spans[row["capture"]] = min(begin, row["first_min"]), max(end, row["last_max"])
+                self._add_span(row["capture"], row["first_min"], row["last_max"])
+
+    def _add_span(self, capture: str | None, first: int, last: int) -> None:
+        begin, end = self.spans.get(capture, (first, last))
+        self.spans[capture] = min(begin, first), max(end, last)
 
 
 def _measures(calls: pa.RecordBatch, waited: Ints) -> pd.DataFrame:

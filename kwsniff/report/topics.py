@@ -18,6 +18,9 @@ MAX_LEARNT = 100_000
 """Uuids whose names are kept; of those that come later only the uuid is shown."""
 
 
+NEVER = 1 << 63
+
+
 class TopicNames:
     """Learns which uuid is which topic, from rows whose lists `topics` and `topic_ids` name both."""
 
@@ -29,6 +32,13 @@ class TopicNames:
         for topics, ids in zip(_chunks(batch["topics"]), _chunks(batch["topic_ids"]), strict=True):
             self._learn(topics, ids)
 
+    def merge(self, other: TopicNames) -> None:
+        """Learn what another one learnt."""
+        for uuid, name in other.names.items():
+            if len(self.names) >= MAX_LEARNT:
+                return
+            self.names.setdefault(uuid, name)
+
     def _learn(self, topics: pa.ListArray, ids: pa.ListArray) -> None:
         if ids.null_count == len(ids):
             return
@@ -38,6 +48,25 @@ class TopicNames:
             if len(self.names) >= MAX_LEARNT:
                 return
             self.names.setdefault(row["id"], row["name"])
+
+
+def first_named(
+    batch: pa.RecordBatch, positions: pa.Array, known: Mapping[str, tuple[int, str]]
+) -> dict[str, tuple[int, str]]:
+    """For each uuid that `batch` (`topics`, `topic_ids`) names before it is known to be, or at all: the least
+    of the `positions` (one a row) at which that is, and the name."""
+    ids = batch["topic_ids"]
+    if ids.null_count == len(ids):
+        return {}
+    counts = lists.lengths(batch["topics"])
+    columns = {"id": lists.aligned(ids, counts), "name": batch["topics"].flatten()}
+    pairs = pa.table({**columns, "position": positions.take(pa.array(lists.parents(counts)))}).drop_null()
+    found: dict[str, tuple[int, str]] = {}
+    for row in pairs.group_by(["id", "name"]).aggregate([("position", "min")]).to_pylist():
+        first = row["position_min"], row["name"]
+        if first < known.get(row["id"], found.get(row["id"], (NEVER, ""))):
+            found[row["id"]] = first
+    return found
 
 
 def topic_names(batches: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, str]:

@@ -77,6 +77,22 @@ class TopicStore:
             self._renumber(self.numbers)
         self.partitions = np.bincount(pd.unique(seen) >> _SHIFT, minlength=len(self.codes))
 
+    def merge(self, other: TopicStore, cells: Ints) -> Ints:
+        """Take the topics of another one, which is not finished; `cells` has the number here of each cell
+        there. Returns the number here of each topic there."""
+        numbers = self.codes.taken(other.codes)
+        measures = other._cube.result(KEYS)
+        topic = numbers[measures.pop("topic").to_numpy()]
+        if self._cube.rows > MAX_CELLS and len(topic):
+            topic[:] = self.codes.number(OTHERS)
+        if len(topic):
+            error = measures.pop("topic_error").to_numpy()
+            cell = cells[measures.pop("cell").to_numpy()]
+            self._cube.add({"cell": cell, "topic": topic, "topic_error": error}, measures)
+        seen = numbers[other._seen >> _SHIFT] << _SHIFT | other._seen & 0xFFFFFFFF
+        self._seen = pd.unique(np.concatenate([self._seen, seen]))[:MAX_PARTITIONS]
+        return numbers
+
     def _renumbered(self, names: Mapping[str, str]) -> tuple[Ints, bool]:
         """New number of each topic number: that of its name, if the topic was keyed by uuid."""
         keys = list(self.codes.values)

@@ -73,6 +73,16 @@ class TrustTotals:
         if others.true_count:
             self._add_connections(batch.filter(others))
 
+    def merge(self, other: TrustTotals) -> None:
+        """Take what another one counted."""
+        for own, further in (
+            (self.statuses, other.statuses), (self.anomalies, other.anomalies), (self.sums, other.sums)
+        ):  # fmt: skip
+            for name, count in further.items():
+                own[name] = own.get(name, 0) + count
+        for name in ("paired", "connections", "complete", "half_seen", "mid_stream", "tls"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     @property
     def calls(self) -> int:
         return sum(self.statuses.values())

@@ -33,7 +33,7 @@ from kwsniff.config import MIB, Config
 from kwsniff.pipeline import Part
 from kwsniff.spark.decode import ROWS, TOTALS
 from kwsniff.spark.kept import Kept
-from kwsniff.spark.staged import writer
+from kwsniff.spark.staged import ParquetFile
 
 Offset = dict[str, Any]
 """`files`: how many files of the list were read; `ended`: nothing follows."""
@@ -133,9 +133,9 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         rows = self._rows(partition, kept)
         if self._following.staging:
             place = staged_in(Path(self._following.staging), partition.end, partition.ended)
-            with writer(place / f"share-{partition.index:04}.parquet") as file:
+            with ParquetFile(place / f"share-{partition.index:04}.parquet") as file:
                 for batch in rows:
-                    file.write_batch(batch)
+                    file.add(batch)
             if partition.index == 0:
                 yield _totals_row(kept, partition)
         else:

@@ -1,45 +1,45 @@
 """The batch job of `kwsniff pipeline`: captures to a directory of events, statistics and anomalies.
 
-Theory of operation. Events are decoded into a staging directory beside the results; what has to be known of
-the whole input (names of topics that messages give by uuid, totals) is gathered from there; then the rows
-are written again with the names filled in, partitioned by date and hour, and the tables are made from them.
-Finished parts take the places of earlier ones by renaming, and `_SUCCESS` is removed before that and written
-after it: a directory with `_SUCCESS` is complete.
+Theory of operation. Tasks decode (`kwsniff.spark.splits`, or `kwsniff.spark.shards` for input that is not
+worth splitting) into files of a staging directory beside the results; these are finished, together with the
+events of earlier runs if there are any, by `kwsniff.spark.finish`. Finished parts take the places of earlier
+ones by renaming, and `_SUCCESS` is removed before that and written after it: a directory with `_SUCCESS` is
+complete.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from kwsniff import __version__
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.offline import with_kernels
 from kwsniff.report import Report
-from kwsniff.report.topics import TopicNames, fill
-from kwsniff.report.trust import TrustTotals, paragraph
+from kwsniff.report.trust import paragraph
 from kwsniff.spark import manifest
-from kwsniff.spark.decode import ROWS, TOTALS, decoded
+from kwsniff.spark.finish import Counted, Finish, grouped
 from kwsniff.spark.manifest import Input, Manifest, OutputError
+from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.splits import SplitRun, make_plan
+from kwsniff.spark.staged import Staged
 from kwsniff.spec.load import catalog
-from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STAGING = ".kwsniff-staging"
 PARTS = ("events", "statistics", "anomalies")
+
+Corrections = Callable[[list[list[Staged]]], "list[DataFrame]"]
+"""Takes the groups of files that are finished together; gives what is to be put right in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,97 +134,78 @@ class _Run:
         shutil.rmtree(self._staging, ignore_errors=True)
         self._staging.mkdir(parents=True)
         try:
-            rows = self._decode()
-            if self._before:
-                rows = self._rows(_uri(self._place / "events")).unionByName(rows)
-            self._finish(rows, self._gather(rows))
-            report, trust = self._statistics()
-            done = self._manifest(trust)
+            files, corrections = self._decoded()
+            groups = grouped(files, self._cores)
+            self._stage("writing events")
+            counted = Finish(self._spark, groups, corrections(groups), self._staging).run()
+            report = self._report(counted)
+            done = self._manifest(counted)
             self._publish(done)
         finally:
             shutil.rmtree(self._staging, ignore_errors=True)
-        return Result(self._new, done, report, trust.damaged)
+        return Result(self._new, done, report, counted.trust.damaged)
 
-    def _decode(self) -> DataFrame:
-        """Decode the new files; their events, with the columns of ROWS."""
+    def _decoded(self) -> tuple[list[Staged], Corrections]:
+        """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
         self._stage("decoding")
-        rows = self._in_splits(paths) if self._shards is None else None
-        return self._in_shards(paths) if rows is None else rows
+        run = self._in_splits(paths) if self._shards is None else None
+        if run is None:
+            shards = ShardRun(
+                self._spark, paths, self._config, self._staging / "events-of-tasks", self._number,
+                self._shards or self._cores,
+            )  # fmt: skip
+            shards.decode()
+            self._totals.merge(shards.totals)
+            return [*self._earlier(), *shards.files], lambda groups: []
 
-    def _in_splits(self, paths: list[str]) -> DataFrame | None:
+        def corrections(groups: list[list[Staged]]) -> list[DataFrame]:
+            self._stage("stitching")
+            of_split = {file.split: number for number, group in enumerate(groups) for file in group}
+            run.stitch([of_split[file.split] for file in run.files])
+            self._totals.merge(run.totals)
+            self._account = asdict(run.account)
+            return run.corrections()
+
+        return [*self._earlier(), *run.files], corrections
+
+    def _in_splits(self, paths: list[str]) -> SplitRun | None:
         """Every task reads its part; None if that is not worth it, or not possible."""
         # Settled here: a split alone may seem too small for kernels to be worth loading.
         config = with_kernels(self._config, sum(each.bytes for each in self._new))
         splits = make_plan(self._spark, paths, config, self._split)
         if len(splits) == 1:
             return None
-        run = SplitRun(self._spark, splits, config, self._staging, self._number)
-        if not run.decode():
-            shutil.rmtree(self._staging / "splits")
-            return None
-        self._stage("stitching")
-        run.stitch()
-        self._totals.merge(run.totals)
-        self._account = asdict(run.account)
-        return run.settled()
+        run = SplitRun(self._spark, splits, config, self._staging / "splits", self._number)
+        if run.decode():
+            return run
+        shutil.rmtree(self._staging / "splits")
+        return None
 
-    def _in_shards(self, paths: list[str]) -> DataFrame:
-        """Every task reads everything and follows its share of the connections."""
-        rows = decoded(self._spark, paths, self._config, shards=self._shards, run=self._number)
-        rows.write.parquet(_uri(self._staging / "decoded"))
-        staged = ds.dataset(self._staging / "decoded", format="parquet")
-        for row in staged.to_table(["detail"], filter=pc.field("event") == TOTALS).to_pylist():
-            self._totals.merge(CaptureTotals(**json.loads(row["detail"])))
-        return self._rows(_uri(self._staging / "decoded"))
+    def _earlier(self) -> list[Staged]:
+        """Files of events of earlier runs."""
+        found = sorted((self._place / "events").rglob("*.parquet")) if self._before else []
+        return [
+            Staged(str(path), pq.read_metadata(path).num_rows, path.stat().st_size, named=True)
+            for path in found
+        ]
 
     @property
     def _number(self) -> int:
         return self._before.runs if self._before else 0
 
-    def _gather(self, rows: DataFrame) -> dict[str, str]:
-        """Names of topics by uuid over the whole input, first seen first."""
-        from pyspark.sql import functions as f
+    @property
+    def _cores(self) -> int:
+        return int(self._spark.sparkContext.defaultParallelism)
 
-        wanted = f.col("topic_ids").isNotNull() & f.col("topics").isNotNull()
-        pairs = rows.where(wanted).select("topics", "topic_ids", "position").toArrow().sort_by("position")
-        learner = TopicNames()
-        for batch in pairs.select(["topics", "topic_ids"]).to_batches():
-            learner.add(batch)
-        return learner.names
-
-    def _finish(self, rows: DataFrame, names: dict[str, str]) -> None:
-        """Write events and anomalies with topic names, by date and hour, in files of a sensible size."""
-        from pyspark.sql import functions as f
-
-        self._stage("writing events")
-        rows = rows.mapInArrow(_filler(names), rows.schema)
-        dated = rows.withColumns({"date": f.to_date("time"), "hour": f.hour("time")})
-        dated = dated.hint("rebalance", "date", "hour").sortWithinPartitions("date", "hour", "position")
-        dated.write.partitionBy("date", "hour").parquet(_uri(self._staging / "events"))
-        kept = self._rows(_uri(self._staging / "events")).where(f.col("event") == "anomaly")
-        columns = ["time", "capture", "packet", "code", "detail", "connection", "position"]
-        ends = ["client_ip", "client_port", "broker_ip", "broker_port"]
-        anomalies = kept.select(*columns, *ends).repartition(1).sortWithinPartitions("position")
-        anomalies.write.parquet(_uri(self._staging / "anomalies"))
-
-    def _rows(self, path: str) -> DataFrame:
-        from pyspark.sql import functions as f
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        read = self._spark.read.schema(from_arrow_schema(ROWS)).parquet(path)
-        return read.select(*ROWS.names).where(f.col("event") != TOTALS)
-
-    def _statistics(self) -> tuple[Report, TrustTotals]:
-        self._stage("statistics")
-        trust = TrustTotals()
-        events = ds.dataset(self._staging / "events", format="parquet", partitioning=None)
+    def _report(self, counted: Counted) -> Report:
         errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-        report = Report.from_events(_counted(events, trust), errors=errors, keep_calls=True)
+        report = Report.from_store(counted.store, errors=errors)
         report.write_csv(self._staging / "statistics")
-        return report, trust
+        return report
 
-    def _manifest(self, trust: TrustTotals) -> Manifest:
+    def _manifest(self, counted: Counted) -> Manifest:
+        trust = counted.trust
         inputs = [*(self._before.inputs if self._before else []), *self._new]
         return Manifest(
             kwsniff=__version__,
@@ -246,30 +227,9 @@ class _Run:
         (self._place / manifest.SUCCESS).unlink(missing_ok=True)
         for part in PARTS:
             shutil.rmtree(self._place / part, ignore_errors=True)
+            (self._staging / part).mkdir(exist_ok=True)  # there need be no anomaly
             (self._staging / part).rename(self._place / part)
         done.write(self._place)
 
     def _stage(self, name: str) -> None:
         self._spark.sparkContext.setJobDescription(f"kwsniff: {name}")
-
-
-def _filler(names: dict[str, str]) -> Any:
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield fill(batch, names)
-
-    return work
-
-
-def _counted(events: ds.Dataset, trust: TrustTotals) -> Iterator[pa.RecordBatch]:
-    for batch in events.to_batches(EVENTS.names, batch_readahead=2, fragment_readahead=1):
-        if batch.num_rows:
-            same = batch.cast(EVENTS)
-            trust.add(same)
-            yield same
-
-
-def _uri(path: Path) -> str:
-    with suppress(ValueError):
-        return path.as_uri()
-    return str(path)

@@ -1,46 +1,60 @@
-"""Captures to EVENTS on Spark in splits: each byte of the input is read by one task.
+"""Captures to staged events on Spark in splits: each byte of the input is read by one task.
 
 Theory of operation. What `kwsniff.split` describes, in four jobs: `_index` finds where large files can be cut
-(a task a file); `decode` decodes the splits (a task each) and writes their events, with what has to be
-stitched (edges) as rows among them; `stitch` brings the edges of each pair of endpoints together, in the
-order of the splits, which is all that is shuffled; `again` decodes what a split had guessed wrong. `settled`
-then gives all events that are to be believed, under their true names.
+(a task a file); `decode` decodes the splits (a task each), which write their events into files of their own
+and hand over what has to be stitched (edges); `stitch` brings the edges of each pair of endpoints together,
+in the order of the splits, which is all that is shuffled; `again` decodes what a split had guessed wrong.
+`corrections` then are what has to be put right in the files, or added to them (`kwsniff.spark.finish`).
 
 Between the jobs lie Parquet files, so nothing is computed twice and a task that fails is simply run again.
-Rows that are no events are told apart by `event`: EDGE, NAMING, WRONG, AGAIN and TOTALS.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
+from kwsniff.arrow import KINDS
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
 from kwsniff.net.totals import CaptureTotals
-from kwsniff.pipeline import Ints
-from kwsniff.spark.decode import ROWS, RUN_BITS, TOTALS
-from kwsniff.split.again import decode_again
+from kwsniff.spark.control import (
+    AGAIN,
+    EDGE,
+    EVENTS,
+    NAMING,
+    TOLD,
+    WRONG,
+    Kept,
+    Row,
+    Work,
+    batched,
+    numbers,
+    packed,
+    spark_schema,
+    tasks,
+    unbatched,
+)
+from kwsniff.spark.decode import ROWS, RUN_BITS, positioned
+from kwsniff.spark.staged import Staged, StagedFile
+from kwsniff.split.again import Rerun
 from kwsniff.split.decode import SplitDecoder
 from kwsniff.split.edge import Edge
+from kwsniff.split.engine import ORDER_BITS
 from kwsniff.split.plan import SPLIT_BYTES, Split, joined, pieces
 from kwsniff.split.reading import SplitReader, Told, independent
-from kwsniff.split.settle import PROVISIONAL
 from kwsniff.split.stitch import Again, Stitched, Stitcher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-EDGE, NAMING, WRONG, AGAIN = "edge", "naming", "wrong", "again"
-NO_EVENTS = (EDGE, NAMING, WRONG, AGAIN, TOTALS)
-STAGED = ROWS.append(pa.field("edge", pa.binary(), metadata={"doc": "a packed Edge or Again"}))
 
 LEAST_SPLIT = 32 * MIB
 """Smaller splits would have more edges than they gain."""
@@ -48,11 +62,8 @@ MOST_SPLITS = 1 << 16
 """A position has room for the numbers of so many."""
 STITCH_BYTES = 64 * MIB
 """Edges for one task to stitch, about."""
-BATCH_BYTES = 8 * MIB
-BROADCAST = 200_000
-"""Names that are sent to all tasks, rather than joined by a shuffle."""
-
-Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+SORTED_BYTES = 16 * MIB
+"""Events that wait to be handed over, about."""
 
 
 def split_bytes(total: int, cores: int) -> int:
@@ -76,13 +87,12 @@ def _index(spark: SparkSession, files: Sequence[CaptureFile], config: Config, si
     if large:
 
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    found = pickle.dumps((large[number], pieces(large[number], config, size)))
-                    yield pa.RecordBatch.from_pydict({"pieces": pa.array([found], pa.binary())})
+            for number in numbers(batches):
+                found = pickle.dumps((large[number], pieces(large[number], config, size)))
+                yield from batched([{"kind": TOLD, "data": found}])
 
-        tasks = spark.range(0, len(large), 1, len(large)).mapInArrow(work, "pieces binary")
-        parts.update(pickle.loads(row) for row in tasks.toArrow()["pieces"].to_pylist())
+        told = tasks(spark, len(large), work).toArrow()["data"].to_pylist()
+        parts.update(map(pickle.loads, told))
     return [parts[file.path] for file in files]
 
 
@@ -110,215 +120,183 @@ class SplitRun:
         """`run` puts the positions behind those of runs with a lower number."""
         self._spark, self._splits, self._config = spark, list(splits), config
         self._place, self._run = place, run
+        self._edges = Kept(spark, place / "edges")
+        self._stitched = Kept(spark, place / "stitched")
+        self._again = Kept(spark, place / "again")
         self.totals = CaptureTotals()
         self.account = Account(len(splits))
-        self._names = 0
+        self.files: list[Staged] = []
+        """The events of each split, as it knows them."""
 
     def decode(self) -> bool:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
-        count = len(self._splits)
-        tasks = self._spark.range(0, count, 1, count)
-        self._write(
-            tasks.mapInArrow(_decoding(self._splits, self._config, self._run), self._schema), "splits"
-        )
-        told = [Told.of(json.loads(each)) for each in self._rows("splits", TOTALS, "detail")]
+        work = _decoding(self._splits, self._config, self._place / "events", self._run)
+        self._edges.write(tasks(self._spark, len(self._splits), work))
+        told = []
+        for detail in self._edges.details(TOLD):
+            said = json.loads(detail)
+            told.append(Told.of(said["told"]))
+            self.files.append(Staged(**said["file"]))
         for each in told:
             self.totals.merge(each.totals)
             self.account.edges += each.edges
             self.account.shuffled_bytes += each.edge_bytes
         self._clock = max(each.clock for each in told)
+        self.files.sort(key=lambda file: file.split or 0)
         return independent(self._splits, told)
 
-    def stitch(self) -> None:
-        """Stitch what crosses splits, and decode again what was guessed wrong."""
+    def stitch(self, group_of: Sequence[int]) -> None:
+        """Stitch what crosses splits, and decode again what was guessed wrong. What comes of a split is for
+        the group that `group_of` has for it."""
         from pyspark.sql import functions as f
 
         account = self.account
         cores = self._spark.sparkContext.defaultParallelism
-        edges = self._read("splits").where(f.col("event") == EDGE).select("connection", "position", "edge")
+        edges = self._edges.rows().where(f.col("kind") == EDGE)
         parts = max(cores, account.shuffled_bytes // STITCH_BYTES + 1)
-        in_order = edges.repartition(parts, "connection").sortWithinPartitions("connection", "position")
-        work = _stitching(self._config, self._clock, self._run)
-        self._write(in_order.mapInArrow(work, self._schema), "stitched")
-        told = [json.loads(each) for each in self._rows("stitched", TOTALS, "detail")]
-        account.guesses = sum(each["guesses"] for each in told)
-        self._names = sum(each["names"] for each in told)
-        self._decode_again(cores)
-
-    def _decode_again(self, cores: int) -> None:
-        from pyspark.sql import functions as f
-
-        reasons = self._rows("stitched", AGAIN, "detail")
-        account = self.account
+        in_order = edges.repartition(parts, "key").sortWithinPartitions("key", "split")
+        groups = list(group_of)
+        stitching = _stitching(self._config, self._clock, self._run, groups)
+        self._stitched.write(in_order.mapInArrow(stitching, spark_schema()))
+        reasons = self._stitched.details(AGAIN)
+        if reasons:
+            again = self._to_decode_again().repartition(min(cores, len(reasons)), "key")
+            decoding = _decoding_again(self._splits, self._config, self._clock, self._run, groups)
+            in_order = again.sortWithinPartitions("split", "kind")
+            self._again.write(in_order.mapInArrow(decoding, spark_schema()))
+            reasons += self._again.details(AGAIN)
+        account.guesses = sum(map(int, self._stitched.details(TOLD)))
         account.wrong = len(reasons)
         account.reasons = {why: reasons.count(why) for why in sorted(set(reasons))}
-        if not reasons:
-            return
-        given = self._read("stitched").where(f.col("event") == AGAIN).select("connection", "edge")
-        work = _decoding_again(self._splits, self._config, self._clock, self._run)
-        parts = min(cores, len(reasons))
-        self._write(given.repartition(parts, "connection").mapInArrow(work, self._schema), "again")
 
-    def settled(self) -> DataFrame:
-        """All events, with the columns of ROWS."""
+    def _to_decode_again(self) -> DataFrame:
+        """What is to be decoded again, with the edges behind."""
         from pyspark.sql import functions as f
 
-        stitched = self._read("stitched")
-        guessed = f.coalesce(f.col("connection").startswith(PROVISIONAL), f.lit(False))
-        found = self._read("splits").where(~f.col("event").isin(*NO_EVENTS))
-        names = stitched.where(f.col("event") == NAMING).select(
-            f.col("connection").alias("provisional"), f.col("detail").alias("true"),
-            f.col("software_name").alias("name"), f.col("software_version").alias("version"),
-        )  # fmt: skip
-        if self._names < BROADCAST:
-            names = f.broadcast(names)
-        untold = (f.col("event") == "call") & f.col("software_name").isNull()
-        named = (
-            found.where(guessed)
-            .join(names, f.col("connection") == f.col("provisional"), "inner")
-            .withColumn("connection", f.col("true"))
-            .withColumn(
-                "software_version", f.when(untold, f.col("version")).otherwise(f.col("software_version"))
-            )
-            .withColumn("software_name", f.coalesce("software_name", f.when(untold, f.col("name"))))
-        )
-        plain = found.where(~guessed)
-        parts = [named, stitched.where(~f.col("event").isin(*NO_EVENTS))]
-        if self.account.wrong:
-            wrong = stitched.where(f.col("event") == WRONG).select("connection").distinct()
-            plain = plain.join(wrong, "connection", "left_anti")
-            parts.append(self._read("again"))
-        whole = plain.select(*ROWS.names)
-        for part in parts:
-            whole = whole.unionByName(part.select(*ROWS.names))
-        return whole
+        again = self._stitched.rows().where(f.col("kind") == AGAIN)
+        since = again.select("key", f.col("split").alias("since"))
+        edges = self._edges.rows().where(f.col("kind") == EDGE)
+        later = edges.join(since, "key").where(f.col("split") > f.col("since"))
+        return again.unionByName(later.select(*again.columns))
 
-    # Files between the jobs
-
-    @property
-    def _schema(self) -> Any:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        return from_arrow_schema(STAGED)
-
-    def _write(self, frame: DataFrame, name: str) -> None:
-        frame.write.parquet((self._place / name).as_uri())
-
-    def _read(self, name: str) -> DataFrame:
-        return self._spark.read.schema(self._schema).parquet((self._place / name).as_uri())
-
-    def _rows(self, name: str, event: str, column: str) -> list[Any]:
-        """One column of the rows that are no events; found by tasks, for there may be very many others."""
+    def corrections(self) -> list[DataFrame]:
+        """NAMING, WRONG and EVENTS; their `split` is the group that they are for."""
         from pyspark.sql import functions as f
 
-        found = self._read(name).where(f.col("event") == event).select(column)
-        values: list[Any] = found.toArrow()[column].to_pylist()
-        return values
+        parts = [self._stitched, self._again] if self.account.wrong else [self._stitched]
+        return [part.rows().where(f.col("kind").isin(NAMING, WRONG, EVENTS)) for part in parts]
 
 
 # Tasks
 
 
-def _decoding(splits: list[Split], config: Config, run: int) -> Work:
+def _decoding(splits: list[Split], config: Config, place: Path, run: int) -> Work:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _decoded(splits, number, config, run)
+        for number in numbers(batches):
+            yield from batched(_decoded(splits, number, config, place, run))
 
     return work
 
 
-def _decoded(splits: list[Split], number: int, config: Config, run: int) -> Iterator[pa.RecordBatch]:
-    """What one split comes to: events, edges, and what is told of its packets."""
+def _decoded(splits: list[Split], number: int, config: Config, place: Path, run: int) -> Iterator[Row]:
+    """What one split comes to besides its events: edges, and what is told of its packets."""
     reader = SplitReader(splits, number, config)
     decoder = SplitDecoder(config, number, number == 0)
-    for batch, keys in decoder.events(reader.segments()):
-        if batch is not None:
-            yield _positioned(batch, keys, run)
+    with StagedFile(place / f"{number:06}.arrow") as file:
+        for batch, keys in decoder.events(reader.segments()):
+            if batch is not None:
+                file.add(positioned(batch, keys, run))
     told = reader.told
-    yield from _others(_edges(decoder.edges(), told))
-    told.clock = decoder.clock
-    yield _row({"event": TOTALS, "detail": json.dumps(told.plain()), "position": -1})
-
-
-def _edges(edges: Iterable[Edge], told: Told) -> Iterator[dict[str, Any]]:
-    for edge in edges:
-        packed = edge.pack()
+    for edge in decoder.edges():
+        data = edge.pack()
         told.edges += 1
-        told.edge_bytes += len(packed)
-        yield {"event": EDGE, "connection": edge.key, "position": told.split, "edge": packed}
+        told.edge_bytes += len(data)
+        yield {"kind": EDGE, "split": number, "key": edge.key, "data": data}
+    told.clock = decoder.clock
+    said = {"told": told.plain(), "file": asdict(file.told(number))}
+    yield {"kind": TOLD, "split": number, "detail": json.dumps(said)}
 
 
-def _stitching(config: Config, clock: int, run: int) -> Work:
+def _stitching(config: Config, clock: int, run: int, group_of: list[int]) -> Work:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stitcher = Stitcher(config, clock)
-        rows = (
-            row
-            for batch in batches
-            for row in zip(batch["connection"].to_pylist(), batch["edge"], strict=True)
-        )
-        guesses = names = 0
-        for _, group in groupby(rows, key=lambda row: row[0]):
-            done = stitcher.stitch(Edge.unpack(edge.as_py()) for _, edge in group)
-            guesses += done.guesses
-            names += len(done.names)
-            for batch, keys in done.parts:
-                if batch is not None:
-                    yield _positioned(batch, keys, run)
-            yield from _others(_found(done))
-        yield _row({"event": TOTALS, "detail": json.dumps({"guesses": guesses, "names": names})})
+        yield from batched(_stitched(unbatched(batches), config, clock, _Sorter(run, group_of)))
 
     return work
 
 
-def _found(done: Stitched) -> Iterator[dict[str, Any]]:
-    for naming in done.names:
-        yield {
-            "event": NAMING, "connection": naming.provisional, "detail": naming.connection,
-            "software_name": naming.software_name, "software_version": naming.software_version,
-        }  # fmt: skip
-    again = done.again
-    if again is not None:
-        key = ",".join(map(str, again.endpoints))
-        yield {"event": AGAIN, "connection": key, "detail": again.why, "edge": again.pack()}
-        yield from ({"event": WRONG, "connection": connection} for connection in again.wrong)
+def _stitched(rows: Iterable[Row], config: Config, clock: int, sorter: _Sorter) -> Iterator[Row]:
+    stitcher = Stitcher(config, clock)
+    guesses = 0
+    for _, group in groupby(rows, key=lambda row: row["key"]):
+        done = stitcher.stitch(Edge.unpack(row["data"]) for row in group)
+        guesses += done.guesses
+        yield from sorter.take(done)
+    yield from sorter.finish()
+    yield {"kind": TOLD, "detail": str(guesses)}
 
 
-def _decoding_again(splits: list[Split], config: Config, clock: int, run: int) -> Work:
+def _decoding_again(splits: list[Split], config: Config, clock: int, run: int, group_of: list[int]) -> Work:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        given = [Again.unpack(edge.as_py()) for batch in batches for edge in batch["edge"]]
-        if not given:
-            return
-
         def read(number: int) -> Iterator[pa.RecordBatch]:
             return SplitReader(splits, number, config).segments()
 
-        for batch, keys in decode_again(given, read, config, clock):
-            if batch is not None:
-                yield _positioned(batch, keys, run)
+        rerun = Rerun(read, config, clock)
+        yield from batched(_decoded_again(unbatched(batches), rerun, _Sorter(run, group_of)))
 
     return work
 
 
-def _positioned(batch: pa.RecordBatch, keys: Ints, run: int) -> pa.RecordBatch:
-    positions = pa.array(keys + (run << RUN_BITS))
-    none = pa.nulls(len(batch), pa.binary())
-    return pa.RecordBatch.from_arrays([*batch.columns, positions, none], schema=STAGED)
+def _decoded_again(rows: Iterable[Row], rerun: Rerun, sorter: _Sorter) -> Iterator[Row]:
+    for split, group in groupby(rows, key=lambda row: row["split"]):
+        data: dict[str, list[bytes]] = {AGAIN: [], EDGE: []}
+        for row in group:
+            data[row["kind"]].append(row["data"])
+        for done in rerun.take(split, map(Again.unpack, data[AGAIN]), map(Edge.unpack, data[EDGE])):
+            yield from sorter.take(done)
+    for done in rerun.finish():
+        yield from sorter.take(done)
+    yield from sorter.finish()
 
 
-def _row(given: dict[str, Any]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([given], STAGED)
+class _Sorter:
+    """Hands what came of endpoints over to the groups that it is for."""
 
+    def __init__(self, run: int, group_of: list[int]) -> None:
+        self._run, self._group_of = run, np.array(group_of)
+        self._waiting: dict[int, list[pa.RecordBatch]] = {}
+        self._bytes = 0
 
-def _others(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-    """Rows that are no events, in batches of a sensible size."""
-    waiting: list[dict[str, Any]] = []
-    size = 0
-    for row in rows:
-        waiting.append(row)
-        size += len(row.get("edge") or b"") + 200
-        if size > BATCH_BYTES:
-            yield pa.RecordBatch.from_pylist(waiting, STAGED)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.RecordBatch.from_pylist(waiting, STAGED)
+    def take(self, done: Stitched) -> Iterator[Row]:
+        for naming in done.names:
+            true = [naming.connection, naming.software_name, naming.software_version]
+            group = int(self._group_of[naming.split])
+            yield {"kind": NAMING, "split": group, "key": naming.provisional, "detail": json.dumps(true)}
+        if done.again is not None:
+            yield from self._again(done.again)
+        for batch, keys in done.parts:
+            if batch is not None:
+                self._add(positioned(batch, keys, self._run))
+        if self._bytes > SORTED_BYTES:
+            yield from self.finish()
+
+    def finish(self) -> Iterator[Row]:
+        for group, batches in sorted(self._waiting.items()):
+            whole = pa.Table.from_batches(batches, ROWS).combine_chunks().to_batches()
+            yield from ({"kind": EVENTS, "split": group, "data": packed(batch)} for batch in whole)
+        self._waiting, self._bytes = {}, 0
+
+    def _again(self, again: Again) -> Iterator[Row]:
+        what = {"key": again.key, "detail": again.why, "data": again.pack()}
+        yield {"kind": AGAIN, "split": again.split, **what}
+        group = int(self._group_of[again.split])
+        for connection in again.wrong:
+            yield {"kind": WRONG, "split": group, "key": connection}
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        orders = (batch["position"].to_numpy() & ((1 << RUN_BITS) - 1)) // KINDS
+        groups = self._group_of[np.clip(orders >> ORDER_BITS, 0, len(self._group_of) - 1)]
+        found = np.unique(groups).tolist()
+        for group in found:
+            own = batch.filter(pa.array(groups == group)) if len(found) > 1 else batch
+            self._waiting.setdefault(group, []).append(own)
+        self._bytes += batch.nbytes

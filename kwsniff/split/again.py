@@ -18,7 +18,7 @@ from kwsniff.config import Config
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.net.columns import Ints, SegmentColumns
 from kwsniff.pace import Pace
-from kwsniff.pipeline import Part
+from kwsniff.pipeline import Part, collector_paused
 from kwsniff.split.edge import Edge
 from kwsniff.split.engine import ORDER_BITS, FreezingEngine
 from kwsniff.split.state import freeze, thaw
@@ -63,7 +63,9 @@ class Rerun:
         for batch in self._read(split):
             for part in pace.slices(batch):
                 columns = segment_columns(part)
-                yield events_batch(engine.feed(columns), columns.capture, self._config)
+                with collector_paused():
+                    made = events_batch(engine.feed(columns), columns.capture, self._config)
+                yield made
         self._states.update(engine.states())
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
 from kwsniff.pace import Pace
-from kwsniff.pipeline import Part
+from kwsniff.pipeline import Part, collector_paused
 from kwsniff.split.edge import Edge
 from kwsniff.split.engine import SplitEngine
 
@@ -30,9 +30,12 @@ class SplitDecoder:
         for batch in segments:
             for part in pace.slices(batch):
                 columns = segment_columns(part)
-                events = self._engine.feed(columns)
-                pace.learn(len(events.calls) + sum(map(len, events.blocks)) + self._engine.load)
-                yield events_batch(events, columns.capture, self._config)
+                with collector_paused():
+                    events = self._engine.feed(columns)
+                    pace.learn(len(events.calls) + sum(map(len, events.blocks)) + self._engine.load)
+                    made = events_batch(events, columns.capture, self._config)
+                del events
+                yield made
 
     def edges(self) -> Iterator[Edge]:
         """What has to be stitched."""

@@ -26,8 +26,9 @@ from kwsniff.net.totals import CaptureTotals
 
 PACKET_AT = 28
 """Where the packet lies in an enhanced or obsolete packet block of pcapng."""
-SPLIT_BYTES = 128 << 20
-"""Size of a split, about."""
+SPLIT_BYTES = 512 << 20
+"""Size of a split, about. At each cut every connection is followed step by step for a while, twice, so splits
+are as large as may be lost with a worker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from kwsniff.split.state import carry, freeze, summary, tail_matches, thaw
 class Naming:
     """Whose events those of a guessed connection are, and what they don't say of its client."""
 
+    split: int
     provisional: str
     connection: str
     software_name: str | None
@@ -251,7 +252,8 @@ class Stitcher:
         conversation = known.exchange.conversation
         for early in conversation.early:  # its request did not come any more
             conversation.orphan(early)
-        naming = Naming(edge.provisional, known.id, conversation.software_name, conversation.software_version)
+        software = conversation.software_name, conversation.software_version
+        naming = Naming(edge.split, edge.provisional, known.id, *software)
         self._turn_to(later.capture)
         true = carry(later, known, edge.counts)
         engine.put(true)

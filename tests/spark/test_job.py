@@ -75,7 +75,7 @@ def test_statistics_are_those_of_the_report(made: Path, tmp_path: Path, name: st
 
 
 def test_anomalies_are_listed_apart(made: Path) -> None:
-    anomalies = ds.dataset(made / "anomalies", format="parquet").to_table()
+    anomalies = ds.dataset(made / "anomalies", format="parquet").to_table().sort_by("position")
     everything = stored(made)
     wanted = everything.filter(pc.equal(everything["event"], "anomaly"))
     assert anomalies["code"].to_pylist() == wanted["code"].to_pylist()

@@ -13,6 +13,7 @@ from kwsniff.cli.naming import named
 from kwsniff.config import MIB, Config
 from kwsniff.offline import events
 from kwsniff.spark import job
+from kwsniff.spark.finish import Finish
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.table import EVENTS
 from tests.samples import sample
@@ -31,12 +32,25 @@ def rows(table: pa.Table) -> Counter[str]:
     return counted(table.select(EVENTS.names).cast(EVENTS).to_pylist())
 
 
+def with_names(paths: list[str], config: Config) -> Counter[str]:
+    """The rows of one process."""
+    return rows(pa.Table.from_batches(list(named(events(paths, config))), EVENTS))
+
+
+def finished(spark: SparkSession, run: SplitRun, place: Path) -> Counter[str]:
+    """The rows that a run comes to, in two groups of splits."""
+    half = len(run.files) // 2
+    groups = [run.files[:half], run.files[half:]]
+    run.stitch([int(number >= half) for number in range(len(run.files))])
+    Finish(spark, groups, run.corrections(), place).run()
+    return rows(stored(place))
+
+
 def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -> None:
     expected = one_process(PATHS)
-    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 25_000), SMALL, tmp_path, 0)
+    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 25_000), SMALL, tmp_path / "staging", 0)
     assert run.decode()
-    run.stitch()
-    assert rows(run.settled().toArrow()) == expected.rows
+    assert finished(spark, run, tmp_path / "done") == with_names(PATHS, SMALL)
     assert run.totals == expected.totals
     account = run.account
     assert account.splits > 10
@@ -49,16 +63,14 @@ def test_wrong_guesses_are_decoded_again(spark: SparkSession, tmp_path: Path) ->
     path = talk.write(tmp_path)
     run = SplitRun(spark, talk.splits(path, [6]), SMALL, tmp_path / "staging", 0)
     assert run.decode()
-    run.stitch()
+    assert finished(spark, run, tmp_path / "done") == one_process([path]).rows
     assert run.account.reasons == {"length": 1}
-    assert rows(run.settled().toArrow()) == one_process([path]).rows
 
 
 def test_a_run_tells_what_its_splits_came_to(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = job.run(spark, PATHS, out, SMALL, split=60_000)
-    expected = pa.Table.from_batches(list(named(events(PATHS, SMALL))), EVENTS)
-    assert rows(stored(out)) == rows(expected)
+    assert rows(stored(out)) == with_names(PATHS, SMALL)
     assert done.manifest.splits["splits"] > 1
     assert done.manifest.capture["files"] == len(PATHS)
     assert not (out / job.STAGING).exists()
@@ -75,12 +87,17 @@ def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSes
     assert len(make_plan(spark, [path], Config(block_bytes=1000), 2_000)) > 1
     assert done.manifest.splits == {}
     assert done.manifest.capture["fragments_lost"] == 1
-    assert rows(stored(out)) == rows(pa.Table.from_batches(list(named(events([path], Config()))), EVENTS))
+    assert rows(stored(out)) == with_names([path], Config())
 
 
 @pytest.mark.parametrize(
     ("total", "cores", "size"),
-    [(100 * MIB, 2, 32 * MIB), (300 * MIB, 2, 50 * MIB), (10 << 40, 100, 10 * (1 << 40) // (1 << 15))],
+    [
+        (100 * MIB, 2, 32 * MIB),
+        (300 * MIB, 2, 50 * MIB),
+        (10 << 40, 100, 512 * MIB),
+        (100 << 40, 100, (100 << 40) // (1 << 15)),
+    ],
 )
 def test_splits_are_neither_small_nor_too_many(total: int, cores: int, size: int) -> None:
     assert split_bytes(total, cores) == size

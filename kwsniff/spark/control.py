@@ -1,0 +1,116 @@
+"""What tasks tell Spark: few rows, narrow ones, beside the events that they write themselves.
+
+An event that went through the JVM would be taken apart into its sixty fields and put together again, each
+time, for longer than it took to decode. So what has to be brought to another task goes as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from kwsniff.spark.decode import ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EDGE, AGAIN, NAMING, WRONG, EVENTS, TOLD = "edge", "again", "naming", "wrong", "events", "told"
+"""Kinds of rows: a packed Edge or Again; a connection's name; one not to be believed; EVENTS with positions;
+JSON."""
+
+CONTROL = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("split", pa.int64()),
+        pa.field("key", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("data", pa.binary()),
+    ]
+)
+BATCH_BYTES = 8 << 20
+
+Row = dict[str, Any]
+Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def batched(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of a sensible size."""
+    waiting: list[Row] = []
+    size = 0
+    for row in rows:
+        waiting.append(row)
+        size += len(row.get("data") or b"") + 200
+        if size > BATCH_BYTES:
+            yield pa.RecordBatch.from_pylist(waiting, CONTROL)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.RecordBatch.from_pylist(waiting, CONTROL)
+
+
+def unbatched(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """The rows of batches, one at a time: their bytes may be many."""
+    for batch in batches:
+        for index in range(batch.num_rows):
+            yield {name: batch[name][index].as_py() for name in batch.schema.names}
+
+
+def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers that a task was given, see `tasks`."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def tasks(spark: SparkSession, count: int, work: Work) -> DataFrame:
+    """A task for each number below `count`; they yield CONTROL."""
+    return spark.range(0, count, 1, count).mapInArrow(work, spark_schema())
+
+
+def spark_schema() -> Any:
+    """CONTROL as Spark's."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(CONTROL)
+
+
+class Kept:
+    """CONTROL rows between two jobs, as Parquet: so nothing is computed twice."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self._spark, self._place = spark, place
+
+    def write(self, frame: DataFrame) -> None:
+        """Run the job. Raises what Spark raises."""
+        frame.write.parquet(self._place.as_uri())
+
+    def rows(self) -> DataFrame:
+        """All of them, as Spark has them."""
+        return self._spark.read.schema(spark_schema()).parquet(self._place.as_uri())
+
+    def column(self, name: str, kind: str) -> list[Any]:
+        """A column of the rows of a kind that are few."""
+        stored = ds.dataset(self._place, format="parquet", schema=CONTROL)
+        found: list[Any] = stored.to_table([name], filter=pc.field("kind") == kind)[name].to_pylist()
+        return found
+
+    def details(self, kind: str) -> list[str]:
+        """`detail` of such rows."""
+        return self.column("detail", kind)
+
+
+def packed(batch: pa.RecordBatch) -> bytes:
+    """Events (ROWS) as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def unpacked(data: bytes) -> Iterator[pa.RecordBatch]:
+    """What `packed` packed."""
+    yield from pa.ipc.open_stream(data)
