@@ -160,7 +160,7 @@ class Finish:
             further = Kept(self._spark, self._place / f"counted-{level}")
             share = f.expr(f"cast(split div {MERGED} as int)")
             parts = kept.rows().repartitionById(count, share).sortWithinPartitions("split")
-            further.write(parts.mapInArrow(_merging, control_schema()))
+            further.write(parts.mapInArrow(_merging(MERGED), control_schema()))
             kept = further
         counted = Counted()
         for data in kept.column("data", TOLD):
@@ -243,14 +243,17 @@ def _writing(groups: list[list[Staged]], names: Mapping[str, str], place: Path, 
     return _each_group(groups, write)
 
 
-def _merging(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    counted, first = Counted(), None
-    for row in unbatched(batches):
-        first = row["split"] if first is None else first
-        counted.merge(pickle.loads(row["data"]))
-    if first is not None:
-        data = pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)
-        yield from batched([{"kind": TOLD, "split": first // MERGED, "data": data}])
+def _merging(share: int) -> Work:
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counted, first = Counted(), None
+        for row in unbatched(batches):
+            first = row["split"] if first is None else first
+            counted.merge(pickle.loads(row["data"]))
+        if first is not None:
+            data = pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)
+            yield from batched([{"kind": TOLD, "split": first // share, "data": data}])
+
+    return work
 
 
 def _rejoined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,13 +6,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import MIB, Config
 from kwsniff.offline import events
-from kwsniff.spark import job
+from kwsniff.report import Report
+from kwsniff.report.tables import TABLES
+from kwsniff.spark import finish, job
 from kwsniff.spark.finish import Finish
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.table import EVENTS
@@ -56,6 +59,24 @@ def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -
     assert account.splits > 10
     assert account.guesses > account.wrong
     assert account.shuffled_bytes > 0
+
+
+def test_statistics_of_many_groups_are_those_of_one_pass(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finish, "MERGED", 2)
+    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 50_000), SMALL, tmp_path / "staging", 0)
+    assert run.decode()
+    groups = [[file] for file in run.files]
+    assert len(groups) > 4
+    run.stitch(range(len(groups)))
+    place = tmp_path / "done"
+    found = Report.from_store(Finish(spark, groups, run.corrections(), place).run().store)
+    expected = Report.from_events(named(events(PATHS, SMALL)))
+    for table in TABLES:
+        pd.testing.assert_frame_equal(found.tables[table], expected.tables[table])
+    levels = sorted(kept.name for kept in place.glob("counted-*"))
+    assert levels[:3] == ["counted-0", "counted-1", "counted-2"]
 
 
 def test_wrong_guesses_are_decoded_again(spark: SparkSession, tmp_path: Path) -> None:
