@@ -410,8 +410,8 @@ def pipeline(
             "--split-size",
             metavar="MIB",
             min=1,
-            help="Size of the part of the input that one task reads. Default: a third of a core's share, 32 "
-            "to 128 MiB.",
+            help="Size of the part of the input that one task reads. Default: half of a core's share, 32 "
+            "to 512 MiB.",
             show_default=False,
         ),
     ] = None,

@@ -30,7 +30,7 @@ from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import EVENTS, NAMING, TOLD, WRONG, Kept, Row, Work, batched, unbatched, unpacked
 from kwsniff.spark.control import spark_schema as control_schema
 from kwsniff.spark.decode import ROWS
-from kwsniff.spark.staged import GROUP_BYTES, ROWS_AT_ONCE, Folders, ParquetFile, Staged, WholeFile, stored
+from kwsniff.spark.staged import Folders, ParquetFile, Staged, WholeFile, stored
 from kwsniff.split.settle import Settler
 from kwsniff.split.stitch import Naming
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
@@ -234,8 +234,8 @@ def _writing(groups: list[list[Staged]], names: Mapping[str, str], place: Path, 
             ]
             if calls:
                 sinks.append(stack.enter_context(_Calls(place / "calls" / f"{number:06}.csv")).add)
-            for batch in _rejoined(_believed(files, rows, ROWS.names)):
-                whole = fill(batch, names)
+            for batch in _believed(files, rows, ROWS.names):
+                whole = fill(batch.select(ROWS.names).cast(ROWS), names)
                 for take in sinks:
                     take(whole)
         yield {"kind": TOLD, "split": number, "data": pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)}
@@ -254,20 +254,6 @@ def _merging(share: int) -> Work:
             yield from batched([{"kind": TOLD, "split": first // share, "data": data}])
 
     return work
-
-
-def _rejoined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are worth their while."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch.select(ROWS.names).cast(ROWS))
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= ROWS_AT_ONCE or size >= GROUP_BYTES:
-            yield pa.concat_batches(waiting)
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield pa.concat_batches(waiting)
 
 
 class _Anomalies(ParquetFile):

@@ -98,6 +98,7 @@ def _settings(verbose: bool) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.ui.enabled": "false",
+        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.showConsoleProgress": "false",
     }
     if not verbose:

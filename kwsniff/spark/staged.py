@@ -22,7 +22,7 @@ NOWHERE = "__HIVE_DEFAULT_PARTITION__"
 """Where rows without a time lie, as Spark names it."""
 ROWS_AT_ONCE = 1 << 15
 GROUP_BYTES = 32 << 20
-"""Rows wait until there are `ROWS_AT_ONCE` of them, or so many bytes: small row groups read slowly."""
+"""Rows wait until there are `ROWS_AT_ONCE` of them, or so many bytes: few at a time are slow to read."""
 COPIED_BYTES = 1 << 20
 
 
@@ -85,11 +85,44 @@ class WholeFile(_File):
         self.stream.close()
 
 
-class StagedFile(_File):
+class _Rows(_File):
+    """Rows, written some thousands at a time. Raises OSError."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        super().__init__(path)
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._count = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        self._waiting.append(batch)
+        self._count += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._count >= ROWS_AT_ONCE or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        waiting, self._waiting, self._count, self._bytes = self._waiting, [], 0, 0
+        if waiting:
+            self._write(pa.Table.from_batches(waiting, self._schema).combine_chunks())
+
+    def _close(self, whole: bool) -> None:
+        if whole:
+            self._flush()
+        self._writer.close()
+
+    def _write(self, rows: pa.Table) -> None:
+        raise NotImplementedError
+
+    _writer: Any
+
+
+class StagedFile(_Rows):
     """Rows as Arrow's own format, which is written three times as fast as Parquet. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(path, ROWS)
         self._rows, self._named = 0, False
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(str(self._beside), ROWS, options=options)
@@ -98,14 +131,14 @@ class StagedFile(_File):
         """Take rows."""
         self._rows += batch.num_rows
         self._named = self._named or batch["topic_ids"].null_count < batch.num_rows
-        self._writer.write_batch(batch)
+        super().add(batch)
 
     def told(self, split: int | None = None) -> Staged:
         """What was written, once it is. Raises OSError."""
         return Staged(str(self._path), self._rows, self._path.stat().st_size, self._named, split)
 
-    def _close(self, whole: bool) -> None:
-        self._writer.close()
+    def _write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows)
 
 
 def stored(path: str, columns: Iterable[str] = ROWS.names) -> Iterator[pa.RecordBatch]:
@@ -121,34 +154,16 @@ def stored(path: str, columns: Iterable[str] = ROWS.names) -> Iterator[pa.Record
             yield file.get_batch(index)
 
 
-class ParquetFile(_File):
+class ParquetFile(_Rows):
     """Rows as Parquet. Raises OSError."""
 
     def __init__(self, path: Path, schema: pa.Schema = ROWS) -> None:
-        super().__init__(path)
-        self._schema = schema
+        super().__init__(path, schema)
         texts = [field.name for field in schema if pa.types.is_string(field.type)]  # whose values repeat
         self._writer = pq.ParquetWriter(self._beside, schema, compression="zstd", use_dictionary=texts)
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows."""
-        self._waiting.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= ROWS_AT_ONCE or self._bytes >= GROUP_BYTES:
-            self._write()
-
-    def _write(self) -> None:
-        waiting, self._waiting, self._rows, self._bytes = self._waiting, [], 0, 0
-        if waiting:
-            self._writer.write_table(pa.Table.from_batches(waiting, self._schema))
-
-    def _close(self, whole: bool) -> None:
-        if whole:
-            self._write()
-        self._writer.close()
+    def _write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows)
 
 
 class Folders(ExitStack):
