@@ -43,12 +43,18 @@ def pipeline(request: Request) -> int:
     from kwsniff.spark.java import JavaError
     from kwsniff.spark.manifest import OutputError, inputs
     from kwsniff.spark.progress import watched
-    from kwsniff.spark.session import SparkFailedError, SparkMissingError, plain_failures, session
+    from kwsniff.spark.session import (
+        SparkFailedError,
+        SparkMissingError,
+        TaskError,
+        plain_failures,
+        session,
+    )
 
     try:
         inputs(request.paths, 0)  # before Spark takes its seconds to start
         spark = session(request.master, verbose=request.verbose)
-        with watched(spark), plain_failures():
+        with watched(spark) as steps, plain_failures():
             result = job.run(
                 spark,
                 request.paths,
@@ -57,9 +63,12 @@ def pipeline(request: Request) -> int:
                 append=request.append,
                 shards=request.partitions,
                 split=request.split,
+                tell=steps,
             )
     except (CaptureError, JavaError, OutputError, SparkMissingError) as error:
         raise CommandError(str(error)) from None
+    except TaskError as error:
+        raise CommandError(str(error)) from error
     except SparkFailedError as error:
         raise CommandError(f"{error} (-v shows Spark's log)", problem.INTERNAL) from error
     _tell(request, result)

@@ -54,7 +54,7 @@ def follow(request: Request) -> int:
     from kwsniff.spark import stream
     from kwsniff.spark.java import JavaError
     from kwsniff.spark.manifest import OutputError
-    from kwsniff.spark.session import SparkFailedError, SparkMissingError
+    from kwsniff.spark.session import SparkFailedError, SparkMissingError, TaskError
 
     out = Path(request.out).absolute()
     stop = Stop()
@@ -67,7 +67,8 @@ def follow(request: Request) -> int:
         stop.wait(1)
         if stop.is_set():  # asked of Java too, a moment earlier
             return _sum_up(request, stream.last_record(out))
-        code = problem.INTERNAL if isinstance(error, SparkFailedError) else problem.USAGE
+        ours = isinstance(error, SparkFailedError) and not isinstance(error, TaskError)
+        code = problem.INTERNAL if ours else problem.USAGE
         raise CommandError(str(error), code) from error
     return _sum_up(request, stream.last_record(out))
 

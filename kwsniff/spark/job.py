@@ -23,6 +23,7 @@ from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.offline import with_kernels
 from kwsniff.report import Report
+from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
 from kwsniff.spark import manifest
 from kwsniff.spark.finish import Counted, Finish, grouped
@@ -64,12 +65,13 @@ def run(
     append: bool = False,
     shards: int | None = None,
     split: int | None = None,
+    tell: Callable[[str], None] = lambda step: None,
 ) -> Result:
     """Decode the captures at `paths` on `spark` and write the results into the directory `out`.
 
     A run replaces the results of an earlier one. With `append` it reads only files the earlier ones did not,
     adds their events, and makes statistics of all. Large input is read in splits, of `split` bytes if given;
-    with `shards`, so many tasks read everything and share the connections.
+    with `shards`, so many tasks read everything and share the connections. `tell` is told each step.
 
     Raises:
         kwsniff.capture.error.CaptureError: an input cannot be read.
@@ -83,7 +85,7 @@ def run(
     new = [each for each in found if (each.path, each.bytes, each.modified_ns) not in known]
     if before and not new:
         return Result([], before, None)
-    return _Run(spark, place, config, before, new, shards, split).run()
+    return _Run(spark, place, config, before, new, shards, split, tell).run()
 
 
 def _before(place: Path, config: Config, append: bool) -> Manifest | None:
@@ -123,7 +125,9 @@ class _Run:
         new: list[Input],
         shards: int | None,
         split: int | None,
+        tell: Callable[[str], None],
     ) -> None:
+        self._tell = tell
         self._spark, self._place, self._config = spark, place, config
         self._before, self._new, self._shards, self._split = before, new, shards, split
         self._account: dict[str, Any] = {}
@@ -136,8 +140,9 @@ class _Run:
         try:
             files, corrections = self._decoded()
             groups = grouped(files, self._cores)
-            self._stage("writing events")
-            counted = Finish(self._spark, groups, corrections(groups), self._staging).run()
+            fixes = corrections(groups)
+            self._stage("writing events and statistics")
+            counted = Finish(self._spark, groups, fixes, self._staging).run()
             report = self._report(counted)
             done = self._manifest(counted)
             self._publish(done)
@@ -148,7 +153,8 @@ class _Run:
     def _decoded(self) -> tuple[list[Staged], Corrections]:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
-        self._stage("decoding")
+        files = f"{len(paths):,} file{'s' * (len(paths) > 1)}"
+        self._stage(f"decoding {bytes_text(sum(each.bytes for each in self._new))} in {files}")
         run = self._in_splits(paths) if self._shards is None else None
         if run is None:
             shards = ShardRun(
@@ -232,4 +238,5 @@ class _Run:
         done.write(self._place)
 
     def _stage(self, name: str) -> None:
+        self._tell(name)
         self._spark.sparkContext.setJobDescription(f"kwsniff: {name}")

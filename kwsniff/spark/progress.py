@@ -1,4 +1,4 @@
-"""One line on the terminal about what Spark is doing: the step, and how many of its tasks are done."""
+"""One line on the terminal about the step that a job is at, and how many of its tasks are done."""
 
 from __future__ import annotations
 
@@ -15,34 +15,46 @@ INTERVAL = 0.5
 """Seconds between two looks."""
 
 
+class Steps:
+    """What the job is at."""
+
+    def __init__(self) -> None:
+        self.now = "starting"
+
+    def __call__(self, step: str) -> None:
+        self.now = step
+
+
 @contextmanager
-def watched(spark: SparkSession) -> Iterator[None]:
-    """Show the progress of Spark's jobs during the block, if standard error is a terminal."""
+def watched(spark: SparkSession) -> Iterator[Steps]:
+    """Show the progress of Spark's jobs during the block, if standard error is a terminal; the block tells
+    the steps."""
+    steps = Steps()
     if not sys.stderr.isatty():
-        yield
+        yield steps
         return
     from rich.console import Console
+    from rich.markup import escape
 
     done = threading.Event()
-    with Console(stderr=True).status("Spark: starting") as status:
+    with Console(stderr=True).status("starting") as status:
 
         def look() -> None:
             while not done.wait(INTERVAL):
-                if text := running(spark):
-                    status.update(text)
+                status.update(escape(steps.now + tasks(spark)))
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
         try:
-            yield
+            yield steps
         finally:
             done.set()
             thread.join()
 
 
-def running(spark: SparkSession) -> str | None:
-    """The stages that run, with their tasks; None between stages."""
+def tasks(spark: SparkSession) -> str:
+    """How many tasks of the stages that run are done; nothing between stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
     parts = [f"{each.numCompletedTasks}/{each.numTasks} tasks" for each in stages if each is not None]
-    return f"Spark: {', '.join(parts)} done" if parts else None
+    return f": {', '.join(parts)} done" if parts else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
 import os
 import sys
 import warnings
@@ -11,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kwsniff.capture.error import CaptureError
 from kwsniff.spark.java import JavaError, java_home
 
 if TYPE_CHECKING:
@@ -27,6 +30,10 @@ class SparkMissingError(Exception):
 
 class SparkFailedError(Exception):
     """A Spark job failed; the text is one line."""
+
+
+class TaskError(SparkFailedError):
+    """A task could not read the input or write its results, which is no fault of Spark's or kwsniff's."""
 
 
 def session(master: str | None = None, *, verbose: bool = False, **settings: str) -> SparkSession:
@@ -76,6 +83,7 @@ def plain_failures() -> Iterator[None]:
 
     Raises:
         SparkFailedError: a job failed; the text is one line without the JVM's stack.
+        TaskError: it did because a task could not read or write.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
@@ -87,7 +95,19 @@ def plain_failures() -> Iterator[None]:
     except (Py4JError, PySparkException) as error:
         # A worker's traceback ends with what went wrong; the JVM's stack follows it.
         lines = [line for line in str(error).split("JVM stacktrace")[0].splitlines() if line.strip()]
+        if lines and (text := _outside(lines[-1])):
+            raise TaskError(text) from error
         raise SparkFailedError(f"Spark failed: {lines[-1] if lines else type(error).__name__}") from error
+
+
+def _outside(last: str) -> str | None:
+    """What a task said, from the last line of its traceback, if it could not read or write."""
+    kind, _, text = last.partition(": ")
+    name = kind.rpartition(".")[2]
+    known = getattr(builtins, name, None)
+    if name == CaptureError.__name__ or (isinstance(known, type) and issubclass(known, OSError)):
+        return text.strip()
+    return last.strip() if os.strerror(errno.ENOSPC) in last else None
 
 
 def _settings(verbose: bool) -> dict[str, str]:

@@ -174,4 +174,5 @@ def test_a_full_disk_leaves_no_success(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "kwsniff", "pipeline", *PATHS, "--out", str(disk / "out")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stderr[-1000:]
+        assert done.stderr.splitlines()[-1] == "kwsniff: [Errno 28] No space left on device"
         assert not list(disk.rglob("_SUCCESS"))

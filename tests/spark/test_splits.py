@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,10 @@ from kwsniff.spark import finish, job
 from kwsniff.spark.finish import Finish
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.table import EVENTS
-from tests.samples import sample
+from tests.samples import names, sample
+from tests.spark.rotated import rotated
 from tests.spark.test_job import stored
-from tests.split.compare import SMALL, counted, one_process
+from tests.split.compare import SMALL, counted, cut_at, one_process
 from tests.split.test_talks import plain, short_frames
 
 if TYPE_CHECKING:
@@ -59,6 +61,34 @@ def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -
     assert account.splits > 10
     assert account.guesses > account.wrong
     assert account.shuffled_bytes > 0
+
+
+def test_all_samples_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
+    paths = [path for name in names() for path in sample(name).paths]
+    done = job.run(spark, paths, tmp_path / "out", SMALL, split=100_000)
+    assert done.manifest.splits["splits"] > 20
+    assert rows(stored(tmp_path / "out")) == with_names(paths, SMALL)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+def test_a_capture_cut_at_any_bytes(spark: SparkSession, tmp_path: Path, count: int) -> None:
+    chance = random.Random(count)
+    paths = sample("kafka-0.10-clients").paths
+    run = SplitRun(
+        spark, cut_at(paths, [chance.random() for _ in range(count)]), SMALL, tmp_path / "staging", 0
+    )
+    assert run.decode()
+    assert count / 2 < len(run.files) <= count + 1
+    assert finished(spark, run, tmp_path / "done") == with_names(paths, SMALL)
+
+
+def test_files_of_a_hundred_packets_given_out_of_order(spark: SparkSession, tmp_path: Path) -> None:
+    files = [str(path) for path in rotated(sample("librdkafka-groups").paths, tmp_path / "files")]
+    assert len(files) > 5
+    largest = max(Path(file).stat().st_size for file in files)
+    done = job.run(spark, files[::-1], tmp_path / "out", SMALL, split=largest)
+    assert done.manifest.splits["splits"] > len(files) / 2
+    assert rows(stored(tmp_path / "out")) == with_names(files, SMALL)
 
 
 def test_statistics_of_many_groups_are_those_of_one_pass(
