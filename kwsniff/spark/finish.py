@@ -42,10 +42,10 @@ FILES_BYTES = 96 * MIB
 """Staged events that one task finishes, about: a file a day and hour comes of them."""
 LEAST_BYTES = 8 * MIB
 EXACT = 1_000_000
-"""Calls up to which percentiles are exact."""
+"""Values of a metric up to which percentiles are exact: calls, and topics that calls name."""
 MERGED = 16
 """Statistics that one task merges."""
-MOST_CALLS = 10_000_000
+MOST_CALLS = 1_000_000
 """Calls up to which calls.csv is written: beyond, nobody opens it, and the events hold the same."""
 SEED = "seed"
 """Kind of a row that only says: there is such a group."""

@@ -227,6 +227,7 @@ class _Run:
             capture=asdict(self._totals),
             trust=paragraph(trust, self._totals),
             splits=self._account,
+            percentile_error=counted.store.error,
         )
 
     def _publish(self, done: Manifest) -> None:

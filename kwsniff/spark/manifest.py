@@ -49,6 +49,8 @@ class Manifest:
     """Packets and bytes read and what was wrong with them, see `kwsniff.net.totals.CaptureTotals`."""
     splits: dict[str, Any] = field(default_factory=dict)
     """What the latest run read in splits came to, see `kwsniff.spark.splits.Account`; empty if it was not."""
+    percentile_error: float = 0.0
+    """How far percentiles in the statistics may be from the true ones, as a part of them."""
     trust: str = ""
     """The paragraph on how far the figures can be trusted."""
 

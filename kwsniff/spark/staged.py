@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +21,9 @@ from kwsniff.spark.decode import ROWS
 
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
 """Where rows without a time lie, as Spark names it."""
+NO_HOUR = -1
+HOUR = 3_600_000_000
+"""Microseconds."""
 ROWS_AT_ONCE = 1 << 15
 GROUP_BYTES = 32 << 20
 """Rows wait until there are `ROWS_AT_ONCE` of them, or so many bytes: few at a time are slow to read."""
@@ -172,18 +176,27 @@ class Folders(ExitStack):
     def __init__(self, into: Path, name: str) -> None:
         super().__init__()
         self._into, self._name = into, name
-        self._files: dict[str, ParquetFile] = {}
+        self._files: dict[int, ParquetFile] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
-        folders = pc.fill_null(pc.strftime(batch["time"], "date=%Y-%m-%d/hour=%H"), NOWHERE)
-        found = pc.unique(folders).to_pylist()
-        for folder in found:
-            if folder not in self._files:
-                path = self._into / _named(folder) / self._name
-                self._files[folder] = self.enter_context(ParquetFile(path))
-            own = batch if len(found) == 1 else batch.filter(pc.equal(folders, folder))
-            self._files[folder].add(own)
+        micros = batch["time"].cast(pa.int64())
+        hours = pc.fill_null(pc.divide(micros, HOUR), NO_HOUR)
+        found = pc.unique(hours).to_pylist()
+        for hour in found:
+            if hour not in self._files:
+                path = self._into / folder(hour) / self._name
+                self._files[hour] = self.enter_context(ParquetFile(path))
+            own = batch if len(found) == 1 else batch.filter(pc.equal(hours, hour))
+            self._files[hour].add(own)
+
+
+def folder(hour: int) -> str:
+    """Where rows of an hour since 1970 UTC lie."""
+    if hour == NO_HOUR:
+        return f"date={NOWHERE}/hour={NOWHERE}"
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour)
+    return f"date={time:%Y-%m-%d}/hour={time.hour}"
 
 
 def spread(source: Path, into: Path, name: str, names: Mapping[str, str]) -> None:
@@ -192,10 +205,3 @@ def spread(source: Path, into: Path, name: str, names: Mapping[str, str]) -> Non
     with pq.ParquetFile(source) as file, Folders(into, name) as folders:
         for batch in file.iter_batches(ROWS_AT_ONCE):
             folders.add(fill(batch.cast(ROWS), names))
-
-
-def _named(folder: str) -> str:
-    if folder == NOWHERE:
-        return f"date={NOWHERE}/hour={NOWHERE}"
-    date, _, hour = folder.partition("/hour=")
-    return f"{date}/hour={int(hour)}"
