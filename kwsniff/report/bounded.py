@@ -28,6 +28,11 @@ class BoundedStore(CallStore):
         """How far a percentile may be from the true one, as a part of it."""
         return max(each.error for each in (*self._by_cell.values(), *self._by_topic.values()))
 
+    def condense(self) -> None:
+        """Take less room, now, and be off by up to `error`."""
+        for each in (*self._by_cell.values(), *self._by_topic.values()):
+            each.condense()
+
     def merge(self, other: BoundedStore) -> None:
         """Take all that another store took, as if its batches had come after those of this one."""
         cells, topics = self._merge(other)

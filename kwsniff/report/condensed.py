@@ -62,7 +62,7 @@ class Condensed:
         self._weights.append(np.ones(int(known.sum()), np.int64))
         self._rows += int(known.sum())
         if self._rows > self._limit:
-            self._condense()
+            self.condense()
 
     def merge(self, other: Condensed, numbers: Ints) -> None:
         """Take the values of another one; `numbers` has the key here of each of its keys."""
@@ -74,7 +74,7 @@ class Condensed:
         self._rough = self._rough or other._rough
         self._width = max(self._width, other._width)
         if self._rows > self._limit:
-            self._condense()
+            self.condense()
 
     def quantiles(self, codes: npt.NDArray[np.integer], groups: int) -> Floats:
         """QUANTILES (columns) of each group (rows); `codes` has the group of each key, negative for none."""
@@ -101,7 +101,8 @@ class Condensed:
         self._weights = [np.concatenate([np.empty(0, np.int64), *self._weights])[order]]
         self._ordered = True
 
-    def _condense(self) -> None:
+    def condense(self) -> None:
+        """Take less room, now, and be off by up to `error`."""
         self._rough = True
         while True:
             self._join()

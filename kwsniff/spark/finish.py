@@ -45,8 +45,9 @@ EXACT = 1_000_000
 """Values of a metric up to which percentiles are exact: calls, and topics that calls name."""
 MERGED = 16
 """Statistics that one task merges."""
-MOST_CALLS = 1_000_000
-"""Calls up to which calls.csv is written: beyond, nobody opens it, and the events hold the same."""
+MOST_ROWS = 1_000_000
+"""Rows up to which there is a calls.csv, since beyond that nobody opens it, and the events hold the same; and
+up to which tasks hand over every value for the percentiles."""
 SEED = "seed"
 """Kind of a row that only says: there is such a group."""
 
@@ -115,12 +116,12 @@ class Finish:
     def run(self) -> Counted:
         """Run the jobs. Raises what Spark raises, and OSError."""
         names = self._names() if any(file.named for group in self._groups for file in group) else {}
-        calls = sum(file.rows for group in self._groups for file in group) <= MOST_CALLS
-        work = _writing(self._groups, names, self._place, calls)
+        few = sum(file.rows for group in self._groups for file in group) <= MOST_ROWS
+        work = _writing(self._groups, names, self._place, few)
         kept = Kept(self._spark, self._place / "counted-0")
         kept.write(self._by_group().mapInArrow(work, control_schema()))
         counted = self._merged(kept, len(self._groups))
-        if calls:
+        if few:
             self._join_calls()
         return counted
 
@@ -221,7 +222,7 @@ def _learning(groups: list[list[Staged]]) -> Work:
     return _each_group(groups, learn)
 
 
-def _writing(groups: list[list[Staged]], names: Mapping[str, str], place: Path, calls: bool) -> Work:
+def _writing(groups: list[list[Staged]], names: Mapping[str, str], place: Path, few: bool) -> Work:
     def write(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
         counted = Counted()
         with ExitStack() as stack:
@@ -232,12 +233,14 @@ def _writing(groups: list[list[Staged]], names: Mapping[str, str], place: Path, 
                 ).add,
                 counted.add,
             ]
-            if calls:
+            if few:
                 sinks.append(stack.enter_context(_Calls(place / "calls" / f"{number:06}.csv")).add)
             for batch in _believed(files, rows, ROWS.names):
                 whole = fill(batch.select(ROWS.names).cast(ROWS), names)
                 for take in sinks:
                     take(whole)
+        if not few:
+            counted.store.condense()
         yield {"kind": TOLD, "split": number, "data": pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)}
 
     return _each_group(groups, write)

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -107,6 +108,23 @@ def test_statistics_of_many_groups_are_those_of_one_pass(
         pd.testing.assert_frame_equal(found.tables[table], expected.tables[table])
     levels = sorted(kept.name for kept in place.glob("counted-*"))
     assert levels[:3] == ["counted-0", "counted-1", "counted-2"]
+
+
+def test_statistics_of_very_many_calls_are_condensed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finish, "MOST_ROWS", 100)
+    done = job.run(spark, PATHS, tmp_path, SMALL, split=100_000)
+    assert done.report is not None
+    found, expected = done.report.tables["api"], Report.from_events(named(events(PATHS, SMALL))).tables["api"]
+    pd.testing.assert_frame_equal(
+        found[["api", "calls", "latency_max_us"]], expected[["api", "calls", "latency_max_us"]]
+    )
+    assert 0 < done.manifest.percentile_error < 0.006
+    columns = [f"latency_p{percent}_us" for percent in (50, 90, 95, 99, 999)]
+    off = (found[columns] / expected[columns] - 1).abs().to_numpy(float)
+    assert np.nanmax(off) <= done.manifest.percentile_error + 1e-9
+    assert not (tmp_path / "statistics" / "calls.csv").exists()
 
 
 def test_wrong_guesses_are_decoded_again(spark: SparkSession, tmp_path: Path) -> None:
