@@ -127,7 +127,7 @@ class _Run:
             raise failure
         self._writer.close()
         self._output.commit()
-        self._trust.show()
+        self._trust.show(whole=failure is None and not code and self._left != 0)
         if failure is not None:
             raise failure
         if self._damage:

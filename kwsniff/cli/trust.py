@@ -27,11 +27,12 @@ class Trust:
             self._events.add(batch)
             yield batch
 
-    def show(self) -> None:
-        """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet."""
+    def show(self, *, whole: bool = True) -> None:
+        """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet.
+        `whole`: the run went to the end of its input."""
         if not self._wanted:
             return
-        text = paragraph(self._events, self.capture if self.capture.packets else None)
+        text = paragraph(self._events, self.capture if self.capture.packets else None, whole=whole)
         if sys.stderr.isatty():
             text = textwrap.fill(text, shutil.get_terminal_size().columns)
         print(text, file=sys.stderr)

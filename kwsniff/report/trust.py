@@ -111,16 +111,17 @@ class TrustTotals:
             self.sums[name] += pc.sum(rows[name]).as_py() or 0
 
 
-def paragraph(events: TrustTotals, capture: CaptureTotals | None = None) -> str:
+def paragraph(events: TrustTotals, capture: CaptureTotals | None = None, *, whole: bool = True) -> str:
     """The paragraph as one line of sentences; the caller wraps it. Without `capture` (events that come from
-    elsewhere) packets and bytes are those of the Kafka connections."""
+    elsewhere) packets and bytes are those of the Kafka connections. Without `whole` the run was left before
+    the input's end, where connections tell of their gaps and frames."""
+    told = [_connections, _gaps, _frames] if whole else []
     sentences = [
         _packets(events, capture),
-        _connections(events),
-        _gaps(events),
-        _frames(events),
+        *(tell(events) for tell in told),
         _calls(events),
         _damage(events, capture),
+        "" if whole else "Stopped before the end, so nothing is known of connections and gaps.",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 

@@ -73,6 +73,8 @@ def test_count_stops_reading(kwsniff: Run, capture: Capture) -> None:
     path = capture(call(correlation_id=1), call(correlation_id=2), {"do": "forever"})
     ended = kwsniff("decode", path, "-c", "3", "-f", "csv", "--columns", "correlation_id")
     assert (ended.code, ended.out.split()[1:]) == (0, ["1", "2", "1"])
+    assert "Stopped before the end" in ended.err
+    assert "No gaps" not in ended.err
 
 
 def test_count_counts_rows_that_pass_the_filter(kwsniff: Run, capture: Capture) -> None:

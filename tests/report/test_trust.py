@@ -50,6 +50,14 @@ def test_a_clean_capture_is_told_in_one_paragraph() -> None:
     )
 
 
+def test_of_a_run_that_was_left_only_what_is_known_is_told() -> None:
+    text = paragraph(totals(call()), capture(packets=12, bytes=2_000, files=1), whole=False)
+    assert text == (
+        "12 packets, 2 kB, from 1 file. 1 call: 1 paired. "
+        "Stopped before the end, so nothing is known of connections and gaps."
+    )
+
+
 def test_everything_that_shakes_trust_is_named() -> None:
     unanswered = call(latency=None, status="unanswered", unanswered_because="connection_reset")
     orphan = call(status="orphan", request_time=None, request_end_time=None)
