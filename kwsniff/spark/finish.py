@@ -227,7 +227,7 @@ def _writing(groups: list[list[Staged]], names: Mapping[str, str], place: Path, 
         counted = Counted()
         with ExitStack() as stack:
             sinks = [
-                stack.enter_context(Folders(place / "events", f"part-{number:06}.parquet")).add,
+                stack.enter_context(Folders(place / "events", f"part-{number:06}")).add,
                 stack.enter_context(
                     _Anomalies(place / "anomalies" / f"part-{number:06}.parquet", number == 0)
                 ).add,

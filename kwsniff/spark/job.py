@@ -232,6 +232,8 @@ class _Run:
 
     def _publish(self, done: Manifest) -> None:
         (self._place / manifest.SUCCESS).unlink(missing_ok=True)
+        for left in self._staging.rglob(".*.part"):  # by a worker that was killed
+            left.unlink()
         for part in PARTS:
             shutil.rmtree(self._place / part, ignore_errors=True)
             (self._staging / part).mkdir(exist_ok=True)  # there need be no anomaly

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ ROWS_AT_ONCE = 1 << 15
 GROUP_BYTES = 32 << 20
 """Rows wait until there are `ROWS_AT_ONCE` of them, or so many bytes: few at a time are slow to read."""
 COPIED_BYTES = 1 << 20
+MAX_OPEN = 48
+"""Files of one task; each holds up to `ROWS_AT_ONCE` rows back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +173,30 @@ class ParquetFile(_Rows):
         self._writer.write_table(rows)
 
 
-class Folders(ExitStack):
-    """Rows in folders by date and hour of their time, `date=2026-11-21/hour=7/NAME`. Raises OSError."""
+class Folders:
+    """Rows in folders by date and hour of their time, `date=2026-11-21/hour=7/NAME.parquet`. Raises OSError.
+
+    At most `MAX_OPEN` files are open: rows come more or less in time, so that the one that was not written to
+    for longest is rarely wanted again. If it is, it gets a second file.
+    """
 
     def __init__(self, into: Path, name: str) -> None:
-        super().__init__()
         self._into, self._name = into, name
         self._files: dict[int, ParquetFile] = {}
+        """Those that are open, by hour, latest last."""
+        self._closed: Counter[int] = Counter()
+        """Files of each hour that are finished."""
+
+    def __enter__(self) -> Folders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        every = ExitStack()
+        for file in self._files.values():
+            every.push(file)
+        every.__exit__(kind, error, trace)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
@@ -184,11 +204,22 @@ class Folders(ExitStack):
         hours = pc.fill_null(pc.divide(micros, HOUR), NO_HOUR)
         found = pc.unique(hours).to_pylist()
         for hour in found:
-            if hour not in self._files:
-                path = self._into / folder(hour) / self._name
-                self._files[hour] = self.enter_context(ParquetFile(path))
             own = batch if len(found) == 1 else batch.filter(pc.equal(hours, hour))
-            self._files[hour].add(own)
+            self._file(hour).add(own)
+
+    def _file(self, hour: int) -> ParquetFile:
+        file = self._files.pop(hour, None)
+        if file is None:
+            if len(self._files) >= MAX_OPEN:
+                self._close(next(iter(self._files)))
+            again = f"-{self._closed[hour]}" if self._closed[hour] else ""
+            file = ParquetFile(self._into / folder(hour) / f"{self._name}{again}.parquet")
+        self._files[hour] = file
+        return file
+
+    def _close(self, hour: int) -> None:
+        with self._files.pop(hour):
+            self._closed[hour] += 1
 
 
 def folder(hour: int) -> str:
@@ -200,8 +231,8 @@ def folder(hour: int) -> str:
 
 
 def spread(source: Path, into: Path, name: str, names: Mapping[str, str]) -> None:
-    """Write the rows of a Parquet file of ROWS into `Folders`, with the topic names that are known. Raises
-    OSError."""
+    """Write the rows of a Parquet file of ROWS into `Folders` under a name, with the topic names that are
+    known. Raises OSError."""
     with pq.ParquetFile(source) as file, Folders(into, name) as folders:
         for batch in file.iter_batches(ROWS_AT_ONCE):
             folders.add(fill(batch.cast(ROWS), names))

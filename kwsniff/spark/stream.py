@@ -244,8 +244,8 @@ def _spreader(staged: Path, into: Path, names: dict[str, str]) -> Any:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for share in batch.column(0).to_pylist():
-                name = f"share-{share:04}.parquet"
-                spread(staged / name, into, name, names)
+                name = f"share-{share:04}"
+                spread(staged / f"{name}.parquet", into, name, names)
             yield batch
 
     return work
