@@ -233,7 +233,8 @@ class Exchange:
         return self.conversation.load if self.is_kafka else 0
 
     def drop_buffers(self) -> None:
-        """Give up the bytes of frames in progress and of responses without request, to keep within the limit of all connections."""
+        """Give up the bytes of frames in progress and of responses without request, to keep within the limit
+        of all connections."""
         if self.probe is not None:
             self._decide(self.probe.judge(final=True))
         if self.is_kafka:

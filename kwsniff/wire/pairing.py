@@ -62,7 +62,7 @@ class Outstanding:
         return self.count
 
     def load(self) -> int:
-        """Requests that wait, what topics and partitions they name, their texts and bodies: what they take."""
+        """Requests that wait, topics and partitions they name, their texts and bodies: what they take."""
         load = self.count + sum([_load(request) for request in self.requests.values()])
         for more in self.repeated.values():
             load += sum([_load(request) for request in more])

@@ -163,7 +163,7 @@ def drip(size: int) -> Records:
 
 
 def drip_unknown(size: int) -> Records:
-    """`size` segments of one byte on ports that are not known for Kafka, of requests too long to be judged."""
+    """`size` segments of one byte, on unknown ports, of requests that are too long to be judged."""
     each = 60_000
     for number in range(max(size // each, 1)):
         flow = Flow(number, port=5555)
