@@ -101,6 +101,11 @@ class CallStore:
         self._keep(latency, duration, cell, keys["waited"], row, topic)
         self._calls += calls.num_rows
 
+    @property
+    def error(self) -> float:
+        """How far a percentile may be from the true one, as a part of it."""
+        return 0.0
+
     def _keep(
         self, latency: Floats, duration: Floats, cell: Ints, waited: Ints, row: Ints, topic: Ints
     ) -> None:
