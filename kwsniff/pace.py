@@ -21,6 +21,10 @@ from kwsniff.config import Config
 GROWTH = 4
 FIRST = 1 << 20
 """Bytes of the first slice, while nothing is known."""
+LEAST = 4
+"""A quarter of the events may be made at a time although much waits; else slices would come to nothing."""
+PARTITIONS = 4
+"""So many partitions take the room of one event."""
 FULL = 2
 """With JSON bodies, events take this many times the memory that they take without."""
 HEADERS = 40
@@ -48,7 +52,9 @@ class Pace:
         if not len(ends):
             yield batch
 
-    def learn(self, events: int) -> None:
-        """The last slice led to so many events, requests that wait, and so on."""
-        room = self._taken * self._events // max(events, 1)
+    def learn(self, events: int, load: int = 0) -> None:
+        """The last slice led to so many events, requests that wait, and so on; `load` is what waits by now,
+        whatever brought it, and takes the room of events."""
+        allowed = max(self._events - load, self._events // LEAST)
+        room = self._taken * allowed // max(events, 1)
         self._next = max(min(room, GROWTH * max(self._taken, self._next), self._most), 1)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from kwsniff.wire.bodies import Body, Codec
 from kwsniff.wire.framer import Frame
 
-TEXT_UNIT = 512
-"""Bytes of text, or of a body kept as JSON, that count as much as one topic."""
+TEXT_UNIT, JSON_UNIT = 256, 512
+"""Bytes of texts, and of a body kept as JSON, that count as much as one topic."""
 ROOMY = 64
 """Places of a table that are not worth giving back."""
 
@@ -114,7 +114,7 @@ def _load(request: Request) -> int:
     if body is None:
         return _units(request.client_id) if request.size > TEXT_UNIT else 0
     facts = body.facts
-    load = len(facts.partitions or ()) + len(facts.topics or ()) + _units(body.json)
+    load = len(facts.partitions or ()) + len(facts.topics or ()) + _units(body.json, JSON_UNIT)
     if request.size > TEXT_UNIT:  # no text is longer than its request
         for text in (request.client_id, facts.group_id, facts.member_id, facts.transactional_id):
             load += _units(text)
@@ -123,8 +123,8 @@ def _load(request: Request) -> int:
     return load
 
 
-def _units(text: str | None) -> int:
+def _units(text: str | None, unit: int = TEXT_UNIT) -> int:
     if not text:
         return 0
     # One character beyond ASCII may make each take four bytes.
-    return (len(text) if text.isascii() else 4 * len(text)) // TEXT_UNIT
+    return (len(text) if text.isascii() else 4 * len(text)) // unit
