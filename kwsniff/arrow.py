@@ -19,7 +19,7 @@ from kwsniff.config import Config
 from kwsniff.engine import Events
 from kwsniff.engine.block import CallBlock
 from kwsniff.engine.bulk import columns as c
-from kwsniff.events import ANOMALY, CALL, CONNECTION, Anomaly, Call, ConnectionEnd
+from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, Anomaly, Call, ConnectionEnd
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
@@ -328,6 +328,8 @@ def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     columns = list(zip(*chain.from_iterable(rows for rows in lists if rows), strict=True))
+    if columns:
+        columns[0] = tuple([name[:MAX_TOPIC] if name else name for name in columns[0]])
     fields = list(PARTITION)
     arrays = [pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)]
     missing = flags(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import Config
-from kwsniff.events import PartitionRow
+from kwsniff.events import MAX_TOPIC, PartitionRow
 from kwsniff.spec.compile import FactsDecoder, decoder
 from kwsniff.spec.facts import Facts
 from kwsniff.spec.load import Api, catalog
@@ -185,7 +185,9 @@ def _record_rows(
         size += summary.bytes
         count = None if count is None or found is None else count + found
         if summary.crc_mismatches or summary.malformed or (summary.partial and is_request):
-            _note_damage(summary, f"{topic or topic_id}-{partition}", is_request, anomalies)
+            _note_damage(
+                summary, f"{(topic or topic_id or '')[:MAX_TOPIC]}-{partition}", is_request, anomalies
+            )
     return rows, count, size
 
 

@@ -284,6 +284,30 @@ def empty_names(size: int) -> Records:
     yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
 
 
+def _fetched(topic: bytes, count: int, calls: int) -> Records:
+    """Fetch v0, answered with `count` partitions of a topic and no records, `calls` times."""
+    flow = Flow()
+    yield from flow.open()
+    ask = struct.pack(">iiii", -1, 100, 1, 0)
+    reply = struct.pack(">ih", 1, len(topic)) + topic
+    reply += struct.pack(">i", count) + struct.pack(">ihqi", 1, 0, 0, -1) * count
+    for corr in range(calls):
+        yield from flow.stream(0, [framed(header(1, 0, corr) + ask)])
+        yield from flow.stream(1, [framed(struct.pack(">i", corr) + reply)])
+
+
+def many_partitions(size: int) -> Records:
+    """Answers with `size` partitions in all, as many in each as it may have, of a topic with the longest name
+    that a topic can have."""
+    each = min(140_000, size)
+    yield from _fetched(b"t" * 249, each, size // each)
+
+
+def repeated_names(size: int) -> Records:
+    """As `many_partitions`, a thousand in each, with a name of 30 KB."""
+    yield from _fetched(b"t" * 30_000, 1000, size // 1000)
+
+
 # Record data
 
 
@@ -406,8 +430,8 @@ ATTACKS: dict[str, Callable[[int], Records]] = {
         one_byte_connections, talking_connections, half_frames, holes, outstanding, outstanding_everywhere,
         tiny_answers, distinct_names, distinct_ids, emptied_tables, drip, drip_unknown, early_answers,
         unasked, long_names, long_client_ids, long_software, long_prefix, many_elements, endless_varints,
-        true_elements, empty_names, bombs, tiny_records, deep_nesting, overlaps, time_travel, many_holes,
-        fragments,
+        true_elements, many_partitions, repeated_names, empty_names, bombs, tiny_records, deep_nesting,
+        overlaps, time_travel, many_holes, fragments,
     )
 }  # fmt: skip
 
@@ -418,8 +442,8 @@ FULL = {
     "emptied_tables": 3_000_000, "drip": 2_000_000, "drip_unknown": 1_200_000, "early_answers": 900_000_000,
     "unasked": 6_000_000, "long_names": 900_000_000, "long_client_ids": 900_000_000,
     "long_software": 900_000_000, "long_prefix": 50_000_000, "many_elements": 20_000,
-    "endless_varints": 10_000,
-    "true_elements": 20_000_000, "empty_names": 30_000_000, "bombs": 1_000_000_000, "tiny_records": 8_000_000,
+    "endless_varints": 10_000, "true_elements": 20_000_000, "many_partitions": 20_000_000,
+    "repeated_names": 200_000, "empty_names": 30_000_000, "bombs": 1_000_000_000, "tiny_records": 8_000_000,
     "deep_nesting": 200, "overlaps": 50_000, "time_travel": 20_000, "many_holes": 1_000_000,
     "fragments": 200_000,
 }  # fmt: skip
