@@ -23,8 +23,6 @@ FIRST = 1 << 20
 """Bytes of the first slice, while nothing is known."""
 LEAST = 4
 """A quarter of the events may be made at a time although much waits; else slices would come to nothing."""
-PARTITIONS = 2
-"""So many partitions take the room of one event."""
 FULL = 2
 """With JSON bodies, events take this many times the memory that they take without."""
 HEADERS = 40

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
 from kwsniff.engine import Engine, Events
-from kwsniff.pace import PARTITIONS, Pace
+from kwsniff.pace import Pace
 from kwsniff.table import SEGMENTS
 
 Ints = NDArray[np.int64]
@@ -108,11 +108,11 @@ class Analysis:
 
 
 def _weight(events: Events) -> int:
-    """How much events take, about, in calls."""
+    """How much events take, about: a partition may take as much as a call."""
     calls = len(events.calls) + sum(map(len, events.blocks))
     partitions = sum([len(call.partitions) for call in events.calls if call.partitions])
     partitions += sum([len(block.rows) for block in events.blocks])
-    return calls + partitions // PARTITIONS + len(events.anomalies) + 3 * len(events.ends)
+    return calls + partitions + len(events.anomalies) + 3 * len(events.ends)
 
 
 @contextmanager
