@@ -19,7 +19,7 @@ from kwsniff.config import Config
 from kwsniff.engine import Events
 from kwsniff.engine.block import CallBlock
 from kwsniff.engine.bulk import columns as c
-from kwsniff.events import ANOMALY, CALL, CONNECTION, Anomaly, Call, ConnectionEnd
+from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, Anomaly, Call, ConnectionEnd
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
@@ -329,9 +329,20 @@ def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
     np.cumsum(lengths, out=offsets[1:])
     columns = list(zip(*chain.from_iterable(rows for rows in lists if rows), strict=True))
     fields = list(PARTITION)
-    arrays = [pa.array(columns[index] if columns else [], field.type) for index, field in enumerate(fields)]
+    arrays = [_repeating(values) for values in columns[:2]] if columns else []
+    arrays += [
+        pa.array(columns[index] if columns else [], fields[index].type)
+        for index in range(len(arrays), len(fields))
+    ]
     missing = flags(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
     values = pa.StructArray.from_arrays(arrays, fields=fields)
     return pa.ListArray.from_arrays(
         column(offsets, pa.int32()), values, type=pa.list_(PARTITION), mask=missing
     )
+
+
+def _repeating(values: Sequence[str | None]) -> pa.Array:
+    """Texts each of which is there often, in no more memory than they take; of topics as much as may be."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(values))}
+    texts = pa.array([name[:MAX_TOPIC] if name else name for name in numbers], pa.string())
+    return texts.take(places(np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))))

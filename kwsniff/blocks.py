@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.columns import column, flags, places
 from kwsniff.engine.block import CallBlock
 from kwsniff.engine.bulk import columns as c
+from kwsniff.events import MAX_TOPIC
 from kwsniff.table import EVENTS, PARTITION, TEXTS
 from kwsniff.wire.records import CODEC_NAMES
 
@@ -97,7 +99,8 @@ def _topic_ids(table: NDArray[Any], ids: Ints, texts: pa.Array) -> pa.Array:
 def _partitions(lengths: Ints, rows: Ints, texts: pa.Array) -> pa.Array:
     columns = [np.ascontiguousarray(rows[:, at]) for at in range(c.ROW_COLUMNS)]
     fields = list(PARTITION)
-    arrays = [chosen(texts, columns[c.ROW_TOPIC]), chosen(texts, columns[c.ROW_TOPIC_ID])]
+    topics = pc.utf8_slice_codeunits(texts, 0, MAX_TOPIC)
+    arrays = [chosen(topics, columns[c.ROW_TOPIC]), chosen(texts, columns[c.ROW_TOPIC_ID])]
     arrays += [numbers(columns[at], fields[at].type) for at in range(c.ROW_PARTITION, c.ROW_CODEC)]
     arrays.append(chosen(_CODECS, columns[c.ROW_CODEC]))
     return _lists(lengths, pa.StructArray.from_arrays(arrays, fields=fields), pa.list_(PARTITION))

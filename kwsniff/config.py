@@ -19,6 +19,7 @@ SIZED = frozenset(
     (
         *("max_connection_bytes", "max_buffered_bytes", "max_reorder_bytes", "max_outstanding"),
         *("max_outstanding_total", "max_connections", "max_elements", "max_decompressed_bytes"),
+        *("max_samples",),
         *("block_bytes", "slice_bytes", "slice_events"),
     )
 )
@@ -95,6 +96,11 @@ class Config:
     """Of one record batch."""
     max_decompression_ratio: int = 10_000
     """Decompressed to compressed size of one record batch."""
+
+    # Reports
+    max_samples: int = 3_000_000
+    """Calls, and topics of calls, of which a report keeps the times for exact percentiles; with more they
+    are approximate."""
 
     # Blocks
     block_packets: int = 65_536

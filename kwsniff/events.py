@@ -86,6 +86,11 @@ ANOMALIES = {
 }
 
 
+MAX_TOPIC = 249
+"""The longest name that Kafka lets a topic have. Where a longer one would be said once for each partition,
+only so much of it is: a message of 40 KB could name it a thousand times."""
+
+
 class Call(NamedTuple):
     """One request with its response, as the conversation makes it; columns are derived from it.
 

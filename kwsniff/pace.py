@@ -19,8 +19,12 @@ import pyarrow as pa
 from kwsniff.config import Config
 
 GROWTH = 4
+CAREFUL = 1.25
+"""Growth once a slice brought forth too much: those after it may be quiet only because a message goes on."""
 FIRST = 1 << 20
 """Bytes of the first slice, while nothing is known."""
+LEAST = 4
+"""A quarter of the events may be made at a time although much waits; else slices would come to nothing."""
 FULL = 2
 """With JSON bodies, events take this many times the memory that they take without."""
 HEADERS = 40
@@ -35,6 +39,7 @@ class Pace:
         self._events = config.slice_events
         self._next = min(self._most, FIRST)
         self._taken = 0
+        self._growth: float = GROWTH
 
     def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """`batch` in parts, at least one segment each; one part if it is empty."""
@@ -48,7 +53,11 @@ class Pace:
         if not len(ends):
             yield batch
 
-    def learn(self, events: int) -> None:
-        """The last slice led to so many events, requests that wait, and so on."""
-        room = self._taken * self._events // max(events, 1)
-        self._next = max(min(room, GROWTH * max(self._taken, self._next), self._most), 1)
+    def learn(self, events: int, load: int = 0) -> None:
+        """The last slice led to so many events, requests that wait, and so on; `load` is what waits by now,
+        whatever brought it, and takes the room of events."""
+        allowed = max(self._events - load, self._events // LEAST)
+        room = self._taken * allowed // max(events, 1)
+        if room < self._taken:
+            self._growth = CAREFUL
+        self._next = max(min(room, int(self._growth * max(self._taken, self._next)) + 1, self._most), 1)

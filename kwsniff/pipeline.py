@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
-from kwsniff.engine import Engine
+from kwsniff.engine import Engine, Events
 from kwsniff.pace import Pace
 from kwsniff.table import SEGMENTS
 
@@ -89,17 +89,15 @@ class Analysis:
         if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
             yield events_batch(engine.tick(int(batch.schema.metadata[NOW])), None, self._config)
             return
-        opened = engine.opened
         for part in pace.slices(batch):
+            opened, load = engine.opened, engine.load
             columns = segment_columns(part)
-            with collector_paused():
+            with _collector_paused():
                 events = engine.feed(columns)
                 # Counted as if all were objects, so that slices, and with them the place of late events, are
                 # the same with kernels and without.
-                calls = len(events.calls) + sum(map(len, events.blocks))
-                made_of = calls + len(events.anomalies) + 3 * len(events.ends)
-                pace.learn(made_of + engine.load + 3 * (engine.opened - opened))
-                opened = engine.opened
+                brought = 3 * (engine.opened - opened) + max(engine.load - load, 0)
+                pace.learn(_weight(events) + brought, engine.load)
                 made = events_batch(events, columns.capture, self._config)
             del events
             yield made
@@ -109,8 +107,16 @@ class Analysis:
         return events_batch(self._engine.finish(), None, self._config)
 
 
+def _weight(events: Events) -> int:
+    """How much events take, about: a partition may take as much as a call."""
+    calls = len(events.calls) + sum(map(len, events.blocks))
+    partitions = sum([len(call.partitions) for call in events.calls if call.partitions])
+    partitions += sum([len(block.rows) for block in events.blocks])
+    return calls + partitions + len(events.anomalies) + 3 * len(events.ends)
+
+
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def _collector_paused() -> Iterator[None]:
     """Without garbage collection: a block makes a million objects and no cycles, and looking for cycles among
     them takes a fifth of the time."""
     was_enabled = gc.isenabled()

@@ -9,7 +9,7 @@ import typer
 
 from kwsniff import __version__
 from kwsniff.cli.problem import USAGE, CommandError
-from kwsniff.cli.startup import OWN_PROCESS, spare_pandas
+from kwsniff.cli.startup import OWN_PROCESS, one_heap, tuned
 
 if TYPE_CHECKING:
     from kwsniff.config import Config
@@ -171,7 +171,7 @@ def decode(
     damaged; everything decodable was written.
     """
     if context.obj is OWN_PROCESS:
-        spare_pandas()
+        tuned()
     from kwsniff.cli import decode as job
     from kwsniff.cli.source import parsed_duration
 
@@ -194,6 +194,7 @@ def _config(port: str | None, memory: str, full: bool = False, records: bool = F
 
 @app.command()
 def report(
+    context: typer.Context,
     files: Paths,
     by: Annotated[
         str | None,
@@ -224,6 +225,8 @@ def report(
 
     Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
     """
+    if context.obj is OWN_PROCESS:
+        one_heap()
     from kwsniff.cli import report as job
 
     raise typer.Exit(job.report(job.Request(files, _config(port, memory), by, csv, json, where, quiet, jobs)))
@@ -341,7 +344,7 @@ def live(
     Needs the right to capture (CAP_NET_RAW) and Linux. Ends on Ctrl-C or SIGTERM, with exit code 0.
     """
     if context.obj is OWN_PROCESS:
-        spare_pandas()
+        tuned()
     from kwsniff.cli import live as job
     from kwsniff.cli.source import parsed_duration, parsed_size
 

@@ -57,6 +57,7 @@ def report(request: Request) -> int:
                 errors=errors,
                 keep_calls=request.csv is not None,
                 only=tables if request.csv is None and not request.json else None,
+                samples=request.config.max_samples,
             )
     except CaptureError as error:
         raise CommandError(str(error)) from None
@@ -68,6 +69,8 @@ def report(request: Request) -> int:
         statistics.print(by=tables)
     sys.stdout.flush()
     trust.show()
+    if statistics.note and request.csv is not None:
+        print(f"kwsniff: {statistics.note}", file=sys.stderr)
     if damage:
         print(f"kwsniff: {damage.line()}", file=sys.stderr)
     return problem.DAMAGED if damage else problem.DONE

@@ -210,7 +210,7 @@ class Engine:
 
     def _sweep(self) -> None:
         """End what has been silent too long, and keep buffers within their limit."""
-        buffered = sum([connection.buffered for connection in self._table.values() if connection.buffered])
+        buffered = sum([connection.buffered for connection in self._table.values()])
         if buffered > self.config.max_buffered_bytes:
             self._drop_buffers(buffered)
         self.load = sum([connection.load for connection in self._table.values()])

@@ -34,6 +34,8 @@ FEW = 8
 """Segments too few to be worth the bulk path's vector operations."""
 STRAY_SYN = 1 << 16
 """A SYN so near to where a stream stands is no new connection: the flag was damaged."""
+MAX_UNTOLD = 100
+"""Anomalies that wait until it is known who the client is."""
 _MASK = 0xFFFFFFFF
 
 
@@ -43,7 +45,7 @@ class Connection:
     __slots__ = (
         "_id", "anomalies", "backwards", "bytes", "capture", "closed", "config", "endpoints", "exchange",
         "fin", "first_time", "handshake", "isn", "last_order", "last_packet", "last_time", "number",
-        "packets", "reset", "rst", "streams", "syn", "syn_ack", "syn_time",
+        "packets", "reset", "rst", "streams", "syn", "syn_ack", "syn_time", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +59,8 @@ class Connection:
     ) -> None:
         self.config, self.number, self.endpoints = config, number, endpoints
         self.anomalies = anomalies
+        self.untold: list[Anomaly] = []
+        """Anomalies of a connection that is not judged: their rows name the client."""
         self.streams: tuple[Stream, ...] = (Stream(config), Stream(config))
         kafka_ports = (endpoints.a_port in config.ports, endpoints.b_port in config.ports)
         self.exchange = Exchange(config, number, calls, anomalies, versions, kafka_ports, self.note)
@@ -270,6 +274,8 @@ class Connection:
         if length:
             self._take(k, seq, length, Run(rows.payload(row), [0], [packet], [time], [order]), count)
         self._close_on_flags(k, flags, (seq + length) & _MASK, order)
+        if self.untold and self.exchange.probe is None:
+            self._tell()
 
     def _take(self, k: int, seq: int, length: int, run: Run, count: int) -> None:
         """Take the payload of a segment, and what it sets free of that which waits."""
@@ -350,6 +356,7 @@ class Connection:
             self._close("connection_closed" if finished else reason, self.last_order)
         exchange = self.exchange
         exchange.settle()
+        self._tell()
         if exchange.stage in (OTHER, WAIT) and not exchange.kafka_port:
             return None
         client = max(exchange.client, 0)
@@ -435,7 +442,17 @@ class Connection:
     def note(self, code: str, detail: str, packet: int | None = None) -> None:
         """Add an anomaly of the connection, at its latest packet if no other is given."""
         packet = self.last_packet if packet is None else packet
-        self.anomalies.append(Anomaly(self.last_order, self.number, code, detail, packet, self.last_time))
+        found = Anomaly(self.last_order, self.number, code, detail, packet, self.last_time)
+        if self.exchange.probe is not None and len(self.untold) < MAX_UNTOLD:
+            self.untold.append(found)
+        else:
+            self._tell()
+            self.anomalies.append(found)
+
+    def _tell(self) -> None:
+        if self.untold:
+            self.anomalies += self.untold
+            self.untold.clear()
 
     def _report_stream(self, stream: Stream) -> None:
         if stream.overlaps:

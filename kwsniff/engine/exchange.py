@@ -33,6 +33,9 @@ from kwsniff.wire.plausible import (
 )
 from kwsniff.wire.succession import UNKNOWN, comes_next, correlation_id
 
+MAX_ASIDE = 1000
+"""Requests taken aside that are remembered."""
+
 Note = Callable[..., None]
 """Reports an anomaly: code, detail and, unless it is the latest one, the packet."""
 
@@ -170,6 +173,8 @@ class Exchange:
             self.conversation.feed([], frames)
             return
         self.aside |= {correlation_id(frame.data, frame.start, frame.end) for frame in frames}
+        if len(self.aside) > MAX_ASIDE:
+            self.aside = set(sorted(self.aside)[-MAX_ASIDE // 2 :])
         self.conversation.feed(frames, [])
 
     def _without_those_aside(self, frames: list[Frame]) -> list[Frame]:
@@ -214,26 +219,28 @@ class Exchange:
 
     @property
     def buffered(self) -> int:
-        """Bytes held."""
+        """Bytes that what is held takes."""
         if self.probe is not None:
-            return self.probe.size
-        return sum(framer.buffered for framer in self.framers) if self.is_kafka else 0
+            return self.probe.buffered
+        if not self.is_kafka:
+            return 0
+        requests, responses = self.framers
+        return requests.buffered + responses.buffered + self.conversation.buffered
 
     @property
     def load(self) -> int:
-        """Requests that wait for a response, and the topics and partitions they name."""
-        if not self.is_kafka:
-            return 0
-        outstanding = self.conversation.outstanding
-        return outstanding.load() if outstanding.count else 0
+        """Requests that wait for a response, what they name, and those that want none."""
+        return self.conversation.load if self.is_kafka else 0
 
     def drop_buffers(self) -> None:
-        """Give up the bytes of frames in progress, to keep within the limit of all connections."""
+        """Give up the bytes of frames in progress and of responses without request, to keep within the limit
+        of all connections."""
         if self.probe is not None:
             self._decide(self.probe.judge(final=True))
         if self.is_kafka:
             for framer in self.framers:
                 framer.drop()
+            self.conversation.drop_early()
 
     def _decide(self, verdict: str) -> None:
         probe = self.probe

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from kwsniff.config import Config
 from kwsniff.net.reassembly import Gap, Run
+from kwsniff.wire.chunks import overhead
 from kwsniff.wire.plausible import (
     ANY_VERSION,
     REQUEST_HEADER,
@@ -54,6 +55,11 @@ class Probe:
     size: int = 0
     by_port: int = -1
     """Side of the client as the ports say: the one that is on no Kafka port."""
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that what is held takes: its data is there twice."""
+        return 2 * self.size + overhead(item for _, item in self.held if isinstance(item, Run))
 
     def feed(self, side: int, item: Run | Gap) -> str:
         """Hold what a stream delivered, and judge."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,8 +177,11 @@ class Stream:
 
     def _contradicts(self, start: int, data: bytes) -> bool:
         end = start + len(data)
-        for other in self.waiting:
-            if other.start < end and start < other.end:
+        # A list of thousands must not be gone through for each segment: it is sorted and free of overlap.
+        index = max(bisect_right(self.waiting, start, key=attrgetter("start")) - 1, 0)
+        while index < len(self.waiting) and (other := self.waiting[index]).start < end:
+            index += 1
+            if start < other.end:
                 first, last = max(start, other.start), min(end, other.end)
                 if data[first - start : last - start] != other.data[first - other.start : last - other.start]:
                     return True

@@ -41,6 +41,8 @@ class Report:
     """when it ends; None if it holds no call and no connection."""
     topic_names: dict[str, str] = field(default_factory=dict)
     """Topics by uuid, as far as the input names them."""
+    percentile_error: float = 0.0
+    """How far a percentile may be from the true one, as a part of it; 0 if they are exact."""
     _calls: Spool | None = None
 
     @classmethod
@@ -51,17 +53,22 @@ class Report:
         errors: Mapping[int, tuple[str, bool]] | None = None,
         keep_calls: bool = False,
         only: Collection[str] | None = None,
+        samples: int | None = None,
     ) -> Report:
         """Read all batches (EVENTS) once.
 
         `errors` gives name and retriability of each error code; without it names are those the events have
         and `retriable` is null. `keep_calls` keeps the calls on disk, so that `write_csv` writes calls.csv.
-        `only` these tables are made, if given.
+        `only` these tables are made, if given. `samples` are the calls, and topics of calls, up to which
+        percentiles are exact (None: always, which takes 28 bytes for each call and topic); beyond it they
+        are within `percentile_error`.
         """
+        from kwsniff.report.bounded import BoundedStore
         from kwsniff.report.spool import Spool
         from kwsniff.report.store import CallStore
 
-        store, spool = CallStore(), Spool("call") if keep_calls else None
+        store = CallStore() if samples is None else BoundedStore(samples)
+        spool = Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches)
         report = cls.from_store(store, errors=errors, only=only)
         report._calls = spool
@@ -87,6 +94,17 @@ class Report:
             first_time=_time(min((first for first, _ in spans), default=None)),
             last_time=_time(max((last for _, last in spans), default=None)),
             topic_names=store.names.names,
+            percentile_error=store.error,
+        )
+
+    @property
+    def note(self) -> str:
+        """What whoever reads the tables has to know, if there is anything."""
+        if not self.percentile_error:
+            return ""
+        return (
+            f"Percentiles are approximate, within {100 * self.percentile_error:.1f} %: so many calls would "
+            "need more memory (--max-memory)"
         )
 
     def write_csv(self, directory: str | Path) -> list[Path]:
@@ -107,14 +125,17 @@ class Report:
 
     def to_json(self) -> str:
         """The whole report as one JSON object: `summary`, and each table as an array of objects with the
-        columns as in CSV; times are ISO 8601 in UTC, what is not known is null."""
-        summary = {
+        columns as in CSV; times are ISO 8601 in UTC, what is not known is null. The summary has
+        `percentile_error` only if percentiles are not exact."""
+        summary: dict[str, Any] = {
             "first_time": self.first_time,
             "last_time": self.last_time,
             "covered_s": self.covered_s,
             "calls": int(self.tables["api"]["calls"].sum()),
             "errors": int(self.tables["api"]["errors"].sum()),
         }
+        if self.percentile_error:
+            summary["percentile_error"] = self.percentile_error
         tables = {name: _records(frame) for name, frame in self.tables.items()}
         text = json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
         # json leaves alone what terminals obey beyond ASCII, and DEL.
@@ -131,7 +152,10 @@ class Report:
         for name in by:
             if name not in self.tables:
                 raise ValueError(f"no table {name!r}; there are {', '.join(self.tables)}")
-        print_tables(console or Console(), self.tables, by)
+        console = console or Console()
+        print_tables(console, self.tables, by)
+        if self.note:
+            console.print(f"\n{self.note}", highlight=False, soft_wrap=True)
 
 
 _CONTROLS = re.compile("[\x7f-\x9f]")

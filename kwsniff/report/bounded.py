@@ -1,5 +1,5 @@
-"""A call store for sessions that last: its memory does not grow with the calls, and it may be asked again
-and again for the tables so far."""
+"""A call store whose memory does not grow with the calls: for sessions that last, and may be asked again and
+again for the tables so far, and for captures of any size."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from kwsniff.report.store import CallStore, Floats, Ints
 
 
 class BoundedStore(CallStore):
-    """Percentiles are exact until more than `limit` values are kept of a metric; then they are off by no more
-    than `error`, but for the greatest values, which stay exact. All other figures are exact. Unlike its base,
-    it takes further batches after `finish`."""
+    """Percentiles are exact until more than `exact` samples are kept (calls, and topics of calls), and then
+    until more than a quarter of that, or `kwsniff.report.condensed.LIMIT`, are kept of a metric; then they
+    are off by no more than `error`, but for the greatest values, which stay exact. All other figures are
+    exact.
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    After `finish` it takes further batches, unless `exact` was given and is not used up."""
+
+    def __init__(self, exact: int = 0, limit: int | None = None) -> None:
+        """`exact` are samples that are kept as its base does, 28 bytes for a call and a topic; 0: none.
+        `limit`: that of values of a metric, if it is to be another one."""
         super().__init__()
+        self._room = exact
+        limit = limit or max(exact // 4, LIMIT)  # four times 20 bytes a value
         self._by_cell = {"latency": Condensed(limit), "duration": Condensed(limit)}
         self._by_topic = {"latency": Condensed(limit), "duration": Condensed(limit)}
 
@@ -34,7 +41,10 @@ class BoundedStore(CallStore):
             each.condense()
 
     def merge(self, other: BoundedStore) -> None:
-        """Take all that another store took, as if its batches had come after those of this one."""
+        """Take all that another store took, as if its batches had come after those of this one. Neither may
+        have been made with `exact`."""
+        assert not self._room
+        assert not other._room
         cells, topics = self._merge(other)
         keys = np.repeat(topics * 2, 2)
         keys[1::2] += 1
@@ -46,11 +56,35 @@ class BoundedStore(CallStore):
     def _keep(
         self, latency: Floats, duration: Floats, cell: Ints, waited: Ints, row: Ints, topic: Ints
     ) -> None:
-        for name, values in (("latency", latency), ("duration", duration)):
+        if not self._room:
+            self._condense({"latency": latency, "duration": duration}, cell, waited, row, topic)
+            return
+        super()._keep(latency, duration, cell, waited, row, topic)
+        self._room = max(self._room - len(cell) - len(row), 0)
+        if not self._room:
+            self._condense_kept()
+
+    def _condense_kept(self) -> None:
+        """There are too many samples to keep them all: treat those kept as if that had been clear before."""
+        waited = np.array([key[-1] for key in self._cell_numbers], np.int64)
+        first = 0
+        while self._cell:
+            cell, row = self._cell.pop(0).astype(np.int64), self._call.pop(0).astype(np.int64) - first
+            metrics = {"latency": self._latency.pop(0), "duration": self._duration.pop(0)}
+            self._condense(metrics, cell, waited[cell], row, self._topic.pop(0).astype(np.int64))
+            first += len(cell)
+
+    def _condense(
+        self, metrics: Mapping[str, Floats], cell: Ints, waited: Ints, row: Ints, topic: Ints
+    ) -> None:
+        for name, values in metrics.items():
             self._by_cell[name].add(cell, values)
             self._by_topic[name].add(topic * 2 + waited[row], values[row])
 
     def _finish_samples(self) -> None:
+        if self._room:
+            super()._finish_samples()
+            return
         self.samples = CondensedSamples(self._by_cell)
         numbers = np.repeat(self.topics.numbers * 2, 2)
         numbers[1::2] += 1

@@ -84,7 +84,7 @@ def grouped(files: Sequence[Staged], cores: int) -> list[list[Staged]]:
 class Counted:
     """What was counted of events."""
 
-    store: BoundedStore = field(default_factory=lambda: BoundedStore(EXACT))
+    store: BoundedStore = field(default_factory=lambda: BoundedStore(limit=EXACT))
     trust: TrustTotals = field(default_factory=TrustTotals)
 
     def add(self, batch: pa.RecordBatch) -> None:

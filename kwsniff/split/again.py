@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
 from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.net.columns import Ints, SegmentColumns
-from kwsniff.pace import Pace
-from kwsniff.pipeline import Part, collector_paused
+from kwsniff.pipeline import Analysis, Part
 from kwsniff.split.edge import Edge
 from kwsniff.split.engine import ORDER_BITS, FreezingEngine
 from kwsniff.split.state import freeze, thaw
@@ -59,13 +57,10 @@ class Rerun:
         self._states.clear()
 
     def _decoded(self, split: int, wrong: Mapping[Endpoints, Again]) -> Iterator[Part]:
-        engine, pace = ChosenEngine(self._config, split, wrong), Pace(self._config)
+        engine = ChosenEngine(self._config, split, wrong)
+        analysis = Analysis(self._config, engine=engine)
         for batch in self._read(split):
-            for part in pace.slices(batch):
-                columns = segment_columns(part)
-                with collector_paused():
-                    made = events_batch(engine.feed(columns), columns.capture, self._config)
-                yield made
+            yield from analysis.feed(batch)
         self._states.update(engine.states())
 
 

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
-from kwsniff.pace import Pace
-from kwsniff.pipeline import Part, collector_paused
+from kwsniff.pipeline import Analysis, Part
 from kwsniff.split.edge import Edge
 from kwsniff.split.engine import SplitEngine
 
@@ -26,16 +24,9 @@ class SplitDecoder:
 
         Those of guessed connections carry a provisional id.
         """
-        pace = Pace(self._config)
+        analysis = Analysis(self._config, engine=self._engine)
         for batch in segments:
-            for part in pace.slices(batch):
-                columns = segment_columns(part)
-                with collector_paused():
-                    events = self._engine.feed(columns)
-                    pace.learn(len(events.calls) + sum(map(len, events.blocks)) + self._engine.load)
-                    made = events_batch(events, columns.capture, self._config)
-                del events
-                yield made
+            yield from analysis.feed(batch)
 
     def edges(self) -> Iterator[Edge]:
         """What has to be stitched."""

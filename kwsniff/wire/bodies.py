@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import Config
-from kwsniff.events import PartitionRow
+from kwsniff.events import MAX_TOPIC, PartitionRow
 from kwsniff.spec.compile import FactsDecoder, decoder
 from kwsniff.spec.facts import Facts
-from kwsniff.spec.load import catalog
+from kwsniff.spec.load import Api, catalog
 from kwsniff.spec.model import Field
 from kwsniff.wire import quirks
 from kwsniff.wire.records import RecordsSummary, summarize
@@ -61,14 +60,24 @@ MET: list[tuple[int, int]] = []
 """Known API versions that were asked for, each once."""
 
 
-@cache
 def codec_of(api_key: int, version: int) -> Codec | str:
     """The codec of an API version, or the anomaly code that says why there is none."""
+    found = _CODECS.get((api_key, version))
+    if found is not None:
+        return found
     api = catalog().apis.get(api_key)
     if api is None:
         return "unknown_api"
     if not api.min_version <= version <= api.max_version:
         return "unknown_version"
+    return _CODECS.setdefault((api_key, version), _made(api, api_key, version))
+
+
+_CODECS: dict[tuple[int, int], Codec] = {}
+"""Of known API versions only: of others there are four thousand million."""
+
+
+def _made(api: Api, api_key: int, version: int) -> Codec:
     MET.append((api_key, version))
     header = api.request_header_version(version)
     return Codec(
@@ -176,7 +185,9 @@ def _record_rows(
         size += summary.bytes
         count = None if count is None or found is None else count + found
         if summary.crc_mismatches or summary.malformed or (summary.partial and is_request):
-            _note_damage(summary, f"{topic or topic_id}-{partition}", is_request, anomalies)
+            _note_damage(
+                summary, f"{(topic or topic_id or '')[:MAX_TOPIC]}-{partition}", is_request, anomalies
+            )
     return rows, count, size
 
 

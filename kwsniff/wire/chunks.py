@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
+
+RUN_COST, CHUNK_COST = 400, 160
+"""Bytes charged for keeping a run, and each piece of it, besides its data."""
 
 
 class RunLike(Protocol):
@@ -13,6 +17,11 @@ class RunLike(Protocol):
     packets: list[int]
     times: list[int]
     orders: list[int]
+
+
+def overhead(parts: Iterable[RunLike]) -> int:
+    """Bytes that runs take besides their data: segments may carry one byte each."""
+    return sum([RUN_COST + CHUNK_COST * len(part.starts) for part in parts])
 
 
 class Chunks:

@@ -35,7 +35,17 @@ _api = Struct(">hh").unpack_from
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
-MAX_NO_REPLY = MAX_EARLY = 1000
+MAX_EARLY = 1000
+MAX_NO_REPLY = 250
+NO_REPLIES = 8
+"""So many requests without reply are remembered in the room of one that waits."""
+EARLY_COST = 300
+"""Bytes charged for keeping a response without request, besides its own."""
+MAX_CLIENT_IDS = 8
+"""Client ids of a connection that are not decoded again each time, of up to ..."""
+CLIENT_ID_BYTES = 256
+MAX_TEXT = 512
+"""Characters kept of what a client says of itself for the whole connection."""
 
 _NO_FACTS = Facts(None, 0, None, None, None, None, None, None, None, None, None, None)
 
@@ -145,14 +155,34 @@ class Conversation:
                 del self.no_reply[correlation_id]
                 self._note(frame, "reply_to_acks_0", f"correlation id {correlation_id}")
             else:
-                self.early.append(EarlyResponse(correlation_id, frame))
+                own = frame.data[frame.start : frame.end]  # what came along with it may be much more
+                alone = frame._replace(data=own, start=0, end=len(own))
+                self.early.append(EarlyResponse(correlation_id, alone))
             return
         if self.outstanding.count:
             self._check_order(request, frame)
         self.answer(request, frame)
 
+    @property
+    def load(self) -> int:
+        """Requests that wait, what they name, and those that want no response."""
+        waiting = self.outstanding.load() if self.outstanding.count else 0
+        return waiting + len(self.no_reply) // NO_REPLIES
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that the responses without request take."""
+        return sum([EARLY_COST + len(early.frame.data) for early in self.early]) if self.early else 0
+
+    def drop_early(self) -> None:
+        """Report every response without request as such: there is no room to wait on."""
+        early, self.early = self.early, []
+        for each in early:
+            self.orphan(each)
+
     def give_up(self, order: int) -> None:
         """Report every request that waits as unanswered: there is no room to wait on."""
+        self.no_reply.clear()
         reason = "gap_in_responses" if self.response_gap else "limit"
         while (request := self.outstanding.oldest()) is not None:
             self.outstanding.take(request.correlation_id)
@@ -177,9 +207,7 @@ class Conversation:
 
     def end(self, reason: str, order: int) -> None:
         """The connection is over: report what still waits. `reason` is one of UNANSWERED_REASONS."""
-        for early in self.early:
-            self.orphan(early)
-        self.early = []
+        self.drop_early()
         if self.response_gap and reason != "connection_reset":
             reason = "gap_in_responses"
         while (request := self.outstanding.oldest()) is not None:
@@ -232,7 +260,7 @@ class Conversation:
         text = self.client_ids.get(raw)
         if text is None:
             text = raw.decode("utf-8", "replace")
-            if len(self.client_ids) < 64:
+            if len(self.client_ids) < MAX_CLIENT_IDS and length <= CLIENT_ID_BYTES:
                 self.client_ids[raw] = text
         return text, pos + length
 
@@ -261,17 +289,16 @@ class Conversation:
 
     def _learn(self, extra: dict[str, object]) -> None:
         """Keep what a request says of the client for the whole connection."""
-        name, version = extra.get("software_name"), extra.get("software_version")
-        if isinstance(name, str):
-            self.software_name = name
-            self.software_version = version if isinstance(version, str) else None
-        mechanism = extra.get("mechanism")
-        if isinstance(mechanism, str):
+        name = _short(extra.get("software_name"))
+        if name is not None:
+            self.software_name, self.software_version = name, _short(extra.get("software_version"))
+        mechanism = _short(extra.get("mechanism"))
+        if mechanism is not None:
             self.mechanism = mechanism
         token = extra.get("auth_bytes")
         self.tokens += isinstance(token, bytes)
         if isinstance(token, bytes) and self.user is None:
-            self.user = quirks.sasl_user(self.mechanism, token)
+            self.user = _short(quirks.sasl_user(self.mechanism, token))
 
     # SASL tokens outside messages
 
@@ -286,7 +313,7 @@ class Conversation:
         self.raw_waiting += 1
         self.tokens += 1
         if self.user is None:
-            self.user = quirks.sasl_user(self.mechanism, token)
+            self.user = _short(quirks.sasl_user(self.mechanism, token))
 
     # Responses
 
@@ -438,6 +465,11 @@ class Conversation:
                 asked.json if asked else None, answer.json if answer else None,
             )
         )  # fmt: skip
+
+
+def _short(said: object) -> str | None:
+    """What a client says of itself, no longer than is kept; None if it says nothing."""
+    return said[:MAX_TEXT] if isinstance(said, str) else None
 
 
 def _may_wait(request: Request) -> float:

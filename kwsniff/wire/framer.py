@@ -26,7 +26,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kwsniff.config import Config
-from kwsniff.wire.chunks import Chunks, RunLike, latest_of
+from kwsniff.wire.chunks import Chunks, RunLike, latest_of, overhead
 from kwsniff.wire.succession import UNKNOWN, Begins, another, correlation_id
 
 MIN_FRAME = 4
@@ -299,8 +299,10 @@ class Framer:
 
     @property
     def buffered(self) -> int:
-        """Bytes held."""
-        return self.have + (len(self.pending.data) if self.pending else 0)
+        """Bytes that what is held takes."""
+        if self.parts:
+            return self.have + overhead(self.parts)
+        return len(self.pending.data) if self.pending else 0
 
     def _join(self) -> Chunks:
         chunks = Chunks(self.parts)

@@ -14,8 +14,10 @@ from typing import NamedTuple
 from kwsniff.wire.bodies import Body, Codec
 from kwsniff.wire.framer import Frame
 
-JSON_UNIT = 512
-"""Characters of a body kept as JSON that count as much as one topic."""
+TEXT_UNIT, JSON_UNIT = 256, 512
+"""Bytes of texts, and of a body kept as JSON, that count as much as one topic."""
+ROOMY = 64
+"""Places of a table that are not worth giving back."""
 
 
 class Request(NamedTuple):
@@ -53,18 +55,17 @@ class Outstanding:
     repeated: dict[int, deque[Request]] = field(default_factory=dict)
     """Further requests with a correlation id that waits already."""
     count: int = 0
+    most: int = 0
+    """Requests for which the table has room: a dict keeps that of all it ever held at once."""
 
     def __len__(self) -> int:
         return self.count
 
     def load(self) -> int:
-        """Requests that wait, what topics and partitions they name, and their bodies: what they take."""
-        load = self.count
-        for request in self.requests.values():
-            if request.body is not None:
-                facts = request.body.facts
-                load += len(facts.partitions or ()) + len(facts.topics or ())
-                load += len(request.body.json or "") // JSON_UNIT
+        """Requests that wait, topics and partitions they name, their texts and bodies: what they take."""
+        load = self.count + sum([_load(request) for request in self.requests.values()])
+        for more in self.repeated.values():
+            load += sum([_load(request) for request in more])
         return load
 
     def add(self, request: Request) -> bool:
@@ -82,10 +83,15 @@ class Outstanding:
 
     def take(self, correlation_id: int) -> Request | None:
         """Remove and return the oldest request with this correlation id."""
+        waiting = len(self.requests)
         request = self.requests.pop(correlation_id, None)
         if request is None:
             return None
         self.count -= 1
+        if waiting > self.most:
+            self.most = waiting
+        elif waiting * 4 < self.most > ROOMY:
+            self.requests, self.most = OrderedDict(self.requests), waiting
         if self.repeated:
             more = self.repeated.get(correlation_id)
             if more:
@@ -100,3 +106,25 @@ class Outstanding:
             taken = self.take(request.correlation_id)
             assert taken is not None
             yield taken
+
+
+def _load(request: Request) -> int:
+    """What a request takes besides itself."""
+    body = request.body
+    if body is None:
+        return _units(request.client_id) if request.size > TEXT_UNIT else 0
+    facts = body.facts
+    load = len(facts.partitions or ()) + len(facts.topics or ()) + _units(body.json, JSON_UNIT)
+    if request.size > TEXT_UNIT:  # no text is longer than its request
+        for text in (request.client_id, facts.group_id, facts.member_id, facts.transactional_id):
+            load += _units(text)
+        load += sum([_units(topic) for topic in facts.topics or ()])
+        load += request.size // TEXT_UNIT if facts.extra else 0
+    return load
+
+
+def _units(text: str | None, unit: int = TEXT_UNIT) -> int:
+    if not text:
+        return 0
+    # One character beyond ASCII may make each take four bytes.
+    return (len(text) if text.isascii() else 4 * len(text)) // unit

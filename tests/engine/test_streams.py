@@ -367,3 +367,20 @@ def test_a_damaged_first_request_does_not_lose_the_connection() -> None:
         script >> request(corr=corr) >> response(corr=corr)
     calls = {row["correlation_id"]: row["status"] for row in script.events() if row["event"] == "call"}
     assert calls == {1: "orphan", 2: "ok", 3: "ok", 4: "ok", 5: "ok"}
+
+
+@pytest.mark.parametrize("client_first", [True, False])
+def test_an_anomaly_before_the_verdict_names_the_client_however_segments_are_batched(
+    client_first: bool,
+) -> None:
+    # On an unknown port only the response shows who is the client; the anomaly comes before it.
+    asked = kafka_request(3, 0, 7, pack(">i", 0))
+    script = play(ports=())
+    script >> from_client(asked[:12]) >> from_client(b"\1" * 12, seq=1000) >> from_client(asked[12:])
+    script >> response(corr=7)
+    hosts = (0x0A000001, 0x0A000002) if client_first else (0x0A000002, 0x0A000001)
+    segments = [replace(each, hosts=hosts) for each in script.segments]
+    for cuts in ([], [2], range(len(segments))):
+        rows = run(segments, script.config, cuts)
+        told = [row["client_ip"] for row in rows if row["event"] == "anomaly"]
+        assert told == ["10.0.0.1" if client_first else "10.0.0.2"]

@@ -20,7 +20,9 @@ with atheris.instrument_imports(include=["kwsniff"], exclude=["kwsniff.engine.bu
 OUT = Path("out/fuzz")
 SECONDS_EACH = 10
 EVERY = 100
-MEMORY_MB = 1024
+MEMORY_MB = 4096
+"""atheris itself keeps half a kilobyte of every comparison of NumPy arrays that it traces."""
+ALLOCATION_MB = 1024
 
 
 def main() -> None:
@@ -34,7 +36,8 @@ def main() -> None:
     atheris.Setup(
         [
             "kwsniff-fuzz", str(corpus), f"-max_total_time={seconds}", f"-timeout={SECONDS_EACH}",
-            f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={OUT / name}-", "-print_final_stats=1",
+            f"-rss_limit_mb={MEMORY_MB}", f"-malloc_limit_mb={ALLOCATION_MB}",
+            f"-artifact_prefix={OUT / name}-", "-print_final_stats=1",
             "-max_len=20000", "-len_control=0", *options,
         ],
         TARGETS[name],

@@ -138,6 +138,91 @@ def distinct_ids(size: int) -> Records:
         yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0))])
 
 
+# What is kept of a connection
+
+
+def emptied_tables(size: int) -> Records:
+    """`size` requests over a thousand connections, all answered but the last of each."""
+    each = size // 1000
+    for number in range(1000):
+        flow = Flow(number)
+        yield from flow.open()
+        yield from flow.stream(0, (metadata(corr) for corr in range(each)))
+        yield from flow.stream(1, (framed(struct.pack(">iii", corr, 0, 0)) for corr in range(each - 1)))
+
+
+def drip(size: int) -> Records:
+    """`size` segments of one byte that begin frames of 40 MB, over ten connections."""
+    for number in range(10):
+        flow = Flow(number)
+        yield from flow.open()
+        yield flow.send(0, struct.pack(">i", 40_000_000) + header(0, 3, 1))
+        rest = np.arange(size // 10)
+        at, time = flow.sent[0], flow.time_ns
+        yield packets(len(rest), 1, clients=number, seq=at + rest, time_ns=time + rest * 1000)
+
+
+def drip_unknown(size: int) -> Records:
+    """`size` segments of one byte, on unknown ports, of requests that are too long to be judged."""
+    each = 60_000
+    for number in range(max(size // each, 1)):
+        flow = Flow(number, port=5555)
+        yield from flow.open()
+        yield flow.send(0, struct.pack(">i", 40_000_000) + header(0, 3, 1))
+        rest = np.arange(min(each, size))
+        at, time = flow.sent[0], flow.time_ns
+        yield packets(len(rest), 1, clients=number, seq=at + rest, time_ns=time + rest * 1000, port=5555)
+
+
+def early_answers(size: int) -> Records:
+    """Responses of a megabyte each that no request asked for, `size` bytes in all, within a second."""
+    for number in range(10):
+        flow = Flow(number)
+        yield from flow.open()
+        yield from flow.stream(0, [metadata(1)])
+        yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
+        for corr in range(size // 10_000_000):
+            yield from flow.stream(1, [framed(struct.pack(">i", 1000 + corr) + bytes(1_000_000))])
+
+
+def unasked(size: int) -> Records:
+    """`size` Produce requests that want no answer, a thousand on each connection."""
+    body = struct.pack(">hhi", -1, 0, 1000) + struct.pack(">i", 0)
+    for number in range(max(size // 1000, 1)):
+        flow = Flow(number)
+        yield from flow.open()
+        yield from flow.stream(0, (framed(header(0, 3, corr) + body) for corr in range(min(1000, size))))
+
+
+def long_names(size: int) -> Records:
+    """Unanswered requests, each for a topic with a name of 32 KB; `size` bytes in all."""
+    flow = Flow()
+    yield from flow.open()
+    for corr in range(size // 32_000):
+        yield from flow.stream(0, [metadata(corr, [b"%08d" % corr + b"t" * 31_992])])
+
+
+def long_client_ids(size: int) -> Records:
+    """Connections that each use sixty client ids of 32 KB; `size` bytes in all."""
+    for number in range(max(size // 1_920_000, 1)):
+        flow = Flow(number)
+        yield from flow.open()
+        for corr in range(60):
+            yield from flow.stream(0, [metadata(corr, [], b"%08d" % corr + b"c" * (31_992 if corr else 8))])
+            yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0))])
+
+
+def long_software(size: int) -> Records:
+    """Connections whose client library has a name of 100 KB; `size` bytes in all."""
+    name = b"s" * 100_000
+    asked = struct.pack(">hhih", 18, 3, 1, 1) + b"x\0" + b"\xa1\x8d\x06" + name + b"\2v\0"
+    for number in range(max(size // 100_000, 1)):
+        flow = Flow(number)
+        yield from flow.open()
+        yield from flow.stream(0, [framed(asked)])
+        yield from flow.stream(1, [framed(struct.pack(">ih", 1, 0) + b"\1" + bytes(5))])
+
+
 # Sizes that lie
 
 
@@ -197,6 +282,30 @@ def empty_names(size: int) -> Records:
     yield from flow.open()
     yield from flow.stream(0, [framed(header(3, 0, 1) + struct.pack(">i", size) + bytes(2 * size))])
     yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
+
+
+def _fetched(topic: bytes, count: int, calls: int) -> Records:
+    """Fetch v0, answered with `count` partitions of a topic and no records, `calls` times."""
+    flow = Flow()
+    yield from flow.open()
+    ask = struct.pack(">iiii", -1, 100, 1, 0)
+    reply = struct.pack(">ih", 1, len(topic)) + topic
+    reply += struct.pack(">i", count) + struct.pack(">ihqi", 1, 0, 0, -1) * count
+    for corr in range(calls):
+        yield from flow.stream(0, [framed(header(1, 0, corr) + ask)])
+        yield from flow.stream(1, [framed(struct.pack(">i", corr) + reply)])
+
+
+def many_partitions(size: int) -> Records:
+    """Answers with `size` partitions in all, as many in each as it may have, of a topic with the longest name
+    that a topic can have."""
+    each = min(140_000, size)
+    yield from _fetched(b"t" * 249, each, size // each)
+
+
+def repeated_names(size: int) -> Records:
+    """As `many_partitions`, a thousand in each, with a name of 30 KB."""
+    yield from _fetched(b"t" * 30_000, 1000, size // 1000)
 
 
 # Record data
@@ -319,9 +428,10 @@ ATTACKS: dict[str, Callable[[int], Records]] = {
     function.__name__: function
     for function in (
         one_byte_connections, talking_connections, half_frames, holes, outstanding, outstanding_everywhere,
-        tiny_answers, distinct_names, distinct_ids, long_prefix, many_elements, endless_varints,
-        true_elements, empty_names, bombs, tiny_records, deep_nesting, overlaps, time_travel, many_holes,
-        fragments,
+        tiny_answers, distinct_names, distinct_ids, emptied_tables, drip, drip_unknown, early_answers,
+        unasked, long_names, long_client_ids, long_software, long_prefix, many_elements, endless_varints,
+        true_elements, many_partitions, repeated_names, empty_names, bombs, tiny_records, deep_nesting,
+        overlaps, time_travel, many_holes, fragments,
     )
 }  # fmt: skip
 
@@ -329,8 +439,11 @@ FULL = {
     "one_byte_connections": 1_000_000, "talking_connections": 60_000, "half_frames": 900_000_000,
     "holes": 700_000_000, "outstanding": 1_000_000, "outstanding_everywhere": 3_000_000,
     "tiny_answers": 1_000_000, "distinct_names": 1_000_000, "distinct_ids": 10_000,
-    "long_prefix": 50_000_000, "many_elements": 20_000, "endless_varints": 10_000,
-    "true_elements": 20_000_000, "empty_names": 30_000_000, "bombs": 1_000_000_000, "tiny_records": 8_000_000,
+    "emptied_tables": 3_000_000, "drip": 2_000_000, "drip_unknown": 1_200_000, "early_answers": 900_000_000,
+    "unasked": 6_000_000, "long_names": 900_000_000, "long_client_ids": 900_000_000,
+    "long_software": 900_000_000, "long_prefix": 50_000_000, "many_elements": 20_000,
+    "endless_varints": 10_000, "true_elements": 20_000_000, "many_partitions": 20_000_000,
+    "repeated_names": 200_000, "empty_names": 30_000_000, "bombs": 1_000_000_000, "tiny_records": 8_000_000,
     "deep_nesting": 200, "overlaps": 50_000, "time_travel": 20_000, "many_holes": 1_000_000,
     "fragments": 200_000,
 }  # fmt: skip

@@ -6,14 +6,19 @@ the slow tests repeat.
 
 from __future__ import annotations
 
+import sys
+from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from kwsniff.config import LEAST_MEMORY, Config
 from kwsniff.events import ANOMALIES, UNANSWERED_REASONS
 from kwsniff.offline import events
+from kwsniff.pace import Pace
+from kwsniff.wire.pairing import Outstanding, Request
 from tests.hostile.attacks import ATTACKS, FULL
 from tests.hostile.peak import run
 from tests.hostile.wire import write
@@ -24,7 +29,10 @@ LIMIT_MB = 512
 SMALL = {
     "one_byte_connections": 3000, "talking_connections": 300, "half_frames": 70_000_000, "holes": 8_000_000,
     "outstanding": 3000, "outstanding_everywhere": 20_000, "tiny_answers": 4000, "distinct_names": 2000,
-    "distinct_ids": 20, "long_prefix": 2_000_000, "many_elements": 500, "endless_varints": 200,
+    "distinct_ids": 20, "emptied_tables": 20_000, "drip": 150_000, "drip_unknown": 60_000,
+    "early_answers": 20_000_000, "unasked": 4000, "long_names": 3_200_000, "long_client_ids": 1_920_000,
+    "long_software": 300_000, "many_partitions": 20_000, "repeated_names": 5000, "long_prefix": 2_000_000,
+    "many_elements": 500, "endless_varints": 200,
     "true_elements": 300_000, "empty_names": 300_000, "bombs": 50_000_000, "tiny_records": 300_000,
     "deep_nesting": 40, "overlaps": 300, "time_travel": 100, "many_holes": 3000, "fragments": 5000,
 }  # fmt: skip
@@ -42,6 +50,8 @@ LEAVES = {
     "many_elements": "array_too_long", "endless_varints": "varint_too_long", "true_elements": "element_limit",
     "empty_names": "element_limit", "bombs": "decompressed_size_limit",
     "tiny_records": "decompressed_size_limit",
+    "drip": "buffer_limit", "drip_unknown": "buffer_limit", "early_answers": "buffer_limit",
+    "long_names": "outstanding_limit", "many_partitions": "element_limit",
     "overlaps": "overlap_differs", "time_travel": "time_backwards", "many_holes": "reorder_limit",
     "fragments": "fragment_lost", "deep_nesting": "nesting_limit",
 }  # fmt: skip
@@ -85,6 +95,42 @@ def test_the_slices_in_which_events_are_made_change_none(name: str, tmp_path: Pa
     assert sorted(map(repr, sliced)) == sorted(map(repr, rows(path)))
 
 
+def test_a_table_of_requests_gives_its_room_back() -> None:
+    waiting = Outstanding()
+    for number in range(5000):
+        waiting.add(Request(3, 0, number, None, number, 0, 0, 20, 1, 0, "ok", None, None))
+    full = sys.getsizeof(waiting.requests)
+    for number in range(4999):
+        waiting.take(number)
+    assert [*waiting.requests] == [4999]
+    assert sys.getsizeof(waiting.requests) < full / 50
+
+
+@pytest.mark.parametrize("kernels", ["never", "always"])
+def test_a_long_topic_is_whole_in_topics_and_cut_in_partitions(kernels: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS["repeated_names"](3000))
+    found = [row for row in rows(path, kernels=kernels) if row["event"] == "call"]
+    assert [row["topics"] for row in found] == [["t" * 30_000]] * 3
+    assert {each["topic"] for row in found for each in row["partitions"]} == {"t" * 249}
+    assert [len(row["partitions"]) for row in found] == [1000] * 3
+
+
+def test_what_a_client_says_of_itself_is_kept_to_512_characters(tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS["long_software"](100_000))
+    assert [row["software_name"] for row in rows(path) if row["event"] == "call"] == ["s" * 512]
+
+
+def test_slices_stay_small_while_a_message_that_brings_much_goes_on() -> None:
+    pace = Pace(Config(slice_events=1000))
+    batch = pa.record_batch({"length": pa.array([60_000] * 1000)})
+    sizes = []
+    for number, part in enumerate(pace.slices(batch)):
+        sizes.append(len(part))
+        pace.learn(10_000 if number == 0 else 0)
+    assert sizes[1] < sizes[0] / 5
+    assert all(after <= before * 1.25 + 1 for before, after in pairwise(sizes[1:]))
+
+
 def test_limits_follow_from_the_memory_allowed() -> None:
     assert Config.within(512 * 10**6) == Config()
     assert Config.within(LEAST_MEMORY).max_connections < Config().max_connections
@@ -97,6 +143,12 @@ def test_a_zero_filled_stream_is_searched_as_fast_as_any(tmp_path: Path) -> None
     # Every byte of zeros once was a candidate header, looked at one by one: 300 s for 700 MB.
     path = write(tmp_path / "attack.pcap", ATTACKS["holes"](7_000_000))
     assert run("decode", str(path), "-q").seconds < 5
+
+
+def test_what_waits_behind_holes_is_not_gone_through_for_each_segment(tmp_path: Path) -> None:
+    # 30,000 segments of one byte, each behind a hole of its own, once took 45 s.
+    path = write(tmp_path / "attack.pcap", ATTACKS["many_holes"](30_000))
+    assert run("decode", str(path), "-q").seconds < 10
 
 
 def test_the_command_refuses_too_little_memory_in_one_line() -> None:
@@ -126,3 +178,22 @@ def test_memory_stays_within_512_mb_at_full_size(name: str, tmp_path: Path) -> N
     assert made.code == 0
     assert made.megabytes < LIMIT_MB
     assert pq.read_metadata(out).num_rows > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["talking_connections", "outstanding_everywhere", "distinct_names"])
+def test_memory_stays_within_512_mb_with_all_bodies_as_json(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](FULL[name]))
+    out = str(tmp_path / "events.jsonl")
+    made = run("decode", str(path), "-q", "-j", "1", "--full", "--records", "-o", out, timeout=1800)
+    assert made.code == 0
+    assert made.megabytes < LIMIT_MB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--csv",)])
+def test_a_report_of_a_million_names_stays_within_512_mb(options: tuple[str, ...], tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS["distinct_names"](FULL["distinct_names"]))
+    made = run("report", str(path), "-q", "-j", "1", *options, *[str(tmp_path / "csv")] * len(options))
+    assert made.code == 0
+    assert made.megabytes < LIMIT_MB

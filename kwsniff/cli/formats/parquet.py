@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from kwsniff.cli.formats.sink import Sink
 from kwsniff.table import EVENTS
 
-GROUP_ROWS = 65_536
-GROUP_BYTES = 64 << 20
+GROUP_ROWS = 32_768
+GROUP_BYTES = 24 << 20
 """A row group ends at whichever comes first, so that bodies (`--full`) do not make it outgrow memory."""
 
 

@@ -23,7 +23,9 @@ NEVER = -(1 << 60)
 """Offset acknowledged, if none ever was."""
 MAX_EARLY = 64
 MAX_HELD = 1 << 20
-"""Bytes of an unfinished frame beyond which copying them for every round costs more than it saves."""
+"""Bytes of an unfinished frame beyond which copying them for every round costs more than it saves ..."""
+MAX_PARTS = 1024
+"""... and pieces that it came in."""
 
 
 def ready(connection: Connection) -> bool:
@@ -45,6 +47,8 @@ def ready(connection: Connection) -> bool:
         return False
     for stream, framer in zip(connection.streams, exchange.framers, strict=True):
         if stream.waiting or framer.pending is not None or framer.have > MAX_HELD:
+            return False
+        if len(framer.parts) > MAX_PARTS:
             return False
     return True
 
