@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.events import MAX_TOPIC
 from kwsniff.report import lists
 
 MAX_LEARNT = 100_000
@@ -37,7 +38,8 @@ class TopicNames:
         for row in pairs.group_by(["id", "name"]).aggregate([]).to_pylist():
             if len(self.names) >= MAX_LEARNT:
                 return
-            self.names.setdefault(row["id"], row["name"])
+            if len(row["name"]) <= MAX_TOPIC:
+                self.names.setdefault(row["id"], row["name"])
 
 
 def topic_names(batches: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, str]:
