@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from kwsniff.capture.source import CaptureError, CaptureTotals, segments
-from kwsniff.config import Config
+from kwsniff.config import MIB, Config
 from kwsniff.pipeline import keyed
 
 Progress = Callable[[int, int | None], None]
@@ -39,6 +39,10 @@ class _Part(NamedTuple):
     progress: tuple[int, int | None] | None
 
 
+BLOCK_BYTES = MIB
+"""Capture bytes read at a time: all that a block brings forth is one message, and put in order as a whole."""
+
+
 def events(
     paths: Sequence[str], config: Config, jobs: int, totals: CaptureTotals, progress: Progress | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -47,6 +51,7 @@ def events(
     Raises:
         CaptureError: an input became unreadable on the way; what came before was yielded.
     """
+    config = replace(config, block_bytes=min(config.block_bytes, BLOCK_BYTES))
     context = get_context("spawn")
     pipes: list[Connection] = []
     workers = []

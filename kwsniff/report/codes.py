@@ -15,6 +15,9 @@ OTHERS = "(others)"
 MAX_NAMES = 10_000
 """Client ids, client addresses, broker addresses and topics that a report tells apart, each."""
 
+NAME_LENGTH = 256
+"""Characters of a name for which there is room on average."""
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -22,8 +25,10 @@ class Codes:
     """Numbers values in the order in which they are first seen; null is a value like any other."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """With `limit`, texts that are new when there are so many already are all `OTHERS`."""
+        """With `limit`, texts that are new when there are so many already, or so long ones, are all
+        `OTHERS`."""
         self._limit = limit
+        self._room = (limit or 0) * NAME_LENGTH
         self.values: list[Any] = []
         self._numbers: dict[Any, int] = {}
 
@@ -37,8 +42,10 @@ class Codes:
 
     def number(self, value: Any) -> int:
         """The number of one value."""
-        if self._limit is not None and len(self.values) >= self._limit and value not in self._numbers:
-            value = OTHERS
+        if self._limit is not None and value not in self._numbers:
+            self._room -= len(value or "")
+            if len(self.values) >= self._limit or self._room < 0:
+                value = OTHERS
         number = self._numbers.setdefault(value, len(self.values))
         if number == len(self.values):
             self.values.append(value)

@@ -43,8 +43,12 @@ MAX_CELLS = 50_000
 MAX_SOFTWARE = 100
 """Client libraries listed for one client; one that names another each time may go on for ever."""
 
+MAX_LIBRARIES = 20_000
+"""The same of all clients."""
+
 BATCH_ROWS = 32_768
-"""Rows added at a time, about: fewer take as long as they do, more take several kilobytes each."""
+BATCH_BYTES = 24 << 20
+"""Rows and bytes added at a time, about: fewer rows take as long, more take several kilobytes each."""
 
 NEEDED = (
     *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
@@ -63,6 +67,7 @@ class CallStore:
         self.api_names: dict[int, str] = {}
         self.error_names: dict[int, str] = {}
         self.software: dict[tuple[str | None, str | None], set[str]] = {}
+        self._libraries = 0
         self.spans: dict[str | None, tuple[int, int]] = {}
         self.names = TopicNames()
         self.topics = TopicStore()
@@ -192,7 +197,9 @@ class CallStore:
         if len(self.software) >= MAX_NAMES:
             return
         found = self.software.setdefault(client, set())
-        found.update(list(names)[: MAX_SOFTWARE - len(found)])
+        before = len(found)
+        found.update(list(names)[: max(min(MAX_SOFTWARE - before, MAX_LIBRARIES - self._libraries), 0)])
+        self._libraries += len(found) - before
 
     def _cover(self, batch: pa.RecordBatch) -> None:
         """Widen the span of time each capture is known to cover."""
@@ -252,18 +259,19 @@ def _floats(column: pa.Array) -> Floats:
 
 
 def _even(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about BATCH_ROWS."""
+    """The same rows in batches of about BATCH_ROWS or BATCH_BYTES."""
     waiting_batches: list[pa.RecordBatch] = []
-    rows = 0
+    rows = held = 0
     for batch in batches:
-        parts = max(round(batch.num_rows / BATCH_ROWS), 1)
+        parts = max(round(batch.num_rows / BATCH_ROWS), round(batch.nbytes / BATCH_BYTES), 1)
         size = -(-batch.num_rows // parts)
         for part in range(parts):
             waiting_batches.append(batch.slice(part * size, size))
             rows += waiting_batches[-1].num_rows
-            if rows >= BATCH_ROWS:
+            held += waiting_batches[-1].nbytes
+            if rows >= BATCH_ROWS or held >= BATCH_BYTES:
                 yield _joined(waiting_batches)
-                rows = 0
+                rows = held = 0
         del batch
     if waiting_batches:
         yield _joined(waiting_batches)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.events import MAX_TOPIC
 from kwsniff.report import lists
 
 MAX_LEARNT = 100_000
@@ -47,7 +48,8 @@ class TopicNames:
         for row in pairs.group_by(["id", "name"]).aggregate([]).to_pylist():
             if len(self.names) >= MAX_LEARNT:
                 return
-            self.names.setdefault(row["id"], row["name"])
+            if len(row["name"]) <= MAX_TOPIC:
+                self.names.setdefault(row["id"], row["name"])
 
 
 def first_named(
@@ -64,6 +66,8 @@ def first_named(
     found: dict[str, tuple[int, str]] = {}
     for row in pairs.group_by(["id", "name"]).aggregate([("position", "min")]).to_pylist():
         first = row["position_min"], row["name"]
+        if len(row["name"]) > MAX_TOPIC:
+            continue
         if first < known.get(row["id"], found.get(row["id"], (NEVER, ""))):
             found[row["id"]] = first
     return found
