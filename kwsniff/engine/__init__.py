@@ -96,6 +96,11 @@ class Engine:
             self._sweep()
         return self._take_events()
 
+    @property
+    def taken(self) -> int:
+        """Segments so far, of other shares too: orders of events to come are no lower, but for late ones."""
+        return self._order
+
     def tick(self, now: int) -> Events:
         """No segment before `now` (nanoseconds since 1970) is still to come: return what that settles.
 
