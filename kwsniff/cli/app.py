@@ -413,8 +413,8 @@ def pipeline(
             "--split-size",
             metavar="MIB",
             min=1,
-            help="Size of the part of the input that one task reads. Default: half of a core's share, 32 "
-            "to 512 MiB.",
+            help="Size of the part of the input that one task reads. Default: a core's share, 32 to "
+            "1,024 MiB.",
             show_default=False,
         ),
     ] = None,

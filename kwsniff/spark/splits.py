@@ -67,8 +67,8 @@ SORTED_BYTES = 16 * MIB
 
 
 def split_bytes(total: int, cores: int) -> int:
-    """Size of splits: two for each core, within limits."""
-    wanted = min(max(total // (2 * cores), LEAST_SPLIT), SPLIT_BYTES)
+    """Size of splits: one for each core, within limits."""
+    wanted = min(max(total // cores, LEAST_SPLIT), SPLIT_BYTES)
     return max(wanted, -(-total // (MOST_SPLITS // 2)))
 
 

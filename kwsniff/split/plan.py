@@ -26,7 +26,7 @@ from kwsniff.net.totals import CaptureTotals
 
 PACKET_AT = 28
 """Where the packet lies in an enhanced or obsolete packet block of pcapng."""
-SPLIT_BYTES = 512 << 20
+SPLIT_BYTES = 1 << 30
 """Size of a split, about. At each cut every connection is followed step by step for a while, twice, so splits
 are as large as may be lost with a worker."""
 

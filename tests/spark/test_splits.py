@@ -162,9 +162,9 @@ def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSes
 @pytest.mark.parametrize(
     ("total", "cores", "size"),
     [
-        (100 * MIB, 2, 32 * MIB),
-        (300 * MIB, 2, 75 * MIB),
-        (10 << 40, 100, 512 * MIB),
+        (60 * MIB, 2, 32 * MIB),
+        (300 * MIB, 2, 150 * MIB),
+        (10 << 40, 100, 1024 * MIB),
         (100 << 40, 100, (100 << 40) // (1 << 15)),
     ],
 )
