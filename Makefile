@@ -37,6 +37,7 @@ fuzz: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/run.py --out docs/performance.md
 	$(BIN)/python tests/bench/replay.py --out docs/live.md
+	$(BIN)/python tests/bench/pipeline.py --out docs/spark.md
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
