@@ -37,6 +37,9 @@ NOT_OF_A_CALL = frozenset(
 )
 """Columns of anomalies and connections, and the bodies, which are no part of a report."""
 
+PART_BYTES = 8 << 20
+"""Bytes of events made into lines at a time: their texts are there several times over meanwhile."""
+
 LISTS = frozenset(("topics", "topic_ids", "partitions"))
 
 
@@ -59,8 +62,12 @@ def write_calls(path: Path, batches: Iterable[pa.RecordBatch], names: Mapping[st
 def flattened(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """The calls among EVENTS batches, with the columns CALLS."""
     for batch in batches:
-        calls = fill(batch.filter(pc.equal(batch["event"], CALL)), names)
-        yield scalar_columns(calls, CALLS)
+        parts = max(batch.nbytes // PART_BYTES, 1)
+        size = -(-batch.num_rows // parts)
+        for first in range(0, batch.num_rows, max(size, 1)):
+            part = batch.slice(first, size)
+            calls = fill(part.filter(pc.equal(part["event"], CALL)), names)
+            yield scalar_columns(calls, CALLS)
 
 
 def scalar_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

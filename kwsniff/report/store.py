@@ -47,7 +47,7 @@ MAX_LIBRARIES = 20_000
 """The same of all clients."""
 
 BATCH_ROWS = 32_768
-BATCH_BYTES = 24 << 20
+BATCH_BYTES = 8 << 20
 """Rows and bytes added at a time, about: fewer rows take as long, more take several kilobytes each."""
 
 NEEDED = (

@@ -191,9 +191,12 @@ def test_memory_stays_within_512_mb_with_all_bodies_as_json(name: str, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["distinct_names", "long_names"])
 @pytest.mark.parametrize("options", [(), ("--csv",)])
-def test_a_report_of_a_million_names_stays_within_512_mb(options: tuple[str, ...], tmp_path: Path) -> None:
-    path = write(tmp_path / "attack.pcap", ATTACKS["distinct_names"](FULL["distinct_names"]))
+def test_a_report_of_many_or_long_names_stays_within_512_mb(
+    options: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](FULL[name]))
     made = run("report", str(path), "-q", "-j", "1", *options, *[str(tmp_path / "csv")] * len(options))
     assert made.code == 0
     assert made.megabytes < LIMIT_MB
