@@ -217,7 +217,7 @@ class _Run:
             kwsniff=__version__,
             spark=self._spark.version,
             config=_plain(self._config),
-            runs=(self._before.runs if self._before else 0) + 1,
+            runs=self._number + 1,
             inputs=inputs,
             events={
                 "call": trust.calls,

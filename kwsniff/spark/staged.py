@@ -112,17 +112,15 @@ class _Rows(_File):
     def _flush(self) -> None:
         waiting, self._waiting, self._count, self._bytes = self._waiting, [], 0, 0
         if waiting:
-            self._write(pa.Table.from_batches(waiting, self._schema).combine_chunks())
+            self._writer.write_table(pa.Table.from_batches(waiting, self._schema).combine_chunks())
 
     def _close(self, whole: bool) -> None:
         if whole:
             self._flush()
         self._writer.close()
 
-    def _write(self, rows: pa.Table) -> None:
-        raise NotImplementedError
-
     _writer: Any
+    """Of the format."""
 
 
 class StagedFile(_Rows):
@@ -143,9 +141,6 @@ class StagedFile(_Rows):
     def told(self, split: int | None = None) -> Staged:
         """What was written, once it is. Raises OSError."""
         return Staged(str(self._path), self._rows, self._path.stat().st_size, self._named, split)
-
-    def _write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows)
 
 
 def stored(path: str, columns: Iterable[str] = ROWS.names) -> Iterator[pa.RecordBatch]:
@@ -168,9 +163,6 @@ class ParquetFile(_Rows):
         super().__init__(path, schema)
         texts = [field.name for field in schema if pa.types.is_string(field.type)]  # whose values repeat
         self._writer = pq.ParquetWriter(self._beside, schema, compression="zstd", use_dictionary=texts)
-
-    def _write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows)
 
 
 class Folders:

@@ -19,7 +19,7 @@ from kwsniff.net.columns import Ints, SegmentColumns
 from kwsniff.pipeline import Analysis, Part
 from kwsniff.split.edge import Edge
 from kwsniff.split.engine import ORDER_BITS, FreezingEngine
-from kwsniff.split.state import freeze, thaw
+from kwsniff.split.state import freeze
 from kwsniff.split.stitch import Again, Stitched, Stitcher
 
 Read = Callable[[int], Iterable[pa.RecordBatch]]
@@ -73,9 +73,7 @@ class ChosenEngine(FreezingEngine):
         self._given = given
         for again in given.values():
             if again.state is not None:
-                self.opened += 1
-                connection = thaw(again.state, self.shared, self.opened)
-                self._table[connection.endpoints] = self._by_number[self.opened] = connection
+                self.put(self.thawed(again.state))
         ends = [list(endpoints) for endpoints in given]
         self._hashes = hashes(np.array(ends, np.int64).reshape(len(ends), 6))
 

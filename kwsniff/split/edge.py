@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import zstandard
 
 from kwsniff.engine.rows import Endpoints, Rows
+from kwsniff.split.packed import Packed
 from kwsniff.split.state import Counts, Summary, Watch
 
 WHOLE, BEGINS, GUESSED, GIVEN_UP = "whole", "begins", "guessed", "given up"
@@ -69,7 +67,7 @@ class Head:
 
 
 @dataclass(slots=True)
-class Edge:
+class Edge(Packed):
     """One pair of endpoints in one split."""
 
     endpoints: Endpoints
@@ -93,19 +91,3 @@ class Edge:
     """A later connection of the same endpoints that was alive when the split ended, frozen."""
     ids: list[str] = field(default_factory=list)
     """Ids of the later connections of the same endpoints."""
-
-    @property
-    def key(self) -> str:
-        """Text that names the endpoints."""
-        return ",".join(map(str, self.endpoints))
-
-    def pack(self) -> bytes:
-        """The edge as bytes, compressed."""
-        return zstandard.ZstdCompressor().compress(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
-
-    @staticmethod
-    def unpack(data: bytes) -> Edge:
-        """The edge again."""
-        made: Any = pickle.loads(zstandard.ZstdDecompressor().decompress(data))
-        assert isinstance(made, Edge)
-        return made

@@ -18,7 +18,7 @@ from kwsniff.net.columns import ACK, SYN, SegmentColumns
 from kwsniff.split import guess as guess_limits
 from kwsniff.split.edge import Edge
 from kwsniff.split.guess import Guess
-from kwsniff.split.state import NoReply, freeze
+from kwsniff.split.state import NoReply, freeze, thaw
 
 ORDER_BITS = 34
 """An order is the number of its split above so many bits, so that orders of all splits can be compared."""
@@ -34,6 +34,17 @@ class FreezingEngine(Engine):
             "config": self.config, "versions": self._versions, "calls": self._events.calls,
             "anomalies": self._events.anomalies,
         }  # fmt: skip
+
+    def thawed(self, frozen: bytes) -> Connection:
+        """A frozen connection, with a number of this engine."""
+        self.opened += 1
+        connection = thaw(frozen, self.shared, self.opened)
+        self._by_number[connection.number] = connection
+        return connection
+
+    def put(self, connection: Connection) -> None:
+        """Let a connection be the one that its endpoints have."""
+        self._table[connection.endpoints] = self._by_number[connection.number] = connection
 
 
 class SplitEngine(FreezingEngine):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
-
-import zstandard
 
 from kwsniff.arrow import events_batch
 from kwsniff.config import Config
@@ -17,7 +13,8 @@ from kwsniff.engine.rows import Endpoints, Rows
 from kwsniff.pipeline import Part
 from kwsniff.split.edge import BEGINS, GIVEN_UP, GUESSED, Edge, Head
 from kwsniff.split.engine import FreezingEngine
-from kwsniff.split.state import carry, freeze, summary, tail_matches, thaw
+from kwsniff.split.packed import Packed
+from kwsniff.split.state import carry, freeze, summary, tail_matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class Naming:
 
 
 @dataclass(slots=True)
-class Again:
+class Again(Packed):
     """A pair of endpoints whose connections have to be decoded again in a split."""
 
     endpoints: Endpoints
@@ -42,22 +39,6 @@ class Again:
     """The connection at that split's beginning, frozen; None if there was none."""
     wrong: list[str]
     """Ids of connections whose events, as the split has them, are not to be believed."""
-
-    @property
-    def key(self) -> str:
-        """Text that names the endpoints, as that of their edges."""
-        return ",".join(map(str, self.endpoints))
-
-    def pack(self) -> bytes:
-        """As bytes, compressed."""
-        return zstandard.ZstdCompressor().compress(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))
-
-    @staticmethod
-    def unpack(data: bytes) -> Again:
-        """From bytes."""
-        made: Any = pickle.loads(zstandard.ZstdDecompressor().decompress(data))
-        assert isinstance(made, Again)
-        return made
 
 
 @dataclass(slots=True)
@@ -80,17 +61,6 @@ class FlowEngine(FreezingEngine):
 
     def __init__(self, config: Config) -> None:
         super().__init__(replace(config, kernels="never"))
-
-    def thawed(self, frozen: bytes) -> Connection:
-        """A frozen connection, with a number of this engine."""
-        self.opened += 1
-        connection = thaw(frozen, self.shared, self.opened)
-        self._by_number[connection.number] = connection
-        return connection
-
-    def put(self, connection: Connection) -> None:
-        """Let a connection be the one that its endpoints have."""
-        self._table[connection.endpoints] = self._by_number[connection.number] = connection
 
     def get(self, endpoints: Endpoints) -> Connection | None:
         """The connection that the endpoints have."""
