@@ -165,27 +165,27 @@ def api(text: str, file: str) -> tuple[Head, Message, Message]:
     if not found:
         raise DissectorError(f"{file}:1: empty dissector")
     first = head(found[0])
-    sections: dict[str, Message] = {}
-    for line, body in _sections(found[1:]):
+    parts: dict[str, Message] = {}
+    for line, body in sections(found[1:]):
         direction = line.words[0]
         if direction not in ("request", "response") or len(line.words) > 1:
             raise line.error(f"expected 'request' or 'response', found {' '.join(line.words)!r}")
-        if direction in sections:
+        if direction in parts:
             raise line.error(f"second {direction}")
         fields = _fields(body, 1, first.versions, first.flexible)
-        sections[direction] = Message(
+        parts[direction] = Message(
             first.name, direction, first.key, first.versions, first.flexible, fields, line.doc
         )
     for direction in ("request", "response"):
-        if direction not in sections:
+        if direction not in parts:
             raise found[-1].error(f"no {direction} in this file")
-    return first, sections["request"], sections["response"]
+    return first, parts["request"], parts["response"]
 
 
 def data(text: str, file: str) -> dict[str, Message]:
     """A file of data messages: `data NAME versions R flexible R used PLACE`, then its fields."""
     messages: dict[str, Message] = {}
-    for line, body in _sections(list(lines(text, file))):
+    for line, body in sections(list(lines(text, file))):
         if line.words[0] != "data" or len(line.words) < 2:
             raise line.error(f"expected 'data NAME versions ...', found {' '.join(line.words)!r}")
         clauses = _clauses(line, 2, _DATA_CLAUSES)
@@ -228,7 +228,7 @@ def errors(text: str, file: str) -> dict[int, ErrorCode]:
     return codes
 
 
-def _sections(found: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+def sections(found: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
     """Lines without indentation, each with the indented lines below it."""
     at = 0
     while at < len(found):
