@@ -25,7 +25,7 @@ from kwsniff.cli.trust import Trust
 from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
 from kwsniff.offline import events
-from kwsniff.report.calls import LISTS
+from kwsniff.report.calls import NAMING
 from kwsniff.table import EVENTS
 
 
@@ -85,7 +85,7 @@ def _columns(request: Request, form: str) -> list[str] | None:
 
 def _needed(columns: frozenset[str]) -> frozenset[str]:
     """The columns to decode: where topics are named, all that goes into naming them."""
-    return columns | LISTS if columns & LISTS else columns
+    return columns | NAMING if columns & NAMING else columns
 
 
 class _Run:
