@@ -1,4 +1,4 @@
-"""`kwsniff live`: what the command does; its options are in `kwsniff.cli.app`."""
+"""`kwsniff live`: what the command does; its options are in `kwsniff.cli.commands.live`."""
 
 from __future__ import annotations
 

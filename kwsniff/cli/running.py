@@ -43,7 +43,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str], state: object) -> object:
-    from kwsniff.cli.app import app
+    from kwsniff.cli.root import app
 
     try:
         return typer.main.get_command(app).main(

@@ -1,0 +1,101 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kwsniff.config import Config
+
+INPUT, CHOICE, OUTPUT, RUNNING = "Input", "What is taken", "Output", "How it runs"
+GROUPS = (CHOICE, INPUT, OUTPUT, RUNNING)
+"""Groups of options in the help, in their order."""
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="Capture files: pcap or pcapng, also compressed by gzip, zstd, lz4 or xz. "
+        "- is standard input; a directory stands for its captures in time order.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="EXPR",
+        help="Only events for which EXPR holds, such as 'api == \"Fetch\" and latency_us > 5000'. "
+        "The language is described in docs/decode.md.",
+        rich_help_panel=CHOICE,
+    ),
+]
+Full = Annotated[
+    bool,
+    typer.Option("--full", help="Add the decoded bodies of request and response.", rich_help_panel=CHOICE),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="C,...",
+        help="Write these columns in this order; not for the text format.",
+        rich_help_panel=CHOICE,
+    ),
+]
+Port = Annotated[
+    str | None,
+    typer.Option(
+        "--port",
+        metavar="P,...",
+        help="Ports of brokers, single or as ranges (9092,19092-19094), instead of 9092-9094. "
+        "Kafka on other ports is looked for by content all the same.",
+        rich_help_panel=INPUT,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        help="Leave out the summary of how far the capture can be trusted.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "-j",
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="Number of processes (1: this one); the result is the same. "
+        "Default: all cores where that gains: inputs over 64 MiB with --full, or without compiled kernels.",
+        show_default=False,
+        rich_help_panel=RUNNING,
+    ),
+]
+
+
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        help="Memory each process may take, such as 256M or 2G. The limits that keep it are sized by it; "
+        "docs/reliability.md lists them.",
+        rich_help_panel=RUNNING,
+    ),
+]
+
+
+def configured(port: str | None, memory: str, full: bool = False, records: bool = False) -> Config:
+    """The configuration that these options ask for. Raises CommandError."""
+    from kwsniff.cli.source import config_within, parsed_ports
+    from kwsniff.config import Config
+
+    return config_within(memory, ports=parsed_ports(port, Config().ports), full=full, records=records)
