@@ -20,13 +20,13 @@ from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
 from kwsniff.cli.problem import CommandError, chosen_columns
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage, from_pipe, refuse_overwriting
+from kwsniff.cli.source import Damage, from_pipe, refuse_bodies, refuse_overwriting
 from kwsniff.cli.trust import Trust
-from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.report.calls import NAMING
 from kwsniff.table import EVENTS
+from kwsniff.where.predicate import Predicate, columns_in, compile_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def decode(request: Request) -> int:
     """
     form = chosen_format(request.form, request.output)
     columns = _columns(request, form)
-    predicate = compile_where(request.where) if request.where is not None else None
+    predicate = _predicate(request)
     if columns is not None:
         asked = columns_in(request.where) if request.where is not None else frozenset()
         request = replace(request, config=replace(request.config, columns=_needed(asked.union(columns))))
@@ -73,6 +73,14 @@ def decode(request: Request) -> int:
         return _Run(request, form, columns, predicate, output).run()
     finally:
         output.discard()
+
+
+def _predicate(request: Request) -> Predicate | None:
+    if request.where is None:
+        return None
+    predicate = compile_where(request.where)
+    refuse_bodies(request.where, full=request.config.full)
+    return predicate
 
 
 def _columns(request: Request, form: str) -> list[str] | None:

@@ -27,8 +27,8 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="EXPR",
-        help="Only events for which EXPR holds, such as 'api == \"Fetch\" and latency_us > 5000'. "
-        "The language is described in docs/decode.md.",
+        help="Only events for which EXPR holds, such as 'api == \"Fetch\" and latency > 100ms'. "
+        "`kwsniff schema where` prints the language.",
         rich_help_panel=CHOICE,
     ),
 ]

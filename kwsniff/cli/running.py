@@ -11,6 +11,7 @@ import typer.main
 
 from kwsniff.cli import problem
 from kwsniff.cli.startup import OWN_PROCESS
+from kwsniff.where import WhereError
 
 # typer brings its own click or uses the installed one, by version; both call the base of their errors so.
 _CLICK_ERROR: type[Exception] = next(
@@ -32,6 +33,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return problem.INTERRUPTED
     except problem.CommandError as error:
         return _said(str(error), error.exit_code)
+    except WhereError as error:
+        return _said(str(error), problem.USAGE)
     except _CLICK_ERROR as error:
         return _said(_usage(error), problem.USAGE)
     except OSError as error:

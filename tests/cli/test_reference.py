@@ -14,8 +14,6 @@ from kwsniff.cli.options import GROUPS
 from kwsniff.cli.page import heading
 from kwsniff.cli.problem import DAMAGED, DONE, FINDINGS, INTERNAL, INTERRUPTED, USAGE
 from kwsniff.cli.reference import reference
-from kwsniff.cli.where import compile_where
-from kwsniff.cli.where.function import FUNCTIONS
 from tests.cli.conftest import ROOT, Ended, call
 
 COMMANDS: dict[str, Any] = loaded()
@@ -48,19 +46,6 @@ def test_every_command_shows_two_examples_of_itself_that_can_be_given(name: str)
 def test_the_options_of_a_command_stand_in_groups(name: str) -> None:
     ungrouped = [each.name for each in COMMANDS[name].params if heading(each) not in ("Arguments", *GROUPS)]
     assert ungrouped == []
-
-
-def test_every_expression_in_the_guide_compiles() -> None:
-    block = re.search(r"```where\n(.*?)```", DECODE, re.S)
-    assert block is not None
-    lines = block[1].splitlines()
-    assert len(lines) >= 8
-    for line in lines:
-        compile_where(line)
-
-
-def test_every_function_of_the_language_is_in_the_guide() -> None:
-    assert [name for name in FUNCTIONS if f"`{name}(" not in DECODE] == []
 
 
 def test_every_exit_code_is_in_the_guide() -> None:

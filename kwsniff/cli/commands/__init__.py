@@ -15,6 +15,7 @@ COMMANDS = {
     "pipeline": "pipeline",
     "protocol": "protocol",
     "crosscheck": "crosscheck",
+    "schema": "schema",
 }
 """Names of commands in the order of the help, and the module and the function in it that they stand for."""
 
