@@ -93,6 +93,80 @@ Memory = Annotated[
 ]
 
 
+AnswerPaths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="Captures as for `kwsniff decode`, or stored events: Parquet files of `kwsniff decode`, "
+        "folders of `kwsniff pipeline`.",
+        show_default=False,
+    ),
+]
+AnswerForm = Annotated[
+    str,
+    typer.Option("-f", "--format", metavar="FORMAT", help="text, csv or json.", rich_help_panel=OUTPUT),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only events from this time on: ISO 8601, or a time of day such as 12:03:05.",
+        rich_help_panel=CHOICE,
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Only events before this time.", rich_help_panel=CHOICE),
+]
+Top = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        metavar="N",
+        min=0,
+        help="Show N rows of each table; 0 shows all. Default: 20 of text, all of CSV and JSON.",
+        show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="COLUMN",
+        help="Sort by this column of CSV and JSON: numbers from the greatest, texts and times from the "
+        "least; -COLUMN the other way round.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Tz = Annotated[
+    str,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        help="Time zone of text, and of times in --where, --since and --until that name none.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Color = Annotated[
+    str, typer.Option("--color", metavar="WHEN", help="auto, always or never.", rich_help_panel=OUTPUT)
+]
+Wide = Annotated[
+    bool,
+    typer.Option("--wide", help="All columns of text, however long the lines get.", rich_help_panel=OUTPUT),
+]
+OneTable = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="NAME",
+        help="Only this table; CSV writes the first one otherwise.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
 def configured(port: str | None, memory: str, full: bool = False, records: bool = False) -> Config:
     """The configuration that these options ask for. Raises CommandError."""
     from kwsniff.cli.source import config_within, parsed_ports

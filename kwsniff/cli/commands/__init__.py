@@ -13,6 +13,7 @@ COMMANDS = {
     "report": "report",
     "live": "live",
     "pipeline": "pipeline",
+    "clients": "clients",
     "protocol": "protocol",
     "crosscheck": "crosscheck",
     "schema": "schema",

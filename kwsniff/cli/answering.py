@@ -1,0 +1,133 @@
+"""Runs a command that answers a question: events in, from captures or stored, tables out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+
+from kwsniff.answers import Answer
+from kwsniff.answers.stored import is_stored, stored_events
+from kwsniff.answers.table import Table
+from kwsniff.capture.error import CaptureError
+from kwsniff.cli import problem
+from kwsniff.cli.asked import Asked
+from kwsniff.cli.naming import named
+from kwsniff.cli.problem import CommandError, suggestion
+from kwsniff.cli.progress import ProgressBar
+from kwsniff.cli.source import Damage
+from kwsniff.cli.tables import Look, write_csv, write_json, write_text
+from kwsniff.cli.trust import Trust
+from kwsniff.offline import events
+from kwsniff.report.calls import NAMING
+from kwsniff.where.body import BODIES
+from kwsniff.where.moment import zone
+from kwsniff.where.predicate import columns_in, compile_where
+
+FORMATS = ("text", "csv", "json")
+COLOURS = ("auto", "always", "never")
+DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
+PAGE = 100
+"""Columns of text that goes to no terminal."""
+
+
+def answer(asked: Asked, question: Answer) -> int:
+    """Answer the question from the inputs, print the tables; return the exit code. Raises CommandError."""
+    check(asked)
+    damage, trust = Damage(), Trust(wanted=not asked.quiet)
+    for batch in taken(asked, question.needs, damage, trust):
+        question.take(batch)
+    show(asked, question.tables(), question.notes())
+    if trust.capture.packets:  # stored events have no packets to speak of
+        trust.show()
+    if damage:
+        print(f"kwsniff: {damage.line()}", file=sys.stderr)
+    return problem.DAMAGED if damage else problem.DONE
+
+
+def check(asked: Asked) -> None:
+    """Raise CommandError or WhereError for what can be seen to be wrong before anything is read."""
+    for value, known, option in ((asked.form, FORMATS, "-f"), (asked.color, COLOURS, "--color")):
+        if value not in known:
+            raise CommandError(f"{option}: {value!r} is none of {', '.join(known)}{suggestion(value, known)}")
+    compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
+
+
+def taken(asked: Asked, needs: frozenset[str], damage: Damage, trust: Trust) -> Iterator[pa.RecordBatch]:
+    """The events that were asked for, with the columns `needs` and topic names filled in. Raises
+    CommandError."""
+    predicate = compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
+    columns = needs | {"event", "time"}
+    if asked.where is not None:
+        columns |= columns_in(asked.where)
+    columns |= NAMING if columns & NAMING else frozenset()
+    try:
+        with ProgressBar() as progress, closing(_source(asked, columns, trust, progress)) as source:
+            for batch in named(damage.watch(source)):
+                yield batch.filter(predicate(batch))
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
+
+
+def _source(
+    asked: Asked, columns: frozenset[str], trust: Trust, progress: ProgressBar
+) -> Generator[pa.RecordBatch]:
+    stored = [path for path in asked.paths if is_stored(path)]
+    for path in stored:
+        yield from stored_events(path, columns | DAMAGE_COLUMNS)
+    captures = [path for path in asked.paths if path not in stored]
+    if captures:
+        config = replace(asked.config, columns=columns, full=asked.config.full or bool(columns & BODIES))
+        found = events(captures, config, totals=trust.capture, progress=progress, jobs=asked.jobs)
+        yield from trust.watch(found)
+
+
+def show(asked: Asked, tables: list[Table], notes: Sequence[str] = ()) -> None:
+    """Print tables as they were asked for. Raises CommandError."""
+    tables = [table for table in tables if asked.table in (None, table.name)] or _no_table(asked, tables)
+    _sort(asked, tables)
+    if asked.form == "csv":
+        write_csv(sys.stdout.buffer, tables[0], asked.top)
+        sys.stdout.flush()
+        return
+    if asked.form == "json":
+        write_json(sys.stdout, tables, notes, asked.top)
+        return
+    write_text(sys.stdout, tables, look(asked))
+    if not any(table.rows for table in tables):
+        print("Nothing was found.", file=sys.stderr)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    sys.stdout.flush()
+
+
+def _no_table(asked: Asked, tables: list[Table]) -> list[Table]:
+    known = [table.name for table in tables]
+    raise CommandError(f"--table: there is no {asked.table!r}{suggestion(str(asked.table), known)}; "
+                       f"there are {', '.join(known)}")  # fmt: skip
+
+
+def _sort(asked: Asked, tables: list[Table]) -> None:
+    if asked.sort is None:
+        return
+    turned, name = asked.sort.startswith("-"), asked.sort.lstrip("-")
+    having = [table for table in tables if any(f.name == name for f in table.fields)]
+    if not having:
+        known = [f.name for table in tables for f in table.fields]
+        raise CommandError(f"--sort: there is no column {name!r}{suggestion(name, known)}")
+    for table in having:
+        table.sorted_by(name, turned=turned)
+
+
+def look(asked: Asked) -> Look:
+    """How text is to look, for the terminal that there is."""
+    terminal = sys.stdout.isatty()
+    width = None if asked.wide else shutil.get_terminal_size().columns if terminal else PAGE
+    wanted = {"always": True, "never": False}.get(asked.color)
+    colour = wanted if wanted is not None else terminal and not os.environ.get("NO_COLOR")
+    return Look(width, bool(colour), zone(asked.tz), asked.top)
