@@ -77,9 +77,8 @@ def asking(function: Callable[..., int], *, without: frozenset[str] = frozenset(
         mine = {each.name: values.pop(each.name) for each in own}
         config = options.configured(values.pop("port", None), values.pop("memory", "512M"))
         paths = values.pop("files")
-        raise typer.Exit(
-            function(Asked([paths] if isinstance(paths, str) else paths, config, **values), **mine)
-        )
+        asked = Asked([paths] if isinstance(paths, str) else paths, config, **values)
+        raise typer.Exit(function(asked, **mine))
 
     whose = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     command.__signature__ = inspect.Signature([whose, *parameters])  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ COMMANDS = {
     "live": "live",
     "pipeline": "pipeline",
     "clients": "clients",
+    "errors": "errors",
     "protocol": "protocol",
     "crosscheck": "crosscheck",
     "schema": "schema",
