@@ -15,6 +15,7 @@ COMMANDS = {
     "pipeline": "pipeline",
     "clients": "clients",
     "errors": "errors",
+    "upgrade-check": "upgrade_check",
     "protocol": "protocol",
     "crosscheck": "crosscheck",
     "schema": "schema",
