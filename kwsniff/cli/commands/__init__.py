@@ -14,6 +14,7 @@ COMMANDS = {
     "live": "live",
     "pipeline": "pipeline",
     "clients": "clients",
+    "slow": "slow",
     "errors": "errors",
     "upgrade-check": "upgrade_check",
     "protocol": "protocol",
