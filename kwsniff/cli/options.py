@@ -102,6 +102,10 @@ AnswerPaths = Annotated[
         show_default=False,
     ),
 ]
+OneCapture = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="A capture, as for `kwsniff decode`.", show_default=False),
+]
 AnswerForm = Annotated[
     str,
     typer.Option("-f", "--format", metavar="FORMAT", help="text, csv or json.", rich_help_panel=OUTPUT),

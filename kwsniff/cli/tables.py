@@ -208,10 +208,10 @@ def write_json(out: IO[str], tables: Sequence[Table], notes: Sequence[str], top:
     if notes:
         found["notes"] = list(notes)
     text = json.dumps(found, ensure_ascii=False, indent=2)
-    out.write(_safe(text) + "\n")
+    out.write(json_safe(text) + "\n")
 
 
-def _safe(text: str) -> str:
+def json_safe(text: str) -> str:
     """The same JSON with every character that is not printable escaped."""
     if text.isprintable():
         return text

@@ -18,6 +18,10 @@ from tests.samples import CAPTURES, sample
 GOLDEN = Path(__file__).parents[1] / "data" / "answers"
 
 
+QUIET = ("show",)
+"""Commands that print no summary that could be left out."""
+
+
 class Ended(NamedTuple):
     code: int
     out: str
@@ -47,7 +51,7 @@ def answered(kwsniff: Callable[..., Ended]) -> Callable[..., dict[str, Any]]:
     """The JSON answer of a command."""
 
     def invoke(*arguments: str, code: int = 0) -> dict[str, Any]:
-        ended = kwsniff(*arguments, "-q", "-f", "json")
+        ended = kwsniff(*arguments, "-f", "json", *([] if arguments[0] in QUIET else ["-q"]))
         assert ended.code == code, ended.err
         found: dict[str, Any] = json.loads(ended.out)
         return found
@@ -60,7 +64,7 @@ def golden(kwsniff: Callable[..., Ended], request: pytest.FixtureRequest) -> Cal
     """Compares the text that a command prints with what it printed before."""
 
     def check(name: str, *arguments: str, code: int = 0) -> None:
-        ended = kwsniff(*arguments, "-q")
+        ended = kwsniff(*arguments, *([] if arguments[0] in QUIET else ["-q"]))
         assert ended.code == code, ended.err
         assert all(len(line) <= 100 for line in ended.out.splitlines())
         path = GOLDEN / f"{name}.txt"

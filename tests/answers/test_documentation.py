@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.answers.conftest import Ended
+from tests.answers.conftest import QUIET, Ended
 
 PAGE = Path(__file__).parents[2] / "docs" / "answers.md"
 BLOCK = re.compile(r"```console\n\$ (kwsniff [^\n]*)\n(.*?)```", re.DOTALL)
@@ -25,7 +25,8 @@ def test_every_output_in_the_page_is_what_its_command_prints(
     page = PAGE.read_text(encoding="utf-8")
 
     def now(found: re.Match[str]) -> str:
-        ended = kwsniff(*shlex.split(found[1])[1:], "-q")
+        words = shlex.split(found[1])[1:]
+        ended = kwsniff(*words, *([] if words[0] in QUIET else ["-q"]))
         assert ended.code in (0, 1), ended.err
         return f"```console\n$ {found[1]}\n{ended.out}```"
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "slow": "slow",
     "errors": "errors",
     "upgrade-check": "upgrade_check",
+    "show": "show",
     "protocol": "protocol",
     "crosscheck": "crosscheck",
     "schema": "schema",
