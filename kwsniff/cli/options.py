@@ -106,6 +106,12 @@ OneCapture = Annotated[
     str,
     typer.Argument(metavar="FILE", help="A capture, as for `kwsniff decode`.", show_default=False),
 ]
+OneInput = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="A capture, a directory of captures, or stored events.", show_default=False
+    ),
+]
 AnswerForm = Annotated[
     str,
     typer.Option("-f", "--format", metavar="FORMAT", help="text, csv or json.", rich_help_panel=OUTPUT),

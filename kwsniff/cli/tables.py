@@ -18,8 +18,8 @@ from kwsniff.answers.table import Field, Row, Table
 from kwsniff.report.text import bytes_text, digits, printable
 
 GAP = 2
-LEAST = 8
-"""Columns a cell is cut to at the least."""
+LEAST, SHORT = 8, 20
+"""Columns a cell is cut to at the least, and those that less important cells are cut to first."""
 ITEMS_SHOWN = 3
 BOLD, DIM, RED, GREEN, YELLOW, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
 COLOURS = {"breaks": RED, "error": RED, "unanswered": RED, "unknown": YELLOW, "ok": GREEN}
@@ -114,8 +114,8 @@ def _needed(field: Field, shown: dict[Field, list[str]]) -> int:
 def _fitting(fields: list[Field], shown: dict[Field, list[str]], width: int | None) -> list[Field]:
     """Without the columns that there is no room for."""
     while width and any(f.rank for f in fields):
-        # What is text can be cut to a third of the room.
-        least = [min(_needed(f, shown), width // 3) if _can_be_cut(f) else _needed(f, shown) for f in fields]
+        # What is text can be cut to a fifth of the room.
+        least = [min(_needed(f, shown), width // 5) if _can_be_cut(f) else _needed(f, shown) for f in fields]
         if sum(least) + GAP * (len(fields) - 1) <= width:
             break
         greatest = max(f.rank for f in fields)
@@ -134,7 +134,8 @@ def _widths(fields: list[Field], shown: dict[Field, list[str]], width: int | Non
         cuttable = [at for at, f in enumerate(fields) if _can_be_cut(f) and widths[at] > LEAST]
         if not cuttable:
             break
-        widest = max(cuttable, key=widths.__getitem__)
+        # What could be left out is cut first, then whatever is longest.
+        widest = max(cuttable, key=lambda at: (fields[at].rank > 0 and widths[at] > SHORT, widths[at]))
         widths[widest] -= 1
     return widths
 

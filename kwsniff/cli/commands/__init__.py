@@ -18,6 +18,7 @@ COMMANDS = {
     "errors": "errors",
     "upgrade-check": "upgrade_check",
     "show": "show",
+    "follow": "follow",
     "protocol": "protocol",
     "crosscheck": "crosscheck",
     "schema": "schema",
