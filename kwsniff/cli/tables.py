@@ -114,13 +114,18 @@ def _needed(field: Field, shown: dict[Field, list[str]]) -> int:
 def _fitting(fields: list[Field], shown: dict[Field, list[str]], width: int | None) -> list[Field]:
     """Without the columns that there is no room for."""
     while width and any(f.rank for f in fields):
-        # What is text can be cut to a fifth of the room.
-        least = [min(_needed(f, shown), width // 5) if _can_be_cut(f) else _needed(f, shown) for f in fields]
+        least = [_least(f, shown, width) for f in fields]
         if sum(least) + GAP * (len(fields) - 1) <= width:
             break
         greatest = max(f.rank for f in fields)
         fields = [f for f in fields if f.rank < greatest]
     return fields
+
+
+def _least(field: Field, shown: dict[Field, list[str]], width: int) -> int:
+    """Columns a field has to have: text may be cut, that of important fields to no less than a third."""
+    needed = _needed(field, shown)
+    return min(needed, width // (5 if field.rank else 3)) if _can_be_cut(field) else needed
 
 
 def _can_be_cut(field: Field) -> bool:
