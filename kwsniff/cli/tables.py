@@ -123,9 +123,10 @@ def _fitting(fields: list[Field], shown: dict[Field, list[str]], width: int | No
 
 
 def _least(field: Field, shown: dict[Field, list[str]], width: int) -> int:
-    """Columns a field has to have: text may be cut, that of important fields to no less than a third."""
+    """Columns a field has to have: text may be cut, to a fifth of the room, that of important fields to
+    three tenths."""
     needed = _needed(field, shown)
-    return min(needed, width // (5 if field.rank else 3)) if _can_be_cut(field) else needed
+    return min(needed, width * (2 if field.rank else 3) // 10) if _can_be_cut(field) else needed
 
 
 def _can_be_cut(field: Field) -> bool:

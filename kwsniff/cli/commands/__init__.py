@@ -19,6 +19,7 @@ COMMANDS = {
     "upgrade-check": "upgrade_check",
     "show": "show",
     "follow": "follow",
+    "extract": "extract",
     "protocol": "protocol",
     "crosscheck": "crosscheck",
     "schema": "schema",
