@@ -16,6 +16,7 @@ COMMANDS = {
     "clients": "clients",
     "slow": "slow",
     "errors": "errors",
+    "groups": "groups",
     "upgrade-check": "upgrade_check",
     "show": "show",
     "follow": "follow",
