@@ -17,6 +17,7 @@ COMMANDS = {
     "slow": "slow",
     "errors": "errors",
     "groups": "groups",
+    "audit": "audit",
     "upgrade-check": "upgrade_check",
     "show": "show",
     "follow": "follow",
