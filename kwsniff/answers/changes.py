@@ -82,11 +82,16 @@ def _all(request: Row, name: str) -> list[Row]:
 
 def _create_topics(request: Row) -> Iterator[Change]:
     for each in _all(request, "topics"):
-        parts = [f"{len(each['assignments'])} partitions assigned"] if each.get("assignments") else [
-            f"{_default(each.get('num_partitions'))} partition" + ("" if each.get("num_partitions") == 1 else "s"),
-            f"replication {_default(each.get('replication_factor'))}",
-        ]  # fmt: skip
-        yield Change("topic", each["name"], ", ".join([*parts, *_configs(each)]))
+        yield Change("topic", each["name"], ", ".join((*_size(each), *_configs(each))))
+
+
+def _size(topic: Row) -> Iterator[str]:
+    if topic.get("assignments"):
+        yield f"{len(topic['assignments'])} partitions assigned"
+        return
+    count = topic.get("num_partitions")
+    yield f"{_default(count)} partition{'' if count == 1 else 's'}"
+    yield f"replication {_default(topic.get('replication_factor'))}"
 
 
 def _default(number: int | None) -> str:

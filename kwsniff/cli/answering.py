@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kwsniff.answers import Answer
 from kwsniff.answers.stored import is_stored, stored_events
@@ -23,6 +24,7 @@ from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.source import Damage
 from kwsniff.cli.tables import Look, write_csv, write_json, write_text
 from kwsniff.cli.trust import Trust
+from kwsniff.events import CONNECTION
 from kwsniff.offline import events
 from kwsniff.report.calls import NAMING
 from kwsniff.where.body import BODIES
@@ -32,6 +34,7 @@ from kwsniff.where.predicate import columns_in, compile_where
 FORMATS = ("text", "csv", "json")
 COLOURS = ("auto", "always", "never")
 DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
+MAX_OWNED = 1_000_000
 PAGE = 100
 """Columns of text that goes to no terminal."""
 
@@ -66,12 +69,33 @@ def taken(asked: Asked, needs: frozenset[str], damage: Damage, trust: Trust) -> 
     if asked.where is not None:
         columns |= columns_in(asked.where)
     columns |= NAMING if columns & NAMING else frozenset()
+    owned = _Owned() if asked.where is not None and "connection" in needs else _as_it_is
     try:
         with ProgressBar() as progress, closing(_source(asked, columns, trust, progress)) as source:
             for batch in named(damage.watch(source)):
-                yield batch.filter(predicate(batch))
+                yield batch.filter(owned(batch, predicate(batch)))
     except CaptureError as error:
         raise CommandError(str(error)) from None
+
+
+class _Owned:
+    """Connections of the calls that were asked for: their rows belong to them."""
+
+    def __init__(self) -> None:
+        self._connections: set[str] = set()
+
+    def __call__(self, batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
+        if len(self._connections) < MAX_OWNED:
+            self._connections.update(pc.unique(batch.filter(mask)["connection"]).drop_null().to_pylist())
+        ends = pc.equal(batch["event"], CONNECTION)
+        if not self._connections or not pc.any(ends).as_py():
+            return mask
+        own = pc.is_in(batch["connection"], pa.array(list(self._connections), pa.string()))
+        return pc.or_(mask, pc.and_(ends, own))
+
+
+def _as_it_is(batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
+    return mask
 
 
 def _source(

@@ -18,6 +18,7 @@ COMMANDS = {
     "errors": "errors",
     "groups": "groups",
     "audit": "audit",
+    "auth": "auth",
     "upgrade-check": "upgrade_check",
     "show": "show",
     "follow": "follow",
