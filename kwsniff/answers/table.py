@@ -13,8 +13,8 @@ from kwsniff.schema import TIMESTAMP
 
 Row = Mapping[str, Any]
 
-TEXT, LIST, COUNT, DURATION, BYTES, TIME, RATIO, FLAG = (
-    *("text", "list", "count", "duration", "bytes", "time", "ratio", "flag"),
+TEXT, LIST, COUNT, DURATION, BYTES, TIME, RATIO, FLAG, FACTOR, NUMBER = (
+    *("text", "list", "count", "duration", "bytes", "time", "ratio", "flag", "factor", "number"),
 )
 TYPES = {
     TEXT: pa.string(),
@@ -25,8 +25,10 @@ TYPES = {
     TIME: TIMESTAMP,
     RATIO: pa.float64(),
     FLAG: pa.bool_(),
+    FACTOR: pa.float64(),
+    NUMBER: pa.float64(),
 }
-"""A duration is in microseconds, a ratio a part of 1."""
+"""A duration is in microseconds, a ratio a part of 1, a factor how many times."""
 
 
 class Field(NamedTuple):

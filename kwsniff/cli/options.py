@@ -112,6 +112,12 @@ OneInput = Annotated[
         metavar="FILE", help="A capture, a directory of captures, or stored events.", show_default=False
     ),
 ]
+FirstInput = Annotated[
+    str,
+    typer.Argument(
+        metavar="A", help="A capture, a directory of captures, or stored events.", show_default=False
+    ),
+]
 AnswerForm = Annotated[
     str,
     typer.Option("-f", "--format", metavar="FORMAT", help="text, csv or json.", rich_help_panel=OUTPUT),

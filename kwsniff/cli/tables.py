@@ -24,7 +24,7 @@ ITEMS_SHOWN = 3
 BOLD, DIM, RED, GREEN, YELLOW, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
 COLOURS = {"breaks": RED, "error": RED, "unanswered": RED, "unknown": YELLOW, "ok": GREEN}
 """Words that are coloured where they are a whole cell."""
-NUMBERS = (kinds.COUNT, kinds.DURATION, kinds.BYTES, kinds.RATIO)
+NUMBERS = (kinds.COUNT, kinds.DURATION, kinds.BYTES, kinds.RATIO, kinds.FACTOR, kinds.NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +182,8 @@ _SHOWN: dict[str, Callable[[Any], str]] = {
     kinds.DURATION: duration_text,
     kinds.BYTES: lambda value: bytes_text(int(value)),
     kinds.RATIO: lambda value: f"{100 * value:.3g}%",
+    kinds.FACTOR: lambda value: f"×{digits(value)}",
+    kinds.NUMBER: lambda value: f"{value:.2f}",
     kinds.FLAG: lambda value: "yes" if value else "no",
 }
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "groups": "groups",
     "audit": "audit",
     "auth": "auth",
+    "compare": "compare",
     "upgrade-check": "upgrade_check",
     "show": "show",
     "follow": "follow",
