@@ -48,6 +48,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: list[str], state: object) -> object:
     from kwsniff.cli.root import app
 
+    if "_KWSNIFF_COMPLETE" in os.environ:
+        from kwsniff.cli.shells import make_ready
+
+        make_ready()
     try:
         return typer.main.get_command(app).main(
             arguments, prog_name="kwsniff", standalone_mode=False, obj=state

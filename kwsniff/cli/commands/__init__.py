@@ -27,6 +27,7 @@ COMMANDS = {
     "protocol": "protocol",
     "crosscheck": "crosscheck",
     "schema": "schema",
+    "completion": "completion",
 }
 """Names of commands in the order of the help, and the module and the function in it that they stand for."""
 
