@@ -1,7 +1,6 @@
 """How the tests are run: how many of them, on which worker, and what is done before the first.
 
-pytest-xdist gives every worker (`-n`) single tests, but those of one `xdist_group` to one worker: the tests
-that share a Spark session, which takes longer to start than most of them take.
+With `-n`, pytest-xdist gives every worker single tests, but those of one `xdist_group` to one worker.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from tests.strength import ALL, examples
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("kwsniff", deadline=None, max_examples=examples(100))
 settings.load_profile("kwsniff")
+
+SHARED = {"spark", "master", "installed"}
+"""Fixtures that a worker makes once and keeps: a Spark session, a cluster, an unpacked wheel."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,13 +34,18 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_apart()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out cases of tests marked `one_of`, unless everything or one case by its name is asked for."""
+    """Leaves out cases of tests marked `one_of`, unless everything or one case by its name is asked for, and
+    puts tests that share what takes long to make on one worker."""
     named = any("[" in argument for argument in config.invocation_params.args)
     left_out = [] if ALL or named else [item for item in items if not _is_chosen(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_chosen(item)]
+    for item in items:
+        for shared in SHARED.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(shared))
 
 
 def _is_chosen(item: pytest.Item) -> bool:
@@ -47,9 +54,9 @@ def _is_chosen(item: pytest.Item) -> bool:
     marker = item.get_closest_marker("one_of")
     if marker is None or not isinstance(item, pytest.Function):
         return True
-    place = 0
-    for parameters in item.iter_markers("parametrize"):
-        names = parameters.args[0]
-        first = names.split(",")[0].strip() if isinstance(names, str) else names[0]
-        place += item.callspec.indices[first]
-    return place % int(marker.args[0]) == 0
+    case = next(iter(item.callspec.indices.values()))  # counted through all parameters, the last one fastest
+    places = 0
+    for parameters in reversed([*item.iter_markers("parametrize")]):
+        case, place = divmod(case, len(parameters.args[1]))
+        places += place
+    return places % int(marker.args[0]) == 0

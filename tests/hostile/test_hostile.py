@@ -142,13 +142,13 @@ def test_limits_follow_from_the_memory_allowed() -> None:
 def test_a_zero_filled_stream_is_searched_as_fast_as_any(tmp_path: Path) -> None:
     # Every byte of zeros once was a candidate header, looked at one by one: 300 s for 700 MB.
     path = write(tmp_path / "attack.pcap", ATTACKS["holes"](7_000_000))
-    assert run("decode", str(path), "-q").seconds < 5
+    assert run("decode", str(path), "-q").processor < 5
 
 
 def test_what_waits_behind_holes_is_not_gone_through_for_each_segment(tmp_path: Path) -> None:
     # 30,000 segments of one byte, each behind a hole of its own, once took 45 s.
     path = write(tmp_path / "attack.pcap", ATTACKS["many_holes"](30_000))
-    assert run("decode", str(path), "-q").seconds < 10
+    assert run("decode", str(path), "-q").processor < 10
 
 
 def test_the_command_refuses_too_little_memory_in_one_line() -> None:
