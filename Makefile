@@ -22,7 +22,7 @@ pipeline: $(VENV)/.spark
 
 # Side by side on as many cores as there are. `test` leaves out repeats: cases that differ from others only in
 # the sample, the damage or the random numbers; `test-all` has them too.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n auto
 
 test: $(VENV)/.dev
 	$(PYTEST)

@@ -1,9 +1,11 @@
 """How the tests are run: how many of them, on which worker, and what is done before the first.
 
-With `-n`, pytest-xdist gives every worker single tests, but those of one `xdist_group` to one worker.
+With `-n`, every worker of pytest-xdist takes single tests, but those of one group all go to one worker.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -14,8 +16,8 @@ from tests.strength import ALL, examples
 settings.register_profile("kwsniff", deadline=None, max_examples=examples(100))
 settings.load_profile("kwsniff")
 
-SHARED = {"spark", "master", "installed"}
-"""Fixtures that a worker makes once and keeps: a Spark session, a cluster, an unpacked wheel."""
+GROUPS = ("tests/spark/test_cluster.py", "tests/spark/", "tests/test_wheel.py")
+"""Where tests share what takes longer to make than to use: a cluster, a Spark session, an unpacked wheel."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,18 +36,26 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_apart()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By our groups: the marks that pytest-xdist has for it (`xdist_group`) do nothing from pytest 9.2 on."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Grouped(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((group for group in GROUPS if nodeid.startswith(group)), nodeid)
+
+    return Grouped(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out cases of tests marked `one_of`, unless everything or one case by its name is asked for, and
-    puts tests that share what takes long to make on one worker."""
+    """Leaves out cases of tests marked `one_of`, unless everything or one case by its name is asked for."""
     named = any("[" in argument for argument in config.invocation_params.args)
     left_out = [] if ALL or named else [item for item in items if not _is_chosen(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_chosen(item)]
-    for item in items:
-        for shared in SHARED.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(shared))
 
 
 def _is_chosen(item: pytest.Item) -> bool:
