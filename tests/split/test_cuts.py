@@ -60,7 +60,7 @@ def test_kernels_take_over_from_a_guess(name: str) -> None:
     differences(paths, cut_at(paths, SEVEN, config), config)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("mutation", sorted(MUTATIONS))
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8"])
 def test_damaged_traffic_cut_anywhere(name: str, mutation: str, tmp_path: Path) -> None:
