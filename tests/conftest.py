@@ -5,6 +5,7 @@ With `-n`, every worker of pytest-xdist takes single tests, but those of one gro
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -16,8 +17,14 @@ from tests.strength import ALL, examples
 settings.register_profile("kwsniff", deadline=None, max_examples=examples(100))
 settings.load_profile("kwsniff")
 
-GROUPS = ("tests/spark/test_cluster.py", "tests/spark/", "tests/test_wheel.py")
-"""Where tests share what takes longer to make than to use: a cluster, a Spark session, an unpacked wheel."""
+GROUPS = (
+    r"tests/test_wheel\.py",
+    r"tests/spark/test_cluster\.py",
+    r"tests/spark/test_stream\.py::test_(a_stream_killed|sigterm)",
+    r"tests/spark/",
+)
+"""Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session.
+Those that start processes of their own need no session, and take long: groups begin before single tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,7 +50,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Grouped(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((group for group in GROUPS if nodeid.startswith(group)), nodeid)
+            return next((group for group in GROUPS if re.match(group, nodeid)), nodeid)
 
     return Grouped(config, log)
 

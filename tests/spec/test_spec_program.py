@@ -23,9 +23,8 @@ from kwsniff.spec.facts import Facts
 from kwsniff.spec.load import catalog
 from kwsniff.spec.program import HAS_TOPIC_ID, MAX_DEPTH
 from kwsniff.spec.runtime import uuid_text
-from tests.strength import ALL
 
-EXAMPLES = 4 if ALL else 2
+EXAMPLES = 4
 MESSAGES = [
     message
     for message in messages()
