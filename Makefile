@@ -10,7 +10,7 @@ TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
 # The release of kafka-clients that `make conformance` asks, for instance 4.5.0; nothing for the newest.
 VERSION ?=
 
-.PHONY: run pipeline test check conformance fuzz bench clean
+.PHONY: run pipeline test test-all check conformance fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
@@ -23,8 +23,15 @@ pipeline: $(VENV)/.spark
 	$(BIN)/kwsniff pipeline captures --out out/pipeline
 	@echo "The pipeline's events and statistics are in out/pipeline" >&2
 
+# Side by side on as many cores as there are. `test` leaves out repeats: cases that differ from others only in
+# the sample, the damage or the random numbers; `test-all` has them too.
+PYTEST := $(BIN)/python -m pytest -n auto
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+test-all: $(VENV)/.dev
+	KWSNIFF_TESTS=all $(PYTEST)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
