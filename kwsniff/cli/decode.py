@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -131,7 +130,7 @@ class _Run:
         if failure is not None:
             raise failure
         if self._damage:
-            print(f"kwsniff: {self._damage.line()}", file=sys.stderr)
+            problem.said(self._damage.line())
         return code or (problem.DAMAGED if self._damage else problem.DONE)
 
     def _interrupts(self) -> Interrupts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from threading import Timer
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from kwsniff.capture.follow import followed
 from kwsniff.capture.stop import Stop
-from kwsniff.cli.problem import CommandError
+from kwsniff.cli.problem import CommandError, said
 from kwsniff.config import Config
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import analyze
@@ -47,14 +46,10 @@ def following(
     """
     timer = Timer(duration or 0, stop.set)
     timer.daemon = True
-    segments = followed(paths, config, totals, stop, _say)
+    segments = followed(paths, config, totals, stop, said)
     if duration is not None:
         timer.start()
     try:
         yield from analyze(segments, config)
     finally:
         timer.cancel()
-
-
-def _say(line: str) -> None:
-    print(f"kwsniff: {line}", file=sys.stderr)

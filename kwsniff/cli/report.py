@@ -70,9 +70,9 @@ def report(request: Request) -> int:
     sys.stdout.flush()
     trust.show()
     if statistics.note and request.csv is not None:
-        print(f"kwsniff: {statistics.note}", file=sys.stderr)
+        problem.said(statistics.note)
     if damage:
-        print(f"kwsniff: {damage.line()}", file=sys.stderr)
+        problem.said(damage.line())
     return problem.DAMAGED if damage else problem.DONE
 
 
