@@ -16,8 +16,11 @@ from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
+from kwsniff.capture.pipe import PipeWindow
 from kwsniff.capture.place import is_remote, local
+from kwsniff.capture.quiet import Quiet
 from kwsniff.capture.reader import Reader
+from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
@@ -35,6 +38,7 @@ def segments(
     config: Config | None = None,
     totals: CaptureTotals | None = None,
     progress: Progress | None = None,
+    stop: Stop | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """TCP segments and capture anomalies of all captures at `paths`, as batches of `kwsniff.table.SEGMENTS`.
 
@@ -42,19 +46,19 @@ def segments(
     ``-`` (stdin). Files are read in the order of their first packets, so that those of one rotation are one
     stream; with a pipe among them, as given.
     `totals` is counted up on the way. `progress` is called with bytes read so far and bytes in all, None if
-    unknown, counted as stored.
+    unknown, counted as stored. `stop`, once set, ends what comes through a pipe. While a pipe through which
+    packets come as they are captured is quiet, empty batches tell the time (`kwsniff.pipeline.at_time`).
 
     Raises CaptureError before the first batch for what is missing, unreadable, empty or no capture.
     """
     config = config or Config()
     totals = totals if totals is not None else CaptureTotals()
-    return _segments(resolve(paths), config, totals, progress)
+    return _segments(resolve(paths), config, Journey(totals, stop), progress)
 
 
 def _segments(
-    files: list[CaptureFile], config: Config, totals: CaptureTotals, progress: Progress | None
+    files: list[CaptureFile], config: Config, journey: Journey, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    journey = Journey(totals)
     sizes = [file.size for file in files]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
     for file in files:
@@ -66,8 +70,9 @@ class Journey:
     """The way through files that are one stream, as those of a rotation are. What has to be known in the next
     file is in here and can be pickled between two files: IP fragments that wait, and the totals."""
 
-    def __init__(self, totals: CaptureTotals) -> None:
+    def __init__(self, totals: CaptureTotals, stop: Stop | None = None) -> None:
         self.totals = totals
+        self._stop = stop or Stop()
         self._dissector = Dissector(totals)
         self._consumed = 0
         self._last = ""
@@ -77,13 +82,17 @@ class Journey:
     ) -> Iterator[pa.RecordBatch]:
         """SEGMENTS of the next file. Raises CaptureError."""
         self._last = path
-        with _reader(path, config, self.totals) as (reader, stream):
+        quiet = Quiet(self.totals)
+        with _reader(path, config, self.totals, self._stop) as (reader, stream):
             for block in reader.blocks():
                 if progress is not None:
                     progress(self._consumed + stream.consumed, total)
                 batch = segment_batch(self._dissector.dissect(block))
                 if len(batch):
+                    quiet.heard()
                     yield batch
+                elif stream.pipe and not len(block):
+                    yield from quiet.batches()
             self._consumed += stream.consumed
         if notes := self._dissector.end_file(reader.packets):
             yield note_batch(path, notes)
@@ -104,12 +113,24 @@ def blocks(
 
 
 @contextmanager
-def _reader(path: str, config: Config, totals: CaptureTotals) -> Iterator[tuple[Reader, ByteStream]]:
+def _reader(
+    path: str, config: Config, totals: CaptureTotals, stop: Stop | None = None
+) -> Iterator[tuple[Reader, ByteStream]]:
     with open_stream(path) as stream:
-        window = Window(stream, config.block_bytes)
-        window.move(0)
+        window = _begun(stream, config, stop or Stop())
         totals.files += 1
         yield reader_of(window, path, config, totals), stream
+
+
+def _begun(stream: ByteStream, config: Config, stop: Stop) -> Window:
+    """The window on a stream, with its first bytes."""
+    if stream.pipe:
+        pipe = PipeWindow(stream, config.block_bytes, stop)
+        pipe.begin()
+        return pipe
+    window = Window(stream, config.block_bytes)
+    window.move(0)
+    return window
 
 
 def reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:

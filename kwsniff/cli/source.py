@@ -11,6 +11,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -80,13 +81,27 @@ def parsed_ports(text: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def from_pipe(paths: Sequence[str]) -> bool:
-    """Whether an input is standard input and no file, so that it may still be growing."""
-    if "-" not in paths:
-        return False
+    """Whether something comes through a pipe (standard input, a named pipe), so that it may still be
+    written."""
+    return any(is_pipe(path) for path in paths)
+
+
+PATIENCE_S = 60.0
+"""Seconds after which a request counts as unanswered though its connection is open."""
+
+
+def patient(config: Config) -> Config:
+    """The configuration for input that tells the time, as what comes when it is captured does."""
+    return replace(config, request_timeout=PATIENCE_S)
+
+
+def is_pipe(path: str) -> bool:
+    """Whether this is neither a file nor a directory."""
     try:
-        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+        mode = (os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)).st_mode
     except (OSError, ValueError):
-        return True
+        return path == "-"
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def refuse_overwriting(output: str | None, paths: Sequence[str]) -> None:
