@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from kwsniff.net.totals import CaptureTotals
-from kwsniff.pipeline import at_time
 
 TICK_S = 1.0
 CURRENT_S = 600.0
@@ -38,5 +37,7 @@ class Quiet:
         now = time.monotonic()
         last = self._totals.last_time_ns
         if self._current and last is not None and now - max(self._heard, self._told) >= TICK_S:
+            from kwsniff.pipeline import at_time  # loads the engine, which who reads packets can do without
+
             self._told = now
             yield at_time(last + round((now - self._heard) * 1e9))

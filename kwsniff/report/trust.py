@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kwsniff.report.text import bytes_text
 
-DAMAGE = ("capture_cut_short", "capture_damaged", "packet_malformed")
+DAMAGE = ("capture_unreadable", "capture_cut_short", "capture_damaged", "packet_malformed")
 """Anomalies that mean: part of the input could not be read."""
 
 _SUMMED = (
@@ -176,6 +176,8 @@ def _calls(events: TrustTotals) -> str:
 
 def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
     parts = []
+    if events.anomalies.get("capture_unreadable"):
+        parts.append(f"{_many(events.anomalies['capture_unreadable'], 'file')} unreadable")
     if events.anomalies.get("capture_cut_short"):
         parts.append(f"{_many(events.anomalies['capture_cut_short'], 'file')} cut short")
     if events.anomalies.get("capture_damaged"):
