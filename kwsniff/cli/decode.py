@@ -107,7 +107,7 @@ class _Run:
         self._growing = request.follow or self._piped
         """Rows are to be seen as they come."""
         self._left = request.count
-        self._rows = 0
+        self._rows = self._seen = 0
         self._stop = Stop()
         colour = output.terminal and not os.environ.get("NO_COLOR")
         width = shutil.get_terminal_size().columns if output.terminal else None
@@ -135,6 +135,10 @@ class _Run:
         self._trust.show(whole=failure is None and not stopped and self._left != 0)
         if failure is not None:
             raise failure
+        if self._predicate is not None and not self._rows and self._seen:
+            problem.said(f"--where left none of {self._seen:,} rows")
+        if self._writer.note and not self._request.quiet:
+            problem.said(self._writer.note)
         if self._damage:
             problem.said(self._damage.line())
         return code or (problem.DAMAGED if self._damage else problem.DONE)
@@ -185,6 +189,7 @@ class _Run:
         return named(self._damage.watch(self._trust.watch(source)), hold=False)
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self._seen += batch.num_rows
         if self._predicate is not None:
             batch = batch.filter(self._predicate(batch))
         if self._left is not None:

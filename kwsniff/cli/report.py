@@ -128,5 +128,17 @@ def _events(
         yield from batches
         return
     # A condition on topics has to see their names; without one the report fills them in by itself.
+    seen = left = 0
     for batch in named(batches):
-        yield batch.filter(predicate(batch))
+        chosen = batch.filter(predicate(batch))
+        seen += _calls(batch)
+        left += _calls(chosen)
+        yield chosen
+    if seen and not left:
+        problem.said(f"--where left none of {seen:,} calls")
+
+
+def _calls(batch: pa.RecordBatch) -> int:
+    """How many rows are calls: only they have a status."""
+    calls: int = batch.num_rows - batch["status"].null_count
+    return calls

@@ -14,6 +14,9 @@ from kwsniff.report.text import bytes_text
 DAMAGE = ("capture_unreadable", "capture_cut_short", "capture_damaged", "packet_malformed")
 """Anomalies that mean: part of the input could not be read."""
 
+TWICE = 0.01
+"""Packets captured twice are told from this part on: single ones are a sender's doing."""
+
 _SUMMED = (
     *("client_packets", "broker_packets", "client_bytes", "broker_bytes"),
     *("client_missing_bytes", "broker_missing_bytes"),
@@ -147,8 +150,8 @@ def _packets(events: TrustTotals, capture: CaptureTotals | None) -> str:
     other = [(capture.non_ip, "not IP"), (capture.non_tcp, "not TCP"), (capture.fragments, "IP fragments")]
     other.append((capture.headers_cut, "cut inside their headers"))
     parts = [f"{count:,} {name}" for count, name in other if count]
-    if capture.duplicates:
-        share = capture.duplicates / max(capture.segments, 1)
+    share = capture.duplicates / max(capture.segments, 1)
+    if share >= TWICE:
         parts.append(f"{capture.duplicates:,} captured twice, {share:.1%} of TCP")
     return text + (f" ({', '.join(parts)})." if parts else ".")
 

@@ -34,6 +34,8 @@ _SUSPICIOUS[[*range(0x20), ord('"'), ord("\\"), *range(0x7F, 0x100)]] = True
 class JsonlWriter:
     """Writes each row as an object on a line of its own, in UTF-8."""
 
+    note = ""
+
     def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
         self._stream = stream
         self._columns = columns if columns is not None else EVENTS.names
