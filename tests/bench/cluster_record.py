@@ -42,12 +42,12 @@ def record(workload: ClusterWorkload, jars: cluster.Jars, folder: Path, work: Pa
         make_topics(bootstrap, SECURITY if workload.sasl else {})
         with clients(workload, jars, bootstrap, work) as processes:
             wait(processes, before + workload.packets)
+        if workload.logged:  # now, so that the capture has all that the log has
+            join_logs(work, folder / f"{workload.name}-requests.log")
         time.sleep(1)  # for the last answers
         sniffer.stop()
     if sniffer.dropped:
         raise SystemExit(f"record.py: the kernel dropped {sniffer.dropped} packets of {workload.name}")
-    if workload.logged:
-        join_logs(work, folder / f"{workload.name}-requests.log")
     partial.rename(folder / f"{workload.name}.pcap")
     shutil.rmtree(work)
     seconds = round(time.monotonic() - start, 1)
