@@ -56,12 +56,13 @@ def settings(node: int, folder: Path, sasl: bool) -> dict[str, str]:
         "controller.quorum.voters": VOTERS,
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://{host}:{BROKER},CONTROLLER://{host}:{CONTROLLER},SASL_PLAINTEXT://{host}:{SASL}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT",
         "inter.broker.listener.name": "SASL_PLAINTEXT" if sasl else "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} username="{USER}" password="{PASSWORD}" '
-        f'user_{USER}="{PASSWORD}";',
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} username="{USER}" '
+        f'password="{PASSWORD}" user_{USER}="{PASSWORD}";',
         "log.dirs": str(folder / f"data-{node}"),
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
@@ -81,7 +82,10 @@ def settings(node: int, folder: Path, sasl: bool) -> dict[str, str]:
 
 @contextmanager
 def running(jars: Jars, folder: Path, *, sasl: bool = False, logged: bool = False) -> Iterator[list[str]]:
-    """Start the nodes; gives the bootstrap addresses once all listen. `logged`: requests to `requests-N.log`."""
+    """Start the nodes; gives the bootstrap addresses once all listen.
+
+    With `logged`, node N writes the requests it handles to `folder`/requests-N.log.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for node in NODES:

@@ -2,9 +2,10 @@
 
     tests/bench/recovery.py [CAPTURE] [--cache FOLDER] [--check]
 
-For each kind of loss: of the calls whose packets all survived, the share that kwsniff pairs, and the phantoms:
-rows for a call that there never was. The truth is the undamaged capture, cut by `truth.py`, and the brokers'
-log of the requests they handled; both must agree. With --check the exit code is 1 when a goal is missed.
+For each kind of loss: of the calls whose packets all survived, the share that kwsniff pairs, and the
+phantoms: rows for a call that there never was. The truth is the undamaged capture, cut by `truth.py`, and the
+brokers' log of the requests they handled; both must agree. With --check the exit code is 1 when a goal is
+missed.
 """
 
 from __future__ import annotations
@@ -78,15 +79,15 @@ def witnessed(frames: Frames, log: dict[Key, int]) -> str:
     foreign = [
         key
         for key, api_key in log.items()
-        if frames.api_keys.get(key) != api_key and key.ends not in frames.twice
+        if frames.api_keys.get(key) != api_key and key.ends not in frames.unclear
     ]
     if foreign:
         raise SystemExit(f"{len(foreign)} requests of the log are not in the capture, first {foreign[0]}")
     unlogged = len(frames.requests.keys() - log.keys())
     unanswered = len(frames.responses.keys() - log.keys())
     return (
-        f"{len(log)} requests in the brokers' log, all in the capture; {unlogged} of the capture not in the log, "
-        f"{unanswered} of them answered."
+        f"{len(log)} requests in the brokers' log, all in the capture; {unlogged} of the capture not in the "
+        f"log, {unanswered} of them answered."
     )
 
 
@@ -110,7 +111,7 @@ def calls(path: Path, ports: list[int]) -> pd.DataFrame:
 def outcome(frames: Frames, kept: variants.Mask, rows: pd.DataFrame) -> Outcome:
     """Compare the rows of a damaged capture with the frames of the whole one."""
     ends = zip(*(rows[name] for name in ENDS), strict=True)
-    keys = [Key(Ends(*each), int(id)) for each, id in zip(ends, rows["correlation_id"], strict=True)]
+    keys = [Key(Ends(*each), int(number)) for each, number in zip(ends, rows["correlation_id"], strict=True)]
     asked, answered = rows["request_packet"].notna(), rows["response_packet"].notna()
     both = asked & answered
     paired = {key for key, yes in zip(keys, both, strict=True) if yes}
@@ -118,11 +119,13 @@ def outcome(frames: Frames, kept: variants.Mask, rows: pd.DataFrame) -> Outcome:
     wanted = {
         key
         for key in frames.requests.keys() & frames.responses.keys()
+        if key.ends not in frames.unclear
         if kept[frames.requests[key]].all() and kept[frames.responses[key]].all()
     }
     sends = {
         key
         for key in frames.requests.keys() - frames.responses.keys()
+        if key.ends not in frames.unclear
         if frames.api_keys[key] == 0 and kept[frames.requests[key]].all()
     }
     phantoms = sum(
@@ -134,7 +137,7 @@ def outcome(frames: Frames, kept: variants.Mask, rows: pd.DataFrame) -> Outcome:
 
 def real(frames: Frames, key: Key, api_key: float, request: bool) -> bool:
     """Whether there was such a request of this API, or if only a response was seen, such a response."""
-    if key.ends in frames.twice:
+    if key.ends in frames.unclear:
         return True
     if not request:
         return key in frames.responses

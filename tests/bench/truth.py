@@ -23,6 +23,7 @@ Pair = tuple[Address, Address]
 
 LENGTHS, ETHERNET, WRAP = 8, 14, 1 << 32
 SYN = 0x02
+NEWEST_API = 200  # well above what there is
 LOG_LINE = b"Completed request:"
 
 
@@ -52,8 +53,8 @@ class Frames:
     """The packets that carry bytes of the request."""
     responses: dict[Key, list[int]] = field(default_factory=dict)
     """The packets that carry bytes of the response."""
-    twice: set[Ends] = field(default_factory=set)
-    """Two connections with the same ends, so that an end and a correlation id name no call: left out."""
+    unclear: set[Ends] = field(default_factory=set)
+    """Left out: two connections had the same ends, or what a client sent is no sequence of frames."""
 
 
 class Segment(NamedTuple):
@@ -85,7 +86,7 @@ class Direction:
             at = end
 
     def _joined(self) -> tuple[bytearray, list[int], list[int]]:
-        """The bytes in order up to the first hole; where new bytes begin, and the packet that brought them."""
+        """The bytes up to the first hole; where new ones begin, and the packet that brought them."""
         stream, starts, packets = bytearray(), [], []
         for place, packet, payload in sorted(self.segments):
             if place > len(stream):
@@ -100,12 +101,12 @@ class Direction:
 def frames(path: Path, ports: list[int]) -> Frames:
     """Cut the streams of a capture of loopback (Ethernet, IPv4), undamaged and with brokers on `ports`."""
     directions, twice = _directions(path)
-    found = Frames(twice={ends for pair in twice if (ends := _ends(*pair, ports))})
+    found = Frames(unclear={ends for pair in twice if (ends := _ends(*pair, ports))})
     for (source, target), direction in directions.items():
         ends = _ends(source, target, ports)
         if ends is None:
             _responses(Ends(*target, *source), direction, found)
-        elif ends not in found.twice:
+        elif ends not in found.unclear:
             _requests(ends, direction, found)
     return found
 
@@ -119,12 +120,15 @@ def _requests(ends: Ends, direction: Direction, found: Frames) -> None:
     for body, packets in direction.frames():
         key = Key(ends, int.from_bytes(body[4:8], "big", signed=True))
         found.api_keys[key] = int.from_bytes(body[:2], "big")
+        if found.api_keys[key] > NEWEST_API:
+            found.unclear.add(ends)
+            return
         if packets:
             found.requests[key] = packets
 
 
 def _responses(ends: Ends, direction: Direction, found: Frames) -> None:
-    if ends in found.twice:
+    if ends in found.unclear:
         return
     for body, packets in direction.frames():
         if packets:

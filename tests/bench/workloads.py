@@ -116,7 +116,7 @@ SMALL = ("deep", "deep", "idempotent", "lingering", "groups", "groups", "polls",
 CLUSTER_WORKLOADS = [
     ClusterWorkload(
         "cluster-small",
-        "small calls, thousands in flight: acks 0, 1, all, idempotent producers, five codecs, groups, long polls",
+        "small calls, thousands in flight: acks 0, 1, all, idempotent, five codecs, groups, long polls",
         packets=1_300_000,
         roles=SMALL,
         variants=(
@@ -139,7 +139,7 @@ CLUSTER_WORKLOADS = [
     ),
     ClusterWorkload(
         "cluster-java",
-        "Apache Kafka's own clients: producers with each acks and codec, transactions, groups of both protocols",
+        "Apache Kafka's own clients: each acks and codec, transactions, groups of both protocols",
         packets=300_000,
         java=(
             java_producer("0", "none", 0, "enable.idempotence=false"),
