@@ -32,8 +32,8 @@ class Line:
     reached: bool
 
 
-def seconds(run: Run | None) -> str:
-    return f"{run.seconds:.2f}" if run else ""
+def seconds(run: Run) -> str:
+    return f"{'' if run.whole else '> '}{run.seconds:.2f}"
 
 
 def attempt(what: str, aim: str, make: Callable[[], Line]) -> Line:
@@ -50,7 +50,8 @@ def faster(meter: Meter, what: str, rival: Command, ours: Command, aim: float) -
     def make() -> Line:
         slow, first, again = meter.rival(*rival), meter.first(*ours), meter.again(*ours)
         ratio = slow.seconds / first.seconds
-        counts = f"{ratio:.1f}×, later {slow.seconds / again.seconds:.1f}×"
+        more = "" if slow.whole else "> "
+        counts = f"{more}{ratio:.1f}×, later {more}{slow.seconds / again.seconds:.1f}×"
         reached = f"≥ {aim:g}×"
         return Line(what, seconds(slow), seconds(first), seconds(again), counts, reached, ratio >= aim)
 

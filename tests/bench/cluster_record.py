@@ -19,6 +19,7 @@ from workloads import ClusterWorkload
 HERE = Path(__file__).resolve().parent
 SEED = 4
 LONGEST = 400  # seconds
+LOG = "requests.log"
 SECURITY = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
@@ -34,7 +35,22 @@ def record(workload: ClusterWorkload, jars: cluster.Jars, folder: Path, work: Pa
     """
     partial = folder / f"{workload.name}.partial"
     ports = [cluster.SASL if workload.sasl else cluster.BROKER, cluster.CONTROLLER]
-    before, start = packets_on_loopback(), time.monotonic()
+    start = time.monotonic()
+    try:
+        _record(workload, jars, partial, work, ports)
+        if workload.logged:
+            (work / LOG).rename(folder / f"{workload.name}-requests.log")
+        partial.rename(folder / f"{workload.name}.pcap")
+    finally:
+        partial.unlink(missing_ok=True)
+    seconds = round(time.monotonic() - start, 1)
+    return {"ports": ports, "client": client(workload), "seconds": seconds, "dropped_by_kernel": 0}
+
+
+def _record(
+    workload: ClusterWorkload, jars: cluster.Jars, partial: Path, work: Path, ports: list[int]
+) -> None:
+    before = packets_on_loopback()
     with (
         Sniffer(partial, ports) as sniffer,
         cluster.running(jars, work, sasl=workload.sasl, logged=workload.logged) as bootstrap,
@@ -43,15 +59,11 @@ def record(workload: ClusterWorkload, jars: cluster.Jars, folder: Path, work: Pa
         with clients(workload, jars, bootstrap, work) as processes:
             wait(processes, before + workload.packets)
         if workload.logged:  # now, so that the capture has all that the log has
-            join_logs(work, folder / f"{workload.name}-requests.log")
+            join_logs(work, work / LOG)
         time.sleep(1)  # for the last answers
         sniffer.stop()
     if sniffer.dropped:
         raise SystemExit(f"record.py: the kernel dropped {sniffer.dropped} packets of {workload.name}")
-    partial.rename(folder / f"{workload.name}.pcap")
-    shutil.rmtree(work)
-    seconds = round(time.monotonic() - start, 1)
-    return {"ports": ports, "client": client(workload), "seconds": seconds, "dropped_by_kernel": 0}
 
 
 def client(workload: ClusterWorkload) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import signal
 import statistics
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,10 +28,16 @@ class Run:
     """Seconds, user and system."""
     peak: int
     """Bytes of the largest process."""
+    whole: bool = True
+    """Not ended because it took too long."""
 
 
-def measured(command: list[str], more: Mapping[str, str] | None = None) -> Run:
-    """Run a command to its end; output it does not redirect itself goes nowhere. `more`: of the environment.
+def measured(
+    command: list[str], more: Mapping[str, str] | None = None, limit: float = threading.TIMEOUT_MAX
+) -> Run:
+    """Run a command; output it does not redirect itself goes nowhere.
+
+    `more` goes into its environment; after `limit` seconds it is ended, with what it started.
 
     Raises:
         RuntimeError: it failed; 3 (the input is damaged in part) is no failure.
@@ -42,13 +50,17 @@ def measured(command: list[str], more: Mapping[str, str] | None = None) -> Run:
         stderr=subprocess.DEVNULL,
         cwd=ROOT,
         env=environment | dict(more or {}),
+        start_new_session=True,
     )
+    timer = threading.Timer(limit, os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
     _, status, usage = os.wait4(process.pid, 0)
+    timer.cancel()
     seconds = time.perf_counter() - begin
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 3):
+    if process.returncode not in (0, 3) and seconds < limit:
         raise RuntimeError(f"{shlex.join(command)}: exit {process.returncode}")
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, seconds < limit)
 
 
 def median(runs: list[Run]) -> Run:

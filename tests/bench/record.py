@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ def cache_folder() -> Path:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and end what was started
     names = [workload.name for workload in (*WORKLOADS, *CLUSTER_WORKLOADS)] + ["damaged"]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(

@@ -1,11 +1,11 @@
 """Measures what is still paired when packets are missing, against what really happened.
 
-    tests/bench/recovery.py [CAPTURE] [--cache FOLDER] [--check]
+    tests/bench/pairing.py [CAPTURE] [--cache FOLDER] [--check] [--out FILE]
 
 For each kind of loss: of the calls whose packets all survived, the share that kwsniff pairs, and the
 phantoms: rows for a call that there never was. The truth is the undamaged capture, cut by `truth.py`, and the
 brokers' log of the requests they handled; both must agree. With --check the exit code is 1 when a goal is
-missed.
+missed. A capture that is not there is recorded first (`record.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 import pandas as pd
 import truth
 import variants
+from measure import ROOT, write
 from record import cache_folder
 from truth import Ends, Frames, Key
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 GOALS = {"whole": 1.0, "lost-2": 0.999, "lost-5": 0.995, "lost-10": 0.98, "lost-second": 0.995}
 ENDS = ["client_ip", "client_port", "broker_ip", "broker_port"]
 COLUMNS = ["event", *ENDS, "correlation_id", "api_key", "request_packet", "response_packet", "status"]
@@ -50,24 +50,35 @@ def main() -> int:
     parser.add_argument("capture", nargs="?", default="cluster-truth")
     parser.add_argument("--cache", type=Path, default=cache_folder())
     parser.add_argument("--check", action="store_true", help="exit 1 when a goal is missed")
+    parser.add_argument("--out", type=Path, help="a page with marks to put the table between")
     options = parser.parse_args()
-    source = options.cache / f"{options.capture}.pcap"
+    record = [sys.executable, str(Path(__file__).with_name("record.py")), options.capture]
+    subprocess.run([*record, "--cache", str(options.cache)], check=True, stdout=sys.stderr)
+    said, outcomes = measure_all(options.cache / f"{options.capture}.pcap")
+    lines = [said, "", *table(outcomes)]
+    print("\n".join(lines))
+    if options.out:
+        write(options.out, lines)
+    missed = [name for name, each in outcomes.items() if each.share < GOALS[name] or each.phantoms]
+    return int(options.check and bool(missed))
+
+
+def measure_all(source: Path) -> tuple[str, dict[str, Outcome]]:
+    """What the brokers' log says, and of each kind of loss what came of it."""
     ports = json.loads(source.with_suffix(".json").read_text())["ports"]
     frames = truth.frames(source, ports)
-    log = source.with_name(f"{options.capture}-requests.log")
-    print(witnessed(frames, truth.logged(log)) if log.exists() else "No log of the brokers.", end="\n\n")
+    log = source.with_name(f"{source.stem}-requests.log")
+    said = witnessed(frames, truth.logged(log)) if log.exists() else "The brokers' log is not there."
     packets = variants.index(source)
     outcomes = {}
-    with tempfile.TemporaryDirectory(prefix="kwsniff-recovery-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="kwsniff-pairing-") as scratch:
         for name in GOALS:
             mask = variants.lost(0)(packets) if name == "whole" else variants.VARIANTS[name](packets)
             damaged = Path(scratch) / f"{name}.pcap"
             variants.keep(source, damaged, mask)
             outcomes[name] = outcome(frames, mask, calls(damaged, ports))
             damaged.unlink()
-    print("\n".join(table(outcomes)))
-    missed = [name for name, each in outcomes.items() if each.share < GOALS[name] or each.phantoms]
-    return int(options.check and bool(missed))
+    return said, outcomes
 
 
 def witnessed(frames: Frames, log: dict[Key, int]) -> str:
