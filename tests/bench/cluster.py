@@ -119,8 +119,9 @@ def _node(jars: Jars, folder: Path, node: int, logged: bool) -> Iterator[subproc
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
         yield process
-    finally:
-        end(process)
+    finally:  # at once: its data are thrown away, and without a quorum it would wait for one
+        process.kill()
+        process.wait()
 
 
 def end(process: subprocess.Popen[bytes], seconds: float = 15) -> None:
