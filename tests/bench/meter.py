@@ -12,7 +12,7 @@ from installed import Installed
 from measure import MIB, Run, measured, median
 
 Command = tuple[str, ...]
-LONGEST = 600
+LONGEST = 240
 """Seconds for a rival: where packets are missing, tshark's time grows faster than the capture."""
 
 
