@@ -47,9 +47,10 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	for target in $(TARGETS); do $(BIN)/python -m tests.fuzz.fuzz $$target $$(( $(MINUTES) * 60 )) || exit 1; done
 
-# Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump).
+# Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/run.py --out docs/performance.md
+	$(BIN)/python tests/bench/pairing.py --out docs/reliability.md
 	$(BIN)/python tests/bench/replay.py --out docs/live.md
 	$(BIN)/python tests/bench/pipeline.py --out docs/spark.md
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kwsniff.cli import problem
 from kwsniff.cli.formats import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
-from kwsniff.cli.problem import CommandError, chosen_columns, suggestion
+from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
 from kwsniff.cli.trust import Trust
 from kwsniff.cli.where import Predicate, compile_where
 from kwsniff.config import Config
@@ -317,11 +317,11 @@ class Warnings:
         """Look at the drops."""
         if health.dropped == self._told:
             return
-        share = health.dropped / max(health.packets + health.dropped, 1)
-        print(
-            f"kwsniff: {health.dropped - self._told} packets dropped, so far {health.kernel_dropped} by the "
-            f"kernel and {health.own_dropped} by kwsniff ({share:.1%}); what they carried is missing",
-            file=sys.stderr,
+        parts = [(health.kernel_dropped, "the kernel"), (health.own_dropped, "kwsniff")]
+        by = " and ".join(f"{count:,} by {who}" for count, who in parts if count)
+        said(
+            f"{health.dropped - self._told:,} packets dropped, so far {by}, {health.dropped_share:.1%} of "
+            "those that came; what they carried is missing"
         )
         self._told = health.dropped
 
