@@ -16,12 +16,14 @@ from kwsniff.answers import Answer
 from kwsniff.answers.stored import is_stored, stored_events
 from kwsniff.answers.table import Table
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.asked import Asked
 from kwsniff.cli.naming import named
+from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage
+from kwsniff.cli.source import Damage, from_pipe, patient
 from kwsniff.cli.tables import Look, write_csv, write_json, write_text
 from kwsniff.cli.trust import Trust
 from kwsniff.events import CONNECTION
@@ -42,14 +44,21 @@ PAGE = 100
 def answer(asked: Asked, question: Answer) -> int:
     """Answer the question from the inputs, print the tables; return the exit code. Raises CommandError."""
     check(asked)
-    damage, trust = Damage(), Trust(wanted=not asked.quiet)
-    for batch in taken(asked, question.needs, damage, trust):
-        question.take(batch)
+    damage, trust, stop = Damage(), Trust(wanted=not asked.quiet), Stop()
+    # What comes through a pipe often ends by Ctrl-C, and is to be told then.
+    interrupts = Stopping(stop) if from_pipe(asked.paths) else Interrupts()
+    try:
+        for batch in taken(asked, question.needs, damage, trust, stop):
+            question.take(batch)
+    finally:
+        interrupts.restore()
     show(asked, question.tables(), question.notes())
     if trust.capture.packets:  # stored events have no packets to speak of
         trust.show()
     if damage:
-        print(f"kwsniff: {damage.line()}", file=sys.stderr)
+        problem.said(damage.line())
+    if stop.is_set():
+        return problem.INTERRUPTED
     return problem.DAMAGED if damage else problem.DONE
 
 
@@ -61,7 +70,9 @@ def check(asked: Asked) -> None:
     compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
 
 
-def taken(asked: Asked, needs: frozenset[str], damage: Damage, trust: Trust) -> Iterator[pa.RecordBatch]:
+def taken(
+    asked: Asked, needs: frozenset[str], damage: Damage, trust: Trust, stop: Stop | None = None
+) -> Iterator[pa.RecordBatch]:
     """The events that were asked for, with the columns `needs` and topic names filled in. Raises
     CommandError."""
     predicate = compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
@@ -71,7 +82,10 @@ def taken(asked: Asked, needs: frozenset[str], damage: Damage, trust: Trust) -> 
     columns |= NAMING if columns & NAMING else frozenset()
     owned = _Owned() if asked.where is not None and "connection" in needs else _as_it_is
     try:
-        with ProgressBar() as progress, closing(_source(asked, columns, trust, progress)) as source:
+        with (
+            ProgressBar(wanted=not from_pipe(asked.paths)) as progress,
+            closing(_source(asked, columns, trust, progress, stop)) as source,
+        ):
             for batch in named(damage.watch(source)):
                 yield batch.filter(owned(batch, predicate(batch)))
     except CaptureError as error:
@@ -99,7 +113,7 @@ def _as_it_is(batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
 
 
 def _source(
-    asked: Asked, columns: frozenset[str], trust: Trust, progress: ProgressBar
+    asked: Asked, columns: frozenset[str], trust: Trust, progress: ProgressBar, stop: Stop | None
 ) -> Generator[pa.RecordBatch]:
     stored = [path for path in asked.paths if is_stored(path)]
     for path in stored:
@@ -107,7 +121,8 @@ def _source(
     captures = [path for path in asked.paths if path not in stored]
     if captures:
         config = replace(asked.config, columns=columns, full=asked.config.full or bool(columns & BODIES))
-        found = events(captures, config, totals=trust.capture, progress=progress, jobs=asked.jobs)
+        config = patient(config) if from_pipe(captures) else config
+        found = events(captures, config, totals=trust.capture, progress=progress, jobs=asked.jobs, stop=stop)
         yield from trust.watch(found)
 
 

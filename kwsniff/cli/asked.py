@@ -55,6 +55,7 @@ _OPTIONS = (
     _option("wide", options.Wide, False),
     _option("quiet", options.Quiet, False),
     _option("port", options.Port, None),
+    _option("recursive", options.Recursive, False),
     _option("jobs", options.Jobs, None),
     _option("memory", options.Memory, "512M"),
 )
@@ -77,7 +78,9 @@ def asking(function: Callable[..., int], *, without: frozenset[str] = frozenset(
         mine = {each.name: values.pop(each.name) for each in own}
         config = options.configured(values.pop("port", None), values.pop("memory", "512M"))
         paths = values.pop("files")
-        asked = Asked([paths] if isinstance(paths, str) else paths, config, **values)
+        paths = [paths] if isinstance(paths, str) else paths
+        paths = _deeper(paths) if values.pop("recursive", False) else paths
+        asked = Asked(paths, config, **values)
         raise typer.Exit(function(asked, **mine))
 
     whose = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -85,3 +88,11 @@ def asking(function: Callable[..., int], *, without: frozenset[str] = frozenset(
     command.__annotations__ = {each.name: each.annotation for each in (whose, *parameters)}
     del command.__wrapped__
     return command
+
+
+def _deeper(paths: Sequence[str]) -> list[str]:
+    """The paths, each directory of captures with the directories in it; stored events are read so anyway."""
+    from kwsniff.answers.stored import is_stored
+    from kwsniff.cli.source import deeper
+
+    return [path if is_stored(path) else deeper([path])[0] for path in paths]

@@ -26,5 +26,5 @@ def compare(asked: Asked, other: str) -> int:
             print(f"{name}: {path}, {profile.calls:,} calls", file=sys.stderr)
     show(asked, compared(*profiles))
     if damage:
-        print(f"kwsniff: {damage.line()}", file=sys.stderr)
+        problem.said(damage.line())
     return problem.DAMAGED if damage else problem.DONE

@@ -30,7 +30,7 @@ def extract(asked: Asked, output: str) -> int:
     damage = Damage()
     calls = _calls(asked, damage)
     if not calls:
-        print("kwsniff: no call was found, and nothing written", file=sys.stderr)
+        problem.said("no call was found, and nothing written")
         return problem.DONE
     try:
         chosen = choose(asked.paths, calls, asked.config)
@@ -40,7 +40,7 @@ def extract(asked: Asked, output: str) -> int:
     if not asked.quiet:
         print(f"{written:,} packets of {len(calls):,} calls written to {output}", file=sys.stderr)
     if damage:
-        print(f"kwsniff: {damage.line()}", file=sys.stderr)
+        problem.said(damage.line())
     return problem.DAMAGED if damage else problem.DONE
 
 

@@ -66,6 +66,14 @@ Quiet = Annotated[
 ]
 
 
+Recursive = Annotated[
+    bool,
+    typer.Option(
+        "-r", "--recursive", help="Read the directories in directories, too.", rich_help_panel=INPUT
+    ),
+]
+
+
 Jobs = Annotated[
     int | None,
     typer.Option(

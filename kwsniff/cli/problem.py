@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from kwsniff.similar import suggestion
 
-__all__ = ["CommandError", "chosen_columns", "suggestion"]
+__all__ = ["CommandError", "chosen_columns", "said", "suggestion"]
 
 DONE = 0
 FINDINGS = 1
@@ -26,6 +28,16 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: int = USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def said(message: str) -> None:
+    """Print one line on standard error, whatever a file name or a library puts into the message."""
+    line = " ".join(message.split())
+    if not line.isprintable():
+        from kwsniff.report.text import printable
+
+        line = printable(line)
+    print(f"kwsniff: {line}", file=sys.stderr, flush=True)
 
 
 def chosen_columns(asked: str, known: list[str]) -> list[str]:

@@ -275,7 +275,7 @@ def _check_siblings(field: Field, before: list[Field], line: Line) -> None:
 
 
 def _field(line: Line, within: Versions, flexible: Versions) -> Field:
-    """`name type [versions] [tag N] [never-compact] [@role ...]`"""
+    """`name type [versions] [tag N] [never-compact] [@role ...] [alias NAME,...]`"""
     if len(line.words) < 2:
         raise line.error("expected 'name type ...'")
     name, kind, *rest = line.words
@@ -288,6 +288,7 @@ def _field(line: Line, within: Versions, flexible: Versions) -> Field:
         raise line.error(f"unknown type {kind!r}")
     own = versions(rest.pop(0), within, line) if rest and rest[0][0].isdigit() else within
     tag = _tag(rest, own, flexible, line)
+    aliases = _aliases(rest, line)
     compact = "never-compact" not in rest
     rest = [word for word in rest if word != "never-compact"]
     field = Field(
@@ -299,8 +300,9 @@ def _field(line: Line, within: Versions, flexible: Versions) -> Field:
         tag=tag,
         compact=compact,
         roles=_roles(rest, base, line),
-        doc=line.doc,
+        doc=_doc(line, aliases),
         line=line.number,
+        aliases=aliases,
     )
     if field.nullable and not field.array and field.type not in ("string", "bytes", "records", "struct"):
         raise line.error(f"{base} cannot be null")
@@ -323,6 +325,22 @@ def _tag(rest: list[str], own: Versions, flexible: Versions, line: Line) -> int 
     if not own <= flexible:
         raise line.error(f"a tagged field in versions {own} that are not all flexible ({flexible})")
     return tag
+
+
+def _aliases(rest: list[str], line: Line) -> tuple[str, ...]:
+    if "alias" not in rest:
+        return ()
+    at = rest.index("alias")
+    names = tuple(rest[at + 1].split(",")) if len(rest) > at + 1 else ("",)
+    if not all(_NAME.match(name) for name in names):
+        raise line.error("'alias' needs other names of the field, separated by commas")
+    del rest[at : at + 2]
+    return names
+
+
+def _doc(line: Line, aliases: tuple[str, ...]) -> str:
+    """The comment behind a field, and what other releases call it."""
+    return "; ".join([*([line.doc] if line.doc else []), *(f"or {name}" for name in aliases)])
 
 
 def _roles(rest: list[str], base: str, line: Line) -> tuple[str, ...]:

@@ -78,9 +78,9 @@ def test_the_catalog_is_there_within_a_blink():
     program = (
         "import sys, time\n"
         "from kwsniff.spec.load import catalog\n"
-        "start = time.perf_counter()\n"
+        "start = time.process_time()\n"
         "catalog()\n"
-        "print(time.perf_counter() - start)\n"
+        "print(time.process_time() - start)\n"
         "print(sorted({'numpy', 'pandas', 'pyarrow', 'scapy'} & set(sys.modules)))\n"
     )
     taken = []

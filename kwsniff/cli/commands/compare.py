@@ -31,4 +31,4 @@ def _compare(
     return job(asked, other)
 
 
-compare = asking(_compare, files=FirstInput)
+compare = asking(_compare, files=FirstInput, without=frozenset(("recursive",)))

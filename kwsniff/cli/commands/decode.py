@@ -17,6 +17,7 @@ from kwsniff.cli.options import (
     Paths,
     Port,
     Quiet,
+    Recursive,
     Where,
     configured,
 )
@@ -90,6 +91,7 @@ def decode(
         ),
     ] = None,
     jobs: Jobs = None,
+    recursive: Recursive = False,
     memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
@@ -101,9 +103,12 @@ def decode(
     if context.obj is OWN_PROCESS:
         tuned()
     from kwsniff.cli import decode as job
-    from kwsniff.cli.source import parsed_duration
+    from kwsniff.cli.source import deeper, parsed_duration
 
     config = configured(port, memory, full=full or records, records=records)
+    if recursive and follow:
+        raise CommandError("--recursive does not go with --follow")
+    files = deeper(files) if recursive else files
     if duration is not None and not follow:
         raise CommandError("--duration goes with --follow")
     seconds = parsed_duration(duration, "--duration")

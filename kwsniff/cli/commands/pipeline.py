@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Full, Memory, Port, Quiet, configured
+from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Full, Memory, Port, Quiet, Recursive, configured
 from kwsniff.cli.problem import CommandError
 
 EXAMPLES = (
@@ -43,6 +43,7 @@ def pipeline(
             rich_help_panel=RUNNING,
         ),
     ] = None,
+    recursive: Recursive = False,
     append: Annotated[
         bool,
         typer.Option(
@@ -149,12 +150,16 @@ def pipeline(
 
         if not follow or append:
             raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
+        if recursive:
+            raise CommandError("--recursive does not go with --follow")
         wanted = stream.Request(
             paths, out, config, master, partitions, window, late, settle, once, end, quiet, verbose
         )
         raise typer.Exit(stream.follow(wanted))
     from kwsniff.cli import pipeline as job
+    from kwsniff.cli.source import deeper
 
+    paths = deeper(paths) if recursive else paths
     split = None if split_size is None else split_size << 20
     request = job.Request(paths, out, config, master, append, partitions, split, quiet, verbose)
     raise typer.Exit(job.pipeline(request))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kwsniff.cli.options import CHOICE, OUTPUT, Jobs, Memory, Paths, Port, Quiet, Where, configured
+from kwsniff.cli.options import CHOICE, OUTPUT, Jobs, Memory, Paths, Port, Quiet, Recursive, Where, configured
 from kwsniff.cli.startup import OWN_PROCESS, one_heap
 
 EXAMPLES = (
@@ -46,6 +46,7 @@ def report(
     ] = False,
     where: Where = None,
     port: Port = None,
+    recursive: Recursive = False,
     jobs: Jobs = None,
     memory: Memory = "512M",
     quiet: Quiet = False,
@@ -57,7 +58,9 @@ def report(
     if context.obj is OWN_PROCESS:
         one_heap()
     from kwsniff.cli import report as job
+    from kwsniff.cli.source import deeper
 
+    files = deeper(files) if recursive else files
     raise typer.Exit(
         job.report(job.Request(files, configured(port, memory), by, csv, json, where, quiet, jobs))
     )

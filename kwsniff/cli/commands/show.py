@@ -13,7 +13,7 @@ EXAMPLES = (
     "kwsniff show trace.pcapng 138",
     "kwsniff show trace.pcapng 4905ac74e8683338#12 --records",
 )
-LEFT_OUT = frozenset(("where", "since", "until", "table", "top", "sort", "jobs", "quiet"))
+LEFT_OUT = frozenset(("where", "since", "until", "table", "top", "sort", "jobs", "quiet", "recursive"))
 
 
 def _show(
