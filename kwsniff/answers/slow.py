@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import Row, calls_of
-from kwsniff.answers.table import COUNT, DURATION, LIST, TEXT, TIME, Field, Table
+from kwsniff.answers.table import COUNT, DURATION, LIST, TEXT, TIME, Field, Table, merged
 from kwsniff.report.waiting import NEEDED as WAITING
 from kwsniff.report.waiting import waited
 
@@ -147,7 +147,7 @@ class Slow:
 
 
 def _call_row(row: Row) -> Row:
-    topics = [name or uuid for name, uuid in zip(row["topics"] or (), _ids(row), strict=False)]
+    topics = merged([name or uuid for name, uuid in zip(row["topics"] or (), _ids(row), strict=False)])
     return {
         **row, "client": row["client_id"], "address": row["client_ip"], "topics": topics,
         "broker": f"{row['broker_ip']}:{row['broker_port']}", "mostly": _mostly(row),
