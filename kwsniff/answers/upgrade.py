@@ -30,8 +30,10 @@ from kwsniff.spec.releases import releases
 API_VERSIONS = 18
 NAMES_ITSELF = 3
 """Version of ApiVersions in which clients name their software (KIP-511)."""
-BETWEEN_BROKERS = frozenset((4, 5, 6, 7, 27, 56, 62, 63, 70))
-"""APIs that brokers call of one another and of the controller: they are upgraded with themselves."""
+BETWEEN_BROKERS = frozenset(
+    (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87)
+)
+"""APIs that only brokers and controllers call. Who does is upgraded with them, and left out."""
 REPLICAS = ("ReplicaFetcherThread-", "broker-")
 BY_PLUGIN = frozenset((71, 72))
 """Client telemetry is served where a plugin takes it, in no release by itself, and clients do without it."""
@@ -62,6 +64,8 @@ class Client:
     """Greatest version of ApiVersions it asked in; -1 if it never did."""
     whole: bool = False
     """A connection of it was seen from its beginning."""
+    broker: bool = False
+    """It is a broker or a controller itself."""
     partly: bool = False
     """A connection of it was joined when it was open already."""
     software: set[str] = field(default_factory=set)
@@ -78,7 +82,6 @@ class UpgradeCheck:
         self._owners: dict[str, Client] = {}
         self._ends: dict[str, bool] = {}
         self._bodies = False
-        self._between = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take one batch of EVENTS."""
@@ -103,9 +106,8 @@ class UpgradeCheck:
         key, version = row["api_key"], row["api_version"]
         if key == API_VERSIONS:
             client.asked = max(client.asked, version)
-        elif key in BETWEEN_BROKERS or (row["client_id"] or "").startswith(REPLICAS):
-            self._between += row["event_count"]
         else:
+            client.broker |= key in BETWEEN_BROKERS or (row["client_id"] or "").startswith(REPLICAS)
             client.used[(row["broker_ip"], row["broker_port"]), key, version] += row["event_count"]
 
     def _take_connection(self, row: Row) -> None:
@@ -140,7 +142,8 @@ class UpgradeCheck:
     def tables(self) -> list[Table]:
         """The verdict on each client, the worst first, and on each API it uses."""
         self._settle()
-        checked = {who: list(self._checked(client)) for who, client in self._clients.items()}
+        clients = {who: client for who, client in self._clients.items() if not client.broker}
+        checked = {who: list(self._checked(client)) for who, client in clients.items()}
         rows = [self._client_row(who, self._clients[who], found) for who, found in checked.items() if found]
         rows.sort(key=lambda row: (ORDER.index(row["verdict"]), str(row["client"]), str(row["address"])))
         apis = [
@@ -169,8 +172,9 @@ class UpgradeCheck:
                 if self._bodies or any(client.asked < 0 for client in self._clients.values())
                 else "the events hold no bodies, so what the brokers offer is not known: read the capture"
             )
-        if self._between:
-            found.append(f"{self._between:,} calls of brokers among themselves are left out")
+        between = sum(sum(client.used.values()) for client in self._clients.values() if client.broker)
+        if between:
+            found.append(f"{between:,} calls of brokers among themselves are left out")
         return found
 
     def _settle(self) -> None:

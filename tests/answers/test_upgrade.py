@@ -91,8 +91,15 @@ def test_join_group_0_was_refused_by_the_first_4_only() -> None:
 
 
 def test_brokers_among_themselves_are_left_out() -> None:
-    rows = [call(6, 5), call(1, 3, client_id="broker-1-fetcher-0"), end()]
+    rows = [call(6, 5), call(1, 3), call(1, 3, client_id="broker-1-fetcher-0"), end()]
     assert verdicts("4.0", *rows) == {}
+
+
+def test_controllers_and_brokers_of_a_real_cluster_are_no_clients(answered: Callable[..., Any]) -> None:
+    rows = answered("upgrade-check", "--target", "4.3", *files("quorum"))
+    names = {row["client"] for row in rows["clients"]}
+    assert not any(name.isdecimal() or name.startswith(("broker-", "raft-client")) for name in names)
+    assert {row["verdict"] for row in rows["clients"]} == {"ok"}
 
 
 @pytest.mark.parametrize("target", ["4.0", "4.1", "4.2", "4.3", "4.4"])
