@@ -210,7 +210,7 @@ def report(
         typer.Option(
             "--by",
             metavar="TABLE,...",
-            help="Tables to print: api, client, topic, broker, error. Default: api,error,client.",
+            help="Print these tables instead of the page: api, client, topic, broker, error.",
         ),
     ] = None,
     csv: Annotated[
@@ -222,8 +222,20 @@ def report(
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the whole report as one JSON object instead of tables.")
+        bool, typer.Option("--json", help="Print the whole report as one JSON object instead of a page.")
     ] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Print tables with all their columns, however wide that gets.")
+    ] = False,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            metavar="N",
+            min=0,
+            help="Print N rows of each part of the page instead of what fits a screen; 0: all.",
+        ),
+    ] = None,
     where: Where = None,
     port: Port = None,
     recursive: Recursive = False,
@@ -231,7 +243,8 @@ def report(
     memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
-    """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
+    """Print what was found and where the time went, on one page, or statistics of calls by API, client,
+    topic, broker and error.
 
     Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
     """
@@ -241,7 +254,8 @@ def report(
     from kwsniff.cli.source import deeper
 
     files = deeper(files) if recursive else files
-    raise typer.Exit(job.report(job.Request(files, _config(port, memory), by, csv, json, where, quiet, jobs)))
+    config = _config(port, memory)
+    raise typer.Exit(job.report(job.Request(files, config, by, csv, json, where, quiet, jobs, wide, top)))
 
 
 @app.command()

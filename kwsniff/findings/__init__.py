@@ -6,7 +6,7 @@ what others took of other parts of it. docs/findings.md says what each rule mean
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -101,6 +101,12 @@ class Findings:
         for rule in self._rules:
             rule.take(seen)
 
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, taken."""
+        for batch in batches:
+            self.take(batch)
+            yield batch
+
     def merge(self, other: Findings) -> None:
         """Take what another one took, of batches that come after those of this one."""
         self._topics.merge(other._topics)
@@ -113,9 +119,8 @@ class Findings:
         nothing to look at. `errors` gives name and retriability of error codes."""
         context = self._context(errors)
         rows: list[Finding] = []
-        for rule in self._rules:
-            found = rule.findings(context)
-            rows += found or [_nothing(rule)]
+        for place, rule in enumerate(self._rules):
+            rows += rule.findings(context) or [_nothing(rule, -place)]
         explained = {(code, row.subject) for row in rows for code in row.explains}
         return sorted((row for row in rows if (row.code, row.subject) not in explained), key=order)
 
@@ -133,7 +138,8 @@ class Findings:
         return Context(self._topics.names, errors or {}, clients)
 
 
-def _nothing(rule: Rule) -> Finding:
+def _nothing(rule: Rule, weight: float) -> Finding:
     if rule.looked:
-        return Finding(rule.code, OK, "", f"{rule.about}: nothing found")
-    return Finding(rule.code, NOT_SHOWN, "", f"{rule.about}: not shown by this capture ({rule.missing})")
+        return Finding(rule.code, OK, "", f"{rule.about}: nothing found", weight=weight)
+    sentence = f"{rule.about}: not shown by this capture ({rule.missing})"
+    return Finding(rule.code, NOT_SHOWN, "", sentence, weight=weight)

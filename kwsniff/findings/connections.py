@@ -31,7 +31,7 @@ class Churn(Rule):
     of the process; look for liveness checks, for load balancers, and for clients that fail and try again."""
 
     code = "connection_churn"
-    about = "connections"
+    about = "reconnects"
     needs = frozenset(("first_time", "last_time", "syn", "client_bytes", "broker_bytes"))
     missing = "no connections"
 

@@ -226,7 +226,7 @@ class QuotaExceeded(NotAuthorized):
     (THROTTLING_QUOTA_EXCEEDED, KIP-599)."""
 
     code = "quota_exceeded"
-    about = "quotas of changes"
+    about = "quotas"
     codes = THROTTLING
 
     def _finding(self, key: Key, context: Context) -> Finding:

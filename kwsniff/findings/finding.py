@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +78,12 @@ class Finding:
             "command": self.command or None,
         }
 
+    def as_json(self) -> dict[str, Any]:
+        """The same with figures and packets as objects, for JSON."""
+        shown = [{"capture": packet.capture, "packet": packet.number} for packet in places(self.evidence)]
+        times = {name: _when(value) for name, value in self.row().items() if name.endswith("_time")}
+        return {**self.row(), "numbers": dict(self.numbers), "evidence": shown, **times}
+
 
 def table(found: Iterable[Finding]) -> pa.Table:
     """All rows."""
@@ -113,6 +120,10 @@ def order(finding: Finding) -> tuple[int, float, str, str]:
 
 def _place(packet: Packet) -> str:
     return f"{packet.capture or ''}:{packet.number}"
+
+
+def _when(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
 
 
 def _number(value: float) -> str:

@@ -189,7 +189,7 @@ class StandsStill(Rule):
     over."""
 
     code = "consumer_stands_still"
-    about = "consumers at work"
+    about = "idle consumers"
     needs = frozenset(("group_id",))
     missing = NO_GROUPS
 

@@ -83,7 +83,7 @@ class ZeroWindows(_Tcp):
     the connection, or its network threads or request queue are full."""
 
     code = "zero_windows"
-    about = "receive windows"
+    about = "windows"
     needs = frozenset(("client_zero_windows", "broker_zero_windows"))
     missing = "TCP windows"
     columns = ("client_zero_windows", "broker_zero_windows")
@@ -100,7 +100,8 @@ class ZeroWindows(_Tcp):
         if closed < self.thresholds.zero_windows:
             return []
         sentence = (
-            f"{receiver} closed its receive window {times(closed)}: it does not read what {sender} sends as fast "
+            f"{receiver} closed its receive window {times(closed)}: it does not read what {sender} sends as "
+            "fast "
             "as it comes."
         )
         where = 'event == "connection" and client_zero_windows > 0'

@@ -27,7 +27,7 @@ class PlaintextOnTls(Rule):
     sent until then could be read by anybody on the way."""
 
     code = "plaintext_on_tls"
-    about = "plaintext clients on TLS ports"
+    about = "TLS ports"
     needs = frozenset(("code", "detail", "tls_alert", "security"))
     missing = "no connections"
 
@@ -79,7 +79,7 @@ class TlsOnPlaintext(Rule):
     TLS listener."""
 
     code = "tls_on_plaintext"
-    about = "TLS clients on plaintext ports"
+    about = "plaintext ports"
     needs = frozenset(("security", "client_bytes", "broker_bytes", "frames"))
     missing = "no connections"
 

@@ -58,7 +58,7 @@ class MetadataStorm(_Storm):
     large."""
 
     code = "metadata_storm"
-    about = "Metadata requests"
+    about = "Metadata storms"
     needs = frozenset(("response_bytes",))
     apis = (3, 10, 60, 75)
     """Metadata, FindCoordinator, DescribeCluster, DescribeTopicPartitions."""
@@ -70,7 +70,7 @@ class ApiVersionsStorm(_Storm):
     all the time: see `connection_churn`."""
 
     code = "api_versions_storm"
-    about = "ApiVersions requests"
+    about = "ApiVersions storms"
     needs = frozenset(("response_bytes",))
     apis = (18,)
     why = "There is one for each connection: it connects anew all the time."

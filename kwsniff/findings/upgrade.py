@@ -36,7 +36,7 @@ class OldClients(Rule):
     target."""
 
     code = "old_client"
-    about = "clients too old for Kafka 4.0"
+    about = "old clients"
     needs = frozenset(("api_version", "software_name", "software_version", "syn"))
     missing = "no calls"
 
