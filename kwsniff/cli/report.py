@@ -30,7 +30,7 @@ from kwsniff.offline import events
 from kwsniff.page import Page
 from kwsniff.page.title import title
 from kwsniff.report import DEFAULT_BY, Report
-from kwsniff.report.csv import write_frame
+from kwsniff.report.csv import write_batches
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
 
@@ -85,7 +85,8 @@ def report(request: Request) -> int:
     rules = [] if found is None else found.found(errors)
     if request.csv is not None:
         statistics.write_csv(request.csv)
-        write_frame(Path(request.csv) / "findings.csv", table(rules))
+        rows = table(rules)
+        write_batches(Path(request.csv) / "findings.csv", rows.schema, rows.to_batches())
     if request.json:
         print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
     elif found is None or request.wide:

@@ -76,7 +76,7 @@ ELSEWHERE = frozenset((*LEADER, *EXPELLED, *AUTHENTICATION, *AUTHORIZATION, *THR
 """Errors that rules of their own are about."""
 
 
-def cause(code: int, retriable: bool | None) -> Cause:
+def cause(code: int | None, retriable: bool | None) -> Cause:
     """That of an error code."""
-    known = CAUSES.get(code)
+    known = None if code is None else CAUSES.get(code)
     return known or Cause(TRANSIENT if retriable else ATTENTION, "")

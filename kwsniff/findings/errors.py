@@ -246,7 +246,7 @@ class AuthenticationFailed(Rule):
     code = "authentication_failed"
     about = "authentication"
     needs = frozenset(("error_code", "user"))
-    missing = "no SASL in the clear"
+    missing = "no SaslAuthenticate in the clear"
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -254,7 +254,9 @@ class AuthenticationFailed(Rule):
 
     def take(self, batch: Batch) -> None:
         calls = batch.calls
-        self.looked += int(calls.is_in("api_key", (17, 36)).sum())
+        # After SaslHandshake v0 a failure shows in nothing but that the broker closes the connection.
+        told = calls.is_in("api_key", (36,)) | calls.is_in("error_code", AUTHENTICATION)
+        self.looked += int(told.sum())
         names = ("client_id", "client_ip", "user", "error_code")
         keys = [*(calls.coded(each) for each in names), calls.broker]
         self.calls.add(calls, calls.is_in("error_code", AUTHENTICATION), keys)
@@ -293,4 +295,4 @@ def ranked(pairs: Iterator[tuple[str, Entry]] | Any) -> list[str]:
 
 def place(key: Key, context: Context) -> str:
     topic = name(context.topic(key[2]))
-    return topic if key[3] is None or key[3] < 0 else f"{topic}[{key[3]}]"
+    return topic if not isinstance(key[3], int) or key[3] < 0 else f"{topic}[{key[3]}]"

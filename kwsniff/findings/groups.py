@@ -244,7 +244,8 @@ def _longest_pause(work: list[tuple[int, int]], beats: list[tuple[int, int]]) ->
     """The longest stretch within one of heartbeats after work of which there is none: it ends where work
     goes on, or where the heartbeats end."""
     pauses = [(0, 0)]
-    for (_, end), begin in zip(work, [*(first for first, _ in work[1:]), None], strict=True):
+    begins = [*(first for first, _ in work), None]
+    for (_, end), begin in zip(work, begins[1:], strict=True):
         for first, last in beats:
             until = last if begin is None else min(begin, last)
             if first <= end < until:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 from kwsniff.findings.finding import Finding
 from kwsniff.findings.rows import Batch
 from kwsniff.findings.thresholds import Thresholds
+from kwsniff.report.codes import OTHERS
 
 METADATA_ID, CLUSTER_METADATA = "00000000-0000-0000-0000-000000000001", "__cluster_metadata"
 """The topic of KRaft's log has the same uuid everywhere (KIP-595)."""
@@ -38,11 +39,15 @@ class Context:
         """The name of a topic that goes by name or uuid."""
         return CLUSTER_METADATA if key == METADATA_ID else self.names.get(key or "", key or "(unnamed)")
 
-    def error(self, code: int) -> str:
+    def error(self, code: int | None) -> str:
+        """The name of an error code; None stands for several."""
+        if code is None:
+            return OTHERS
         return self.errors[code][0] if code in self.errors else f"ERROR_{code}"
 
-    def retriable(self, code: int) -> bool | None:
-        return self.errors[code][1] if code in self.errors else None
+    def retriable(self, code: int | None) -> bool | None:
+        """Whether clients may try again, None if that is not known."""
+        return None if code is None or code not in self.errors else self.errors[code][1]
 
 
 class Rule(ABC):

@@ -2,8 +2,8 @@
 
 Theory of operation. A batch is grouped with NumPy; only its distinct keys reach Python. Each entry keeps a
 count, sums, greatest values, and the first and last packet that it was seen in. When there are twice as many
-entries as `limit`, the `limit` greatest stay and the others become one, whose texts are `OTHERS`: names come
-from the wire, and a stranger can make up millions.
+entries as `limit`, the `limit` greatest stay and the others become one, whose texts are `OTHERS` and whose
+numbers are None: names come from the wire, and a stranger can make up millions.
 
 Invariant: counts and sums over the entries are those over everything taken, in any order of `add` and
 `merge`.
@@ -139,7 +139,7 @@ class Tally:
         ranked = sorted(self.entries.items(), key=lambda item: (item[1].count, *item[1].sums), reverse=True)
         self.entries = dict(ranked[: self.limit])
         for key, entry in ranked[self.limit :]:
-            rest = tuple(OTHERS if part is None or isinstance(part, str) else -1 for part in key)
+            rest = tuple(OTHERS if part is None or isinstance(part, str) else None for part in key)
             if rest in self.entries:
                 self.entries[rest].absorb(entry)
             else:

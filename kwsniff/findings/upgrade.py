@@ -86,7 +86,7 @@ class OldClients(Rule):
     def _offered(self, key: Key) -> bool:
         """Whether the broker served somebody a version of this API that 4.0 serves."""
         served = self.served.entries.get((key[2], key[4]))
-        return served is not None and served.maxes[0] >= FLOORS[key[4]]
+        return served is not None and served.maxes[0] >= FLOORS.get(key[4], 0)
 
     def _finding(self, who: Key, entries: dict[Key, Entry]) -> Finding:
         versions = {f"{key[3]} v{int(-entry.maxes[1])}" for key, entry in entries.items()}

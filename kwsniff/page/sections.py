@@ -42,8 +42,8 @@ def head(title: str, trust: str, note: str, width: int) -> Section:
 
 
 def findings(found: Sequence[Finding], width: int, brief: bool) -> Section:
-    """Sentences, the worst first, then what was looked at and is fine; of that no more than `BRIEF` lines if it
-    is to be `brief`."""
+    """Sentences, the worst first, then what was looked at and is fine; of that no more than `BRIEF` lines if
+    it is to be `brief`."""
     bad = [each for each in found if each.severity not in (OK, NOT_SHOWN)]
     fine = ", ".join(_about(each) for each in found if each.severity == OK)
     unseen = ", ".join(_about(each) for each in found if each.severity == NOT_SHOWN)
@@ -76,10 +76,16 @@ def _about(finding: Finding) -> str:
     return finding.sentence.partition(":")[0]
 
 
+_TIE = "\u00a0"
+"""Keeps the words of a name on one line."""
+
+
 def _listed(what: str, names: str, width: int, brief: bool) -> list[Line]:
     if not names:
         return []
-    lines = wrapped(f"{what:<{INDENT - 1}} {names}", width - 12 * brief, " " * INDENT)
+    tied = names.replace(" ", _TIE).replace(f",{_TIE}", ", ")
+    room = width - 12 * brief  # for how many more there are
+    lines = [line.replace(_TIE, " ") for line in wrapped(f"{what:<{INDENT - 1}} {tied}", room, " " * INDENT)]
     if brief and len(lines) > BRIEF:
         more = sum(line.count(", ") for line in lines[BRIEF:]) + 1
         lines = [*lines[: BRIEF - 1], f"{lines[BRIEF - 1].rstrip(',')} and {more} more"]
@@ -131,7 +137,7 @@ def errors(lines: Sequence[ErrorLine], width: int) -> Section:
         headings,
         rows,
         left=(0, 1, 3, 4, 5, 6),
-        shrink=((3, 22), (4, 12), (1, 12), (0, 24), (3, 12)),
+        shrink=_ERRORS_SHRINK,
         width=width,
     )
     return Section(
@@ -197,6 +203,10 @@ def _seconds(microseconds: float) -> str:
 
 def _ms(microseconds: float | None) -> str:
     return "" if microseconds is None else digits(microseconds / 1000)
+
+
+_ERRORS_SHRINK = ((3, 22), (4, 12), (1, 12), (0, 24), (3, 12))
+"""Columns of the errors and the least widths they shrink to, in turn: who, where, API, error, who."""
 
 
 def _first(names: Sequence[str]) -> str:
