@@ -85,7 +85,7 @@ class CallStore:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all batches, joining small ones first."""
-        for batch in _even(batch.select(list(NEEDED)) for batch in batches):
+        for batch in _even(map(_needed, batches)):
             self.add(batch)
             del batch  # before the next is made
 
@@ -273,6 +273,12 @@ def _ints(column: pa.Array, null: int = 0) -> Ints:
 def _floats(column: pa.Array) -> Floats:
     values: Floats = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def _needed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that are used, those of the parts only where the batch has them."""
+    known = set(batch.schema.names)
+    return batch.select(list(dict.fromkeys((*NEEDED, *(name for name in PARTS if name in known)))))
 
 
 def _even(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
