@@ -32,7 +32,7 @@ BETWEEN_BROKERS = ("ReplicaFetcherThread-", "broker-")
 class OldClients(Rule):
     """A client uses versions of APIs that Kafka 4.0 no longer serves, and will not choose others: it never
     asks what the broker offers, or the broker offers newer versions (it served them to others) and the
-    client took the old one. Upgrade it before the brokers. `kwsniff upgrade-check` looks at every client and
+    client took the old one. Upgrade it before the brokers. `upgrade-check` looks at every client and
     target."""
 
     code = "old_client"

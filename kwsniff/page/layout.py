@@ -5,6 +5,7 @@ Width is counted in the cells of a terminal, so that names in wide characters li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -37,13 +38,11 @@ class Section:
     """Below the title, whatever the number of blocks."""
     tail: list[Line] = field(default_factory=list)
     """Below the blocks."""
-    unit: str = ""
-    """What the blocks are: `clients`."""
 
     def lines(self, count: int) -> list[Line]:
         """Title, head and the first `count` blocks; the title says how many are left out."""
         hidden = len(self.blocks) - count
-        more = f"  (+{hidden:,} more {self.unit}: --top 0)" if hidden > 0 else ""
+        more = f"  (+{hidden:,} more: --top 0)" if hidden > 0 else ""
         shown = [line for block in self.blocks[:count] for line in block]
         title = [Line(_ruled(self.title + more), "bold")] if self.title else []
         return [*title, *self.head, *shown, *self.tail]
@@ -77,11 +76,21 @@ def shared(sections: Sequence[Section], height: int) -> list[int]:
     return counts
 
 
+_TIE = "\u00a0"
+_UNIT = re.compile(r"(?<=\d) (s|ms|min|h|%|bytes?|[kMGTP]B)\b")
+"""What stands behind a number on the same line."""
+
+
+def tied(text: str) -> str:
+    """`text` as one word for `wrapped`."""
+    return text.replace(" ", _TIE)
+
+
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """`text` in lines no wider than `width`, all but the first one indented; words longer than a line are
     cut into parts."""
     lines, line = [], ""
-    for word in text.split(" "):
+    for word in _UNIT.sub(lambda found: _TIE + found[1], text).split(" "):
         joined = f"{line} {word}" if line else word
         if cell_len(joined) <= width or not line.strip():
             line = joined
@@ -92,7 +101,7 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
             head = _head(line, width)
             lines.append(head)
             line = indent + line[len(head) :]
-    return [*lines, line]
+    return [each.replace(_TIE, " ") for each in (*lines, line)]
 
 
 def _head(text: str, width: int) -> str:

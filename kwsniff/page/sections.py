@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
-from kwsniff.page.layout import Line, Section, beside, columns, fitted, wrapped
+from kwsniff.page.layout import Line, Section, beside, columns, fitted, tied, wrapped
 from kwsniff.report.cube import PARTS
 from kwsniff.report.text import bytes_text, digits, printable
 
@@ -51,7 +51,7 @@ def findings(found: Sequence[Finding], width: int, brief: bool) -> Section:
     tail = _listed("ok", fine, width, brief) + _listed("not shown", unseen, width, brief)
     if not bad:
         tail.insert(0, Line("Nothing was found that somebody should look into."))
-    return Section("Findings", blocks, least=2, tail=tail, unit="findings")
+    return Section("Findings", blocks, least=2, tail=tail)
 
 
 def _varied(found: Sequence[Finding]) -> list[Finding]:
@@ -76,16 +76,12 @@ def _about(finding: Finding) -> str:
     return finding.sentence.partition(":")[0]
 
 
-_TIE = "\u00a0"
-"""Keeps the words of a name on one line."""
-
-
 def _listed(what: str, names: str, width: int, brief: bool) -> list[Line]:
     if not names:
         return []
-    tied = names.replace(" ", _TIE).replace(f",{_TIE}", ", ")
+    kept = ", ".join(map(tied, names.split(", ")))
     room = width - 12 * brief  # for how many more there are
-    lines = [line.replace(_TIE, " ") for line in wrapped(f"{what:<{INDENT - 1}} {tied}", room, " " * INDENT)]
+    lines = wrapped(f"{what:<{INDENT - 1}} {kept}", room, " " * INDENT)
     if brief and len(lines) > BRIEF:
         more = sum(line.count(", ") for line in lines[BRIEF:]) + 1
         lines = [*lines[: BRIEF - 1], f"{lines[BRIEF - 1].rstrip(',')} and {more} more"]
@@ -105,7 +101,7 @@ def api(frame: pd.DataFrame, width: int) -> Section:
     heading, lines = columns(headings, cells, left=(0,), shrink=((0, 12),), width=width)
     return Section(
         "Where the time went, by API", [[Line(line)] for line in lines], least=2,
-        head=[Line(heading, "bold")] if rows else [], unit="APIs",
+        head=[Line(heading, "bold")] if rows else [],
     )  # fmt: skip
 
 
@@ -142,7 +138,6 @@ def errors(lines: Sequence[ErrorLine], width: int) -> Section:
     )
     return Section(
         "Errors", [[Line(text)] for text in texts], least=1, head=[Line(heading, "bold")] if rows else [],
-        unit="errors",
     )  # fmt: skip
 
 
@@ -163,7 +158,7 @@ def clients(frame: pd.DataFrame, width: int) -> Section:
     titles = beside([[title] for title, _, _ in figures], width)[0]
     return Section(
         "Clients", [[Line(line)] for line in lines], least=3, most=TOP,
-        head=[Line(titles, "bold")] if rows else [], unit="clients",
+        head=[Line(titles, "bold")] if rows else [],
     )  # fmt: skip
 
 

@@ -78,11 +78,11 @@ def test_times_of_an_api_are_split_where_the_capture_shows_it() -> None:
     parts |= {"broker_us": 780.0, "response_transfer_us": 30.0}
     made = text(page([pa.RecordBatch.from_pylist([row(**parts)] * 3, schema=SCHEMA)]))
     heading, figures = made.split("by API")[1].splitlines()[1:3]
-    shares = dict(zip(heading.split()[4:10], figures.split()[3:], strict=False))
     assert heading.split()[4:10] == ["send", "queue", "throttle", "wait", "broker", "receive"]
+    assert "1%" in figures.split()
     assert "20%" in figures
     assert "76%" in figures
-    assert shares["send"] == "1%"
+    assert "3%" in figures
 
 
 def test_errors_say_who_got_them_where_and_when() -> None:
@@ -144,6 +144,10 @@ def test_long_words_are_cut_and_lines_never_wider_than_asked() -> None:
     lines = wrapped("one two " + "x" * 50 + " three", 20, "  ")
     assert all(cell_len(line) <= 20 for line in lines)
     assert "".join(line.strip() for line in lines).replace(" ", "") == "onetwo" + "x" * 50 + "three"
+
+
+def test_numbers_stay_beside_their_units() -> None:
+    assert wrapped("over 12 s and 3.4 kB here", 7) == ["over", "12 s", "and", "3.4 kB", "here"]
 
 
 def test_a_page_is_shared_out_in_turn_and_never_overfull() -> None:
