@@ -24,7 +24,7 @@ from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.security import ClearPasswords, PlaintextOnTls, TlsOnPlaintext
 from kwsniff.findings.slowness import SlowBroker, SlowQueue
 from kwsniff.findings.storms import ApiVersionsStorm, MetadataStorm
-from kwsniff.findings.tally import NAME_LENGTH
+from kwsniff.findings.tally import NAME_LENGTH, grouped
 from kwsniff.findings.thresholds import Thresholds
 from kwsniff.findings.throttling import Throttled
 from kwsniff.findings.unanswered import Unanswered
@@ -68,8 +68,8 @@ class ClientNames:
     def take(self, calls: Rows) -> None:
         """Learn those of some calls."""
         ips, ids = calls.coded("client_ip"), calls.coded("client_id")
-        for pair in set(zip(ips.codes.tolist(), ids.codes.tolist(), strict=True)):
-            self._put(ips.values[pair[0]], ids.values[pair[1]])
+        for row in grouped([ips, ids])[1]:
+            self._put(ips.values[ips.codes[row]], ids.values[ids.codes[row]])
 
     def merge(self, other: ClientNames) -> None:
         """Learn what another one knows."""
@@ -134,7 +134,7 @@ class Findings:
         return table(self.found(errors))
 
     def _context(self, errors: Mapping[int, tuple[str, bool]] | None) -> Context:
-        clients = {ip: list(ids) for ip, ids in self._clients.of.items()}
+        clients = {ip: sorted(ids) for ip, ids in self._clients.of.items()}
         return Context(self._topics.names, errors or {}, clients)
 
 

@@ -110,7 +110,7 @@ class Unreachable(Rule):
 
     def _take_advertised(self, calls: Rows) -> None:
         rows = np.flatnonzero(calls.known("advertised"))
-        column = calls.batch.column("advertised").take(rows)
+        column = calls.column("advertised").take(rows)
         of = rows[lists.parents(lists.lengths(column))]
         places = [address(each["host"], each["port"]) for each in column.flatten().to_pylist()]
         self.advertised.add(Picked(calls, of), np.arange(len(of)), [texts(places), calls.broker.at(of)])

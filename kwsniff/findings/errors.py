@@ -66,8 +66,7 @@ class ErrorTally:
         rest = np.flatnonzero(which & ~told)
         if not len(rest):
             return
-        picked = calls.batch.select(["topics", "topic_ids"]).take(rest)
-        counts, given, ids = elements(picked["topics"], picked["topic_ids"])
+        counts, given, ids = elements(*(calls.column(each).take(rest) for each in ("topics", "topic_ids")))
         of = rest[lists.parents(counts)]
         names = [a or b for a, b in zip(given.to_pylist(), ids.to_pylist(), strict=True)]
         single = counts[lists.parents(counts)] == 1

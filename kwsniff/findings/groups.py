@@ -8,10 +8,10 @@ import numpy as np
 
 from kwsniff.findings.causes import EXPELLED
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
-from kwsniff.findings.rows import UNKNOWN, Batch, Coded, Ints
+from kwsniff.findings.rows import UNKNOWN, Batch, Coded
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.spans import Spans
-from kwsniff.findings.tally import Entry, Packet, Tally
+from kwsniff.findings.tally import Entry, Packet, Tally, grouped
 from kwsniff.findings.words import client, counted, duration, listed, name, times
 
 FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 1, 11, 12, 13, 14
@@ -66,11 +66,8 @@ class Rebalances(Rule):
     def _take_spans(self, batch: Batch, joins: Any) -> None:
         calls = batch.calls
         rows = np.flatnonzero(joins)
-        group = calls.coded("group_id").at(rows)
-        begin = calls.ints("request_time", -1)[rows]
-        end = np.maximum(calls.ints("response_end_time", -1)[rows], begin)
-        keys = [name(group.values[code]) for code in group.codes]
-        self.spans.add(keys, zip(begin.tolist(), end.tolist(), strict=True))
+        begin, end = calls.ints("request_time", -1)[rows], calls.ints("response_end_time", -1)[rows]
+        self.spans.add(calls.coded("group_id").at(rows), begin, np.maximum(begin, end))
 
     def findings(self, context: Context) -> list[Finding]:
         found = []
@@ -211,11 +208,11 @@ class StandsStill(Rule):
         self.looked += int(beats.sum())
         keys = [calls.coded(each) for each in ("client_id", "client_ip", "group_id")]
         self.members.add(calls, beats, keys)
+        who = _clients(keys[0], keys[1])
         ended = np.maximum(calls.ints("response_end_time", -1), calls.ints("request_end_time", -1))
         for spans, which in ((self.beats, beats), (self.work, work)):
             rows = np.flatnonzero(which)
-            names = [client(a, b) for a, b in zip(*(_values(key, rows) for key in keys[:2]), strict=True)]
-            spans.add(names, zip(calls.time[rows].tolist(), ended[rows].tolist(), strict=True))
+            spans.add(who.at(rows), calls.time[rows], ended[rows])
 
     def findings(self, context: Context) -> list[Finding]:
         found = []
@@ -253,8 +250,11 @@ def _longest_pause(work: list[tuple[int, int]], beats: list[tuple[int, int]]) ->
     return max(pauses, key=lambda pause: pause[1] - pause[0])
 
 
-def _values(column: Coded, rows: Ints) -> list[Any]:
-    return [column.values[code] for code in column.codes[rows]]
+def _clients(ids: Coded, ips: Coded) -> Coded:
+    """Client id and address as one text."""
+    group, firsts = grouped([ids, ips])
+    pairs = [(ids.values[ids.codes[row]], ips.values[ips.codes[row]]) for row in firsts]
+    return Coded([client(*pair) for pair in pairs], group)
 
 
 def _summed(pairs: list[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kwsniff.findings.rows import Coded, Floats, Ints
-from kwsniff.findings.tally import Key
-from kwsniff.report.codes import OTHERS, combined
+from kwsniff.findings.tally import Key, grouped
+from kwsniff.report.codes import OTHERS
 
 WIDTH = math.log(1.05)
 BUCKETS = 460
@@ -31,7 +31,7 @@ class Histogram:
         if not len(known):
             return
         picked = [key.at(known) for key in keys]
-        group, firsts = combined([key.codes for key in picked], [len(key.values) for key in picked])
+        group, firsts = grouped(picked)
         with np.errstate(divide="ignore"):
             bucket = np.clip(np.log(np.maximum(values[known], 1.0)) / WIDTH, 0, BUCKETS - 1).astype(np.int64)
         table = np.bincount(group * BUCKETS + bucket, minlength=len(firsts) * BUCKETS)

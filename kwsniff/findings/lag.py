@@ -9,9 +9,8 @@ import numpy as np
 from kwsniff.findings.finding import WARNING, Finding, command, literal
 from kwsniff.findings.rows import Batch, Rows
 from kwsniff.findings.rule import Context, Rule
-from kwsniff.findings.tally import Key, Packet, Tally
+from kwsniff.findings.tally import Key, Packet, Tally, grouped
 from kwsniff.findings.words import client, duration, many, name
-from kwsniff.report.codes import combined
 
 LIMIT = 5_000
 """Partitions of consumers that are followed."""
@@ -89,7 +88,7 @@ class FallsBehind(Rule):
         of = parts.row[rows]
         keys = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of)]
         keys += [parts.key.at(rows), parts.coded("partition").at(rows)]
-        group, firsts = combined([key.codes for key in keys], [len(key.values) for key in keys])
+        group, firsts = grouped(keys)
         lasts = np.zeros(len(firsts), np.int64)
         lasts[group] = np.arange(len(group))
         capture = calls.coded("capture")

@@ -44,7 +44,7 @@ class Retransmissions(_Tcp):
     code = "retransmissions"
     about = "retransmissions"
     needs = frozenset(("client_retransmissions", "broker_retransmissions"))
-    missing = "retransmissions"
+    missing = "no count of retransmissions"
     columns = ("client_retransmissions", "broker_retransmissions")
 
     def findings(self, context: Context) -> list[Finding]:
@@ -85,7 +85,7 @@ class ZeroWindows(_Tcp):
     code = "zero_windows"
     about = "windows"
     needs = frozenset(("client_zero_windows", "broker_zero_windows"))
-    missing = "TCP windows"
+    missing = "no TCP windows"
     columns = ("client_zero_windows", "broker_zero_windows")
 
     def findings(self, context: Context) -> list[Finding]:

@@ -51,7 +51,7 @@ def _rules() -> Iterator[str]:
     yield "## The rules\n"
     for rule in RULES:
         yield f"### {rule.code}\n\n{inspect.getdoc(rule)}\n"
-        yield f"Looks at: {rule.about}. Not shown where there are: {rule.missing}.\n"
+        yield f"On the page: {rule.about}. Not shown by a capture with {rule.missing}.\n"
 
 
 def _thresholds() -> Iterator[str]:

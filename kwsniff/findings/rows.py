@@ -59,26 +59,50 @@ class Coded(NamedTuple):
 class Rows:
     """The rows of one kind."""
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self.batch = batch
+    def __init__(self, batch: pa.RecordBatch, which: pa.Array | None = None) -> None:
+        """The rows of `batch` for which `which` is true, or all of them."""
+        self._batch = batch
+        self._which = which
+        self._count: int = batch.num_rows if which is None else which.true_count
+        self._columns: dict[str, pa.Array] = {}
         self._coded: dict[str, Coded] = {}
         self._ints: dict[tuple[str, int], Ints] = {}
 
     def __len__(self) -> int:
-        count: int = self.batch.num_rows
-        return count
+        return self._count
+
+    def column(self, name: str) -> pa.Array:
+        """A column that there is, as it is in Arrow: only those asked for are filtered."""
+        if name not in self._columns:
+            column = self._batch.column(name)
+            self._columns[name] = column if self._which is None else column.filter(self._which)
+        return self._columns[name]
+
+    def unfiltered(self, name: str) -> pa.Array:
+        """A column of the whole batch."""
+        return self._batch.column(name)
+
+    @cached_property
+    def places(self) -> Ints:
+        """For each row of the whole batch its number among these rows."""
+        if self._which is None:
+            return np.arange(self._count, dtype=np.int64)
+        taken: Mask = self._which.to_numpy(zero_copy_only=False)
+        return np.cumsum(taken, dtype=np.int64) - 1
 
     def has(self, name: str) -> bool:
         """Whether any row has a value in this column."""
-        if name not in self.batch.schema.names:
+        if name not in self._batch.schema.names:
             return False
-        column = self.batch.column(name)
+        if self._batch.column(name).null_count == self._batch.num_rows:
+            return False
+        column = self.column(name)
         return bool(column.null_count < len(column))
 
     def coded(self, name: str) -> Coded:
         """The distinct values (null is None) and which one each row has."""
         if name not in self._coded:
-            self._coded[name] = _coded(self.batch.column(name)) if self.has(name) else self._absent()
+            self._coded[name] = _coded(self.column(name)) if self.has(name) else self._absent()
         return self._coded[name]
 
     def ints(self, name: str, null: int = 0) -> Ints:
@@ -86,7 +110,7 @@ class Rows:
         if (name, null) not in self._ints:
             known = self.has(name)
             self._ints[name, null] = (
-                _ints(self.batch.column(name), null) if known else np.full(len(self), null, np.int64)
+                _ints(self.column(name), null) if known else np.full(len(self), null, np.int64)
             )
         return self._ints[name, null]
 
@@ -94,14 +118,14 @@ class Rows:
         """Numbers, NaN where there is none."""
         if not self.has(name):
             return np.full(len(self), np.nan)
-        values: Floats = self.batch.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        values: Floats = self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
         return values
 
     def known(self, name: str) -> Mask:
         """Which rows have a value."""
         if not self.has(name):
             return np.zeros(len(self), np.bool_)
-        mask: Mask = self.batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        mask: Mask = self.column(name).is_valid().to_numpy(zero_copy_only=False)
         return mask
 
     def is_in(self, name: str, values: tuple[int, ...]) -> Mask:
@@ -153,17 +177,17 @@ class Partitions(Rows):
     """What `calls` say of single partitions: a row each; `row` is that of its call."""
 
     def __init__(self, calls: Rows) -> None:
-        column = calls.batch.column("partitions")
+        # Only calls have partitions: filtering the lists would change nothing but which call they are of.
+        column = calls.unfiltered("partitions")
         flat = column.flatten()
         names = [flat.type.field(place).name for place in range(flat.type.num_fields)]
-        arrays = [pc.struct_field(flat, name) for name in names]
-        super().__init__(pa.RecordBatch.from_arrays(arrays, names))
-        self.row = lists.parents(lists.lengths(column))
+        super().__init__(pa.RecordBatch.from_arrays([pc.struct_field(flat, name) for name in names], names))
+        self.row = calls.places[lists.parents(lists.lengths(column))]
 
     @cached_property
     def key(self) -> Coded:
         """The topic's name, or its uuid where the message gives no name."""
-        topic, uuid = self.batch.column("topic"), self.batch.column("topic_id")
+        topic, uuid = self.column("topic"), self.column("topic_id")
         return _coded(pc.coalesce(topic, uuid) if topic.null_count else topic)
 
 
@@ -192,7 +216,7 @@ class Batch:
 
     def _of(self, kind: str) -> Rows:
         mine = pc.equal(self._batch.column("event"), kind)
-        return Rows(self._batch if mine.true_count == len(mine) else self._batch.filter(mine))
+        return Rows(self._batch, None if mine.true_count == len(mine) else mine)
 
 
 def _coded(column: pa.Array) -> Coded:

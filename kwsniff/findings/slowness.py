@@ -96,7 +96,7 @@ class SlowQueue(Rule):
     code = "slow_queue"
     about = "queues"
     needs = frozenset(("queued_us", "broker_us"))
-    missing = "times in queues"
+    missing = "no times in queues"
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -3,9 +3,10 @@ merging the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import numpy as np
 
-from kwsniff.findings.rows import UNKNOWN
+from kwsniff.findings.rows import UNKNOWN, Coded, Ints
+from kwsniff.findings.words import name
 
 Span = tuple[int, int]
 MAX_KEYS = 1_000
@@ -20,14 +21,26 @@ class Spans:
         self.pause_us = pause_us
         self.of: dict[str, list[Span]] = {}
 
-    def add(self, keys: Iterable[str], spans: Iterable[Span]) -> None:
-        """Take spans, each with its key."""
-        fresh: dict[str, list[Span]] = {}
-        for key, span in zip(keys, spans, strict=True):
-            if span[0] != UNKNOWN:
-                fresh.setdefault(key, []).append(span)
-        for key, found in fresh.items():
-            self._put(key, found)
+    def add(self, keys: Coded, first: Ints, last: Ints) -> None:
+        """Take spans, each with its key; those whose beginning is not known are left out."""
+        known = np.flatnonzero(first != UNKNOWN)
+        order = known[np.lexsort((first[known], keys.codes[known]))]
+        if not len(order):
+            return
+        key, begin = keys.codes[order], first[order]
+        # The greatest end so far of each key: keys lie so far apart that one never reaches into the next.
+        apart = int(last[order].max() - begin.min()) + 1
+        shift = (key - key[0]) * apart
+        end = np.maximum.accumulate(np.maximum(last[order], begin) + shift) - shift
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (np.diff(key) != 0) | (begin[1:] - end[:-1] > self.pause_us)
+        starts = np.flatnonzero(new)
+        ends = end[np.append(starts[1:], len(order)) - 1]
+        fresh: dict[int, list[Span]] = {}
+        for code, *span in zip(key[starts].tolist(), begin[starts].tolist(), ends.tolist(), strict=True):
+            fresh.setdefault(code, []).append((span[0], span[1]))
+        for code, found in fresh.items():
+            self._put(name(keys.values[code]), found)
 
     def merge(self, other: Spans) -> None:
         """Take those of another one."""

@@ -11,6 +11,7 @@ Invariant: counts and sums over the entries are those over everything taken, in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ import numpy as np
 from kwsniff.findings.rows import UNKNOWN, Coded, Ints, Mask, Picked, Rows
 from kwsniff.report.codes import OTHERS, combined
 
+DIRECT = 1 << 18
+"""Combinations up to which a table of all of them is quicker than hashing those that occur."""
 LIMIT = 2_000
 """Entries kept of one tally."""
 NAME_LENGTH = 120
@@ -69,7 +72,13 @@ class Tally:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
-        self.entries: dict[Key, Entry] = {}
+        self._entries: dict[Key, Entry] = {}
+
+    @property
+    def entries(self) -> dict[Key, Entry]:
+        """The entries by key, the most frequent first, in an order that does not depend on how they came."""
+        ranked = sorted(self._entries.items(), key=lambda item: (-item[1].count, tuple(map(str, item[0]))))
+        return dict(ranked)
 
     def add(
         self,
@@ -82,7 +91,9 @@ class Tally:
         """Take some rows (a mask, or their places). `keys`, `sums` and `maxes` are columns over all rows."""
         places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
         if len(places):
-            places = places[np.argsort(rows.time[places], kind="stable")]
+            times = rows.time[places]
+            if (np.diff(times) < 0).any():
+                places = places[np.argsort(times, kind="stable")]
             picked = [key.at(places) for key in keys]
             figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
             self._take(rows, places, picked, figures[: len(sums)], figures[len(sums) :])
@@ -90,7 +101,7 @@ class Tally:
     def _take(
         self, rows: Rows | Picked, places: Ints, keys: list[Coded], sums: list[Any], maxes: list[Any]
     ) -> None:
-        group, firsts = combined([key.codes for key in keys], [len(key.values) for key in keys])
+        group, firsts = grouped(keys)
         size = len(firsts)
         counts = np.bincount(group, minlength=size)
         totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size) for each in sums]
@@ -111,23 +122,23 @@ class Tally:
 
     def put(self, key: Key, entry: Entry) -> None:
         """Add one entry."""
-        known = self.entries.get(key)
+        known = self._entries.get(key)
         if known is None:
-            self.entries[key] = entry
-            if len(self.entries) > 2 * self.limit:
+            self._entries[key] = entry
+            if len(self._entries) > 2 * self.limit:
                 self._prune()
         else:
             known.absorb(entry)
 
     def merge(self, other: Tally) -> None:
         """Take what another one counted."""
-        for key, entry in other.entries.items():
+        for key, entry in other._entries.items():
             self.put(key, entry.copy())
 
     def by(self, *places: int) -> dict[Key, Entry]:
         """The entries summed over all parts of the key but those at `places`."""
-        found = Tally(limit=len(self.entries) + 1)
-        for key, entry in self.entries.items():
+        found = Tally(limit=len(self._entries) + 1)
+        for key, entry in self._entries.items():
             found.put(tuple(key[place] for place in places), entry.copy())
         return found.entries
 
@@ -136,14 +147,31 @@ class Tally:
         return {key: entry for key, entry in self.entries.items() if key[place] == value}
 
     def _prune(self) -> None:
-        ranked = sorted(self.entries.items(), key=lambda item: (item[1].count, *item[1].sums), reverse=True)
-        self.entries = dict(ranked[: self.limit])
+        ranked = sorted(self._entries.items(), key=lambda item: (item[1].count, *item[1].sums), reverse=True)
+        self._entries = dict(ranked[: self.limit])
         for key, entry in ranked[self.limit :]:
             rest = tuple(OTHERS if part is None or isinstance(part, str) else None for part in key)
-            if rest in self.entries:
-                self.entries[rest].absorb(entry)
+            if rest in self._entries:
+                self._entries[rest].absorb(entry)
             else:
-                self.entries[rest] = entry
+                self._entries[rest] = entry
+
+
+def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:
+    """A number for each combination of keys that occurs: that of each row, and for each the first row that
+    has it."""
+    sizes = [len(key.values) for key in keys]
+    if math.prod(sizes) > DIRECT:
+        return combined([key.codes for key in keys], sizes)
+    codes = np.zeros(len(keys[0].codes), np.int64)
+    for key, size in zip(keys, sizes, strict=True):
+        codes = codes * size + key.codes
+    occurs = np.zeros(math.prod(sizes), np.bool_)
+    occurs[codes] = True
+    group = (np.cumsum(occurs, dtype=np.int64) - 1)[codes]
+    firsts = np.zeros(int(occurs.sum()), np.int64)
+    firsts[group[::-1]] = np.arange(len(group) - 1, -1, -1)
+    return group, firsts
 
 
 def _packets(rows: Rows | Picked, places: Ints) -> list[Packet]:

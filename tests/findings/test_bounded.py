@@ -57,6 +57,23 @@ def test_percentiles_of_a_histogram_are_within_their_width() -> None:
     assert histogram.counts["x",].shape == (BUCKETS,)
 
 
+def group(rows: int) -> Coded:
+    return Coded(["g"], np.zeros(rows, np.int64))
+
+
+def test_spans_of_many_keys_in_one_batch_are_those_of_each() -> None:
+    chance = np.random.default_rng(11)
+    key, begin = chance.integers(0, 4, 300), chance.integers(0, 5000, 300)
+    end = begin + chance.integers(0, 60, 300)
+    keys = Coded(["a", "b", "c", "d"], key)
+    together, alone = Spans(10), Spans(10)
+    together.add(keys, begin, end)
+    for number in range(300):
+        at = np.array([number])
+        alone.add(keys.at(at), begin[at], end[at])
+    assert together.of == alone.of
+
+
 def test_spans_are_the_same_in_any_order() -> None:
     chance = random.Random(5)
     pieces = [(begin, begin + chance.randrange(40)) for begin in chance.sample(range(10_000), 200)]
@@ -65,7 +82,7 @@ def test_spans_are_the_same_in_any_order() -> None:
     for order in orders:
         parts = [Spans(30), Spans(30)]
         for number, piece in enumerate(order):
-            parts[number % 2].add(["g"], [piece])
+            parts[number % 2].add(group(1), np.array([piece[0]]), np.array([piece[1]]))
         parts[0].merge(parts[1])
         results.append(parts[0].of["g"])
     assert results[0] == results[1] == results[2]
@@ -75,7 +92,8 @@ def test_spans_are_the_same_in_any_order() -> None:
 
 def test_spans_of_one_key_are_bounded() -> None:
     spans = Spans(1)
-    spans.add(["g"] * 5000, [(number * 1000, number * 1000 + 1) for number in range(5000)])
+    begin = np.arange(5000) * 1000
+    spans.add(group(5000), begin, begin + 1)
     assert len(spans.of["g"]) <= MAX_SPANS
     assert (spans.of["g"][0][0], spans.of["g"][-1][1]) == (0, 4_999_001)
 
