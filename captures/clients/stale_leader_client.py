@@ -2,11 +2,10 @@
 
 import os
 import signal
-import socket
-import struct
 import time
 
 import confluent_kafka
+import raw
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from facts import Facts
@@ -41,31 +40,12 @@ def leader():
     return admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].leader
 
 
-def fetch(correlation_id):
-    """Fetch v4 of partition 0 as a client of its own, which never asks for metadata."""
-    name = b"pinned-consumer"
-    header = struct.pack(">hhih", 1, 4, correlation_id, len(name)) + name
-    body = struct.pack(">iiiibi", -1, 100, 1, 65536, 0, 1) + struct.pack(">h", len(TOPIC)) + TOPIC.encode()
-    body += struct.pack(">iiqi", 1, 0, 0, 65536)
-    return struct.pack(">i", len(header + body)) + header + body
-
-
-def exact(connection, size):
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise ConnectionError("closed")
-        data += more
-    return data
-
-
 def pinned(host, count):
     """Ask one broker again and again, whatever it answers."""
-    with socket.create_connection((host, 9092), 5) as connection:
+    with raw.connected(f"{host}:9092") as connection:
         for number in range(count):
-            connection.sendall(fetch(number))
-            exact(connection, struct.unpack(">i", exact(connection, 4))[0])
+            connection.sendall(raw.fetch(number, b"pinned-consumer", TOPIC, least=1))
+            raw.response(connection)
             time.sleep(0.05)
 
 

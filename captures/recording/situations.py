@@ -94,4 +94,22 @@ SITUATIONS = (
         "slow-broker.pcapng.zst",
         compress="zst",
     ),
+    Sample(
+        "slow-queue",
+        "a client that waits for data and asks for metadata on the same connection, so that the quick request "
+        "waits for the slow one",
+        brokers.kafka_4,
+        (python("slow_queue_client.py"),),
+        "slow-queue.pcapng.zst",
+        compress="zst",
+    ),
+    Sample(
+        "slow-reader",
+        "a consumer that does not read what it asked for until its receive window is closed",
+        brokers.kafka_4,
+        (python("slow_reader_client.py"),),
+        "slow-reader.pcapng.zst",
+        compress="zst",
+        mtu=1500,
+    ),
 )
