@@ -33,8 +33,8 @@ class Trust:
         return self._events.anomalies
 
     def text(self) -> str:
-        """The paragraph, as one line."""
-        return paragraph(self._events, self.capture if self.capture.packets else None)
+        """The paragraph, as one line; nothing if the user asked for quiet."""
+        return paragraph(self._events, self.capture if self.capture.packets else None) if self._wanted else ""
 
     def show(self, *, whole: bool = True) -> None:
         """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet.
