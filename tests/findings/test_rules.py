@@ -53,7 +53,32 @@ def test_a_consumer_falls_behind_when_the_distance_to_the_end_grows() -> None:
     (behind,) = found(*growing)
     assert behind.code == "consumer_falls_behind"
     assert (behind.numbers["lag_first"], behind.numbers["lag_last"]) == (490, 3430)
-    assert "orders[0] 490 to 3,430 records behind within 6 s" in behind.sentence
+    assert "it was 490 and is 3,430 records behind in orders[0], 6 s later" in behind.sentence
+
+
+def test_a_group_falls_behind_when_more_comes_than_it_commits() -> None:
+    """The end is told by what producers wrote and what others fetch, by name or by uuid."""
+
+    def commit(at: int, offset: int) -> dict[str, Any]:
+        part = {"topic": "orders", "partition": 0, "committed_offset": offset}
+        return row(at * SECOND, api_key=8, api="OffsetCommit", group_id="reports", partitions=[part])
+
+    def produce(at: int, offset: int) -> dict[str, Any]:
+        part = {"topic_id": "u-1", "partition": 0, "base_offset": offset, "records": 10, "error_code": 0}
+        return row(at * SECOND, api_key=0, api="Produce", partitions=[part])
+
+    names = row(topics=["orders"], topic_ids=["u-1"])
+    rows = [names, produce(0, 0), commit(1, 10), produce(5, 2490), commit(9, 400)]
+    (behind,) = found(*rows)
+    assert (behind.code, behind.subject, behind.numbers["lag_last"]) == (
+        "consumer_falls_behind",
+        "reports",
+        2100,
+    )
+    assert "committed 390 of the 2,490 records that came to orders[0], and is 2,100 behind" in behind.sentence
+    assert codes(names, produce(0, 0), commit(1, 10), produce(5, 2490), commit(9, 2400)) == []
+    stands = [names, produce(0, 5000), commit(1, 10), produce(5, 5000), commit(9, 3000)]
+    assert codes(*stands) == []  # it catches up
 
 
 def test_a_consumer_that_catches_up_or_stays_close_is_left_alone() -> None:

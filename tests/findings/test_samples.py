@@ -44,7 +44,13 @@ SITUATIONS = {
     "old_client": {"kafka-0.8"},
 }
 """By how the captures were recorded (captures/README.md)."""
-OF_COLUMNS_TO_COME = {"slow_queue", "consumer_falls_behind", "retransmissions", "zero_windows"}
+OF_COLUMNS_TO_COME = {
+    "slow_queue": {"slow-queue"},
+    "consumer_falls_behind": {"stuck-consumer"},
+    "zero_windows": {"slow-reader"},
+    "retransmissions": set(),
+}
+"""The same of rules whose columns a source may not fill; until it does they are silent everywhere."""
 NOWHERE = {"quota_exceeded"}
 ANYWHERE = {"errors", "unanswered"}
 """Compared with the events instead."""
@@ -74,7 +80,14 @@ def samples_by_code() -> dict[str, set[str]]:
 @pytest.mark.parametrize("code", [rule.code for rule in RULES if rule.code not in ANYWHERE])
 def test_a_rule_speaks_about_its_situation_and_nothing_else(code: str) -> None:
     assert code in {*SITUATIONS, *OF_COLUMNS_TO_COME, *NOWHERE}
-    assert samples_by_code().get(code, set()) == SITUATIONS.get(code, set())
+    expected = {**SITUATIONS, **(OF_COLUMNS_TO_COME if _shown(code) else {})}
+    assert samples_by_code().get(code, set()) == expected.get(code, set())
+
+
+def _shown(code: str) -> bool:
+    """Whether any sample has what the rule looks at."""
+    severities = {each.severity for name in names() for each in findings(name) if each.code == code}
+    return severities != {NOT_SHOWN}
 
 
 @pytest.mark.parametrize("name", names())

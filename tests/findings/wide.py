@@ -21,7 +21,7 @@ MORE = {
     **dict.fromkeys(("client_zero_windows", "broker_zero_windows"), LONG),
     "advertised": pa.list_(pa.struct([("node_id", pa.int32()), ("host", TEXT), ("port", pa.int32())])),
 }
-IN_PARTITIONS = {"high_watermark": LONG, "fetch_offset": LONG}
+IN_PARTITIONS = {"high_watermark": LONG, "fetch_offset": LONG, "committed_offset": LONG}
 
 
 def schema() -> pa.Schema:
