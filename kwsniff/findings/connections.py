@@ -128,28 +128,25 @@ class Unreachable(Rule):
         how = "refused" if not entry.sums[1] else "unanswered"
         named_by = [str(key[1]) for key in self.advertised.entries if key[0] == broker]
         up = (broker,) in self.served.entries
-        sentence = (
-            f"Nobody answers at {broker}: {many(entry.count, 'attempt')} to connect from {names} {how} over "
-            f"{duration(entry.span_s)}."
-        )
+        tries = f"{many(entry.count, 'attempt')} to connect from {names} were {how}"
+        tries += f" within {duration(entry.span_s)}"
+        sentence = f"Nobody answers at {broker}: {tries}."
         if up:
-            sentence = (
-                f"{broker} was down for a time: {many(entry.count, 'attempt')} to connect from {names} "
-                f"{how} over "
-                f"{duration(entry.span_s)}; others were answered."
-            )
+            sentence = f"{broker} was down for a time: {tries}; others were answered."
         elif named_by:
             sentence += (
                 f" {listed(named_by)} names that address to clients: its advertised.listeners is wrong."
             )
         else:
             sentence += " If a broker names that address to clients, its advertised.listeners is wrong."
+        port = str(broker).rpartition(":")[2]
+        where = f'event == "connection" and client_bytes == 0 and broker_port == {port}'
         severity = CRITICAL
         if up:
             severity = WARNING if entry.count >= self.thresholds.outage_refused else NOTICE
         return Finding(
             self.code, severity, str(broker), sentence, {"attempts": entry.count},
-            evidence(entry), command("decode", 'event == "connection" and client_bytes == 0'), entry.count,
+            evidence(entry), command("decode", where), entry.count,
         )  # fmt: skip
 
 

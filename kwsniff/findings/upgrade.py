@@ -15,7 +15,7 @@ from kwsniff.findings.finding import NOTICE, Finding, command, evidence
 from kwsniff.findings.rows import Batch, Ints
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, listed
+from kwsniff.findings.words import client, listed, many
 
 FLOORS = {
     0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1,
@@ -71,11 +71,11 @@ class OldClients(Rule):
         self.begun.add(rows, rows.ints("frames") > 0, [rows.coded("client_ip")], [syn, 1 - syn])
 
     def findings(self, context: Context) -> list[Finding]:
-        breaking: dict[Key, dict[Key, Entry]] = {}
+        breaking: dict[bool, dict[Key, Entry]] = {}
         for key, entry in self.old.entries.items():
             if self._breaks(key):
-                breaking.setdefault(key[:2], {})[key] = entry
-        return [self._finding(who, entries) for who, entries in breaking.items()]
+                breaking.setdefault(key[:2] in self.asked.entries, {})[key] = entry
+        return [self._finding(asks, entries) for asks, entries in breaking.items()]
 
     def _breaks(self, key: Key) -> bool:
         begun = self.begun.entries.get((key[1],))
@@ -88,16 +88,15 @@ class OldClients(Rule):
         served = self.served.entries.get((key[2], key[4]))
         return served is not None and served.maxes[0] >= FLOORS.get(key[4], 0)
 
-    def _finding(self, who: Key, entries: dict[Key, Entry]) -> Finding:
-        versions = {f"{key[3]} v{int(-entry.maxes[1])}" for key, entry in entries.items()}
-        offered = any(self._offered(key) for key in entries)
-        asks = who in self.asked.entries
-        why = "although the broker offers newer ones" if offered else "and never asks what the broker offers"
-        sentence = (
-            f"{client(*who)} would not work with Kafka 4.0: it uses {listed(sorted(versions), 3)} {why}."
-        )
-        numbers = {"calls": sum(entry.count for entry in entries.values()), "asks_api_versions": int(asks)}
+    def _finding(self, asks: bool, entries: dict[Key, Entry]) -> Finding:
+        clients = list(dict.fromkeys(client(key[0], key[1]) for key in entries))
+        versions = sorted({f"{key[3]} v{int(-entry.maxes[1])}" for key, entry in entries.items()})
+        why = "although the broker offers newer ones" if asks else "without asking what the broker offers"
+        calls = sum(entry.count for entry in entries.values())
+        some = clients[0] if len(clients) == 1 else many(len(clients), "client")
+        named = "" if len(clients) == 1 else f" ({listed(clients)})"
+        sentence = f"{some} would not work with Kafka 4.0{named}: {listed(versions, 3)} used {why}."
         return Finding(
-            self.code, NOTICE, client(*who), sentence, numbers, evidence(*entries.values()),
-            command("upgrade-check --target 4.0"), numbers["calls"],
+            self.code, NOTICE, some, sentence, {"clients": len(clients), "calls": calls},
+            evidence(*entries.values()), command("upgrade-check --target 4.0"), calls,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
+from kwsniff.findings.words import duration
 from kwsniff.page.layout import Line, Section, beside, columns, fitted, tied, wrapped
 from kwsniff.report.cube import PARTS
 from kwsniff.report.text import bytes_text, digits, printable
@@ -192,8 +193,7 @@ def _share(part: float | None, whole: float) -> str:
 
 
 def _seconds(microseconds: float) -> str:
-    seconds = microseconds / 1e6
-    return f"{digits(seconds)} s" if seconds < 5400 else f"{digits(seconds / 3600)} h"
+    return duration(microseconds / 1e6) if microseconds else "0"
 
 
 def _ms(microseconds: float | None) -> str:
