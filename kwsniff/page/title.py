@@ -16,7 +16,7 @@ NAMED = 2
 
 def title(paths: Sequence[str], report: Report) -> str:
     """`trace.pcapng, 2026-11-21 10:00:00 to 10:05:00 UTC (5 min): 12,345 calls, 54 errors`."""
-    names = [os.path.basename(path.rstrip("/")) or path for path in paths]
+    names = [_named(path) for path in paths]
     text = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
     if report.first_time is not None and report.last_time is not None:
         day = "%Y-%m-%d " if report.first_time.date() != report.last_time.date() else ""
@@ -25,3 +25,7 @@ def title(paths: Sequence[str], report: Report) -> str:
     frame = report.tables["api"]
     calls, errors = int(frame["calls"].sum()), int(frame["errors"].sum())
     return f"{text}: {many(calls, 'call')}, {many(errors, 'error')}"
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else os.path.basename(path.rstrip("/")) or path
