@@ -140,7 +140,7 @@ class Unreachable(Rule):
         else:
             sentence += " If a broker names that address to clients, its advertised.listeners is wrong."
         port = str(broker).rpartition(":")[2]
-        where = f'event == "connection" and client_bytes == 0 and broker_port == {port}'
+        where = f'event == "connection" and broker_port == {port}'
         severity = CRITICAL
         if up:
             severity = WARNING if entry.count >= self.thresholds.outage_refused else NOTICE
