@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kwsniff.capture.source import CaptureTotals, resolve
@@ -57,5 +57,7 @@ def differences(paths: Sequence[str], splits: Sequence[Split], config: Config = 
     found = counted(outcome.events.to_pylist())
     assert found - expected.rows == Counter()
     assert expected.rows - found == Counter()
-    assert outcome.totals == expected.totals
+    # Of packets captured twice, a copy is not known where the cut lies between the two.
+    assert outcome.totals.duplicates <= expected.totals.duplicates
+    assert replace(outcome.totals, duplicates=0) == replace(expected.totals, duplicates=0)
     return outcome
