@@ -46,12 +46,25 @@ def larger(name: str, table: Any, count: int) -> Any:
     return grown
 
 
+class Fields:
+    """A row of an array by the names of its fields, as interpreted rows are."""
+
+    def __init__(self, row: Any) -> None:
+        object.__setattr__(self, "_row", row)
+
+    def __getattr__(self, name: str) -> int:
+        return int(self._row[name])
+
+    def __setattr__(self, name: str, value: int) -> None:
+        self._row[name] = value
+
+
 class Machine:
     """Tables, and the kernels over them; grows what is full."""
 
     def __init__(self, *, verify: bool = True, lists: bool = True, elements: int = MAX_ELEMENTS) -> None:
         self.t = Tables(*(empty(name, SINGLE.get(name, SMALL)) for name in Tables._fields))
-        limits = self.t.limits[0]
+        limits = self.row("limits")
         limits.max_elements, limits.verify_crc, limits.lists = elements, int(verify), int(lists)
         limits.seed = 0x0123456789ABCDEF
         heap.reset(self.t)
@@ -60,34 +73,40 @@ class Machine:
         self._fill("layouts", layouts)
         self.loaded: dict[tuple[int, int], int] = {}
 
+    def row(self, table: str, at: int = 0) -> Any:
+        """A row with fields to read and to set."""
+        found = getattr(self.t, table)
+        return Fields(found[at]) if COMPILING else found[at]
+
     def _fill(self, name: str, rows: list[dict[str, int]]) -> None:
-        table = empty(name, len(rows))
+        self.t = self.t._replace(**{name: empty(name, len(rows))})
         for at, row in enumerate(rows):
-            for field, value in row.items():
-                setattr(table[at], field, value)
-        self.t = self.t._replace(**{name: table})
+            self._set(name, at, row)
+
+    def _set(self, name: str, at: int, values: dict[str, int]) -> None:
+        row = self.row(name, at)
+        for field, value in values.items():
+            setattr(row, field, value)
 
     def layout(self, key: int, version: int) -> int:
         """The row of layouts of a version, with its programs loaded."""
-        api = self.t.apis[key]
+        api = self.row("apis", key)
         row = int(api.first) + version - int(api.low)
-        if self.t.layouts[row].request < 0:
+        if self.row("layouts", row).request < 0:
             for name, program in zip(("request", "response"), programs_of(key, version), strict=True):
-                setattr(self.t.layouts[row], name, self._load(program))
+                self._set("layouts", row, {name: self._load(program)})
         return row
 
     def _load(self, program: i.Program) -> int:
-        store = self.t.store[0]
+        store = self.row("store")
         start, entry = int(store.code), int(store.programs)
         while start + len(program.code) > len(self.t.code):
             self.grow("code", 2 * len(self.t.code))
         if entry >= len(self.t.programs):
             self.grow("programs", 2 * len(self.t.programs))
         for at, words in enumerate(code_rows(program, start), start):
-            row = self.t.code[at]
-            row.op, row.a, row.b, row.c, row.d = words
-        for field, value in program_row(program, start).items():
-            setattr(self.t.programs[entry], field, value)
+            self._set("code", at, dict(zip("op a b c d".split(), words, strict=True)))
+        self._set("programs", entry, program_row(program, start))
         store.code, store.programs = start + len(program.code), entry + 1
         return entry
 
@@ -108,9 +127,9 @@ class Machine:
             code = kernel(self.t, *args)
             if code != FULL:
                 return int(code)
-            run = self.t.run[0]
+            run = self.row("run")
             self.grow(WANTS[run.want], int(run.room))
-        raise AssertionError(f"{WANTS[self.t.run[0].want]} grows without end")
+        raise AssertionError(f"{WANTS[self.row('run').want]} grows without end")
 
     def read(self, key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> int:
         """Read a body as the engine does."""
@@ -118,10 +137,10 @@ class Machine:
         is_request = direction == "request"
         buf = np.frombuffer(data, np.uint8) if COMPILING else data
         if is_request:
-            return self.call(bodies.read, buf, pos, end, int(self.t.layouts[layout].request), True)
+            return self.call(bodies.read, buf, pos, end, int(self.row("layouts", layout).request), True)
         chosen = int(bodies.downgraded(self.t, buf, pos, end, layout))
-        self.layout(key, int(self.t.layouts[chosen].version))
-        code = self.call(bodies.read, buf, pos, end, int(self.t.layouts[chosen].response), False)
+        self.layout(key, int(self.row("layouts", chosen).version))
+        code = self.call(bodies.read, buf, pos, end, int(self.row("layouts", chosen).response), False)
         if code != OK and chosen != layout:
             bodies.unsupported(self.t)
             return OK
@@ -129,7 +148,7 @@ class Machine:
 
     def skim(self, key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> int:
         """Whether it would be read."""
-        layout = self.t.layouts[self.layout(key, version)]
+        layout = self.row("layouts", self.layout(key, version))
         buf = np.frombuffer(data, np.uint8) if COMPILING else data
         entry = int(layout.request if direction == "request" else layout.response)
         return self.call(bodies.skim, buf, pos, end, entry, direction == "request")
@@ -140,14 +159,14 @@ class Machine:
         """A text, or a uuid as text."""
         if number < 0:
             return None
-        row = self.t.texts[number]
+        row = self.row("texts", number)
         raw = bytes(self.t.text_bytes[row.at : row.at + row.size])
         return uuid_text(raw) if row.kind else raw.decode()
 
     def rows(self, table: str, first: int, count: int) -> list[dict[str, int]]:
         """Rows of a table as dicts."""
         names = next(spec.names for spec in SPECS if spec.name == table)
-        chosen = getattr(self.t, table)[first : first + count]
+        chosen = [self.row(table, at) for at in range(first, first + count)]
         return [{name: int(getattr(row, name)) for name in names} for row in chosen]
 
     def facts(self, side: int) -> dict[str, Any]:

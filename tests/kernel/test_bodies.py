@@ -67,7 +67,7 @@ def check(machine: Machine, key: int, version: int, direction: str, data: bytes)
     side = int(direction == "response")
     code = machine.read(key, version, direction, buffer, pos, end)
     expected = oracle(key, version, direction, buffer, pos, end)
-    fact = machine.t.facts[side]
+    fact = machine.row("facts", side)
     if isinstance(expected, DecodeError):
         assert code != OK, (version, data.hex(), expected)
         assert CODES[fact.code] == expected.code, (version, data.hex(), expected)
