@@ -122,9 +122,8 @@ def clear(t: Any, side: int) -> None:
 
 
 @kernel
-def _settle(t: Any, fact: Any) -> None:
+def _settle(r: Any, fact: Any) -> None:
     """Write what the fixed registers hold into a row of `facts`."""
-    r = t.registers
     fact.group, fact.member, fact.transactional_id = r[_GROUP], r[_MEMBER], r[_TRANSACTIONAL]
     fact.software_name, fact.software_version = r[_SOFTWARE], r[_SOFTWARE_VERSION]
     fact.mechanism, fact.protocol_type = r[_MECHANISM], r[_PROTOCOL_TYPE]
@@ -203,7 +202,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
         r[at] = NONE
     lists = keep and t.limits[0].lists != 0
     named = lists or (keep and flags & i.HAS_RECORDS != 0)  # an anomaly names the partition it is about
-    left = t.limits[0].max_elements
+    left, verify = t.limits[0].max_elements, t.limits[0].verify_crc != 0
     begin, outer = pos, end
     error, errors = int64(0), int64(0)
     names, rows, brokers, resources = int64(0), int64(0), int64(0), int64(0)
@@ -214,7 +213,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
         step = t.code[uintp(ip)]
         op, a, b = step.op, step.a, step.b
         ip += 1
-        wrong = int64(0)
+        wrong, wanted = int64(0), int64(-1)
         if op == i.SKIP:
             if a > end - pos:
                 wrong = int64(TRUNCATED)
@@ -236,10 +235,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                         if code == 0:
                             code, offset = int64(NOT_TEXT), at - begin
                     elif keep and (r[a] < 0 or step.c != i.FIRST) and (named or step.c != i.LIST):
-                        value = text(t, data, pos, size, KIND_TEXT)
-                        if value < 0:
-                            return FULL
-                        r[a] = value
+                        wanted = size
                     pos += size
                 elif step.c != i.FIRST:
                     r[a] = -1
@@ -317,11 +313,8 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 wrong = int64(TRUNCATED)
             else:
                 r[a] = -1
-                if named:
-                    value = _uuid(t, data, pos)
-                    if value == FULL - 1:
-                        return FULL
-                    r[a] = value
+                if named and not _is_zero(data, pos):
+                    wanted = int64(16)
                 pos += 16
         elif op == i.ROW:
             if keep:
@@ -341,7 +334,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 row.codecs = row.mismatches = row.damage = row.taken = 0
                 if step.d and r[block + i.RECORDS_AT] != NONE:
                     start, stop = r[block + i.RECORDS_AT], r[block + i.RECORDS_AT + 1]
-                    base = sum_up(t, data, start, stop, side == 0, row)
+                    base = sum_up(data, start, stop, side == 0, verify, row)
                     record_bytes += row.bytes
                     if row.records == NONE or records == NONE:
                         records = int64(NONE)
@@ -356,9 +349,14 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                     rows += 1
         elif op == i.NAME:
             if lists:
-                names = add_name(t, names, r[a], r[b])
-                if names == FULL:
-                    return FULL
+                if names == 0 and len(t.names) > 0:
+                    topic = t.names[0]
+                    topic.name, topic.uuid = r[a], r[b]
+                    names = int64(1)
+                else:
+                    names = add_name(t, names, r[a], r[b])
+                    if names == FULL:
+                        return FULL
         elif op == i.PARTITIONS:
             size, after, wrong = length(data, pos, end, a, 4)
             if wrong == 0:
@@ -455,32 +453,31 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
             if code == 0:
                 code, offset = wrong, pos - begin
             break
-    clear(t, side)
+        if wanted >= 0:
+            value = text(t, data, pos - wanted, wanted, KIND_UUID if op == i.UUID else KIND_TEXT)
+            if value < 0:
+                return FULL
+            r[a] = value
     if code:
+        clear(t, side)
         fact.code, fact.offset, fact.acks = code, offset, r[_ACKS]
         return REFUSED
-    _settle(t, fact)
-    fact.clean = 1
-    fact.trailing = outer - pos
+    _settle(r, fact)
+    fact.clean, fact.code, fact.offset, fact.trailing = 1, 0, 0, outer - pos
     fact.flags, fact.columns = flags, columns
-    if flags & i.HAS_ERROR:
-        fact.error, fact.errors = error, errors
-    if flags & i.HAS_RECORDS:
-        fact.records, fact.record_bytes = records, record_bytes
+    has_error, has_records = flags & i.HAS_ERROR, flags & i.HAS_RECORDS
+    fact.error, fact.errors = error if has_error else int64(NONE), errors
+    fact.records = records if has_records else int64(NONE)
+    fact.record_bytes = record_bytes if has_records else int64(NONE)
     fact.names, fact.rows, fact.brokers, fact.resources = names, rows, brokers, resources
-    fact.damaged = damaged
+    fact.name_first, fact.row_first, fact.damaged = 0, 0, damaged
     return OK
 
 
-@kernel
-def _uuid(t: Any, data: Any, pos: int) -> int:
-    """The number of the uuid at `pos`; -1 for the zero uuid, which stands for none (KIP-516); FULL - 1 if
-    there is no room."""
-    for at in range(pos, pos + 16):
-        if data[uintp(at)]:
-            value = text(t, data, pos, int64(16), KIND_UUID)
-            return FULL - 1 if value < 0 else value
-    return int64(-1)
+@inlined
+def _is_zero(data: Any, pos: int) -> bool:
+    """Whether there is the zero uuid, which stands for none (KIP-516)."""
+    return int64_at(data, pos) == 0 and int64_at(data, pos + 8) == 0
 
 
 @kernel

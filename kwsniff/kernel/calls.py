@@ -292,7 +292,7 @@ def _room(t: Any, query: Any, reply: Any) -> int:
         return want(t, _CALL_ROWS, rows)
     if query.names and reply.names and open_places(t, names) == FULL:
         return FULL
-    if query.rows and reply.rows and open_places(t, query.rows) == FULL:
+    if query.rows > 1 and open_places(t, query.rows) == FULL:
         return FULL
     return OK
 
@@ -355,9 +355,8 @@ def _same_names(t: Any, query: Any, reply: Any) -> bool:
 def _join_rows(t: Any, query: Any, reply: Any, out: Any) -> None:
     """The response's partitions, with the record data that the request carried for them."""
     first, before = reply.rows, t.store[0].call_rows
-    matched = query.rows > 0 and reply.rows > 0
-    matched = matched and (query.flags & i.HAS_RECORDS != 0 or query.columns & _ANY_NUMBER != 0)
-    if matched:
+    more = query.flags & i.HAS_RECORDS or query.columns & _ANY_NUMBER
+    if more and query.rows > 0 and reply.flags & i.HAS_PARTITION:
         _match_rows(t, query, reply)
     for index in range(reply.rows):
         _tell_row(t, t.rows[uintp(index)])

@@ -52,10 +52,9 @@ def _least(magic: int) -> int:
 
 
 @kernel
-def sum_up(t: Any, data: Any, start: int, end: int, is_request: bool, row: Any) -> int:
+def sum_up(data: Any, start: int, end: int, is_request: bool, verify: bool, row: Any) -> int:
     """Fill what `row` says of the record data `data[start:end]`; returns the offset of the first record, NONE
     if it is not known. Sums are of complete batches only."""
-    verify = t.limits[0].verify_crc
     count, codecs, base, mismatches, damage = int64(0), int64(0), int64(NONE), int64(0), int64(0)
     batches, unknown = int64(0), False
     pos = start

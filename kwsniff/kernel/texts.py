@@ -175,25 +175,13 @@ invalid_at = native.instead_of(not_text, native.is_text)
 
 
 @kernel
-def text(t: Any, data: Any, pos: int, size: int, kind: int) -> int:
-    """The number of a text (`kind` TEXT) or uuid (UUID); FULL if there is no room."""
+def _new(t: Any, data: Any, pos: int, size: int, kind: int, found: int, slot: int) -> int:
+    """Add a text of hash `found` at an empty slot."""
     store = t.store[0]
-    found = hashed(data, pos, size, kind, t.limits[0].seed)
-    mask = int64(len(t.text_slots)) - 1
-    slot = found & mask
-    while True:
-        number = int64(t.text_slots[uintp(slot)]) - 1
-        if number < 0:
-            break
-        row = t.texts[uintp(number)]
-        if row.hash == found and row.size == size and row.kind == kind:
-            if same(data, pos, t.text_bytes, row.at, size):
-                return number
-        slot = (slot + 1) & mask
     number = store.texts
     if number >= len(t.texts):
         return want(t, _TEXTS, number + 1)
-    if 2 * number + 2 > mask + 1:
+    if 2 * number + 2 > len(t.text_slots):
         return want(t, _SLOTS, 2 * number + 2)
     if store.text_bytes + size > len(t.text_bytes):
         return want(t, _BYTES, store.text_bytes + size)
@@ -204,6 +192,24 @@ def text(t: Any, data: Any, pos: int, size: int, kind: int) -> int:
     store.texts = number + 1
     t.text_slots[uintp(slot)] = number + 1
     return number
+
+
+@inlined
+def text(t: Any, data: Any, pos: int, size: int, kind: int) -> int:
+    """The number of a text (`kind` TEXT) or uuid (UUID); FULL if there is no room."""
+    found = hashed(data, pos, size, kind, t.limits[0].seed)
+    mask = int64(len(t.text_slots)) - 1
+    slot = found & mask
+    while True:
+        number = int64(t.text_slots[uintp(slot)]) - 1
+        if number < 0:
+            break
+        row = t.texts[uintp(number)]
+        alike = row.hash == found and row.size == size and row.kind == kind
+        if alike and same(data, pos, t.text_bytes, row.at, size):
+            return number
+        slot = (slot + 1) & mask
+    return _new(t, data, pos, size, kind, found, slot)
 
 
 @kernel
