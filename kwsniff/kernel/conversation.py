@@ -20,7 +20,7 @@ from typing import Any
 
 from kwsniff.kernel import texts
 from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.bodies import downgraded, peek_acks, read
+from kwsniff.kernel.bodies import clear, downgraded, peek_acks, read, unsupported
 from kwsniff.kernel.calls import forget, join, keep
 from kwsniff.kernel.codes import (
     CORRELATION_ID_REUSED,
@@ -33,9 +33,9 @@ from kwsniff.kernel.codes import (
     UNKNOWN_API,
     UNKNOWN_VERSION,
 )
-from kwsniff.kernel.headers import YES, comes_next, is_known, request_at
+from kwsniff.kernel.headers import YES, comes_next, request_at
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, NONE, OK, PROGRAM, REFUSED, int16, int32, uvarint
+from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import (
     WANT_CALLS,
     drop_early,
@@ -47,6 +47,7 @@ from kwsniff.kernel.rows import (
     take_request,
 )
 from kwsniff.kernel.sasl import learn_user
+from kwsniff.kernel.skimming import layout_of, skip_tags, wants_program
 from kwsniff.kernel.tables import (
     ERROR_,
     GAP_REASON,
@@ -139,14 +140,6 @@ def take_request_frame(t: Any, data: Any) -> int:
 
 
 @kernel
-def layout_of(t: Any, key: int, version: int) -> int:
-    """The row of layouts of a version, -1 if there is none."""
-    if not is_known(t, key, version):
-        return -1
-    return t.apis[key].first + version - t.apis[key].low
-
-
-@kernel
 def time_of(f: Any) -> int:
     """Packet time of the end of a frame, or else of its beginning."""
     return f.last_time if f.last_time >= 0 else f.first_time
@@ -157,7 +150,7 @@ def read_request(t: Any, row: int, data: Any, pos: int) -> int:
     """Read header and body of a request as far as they can be read."""
     f, request = t.frame[0], t.requests[row]
     request.client_id = -2
-    t.facts[0].clean, t.facts[0].flags, t.facts[0].acks = 0, 0, NONE
+    clear(t, 0)
     names, flexible = 1, 0
     if request.layout >= 0:
         names, flexible = t.layouts[request.layout].client_id, t.layouts[request.layout].flexible_request
@@ -184,8 +177,7 @@ def read_request(t: Any, row: int, data: Any, pos: int) -> int:
             return bad_header(t, row)
     layout = t.layouts[request.layout]
     if layout.request < 0:
-        t.run[0].key, t.run[0].version = request.key, request.version
-        return PROGRAM
+        return wants_program(t, request.layout)
     if not f.whole:
         if layout.acks_zero:
             t.facts[0].acks = peek_acks(t, data, pos, f.end, request.version)
@@ -204,22 +196,6 @@ def bad_header(t: Any, row: int) -> int:
         t.requests[row].status = UNDECODED_
         t.facts[0].code = -1
     return OK
-
-
-@kernel
-def skip_tags(data: Any, pos: int, end: int) -> int:
-    """Position after the tagged fields of a header (KIP-482), -1 if they are malformed."""
-    count, pos = uvarint(data, pos, end)
-    while count > 0 and pos >= 0:
-        _, pos = uvarint(data, pos, end)
-        if pos < 0:
-            return -1
-        size, pos = uvarint(data, pos, end)
-        if pos < 0 or size > end - pos:
-            return -1
-        pos += size
-        count -= 1
-    return pos if pos >= 0 else -1
 
 
 @kernel
@@ -415,11 +391,11 @@ def answer(t: Any, row: int, data: Any) -> int:
         return FULL
     status = request.status
     facts = t.facts[1]
-    facts.clean, facts.flags, facts.error, facts.trailing = 0, 0, NONE, 0
+    clear(t, 1)
     bad = 0
     if not f.whole:
         status = TRUNCATED_
-    elif request.layout >= 0:
+    elif request.layout >= 0 or newer(t, row) >= 0:
         code = read_response(t, row, data)
         if code == REFUSED:
             bad = 1
@@ -427,7 +403,7 @@ def answer(t: Any, row: int, data: Any) -> int:
                 status = UNDECODED_
         elif code != OK:
             return code
-        elif facts.error != NONE and facts.error != 0 and status == OK_:
+        elif facts.error != NONE and facts.error != 0 and (status == OK_ or request.layout < 0):
             status = ERROR_
     code = tell(t, row, True, status, 0)
     if code != OK:
@@ -445,22 +421,38 @@ def answer(t: Any, row: int, data: Any) -> int:
 
 
 @kernel
+def newer(t: Any, row: int) -> int:
+    """The newest layout of an API of which a version newer than known was asked for, -1 if it is not that: a
+    broker that does not know the version either answers in one that is known."""
+    request = t.requests[row]
+    if request.key < 0 or request.key >= len(t.apis) or t.apis[request.key].first < 0:
+        return -1
+    api = t.apis[request.key]
+    return api.first + api.high - api.low if request.version > api.high else -1
+
+
+@kernel
 def read_response(t: Any, row: int, data: Any) -> int:
     """Read the body of a whole response into facts 1."""
     f, request = t.frame[0], t.requests[row]
-    layout = t.layouts[request.layout]
     pos = f.start + 8
-    chosen = downgraded(t, data, pos, f.end, request.layout)
+    expected = request.layout if request.layout >= 0 else newer(t, row)
+    chosen = downgraded(t, data, pos, f.end, expected)
+    if chosen == expected and request.layout < 0:
+        return OK
     layout = t.layouts[chosen]
     if layout.response < 0:
-        t.run[0].key, t.run[0].version = layout.key, layout.version
-        return PROGRAM
+        return wants_program(t, chosen)
     if layout.flexible_response:
         pos = skip_tags(data, pos, f.end)
         if pos < 0:
             t.facts[1].code = -1
             return REFUSED
-    return read(t, data, pos, f.end, layout.response, False)
+    code = read(t, data, pos, f.end, layout.response, False)
+    if code == REFUSED and chosen != expected:
+        unsupported(t)
+        return OK
+    return code
 
 
 @kernel
@@ -688,7 +680,7 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
         call.response_first, call.response_last = f.first_time, f.last_time
         call.response_size, call.response_packet = f.size, f.packet
     else:
-        t.facts[1].clean, t.facts[1].flags, t.facts[1].error = 0, 0, NONE
+        clear(t, 1)
         if because:
             call.closed_by = t.conns[request.conn].closed_by
             call.open_until = t.conns[request.conn].last_time

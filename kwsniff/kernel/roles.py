@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.bodies import skim_request, skim_response
+from kwsniff.kernel.skimming import skim_request, skim_response
 from kwsniff.kernel.frames import append, empty_buffer
 from kwsniff.kernel.headers import (
     MORE,

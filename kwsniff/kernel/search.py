@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.bodies import skim_request
+from kwsniff.kernel.skimming import skim_request
 from kwsniff.kernel.headers import (
     AHEAD,
     MORE,
