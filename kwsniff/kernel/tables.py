@@ -15,7 +15,7 @@ from kwsniff.kernel.body_tables import BODY_ARRAYS, BODY_SPECS, BODY_WANTS, CALL
 class Spec:
     """A table: its name, what a row is, and its fields with their meanings."""
 
-    def __init__(self, name: str, what: str, **fields: str) -> None:
+    def __init__(self, name: str, what: str, /, **fields: str) -> None:
         self.name, self.what, self.fields = name, what, fields
         self.names = tuple(fields)
         self.row: type = type(name.title() + "Row", (), {"__slots__": self.names, "__init__": _zero})
