@@ -1,0 +1,353 @@
+"""Deciding what a connection carries and which end is the client.
+
+Theory of operation. Until that is decided, what both streams deliver is held. Content has to prove itself: a
+request whose body decodes together with a response that has its correlation id and decodes too, or several
+requests in a row. On a Kafka port one request is believed if it names its client, or decodes and is answered.
+A header alone, without a client id, counts for nothing.
+
+The SYN says which end is the client; without it a Kafka port does, and without that both ends are tried: the
+proof says which way round it is. A capture that begins in the middle of a long message shows nothing for a
+while; then what was held is let go and what follows is looked at, a number of times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel.arena import allocate, copy, release
+from kwsniff.kernel.skimming import skim_request, skim_response
+from kwsniff.kernel.frames import append, empty_buffer
+from kwsniff.kernel.headers import (
+    MORE,
+    NO,
+    REQUEST_HEADER,
+    RESPONSE_HEADER,
+    YES,
+    begins_request,
+    is_gssapi,
+    is_tls,
+    is_tls_alert,
+    names_client,
+    request_at,
+)
+from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
+from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece
+from kwsniff.kernel.codes import NOT_KAFKA
+from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS
+
+PIECES = 64
+"""Pieces of each end that are looked at."""
+CHAIN = 64
+"""Requests in a row that are looked at."""
+SEVERAL = 3
+"""Requests in a row that prove Kafka without an answer."""
+TRIES = 32
+"""How often what is held is let go before a connection is left alone."""
+HALF = 256
+"""Bytes of a broker, without any of its client, that are believed on a Kafka port."""
+PROVEN, PLAUSIBLE, UNDECIDED, REFUTED = 3, 2, 1, 0
+
+
+@kernel
+def hold(
+    t: Any, c: int, k: int, data: Any, pos: int, size: int, length: int, time: int, packet: int, order: int
+) -> int:
+    """Keep an item of a stream that is not judged: `size` bytes of `length`, the rest is missing."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    row = take_piece(t)
+    if row < 0:
+        return FULL
+    at = -1
+    if size:
+        at = allocate(t, size)
+        if at < 0:
+            drop_piece(t, row)
+            return FULL
+        if not s.broken and append(t, s, data, pos, size) != OK:
+            release(t, at, size)
+            drop_piece(t, row)
+            return FULL
+        copy(t.arena, at, data, pos, size)
+    piece = t.pieces[row]
+    piece.next, piece.side, piece.gap = -1, k, 0
+    piece.start, piece.end, piece.at, piece.size = 0, length, at, size
+    piece.time, piece.packet, piece.order = time, packet, order
+    if size < length:
+        if s.have == 0:
+            s.from_start = 0
+        else:
+            s.broken = 1
+    if conn.held_last >= 0:
+        t.pieces[conn.held_last].next = row
+    else:
+        conn.held_first = row
+    conn.held_last = row
+    conn.held += 1
+    conn.held_bytes += size
+    return OK
+
+
+@kernel
+def let_go(t: Any, c: int) -> None:
+    """Forget what is held."""
+    conn = t.conns[c]
+    while conn.held_first >= 0:
+        row = conn.held_first
+        piece = t.pieces[row]
+        t.sides[2 * c + piece.side].skipped += piece.size
+        pop_held(t, c)
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        empty_buffer(t, s)
+        s.broken = s.from_start = 0
+
+
+@kernel
+def pop_held(t: Any, c: int) -> None:
+    """Forget the first piece that is held."""
+    conn = t.conns[c]
+    row = conn.held_first
+    piece = t.pieces[row]
+    conn.held_first = piece.next
+    if piece.next < 0:
+        conn.held_last = -1
+    conn.held -= 1
+    conn.held_bytes -= piece.size
+    if piece.at >= 0:
+        release(t, piece.at, piece.size)
+    drop_piece(t, row)
+
+
+@kernel
+def judge(t: Any, c: int, final: bool) -> int:
+    """Decide on what is held, if that can be done; `final` when no more will come."""
+    conn = t.conns[c]
+    if not final and conn.held > 16 and conn.held_bytes < conn.judged + (conn.judged >> 2):
+        return OK
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    conn.judged = conn.held_bytes
+    code, verdict = verdict_of(t, c, final)
+    if code != OK:
+        return code
+    if verdict == PROBING and (final or conn.held_bytes > t.limits[0].detect_bytes):
+        verdict = forced(t, c, final)
+    if verdict == KAFKA:
+        accept(t, c)
+    elif verdict != PROBING:
+        refuse(t, c, verdict)
+    return OK
+
+
+@kernel
+def forced(t: Any, c: int, final: bool) -> int:
+    """A verdict although nothing is proven: no more can be held."""
+    conn = t.conns[c]
+    started = t.sides[2 * c].from_start or t.sides[2 * c + 1].from_start
+    if final or (started and not conn.ports) or conn.tries >= TRIES:
+        return OTHER
+    let_go(t, c)
+    conn.tries += 1
+    conn.judged = 0
+    return PROBING
+
+
+@kernel
+def refuse(t: Any, c: int, verdict: int) -> None:
+    """It is no Kafka, or none that can be read."""
+    conn = t.conns[c]
+    spoken = t.sides[2 * c].spoken or t.sides[2 * c + 1].spoken
+    started = t.sides[2 * c].from_start or t.sides[2 * c + 1].from_start
+    if verdict == OTHER and conn.ports and spoken and started:
+        note_now(t, c, NOT_KAFKA, 0, 0)
+    let_go(t, c)
+    conn.state = verdict
+
+
+@kernel
+def accept(t: Any, c: int) -> None:
+    """It is Kafka: what is held is to be delivered."""
+    conn = t.conns[c]
+    conn.state = KAFKA
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        empty_buffer(t, s)
+        s.broken = 0
+        s.synchronised = s.from_start
+
+
+@kernel
+def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
+    """OK and a state, PROBING while it cannot be said; or another code."""
+    conn = t.conns[c]
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        if s.have and is_tls(t.arena, s.buf, s.buf + s.have):
+            if final or not is_tls_alert(t.arena, s.buf, s.buf + s.have):
+                return OK, TLS if conn.ports else OTHER
+            return OK, PROBING
+    if not conn.ports and not t.limits[0].detect:
+        return OK, OTHER
+    best, client = REFUTED, -1
+    for k in range(2):
+        if conn.client < 0 or conn.client == k:
+            code, found = evidence(t, c, k, final)
+            if code != OK:
+                return code, PROBING
+            if found > best:
+                best, client = found, k
+            elif found == best and found >= PLAUSIBLE:
+                best = UNDECIDED  # both ways round seem right
+    if best == PROVEN or (best == PLAUSIBLE and conn.ports):
+        conn.client = client
+        return OK, KAFKA
+    if best == REFUTED:
+        return OK, by_port(t, c, final)
+    return OK, by_port(t, c, final) if final or conn.held_bytes > HALF else PROBING
+
+
+@kernel
+def by_port(t: Any, c: int, final: bool) -> int:
+    """What the port says where the content does not: a connection that was joined in the middle, or of which
+    only one side was captured, is believed to be Kafka on a Kafka port."""
+    conn = t.conns[c]
+    if conn.ports == 0:
+        started = conn.client >= 0 and t.sides[2 * c + conn.client].from_start
+        return OTHER if final or started else PROBING
+    client = conn.client
+    if client < 0:
+        if conn.ports == 3:
+            return PROBING
+        client = 1 if conn.ports == 1 else 0
+    s, other = t.sides[2 * c + client], t.sides[2 * c + 1 - client]
+    if s.from_start and s.have:
+        looks = request_at(t, t.arena, s.buf, s.buf + s.have, True)
+        if looks == MORE and not final:
+            return PROBING
+        if looks == YES and not final and not other.have:
+            return PROBING
+        return OTHER
+    if s.from_start and not final:
+        return PROBING if other.have <= HALF else OTHER
+    if s.have or other.have > HALF or (final and other.have):
+        conn.client = client
+        return KAFKA
+    return PROBING
+
+
+@kernel
+def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
+    """OK and how much speaks for end `k` as the client; or another code."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if s.from_start:
+        if s.have == 0:
+            return OK, UNDECIDED
+        looks = request_at(t, t.arena, s.buf, s.buf + s.have, conn.ports != 0)
+        if looks == MORE:
+            if conn.ports and s.broken and s.have >= REQUEST_HEADER:
+                return OK, PLAUSIBLE  # the snap length took the rest of the client id
+            return OK, UNDECIDED
+        if looks == NO:
+            if conn.ports and is_gssapi(t.arena, s.buf, s.buf + s.have):
+                conn.raw_tokens = 1
+                return OK, PLAUSIBLE
+            return damaged(t, c, k, final)
+        return chain(t, c, k, s.buf, s.buf + s.have)
+    best = UNDECIDED
+    row, seen = conn.held_first, 0
+    while row >= 0 and seen < PIECES:
+        piece = t.pieces[row]
+        if piece.side == k and piece.size:
+            seen += 1
+            at, end = piece.at, piece.at + piece.size
+            if request_at(t, t.arena, at, end, False) == YES:
+                code, found = chain(t, c, k, at, end)
+                if code != OK:
+                    return code, UNDECIDED
+                if found > best:
+                    best = found
+        row = piece.next
+    return OK, best
+
+
+@kernel
+def damaged(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
+    """The first bytes are no request: on a Kafka port they may have been damaged, and another request follows
+    with a segment of its own."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if not conn.ports:
+        return OK, REFUTED
+    row, seen = conn.held_first, 0
+    while row >= 0:
+        piece = t.pieces[row]
+        if piece.side == k and piece.size:
+            at, end = piece.at, piece.at + piece.size
+            if begins_request(t, t.arena, at, end) and names_client(t.arena, at):
+                s.from_start = 0
+                return OK, PLAUSIBLE
+            seen += 1
+        row = piece.next
+    return OK, REFUTED if final or seen > 8 else UNDECIDED
+
+
+@kernel
+def chain(t: Any, c: int, k: int, at: int, end: int) -> tuple[int, int]:
+    """What speaks for the requests that follow each other from `at` on: OK and how much, or another code."""
+    named = names_client(t.arena, at)
+    good, seen, first = 0, 0, at
+    while seen < CHAIN and at < end and request_at(t, t.arena, at, end, True) == YES:
+        seen += 1
+        after = at + 4 + int32(t.arena, at)
+        if after > end:
+            break
+        code = skim_request(t, t.arena, at, after)
+        if code == OK:
+            good += 1
+        elif code != REFUSED:
+            return code, UNDECIDED
+        elif not named:
+            return OK, REFUTED
+        code, fits = is_answered(t, c, 1 - k, at)
+        if code != OK:
+            return code, UNDECIDED
+        if fits:
+            return OK, PROVEN
+        at = after
+    if good >= SEVERAL and named:
+        return OK, PROVEN
+    if named and names_known(t, first):
+        return OK, PLAUSIBLE
+    return OK, UNDECIDED
+
+
+@kernel
+def names_known(t: Any, at: int) -> bool:
+    """Whether the request at `at` is of an API that is known, of whatever version; or nothing is known of it,
+    but its client id is there."""
+    return int16(t.arena, at + 12) > 0
+
+
+@kernel
+def is_answered(t: Any, c: int, k: int, at: int) -> tuple[int, bool]:
+    """OK and whether end `k` answers the request at `at` with a body that decodes; or another code."""
+    asked = int32(t.arena, at + 8)
+    row, seen = t.conns[c].held_first, 0
+    while row >= 0 and seen < PIECES:
+        piece = t.pieces[row]
+        if piece.side == k and piece.size >= RESPONSE_HEADER:
+            seen += 1
+            start, stop = piece.at, piece.at + piece.size
+            while stop - start >= RESPONSE_HEADER:
+                size = int32(t.arena, start)
+                if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
+                    break
+                if int32(t.arena, start + 4) == asked and start + 4 + size <= stop:
+                    code = skim_response(t, t.arena, start, start + 4 + size, at)
+                    if code == OK:
+                        return OK, True
+                    if code != REFUSED:
+                        return code, False
+                start += 4 + size
+        row = piece.next
+    return OK, False

@@ -1,0 +1,161 @@
+"""Finding a frame among bytes whose framing is not known: after a gap, or where a capture begins.
+
+Bytes inside a request may look like another. So a header alone is believed only where little else could be:
+at the beginning of a segment, or with the client id that the connection is known to use and a correlation id
+that comes next. Elsewhere the frame has to be followed by another, to fill what came, or to have a body that
+decodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel.skimming import skim_request
+from kwsniff.kernel.headers import (
+    AHEAD,
+    MORE,
+    NO,
+    REQUEST_HEADER,
+    RESPONSE_HEADER,
+    YES,
+    begins_request,
+    comes_next,
+    names_client,
+    request_at,
+)
+from kwsniff.kernel.mode import kernel, uintp
+from kwsniff.kernel.numbers import OK, byte, int16, int32
+from kwsniff.kernel.tables import UNKNOWN
+from kwsniff.kernel.texts import same
+from kwsniff.kernel.waiting import find_waiting
+
+EFFORT = 4
+"""How many bytes of bodies are read at the most for each byte searched."""
+
+
+@kernel
+def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, begins: bool) -> tuple[int, int]:
+    """Where a request begins, and YES; or up to where none does, and NO. `begins`: a segment does at `pos`."""
+    limits = t.limits[0]
+    top = limits.max_frame_bytes >> 24
+    t.run[0].steps += end - pos
+    t.run[0].effort = EFFORT * (end - pos)
+    if begins and begins_request(t, data, pos, end):
+        return pos, YES
+    last = end - REQUEST_HEADER
+    at = pos
+    while at <= last:
+        # Lengths are below 2^28, keys and versions small: most positions are ruled out by three bytes.
+        if (
+            data[uintp(at + 4)] == 0
+            and data[uintp(at + 6)] == 0
+            and data[uintp(at)] <= top
+            and (data[uintp(at + 12)] <= 2 or data[uintp(at + 12)] == 255)
+        ):
+            looks = request_at(t, data, at, end, False)
+            if looks == MORE and names_client(data, at):
+                return at, NO
+            if looks == YES and convinces(t, c, k, data, at, end):
+                return at, YES
+        at += 1
+    return max(pos, last + 1), NO
+
+
+@kernel
+def convinces(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
+    """Whether what looks like a request is one."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    named = names_client(data, at)
+    found = int32(data, at + 8)
+    if conn.client_id >= 0 and named:
+        if not is_text(t, conn.client_id, data, at + REQUEST_HEADER, int16(data, at + 12)):
+            return False
+        if s.latest != UNKNOWN and comes_next(found, s.latest):
+            return True
+    elif conn.client_id >= 0 and s.latest != UNKNOWN:
+        return False
+    after = at + 4 + int32(data, at)
+    if after > end:
+        return named and conn.client_id < 0
+    if not decodes(t, data, at, after):
+        return False
+    if named:
+        return True
+    return after + REQUEST_HEADER <= end and request_at(t, data, after, end, False) == YES
+
+
+@kernel
+def decodes(t: Any, data: Any, at: int, end: int) -> bool:
+    """Whether the request from `at` to `end`, whose header is plausible, has a body of its version. Bytes may
+    be made to look like requests inside requests: so no more is read than there is, a few times over."""
+    t.run[0].effort -= end - at
+    if t.run[0].effort < 0:
+        return False
+    return skim_request(t, data, at, end) == OK
+
+
+@kernel
+def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, begins: bool) -> tuple[int, int]:
+    """Where a response begins, and YES; or up to where none does, and NO. `begins`: a segment does at `pos`."""
+    t.run[0].steps += end - pos
+    if begins and end - pos >= RESPONSE_HEADER and is_due(t, c, data, pos, end, True):
+        return pos, YES
+    last = end - RESPONSE_HEADER
+    top = t.limits[0].max_frame_bytes >> 24
+    at = pos
+    while at <= last:
+        if data[uintp(at)] <= top and is_due(t, c, data, at, end, False):
+            return at, YES
+        at += 1
+    return max(pos, last + 1), NO
+
+
+@kernel
+def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
+    """Whether a response that is due begins at `at`. One that `begins` a segment needs a correlation id in
+    the right range; one inside has to be waited for, and to be followed by another or to end with the bytes."""
+    size, found = int32(data, at), int32(data, at + 4)
+    if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
+        return False
+    after = at + 4 + size
+    asked = t.sides[2 * c + t.conns[c].client].spoken
+    if not asked or t.sides[2 * c + t.conns[c].client].latest == UNKNOWN:
+        return begins and found >= 0 and ends_well(t, data, after, end)
+    if not in_range(t, c, found):
+        return False
+    if begins:
+        return after >= end or end - after < RESPONSE_HEADER or in_range(t, c, int32(data, after + 4))
+    if find_waiting(t, c, found) < 0:
+        return False
+    if after == end:
+        return True
+    return after + RESPONSE_HEADER <= end and in_range(t, c, int32(data, after + 4))
+
+
+@kernel
+def in_range(t: Any, c: int, found: int) -> bool:
+    """Whether a correlation id may be that of a response to come: waited for, or of a request that was lost."""
+    if find_waiting(t, c, found) >= 0:
+        return True
+    conn = t.conns[c]
+    latest = t.sides[2 * c + conn.client].latest
+    before = conn.answered if conn.answered != UNKNOWN else latest - AHEAD
+    return before < found <= latest + AHEAD
+
+
+@kernel
+def is_text(t: Any, number: int, data: Any, at: int, size: int) -> bool:
+    """Whether bytes are the text of that number."""
+    known = t.texts[number]
+    return known.size == size and same(data, at, t.text_bytes, known.at, size)
+
+
+@kernel
+def ends_well(t: Any, data: Any, after: int, end: int) -> bool:
+    """Whether a response that nothing is known of ends with the bytes, or is followed by others that do."""
+    while end - after >= RESPONSE_HEADER:
+        size = int32(data, after)
+        if size < RESPONSE_HEADER - 4 or int32(data, after + 4) < 0:
+            return False
+        after += 4 + size
+    return after == end
