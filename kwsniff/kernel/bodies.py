@@ -1,8 +1,9 @@
 """What a body says: runs a program of `kwsniff.spec.instructions` over one message.
 
-Theory of operation. One loop over instructions, with the position in the message and the registers. All that is
-read is first compared with the message's end, or with that of the tagged field it stands in. Topics,
-partitions and advertised brokers go to the lists `names`, `rows` and `brokers`, the rest to the row of `facts`.
+Theory of operation. One loop over instructions, with the position in the message and the registers. All that
+is read is first compared with the message's end, or with that of the tagged field it stands in. Topics,
+partitions, advertised brokers and resources go to the lists `names`, `rows`, `brokers` and `resources`, the
+rest to the row of `facts`.
 
 What is wrong ends the reading; only a string that is not text does not, since an acks behind it decides
 whether a response is due. `code` and `offset` say what was found first; where it stands in the message, the
@@ -32,8 +33,8 @@ _CODES = tuple(ANOMALIES)
 TRUNCATED, VARINT, LENGTH, ARRAY, ELEMENTS, NOT_TEXT, VALUE, TRAILING = (
     _CODES.index(code)
     for code in (
-        "truncated_body", "varint_too_long", "length_invalid", "array_too_long", "element_limit", "text_invalid",
-        "value_invalid", "trailing_bytes",
+        "truncated_body", "varint_too_long", "length_invalid", "array_too_long", "element_limit",
+        "text_invalid", "value_invalid", "trailing_bytes",
     )
 )  # fmt: skip
 """What can be wrong with a body: places in `kwsniff.events.ANOMALIES`."""
@@ -139,16 +140,16 @@ def _settle(r: Any, fact: Any) -> None:
 def read(t: Any, data: Any, pos: int, end: int, entry: int, is_request: bool) -> int:
     """Read the body `data[pos:end]` by row `entry` of `programs`.
 
-    Fills row 0 of `facts` for a request, row 1 for a response, and `names`, `rows`, `brokers`, `resources` from
-    their starts. Returns OK, REFUSED (then `facts` has the reason, and of the rest only `acks`) or FULL.
+    Fills row 0 of `facts` for a request, row 1 for a response, and `names`, `rows`, `brokers`, `resources`
+    from their starts. Returns OK, REFUSED (then `facts` has the reason, and of the rest only `acks`) or FULL.
     """
     return run(t, data, pos, end, entry, 0 if is_request else 1, True)
 
 
 @kernel
 def skim(t: Any, data: Any, pos: int, end: int, entry: int, is_request: bool) -> int:
-    """Whether `read` would take the body, with nothing kept: OK, REFUSED or FULL. The row of `facts` is that of
-    a body without texts and lists."""
+    """Whether `read` would take the body, with nothing kept: OK, REFUSED or FULL. The row of `facts` is that
+    of a body without texts and lists."""
     return run(t, data, pos, end, entry, 0 if is_request else 1, False)
 
 
@@ -165,8 +166,8 @@ def downgraded(t: Any, data: Any, pos: int, end: int, layout: int) -> int:
 
 @kernel
 def unsupported(t: Any) -> None:
-    """After `read` refused a downgraded response, of which the error code is all that counts: take it all the
-    same, with `code` and `offset` saying what is wrong. librdkafka's mock cluster writes a short array here."""
+    """After `read` refused a downgraded response, of which the error code is all that counts: take it all
+    the same; `code` and `offset` say what is wrong. librdkafka's mock cluster writes a short array here."""
     fact = t.facts[1]
     code, offset = fact.code, fact.offset
     clear(t, 1)
@@ -182,9 +183,10 @@ def peek_acks(t: Any, data: Any, pos: int, end: int, version: int) -> int:
         size, after = uvarint(data, pos, end)
         if after < 0:
             return int64(NONE)
-        pos = after + max(size - 1, int64(0))
+        pos = after + (size - 1 if size > 0 else 0)
     elif version >= 3 and end - pos >= 2:
-        pos += 2 + max(int16(data, pos), int64(0))
+        size = int16(data, pos)
+        pos += 2 + (size if size > 0 else 0)
     return int16(data, pos) if end - pos >= 2 else int64(NONE)
 
 
@@ -445,7 +447,8 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 if resources >= len(t.resources):
                     return want(t, _RESOURCES, resources + 1)
                 resource = t.resources[uintp(resources)]
-                resource.type, resource.name, resource.error, resource.detail = r[a], r[b], r[step.c], r[step.d]
+                resource.type, resource.name = r[a], r[b]
+                resource.error, resource.detail = r[step.c], r[step.d]
                 resources += 1
         else:
             break

@@ -5,7 +5,8 @@ of the heap. `join` unpacks them behind the response's lists, in `names` and `ro
 table and can be found by one hash table, and appends what the call says to `call_names` and `call_rows`.
 
 A packed list: a word for each topic, name + 1 above uuid + 1; then for each partition such a word, one
-with the partition and above it the codecs, and one for each column that the layout's rows can have.
+with the partition and above it the codecs, and one for each column that the layout's rows can have; then for
+each resource name + 1 above detail + 1, type and error code.
 
 Invariant: `join` sees that there is room for everything before it appends anything.
 """
@@ -26,9 +27,12 @@ from kwsniff.spec import instructions as i
 
 _NAMES, _ROWS = WANTS.index("names"), WANTS.index("rows")
 _CALL_NAMES, _CALL_ROWS = WANTS.index("call_names"), WANTS.index("call_rows")
+_RESOURCES, _CALL_RESOURCES = WANTS.index("resources"), WANTS.index("call_resources")
 _WORD = 0xFFFFFFFF
 _HAS_ERROR, _HAS_RECORDS = 1 << i.ERROR_AT, 1 << i.RECORDS_AT
 _NUMBERS = i.NUMBERS_AT
+_OF_RESOURCE = 3
+"""Words of a packed resource."""
 _ANY_NUMBER = ((1 << len(i.ROW_NUMBERS)) - 1) << i.NUMBERS_AT
 
 # What a request keeps
@@ -66,14 +70,15 @@ def keep(t: Any, row: int) -> int:
     lists = fact.clean != 0 and t.limits[0].lists != 0
     names = fact.names if lists else int64(0)
     rows = fact.rows if lists else int64(0)
+    resources = fact.resources if lists else int64(0)
     request.words = -1
-    if names + rows > 0:
-        at = take(t, names + rows * _width(fact.columns))
+    if names + rows + resources > 0:
+        at = take(t, names + rows * _width(fact.columns) + _OF_RESOURCE * resources)
         if at == FULL:
             return FULL
         request.words = at
-        _pack(t, at, names, rows, fact.columns)
-    request.names, request.rows, request.resources = names, rows, 0
+        _pack(t, at, names, rows, resources, fact.columns)
+    request.names, request.rows, request.resources = names, rows, resources
     request.flags, request.columns = fact.flags, fact.columns
     request.acks = fact.acks if fact.clean else NONE
     request.max_wait, request.group, request.member = fact.max_wait, fact.group, fact.member
@@ -88,7 +93,7 @@ def keep(t: Any, row: int) -> int:
 
 
 @kernel
-def _pack(t: Any, at: int, names: int, rows: int, columns: int) -> None:
+def _pack(t: Any, at: int, names: int, rows: int, resources: int, columns: int) -> None:
     """Write the lists at hand into the heap."""
     words = t.words
     for index in range(names):
@@ -111,10 +116,15 @@ def _pack(t: Any, at: int, names: int, rows: int, columns: int) -> None:
             if columns >> (_NUMBERS + number) & 1:
                 words[uintp(at)] = _number_of(row, number)
                 at += 1
+    for index in range(resources):
+        resource = t.resources[uintp(index)]
+        words[uintp(at)] = _packed(resource.name, resource.detail)
+        words[uintp(at + 1)], words[uintp(at + 2)] = resource.type, resource.error
+        at += _OF_RESOURCE
 
 
 @kernel
-def _unpack(t: Any, request: Any, name_at: int, row_at: int) -> None:
+def _unpack(t: Any, request: Any, name_at: int, row_at: int, resource_at: int) -> None:
     """Write the lists of a request behind those of the response."""
     words, at, columns = t.words, request.words, request.columns
     for index in range(request.names):
@@ -142,6 +152,11 @@ def _unpack(t: Any, request: Any, name_at: int, row_at: int) -> None:
                 value = int64(words[uintp(at)])
                 at += 1
             _set_number(row, number, value)
+    for index in range(request.resources):
+        resource, word = t.resources[uintp(resource_at + index)], int64(words[uintp(at)])
+        resource.name, resource.detail = (word >> 32) - 1, (word & _WORD) - 1
+        resource.type, resource.error = words[uintp(at + 1)], words[uintp(at + 2)]
+        at += _OF_RESOURCE
 
 
 @kernel
@@ -183,13 +198,14 @@ def forget(t: Any, row: int) -> None:
     """Give back what a row of `requests` keeps in the heap."""
     request = t.requests[row]
     if request.words >= 0:
-        give(t, request.words, request.names + request.rows * _width(request.columns))
-    request.words, request.names, request.rows = -1, 0, 0
+        rows = request.rows * _width(request.columns)
+        give(t, request.words, request.names + rows + _OF_RESOURCE * request.resources)
+    request.words, request.names, request.rows, request.resources = -1, 0, 0, 0
 
 
 @kernel
 def mark_request(t: Any, row: int) -> None:
-    """Before texts are compacted: mark those that a row of `requests` refers to by the fields of this module."""
+    """Before texts are compacted: mark those that a row of `requests` refers to by fields of this module."""
     request = t.requests[row]
     mark(t, request.group)
     mark(t, request.member)
@@ -200,11 +216,11 @@ def mark_request(t: Any, row: int) -> None:
     mark(t, request.reason)
     mark(t, request.rack)
     at, width = request.words, _width(request.columns)
-    for index in range(request.names + request.rows):
+    for index in range(request.names + request.rows + request.resources):
         word = int64(t.words[uintp(at)])
         mark(t, (word >> 32) - 1)
         mark(t, (word & _WORD) - 1)
-        at += 1 if index < request.names else width
+        at += _stride(request, index, width)
 
 
 @kernel
@@ -218,10 +234,18 @@ def move_request(t: Any, row: int) -> None:
     request.protocol_type = moved(t, request.protocol_type)
     request.reason, request.rack = moved(t, request.reason), moved(t, request.rack)
     at, width = request.words, _width(request.columns)
-    for index in range(request.names + request.rows):
+    for index in range(request.names + request.rows + request.resources):
         word = int64(t.words[uintp(at)])
         t.words[uintp(at)] = _packed(moved(t, (word >> 32) - 1), moved(t, (word & _WORD) - 1))
-        at += 1 if index < request.names else width
+        at += _stride(request, index, width)
+
+
+@inlined
+def _stride(request: Any, index: int, width: int) -> int:
+    """Words of one packed topic, partition or resource."""
+    if index < request.names:
+        return 1
+    return width if index < request.names + request.rows else _OF_RESOURCE
 
 
 # What both say
@@ -241,8 +265,8 @@ def _known(first: int, second: int) -> int:
 
 @kernel
 def join(t: Any, row: int, call: int) -> int:
-    """Fill row `call` of `calls` with what a row of `requests` and the response in `facts[1]` say, which is not
-    clean if there is none or it was not decoded. OK or FULL."""
+    """Fill row `call` of `calls` with what a row of `requests` and the response in `facts[1]` say, which is
+    not clean if there is none or it was not decoded. OK or FULL."""
     query, reply = t.requests[row], t.facts[1]
     if not reply.clean:
         clear(t, 1)
@@ -252,9 +276,10 @@ def join(t: Any, row: int, call: int) -> int:
         if _room(t, query, reply) == FULL:
             return FULL
         if query.words >= 0:
-            _unpack(t, query, reply.names, reply.rows)
+            _unpack(t, query, reply.names, reply.rows, reply.resources)
         _join_names(t, query, reply, out)
         _join_rows(t, query, reply, out)
+        _join_resources(t, query, reply, out)
     out.error, out.errors = reply.error, reply.errors if reply.error != NONE else NONE
     out.throttle, out.acks, out.max_wait = reply.throttle, query.acks, query.max_wait
     out.group, out.member = _either(t, query.group, reply.group), _either(t, query.member, reply.member)
@@ -290,6 +315,11 @@ def _room(t: Any, query: Any, reply: Any) -> int:
         return want(t, _CALL_NAMES, names)
     if store.call_rows + rows > len(t.call_rows):
         return want(t, _CALL_ROWS, rows)
+    resources = query.resources + reply.resources
+    if resources > len(t.resources):
+        return want(t, _RESOURCES, resources)
+    if store.call_resources + resources > len(t.call_resources):
+        return want(t, _CALL_RESOURCES, resources)
     if query.names and reply.names and open_places(t, names) == FULL:
         return FULL
     if query.rows > 1 and open_places(t, query.rows) == FULL:
@@ -421,3 +451,20 @@ def _tell_row(t: Any, row: Any) -> None:
     out.fetch_offset, out.committed_offset = row.fetch_offset, row.committed_offset
     out.leader_epoch = row.leader_epoch
     store.call_rows += 1
+
+
+@kernel
+def _join_resources(t: Any, query: Any, reply: Any, out: Any) -> None:
+    """The resources of the response with what came of them, or those of the request if it names none; and of
+    the request in any case what it says in detail."""
+    first = reply.resources
+    told = int64(0)
+    for index in range(first + query.resources):
+        resource = t.resources[uintp(index)]
+        if index < first or first == 0 or resource.detail >= 0:
+            row = t.call_resources[uintp(t.store[0].call_resources)]
+            row.type, row.name = resource.type, resource.name
+            row.error, row.detail = resource.error, resource.detail
+            t.store[0].call_resources += 1
+            told += 1
+    out.resources = told

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli, RFC 3720 B.4) of record batches and CRC-32 of old messages.
 
-Compiled for an x86-64 that has it, CRC-32C is the processor's own instruction; else both go by tables that take
-eight bytes at a time. Interpreted, the packages that Python has do it.
+Compiled for an x86-64 that has it, CRC-32C is the processor's own instruction; else both go by tables that
+take eight bytes at a time. Interpreted, the packages that Python has do it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ if COMPILING:
 def _by_table(table: Any, data: Any, start: int, end: int) -> int:
     crc, pos = int64(0xFFFFFFFF), start
     while pos + 8 <= end:
-        crc ^= byte(data, pos) | byte(data, pos + 1) << 8 | byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
+        crc ^= byte(data, pos) | byte(data, pos + 1) << 8
+        crc ^= byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
         crc = (
             table[uintp(0x700 + (crc & 0xFF))]
             ^ table[uintp(0x600 + (crc >> 8 & 0xFF))]

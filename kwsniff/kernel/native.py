@@ -1,4 +1,4 @@
-"""What Python has ready-made, instead of kernels that go through bytes one by one, while they are interpreted.
+"""What Python has ready-made, for interpreted kernels that would go through bytes one by one.
 
 Compiled, `instead_of` leaves the kernel as it is. Both do the same, which the tests hold together; only the
 hash differs, which no result depends on.

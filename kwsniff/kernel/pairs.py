@@ -1,8 +1,8 @@
 """Finding topics and partitions of one call again: a hash table over the lists at hand.
 
-Theory of operation. A place of the table holds a row of `names` or `rows` and the stamp of who wrote it: a new
-stamp empties the table at once. At least half of the places stay empty, and the hash is keyed, so that nobody
-can choose partitions that meet in one place.
+Theory of operation. A place of the table holds a row of `names` or `rows` and the stamp of who wrote it: a
+new stamp empties the table at once. At least half of the places stay empty, and the hash is keyed, so that
+nobody can choose partitions that meet in one place.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def row_place(t: Any, name: int, uuid: int, partition: int, at: int) -> int:
 
 @kernel
 def add_name(t: Any, names: int, name: int, uuid: int) -> int:
-    """Append a topic to the first `names` rows of `names` if it is not among them: how many there are then, or
-    FULL. All of them must have come this way."""
+    """Append a topic to the first `names` rows of `names` if it is not among them: how many there are then,
+    or FULL. All of them must have come this way."""
     if names > 0:
         last = t.names[uintp(names - 1)]
         if last.name == name and last.uuid == uuid:

@@ -2,9 +2,10 @@
 
 Theory of operation. Where `kwsniff.spec.source_facts` writes Python for one layout, this writes instructions
 of an operation and four operands, which `kwsniff.kernel.bodies` carries out over a buffer. Values live in
-registers. The first ones are fixed: those of roles that count once in a message, of which the first value that
-is not null stays. The others are given out as the layout needs them: to each topic and uuid, so that a struct
-inside another may name a topic of its own; to each row of `partitions`, a block; to loops and tagged fields.
+registers. The first ones are fixed: those of roles that count once in a message, of which the first value
+that is not null stays. The others are given out as the layout needs them: to each topic and uuid, so that a
+struct inside another may name a topic of its own; to each row of `partitions`, a block; to loops and tagged
+fields.
 
 Invariant: for any bytes the kernel refuses what the generated decoder refuses, and else has its facts.
 """
@@ -24,13 +25,14 @@ from kwsniff.spec.source import width_of
 """Operations, with their operands:
 
 SKIP bytes | SKIP_TEXT, SKIP_BYTES stored | SKIP_ARRAY stored, width, least | LOOP register, stored, least,
-behind | NEXT register, first | TAGS | TAGS_OPEN register, behind | TAG register | TAG_CASE register, tag, other |
-TAG_CLOSE register | TAG_NEXT register, first | MARKER behind | ERROR block, first of its row | NUMBER
-register, width, mode | TEXT register, stored, mode | UUID register | SPAN register, stored, mode | COPY register,
-from, mode, is a span | NAME topic, uuid | ROW topic, uuid, block, has records | PARTITIONS stored, topic, uuid | BROKER node,
-host, port | RESOURCE type, name, error, detail.
+behind | NEXT register, first | TAGS | TAGS_OPEN register, behind | TAG register | TAG_CASE register, tag,
+other | TAG_CLOSE register, behind | TAG_NEXT register, first | MARKER behind | ERROR block, first of its row,
+register | NUMBER register, width, mode | TEXT register, stored, mode | UUID register | SPAN register, stored,
+mode | COPY register, from, mode, is a span | NAME topic, uuid | ROW topic, uuid, block, has records |
+PARTITIONS stored, topic, uuid | BROKER node, host, port | RESOURCE type, name, error, detail.
 
-`stored` is of NULLABLE and COMPACT, `least` the fewest bytes of an element, `behind` and `other` where to go on.
+`stored` is of NULLABLE and COMPACT, `least` the fewest bytes of an element; `behind`, `other` and `first` say
+where to go on. Register 0 as a block or as the register of an error means none.
 """
 
 JUMPS = {LOOP: 4, NEXT: 2, TAGS_OPEN: 2, TAG_CASE: 3, TAG_CLOSE: 2, TAG_NEXT: 2, MARKER: 1}
@@ -38,9 +40,9 @@ JUMPS = {LOOP: 4, NEXT: 2, TAGS_OPEN: 2, TAG_CASE: 3, TAG_CLOSE: 2, TAG_NEXT: 2,
 
 NULLABLE, COMPACT = 1, 2
 """How a length is stored."""
-SET, FIRST, CHECK, LIST = range(4)
-"""What becomes of a value: it replaces the one before; it stays if it is the first that is not null; it is only
-checked; or it replaces, but nobody wants it where lists are not wanted."""
+SET, FIRST, LIST = range(3)
+"""What becomes of a value: it replaces the one before; it stays if it is the first that is not null; or it
+replaces, but nobody wants it where lists are not wanted."""
 
 HAS_ERROR, HAS_TOPIC, HAS_TOPIC_ID, HAS_PARTITION, HAS_RECORDS, HAS_BROKERS, HAS_RESOURCES = (
     1 << bit for bit in range(7)
@@ -108,18 +110,21 @@ def _instruction(words: list[int]) -> Instruction:
 
 @dataclass
 class _Scope:
-    """The registers of one struct, and those of the topic and uuid around it."""
+    """The registers of one struct, and those of the topic, uuid and resource around it."""
 
     topic: int = NO_TEXT
     topic_id: int = NO_TEXT
+    resource: int = NO_TEXT
+    resource_type: int = NO_NUMBER
     own: dict[str, int] = field(default_factory=dict)
     block: int = 0
-    """Of the row that the struct is; 0 if it is none."""
+    """Of the row or resource that the struct is; 0 if it is none."""
+    is_row: bool = False
     errors: int = 0
 
     def inside(self) -> _Scope:
         """The scope of a struct within."""
-        return _Scope(self.topic, self.topic_id)
+        return _Scope(self.topic, self.topic_id, self.resource, self.resource_type)
 
 
 class _Writer:
@@ -147,7 +152,9 @@ class _Writer:
     # Structs
 
     def struct(self, items: tuple[Item, ...], flexible: bool, scope: _Scope) -> None:
-        if any("partition" in item.roles and not item.array and item.tag is None for item in items):
+        own = {role for item in items if not item.array and item.tag is None for role in item.roles}
+        scope.is_row = "partition" in own
+        if scope.is_row or "resource" in own:
             scope.block = self.take(BLOCK)
         for item in items:
             if item.tag is None:
@@ -182,6 +189,10 @@ class _Writer:
             self.emit(NAME, own.get("topic", NO_TEXT), own.get("topic_id", NO_TEXT))
         if "partition" in own:
             self.emit(ROW, scope.topic, scope.topic_id, scope.block, int("records" in own))
+        if "resource" in own or "detail" in own:
+            self.flags |= HAS_RESOURCES
+            error = scope.block + ERROR_AT if scope.errors and scope.block else NO_NUMBER
+            self.emit(RESOURCE, scope.resource_type, scope.resource, error, own.get("detail", NO_TEXT))
         if "node_id" in own:
             self.flags |= HAS_BROKERS
             host, port = own.get("host", NO_TEXT), own.get("port", NO_NUMBER)
@@ -208,7 +219,8 @@ class _Writer:
             self.read(item, scope, roles[0])
             return
         kept = self.take(2)
-        self.read_into(item, kept, SET, scope if "error" in roles else None)
+        mode = LIST if set(roles) <= _LISTED else SET
+        self.read_into(item, kept, mode, scope if "error" in roles else None)
         for role in roles:
             if role in REGISTER:
                 self.emit(COPY, REGISTER[role], kept, FIRST, int(item.type == "bytes"))
@@ -223,12 +235,12 @@ class _Writer:
             self.read_into(item, REGISTER[role], FIRST, None)
         else:
             kept = self.place(role, scope)
-            self.read_into(item, kept, LIST if role == "topic" else SET, None)
+            self.read_into(item, kept, LIST if role in _LISTED else SET, None)
             self.name(role, kept, scope)
 
     def place(self, role: str, scope: _Scope) -> int:
         """The register of a value that belongs to its struct."""
-        if not scope.block or role not in _BLOCK_AT:
+        if not scope.is_row or role not in _BLOCK_AT:
             return self.take(2)
         return scope.block + _BLOCK_AT[role]
 
@@ -240,7 +252,11 @@ class _Writer:
             scope.topic = register
         elif role == "topic_id":
             scope.topic_id = register
-        elif role in _BLOCK_AT and scope.block:
+        elif role == "resource":
+            scope.resource = register
+        elif role == "resource_type":
+            scope.resource_type = register
+        elif role in _BLOCK_AT and scope.is_row:
             self.columns |= 1 << _BLOCK_AT[role]
             if register != scope.block + _BLOCK_AT[role]:
                 self.emit(COPY, scope.block + _BLOCK_AT[role], register, SET, int(role == "records"))
@@ -249,7 +265,7 @@ class _Writer:
         stored = NULLABLE * item.nullable | COMPACT * item.compact
         if error is not None:
             self.flags |= HAS_ERROR
-            self.columns |= (1 << ERROR_AT) * bool(error.block)
+            self.columns |= (1 << ERROR_AT) * error.is_row
             self.emit(ERROR, error.block, int(not error.errors), register)
             error.errors += 1
         elif item.type == "uuid":
@@ -329,6 +345,8 @@ class _Writer:
             self.emit(TAGS)
 
 
+_LISTED = {"topic", "resource", "detail"}
+"""Texts that go to lists only."""
 _FLAGS = {
     "topic": HAS_TOPIC,
     "topic_id": HAS_TOPIC_ID,

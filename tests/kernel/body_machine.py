@@ -105,7 +105,7 @@ class Machine:
         if entry >= len(self.t.programs):
             self.grow("programs", 2 * len(self.t.programs))
         for at, words in enumerate(code_rows(program, start), start):
-            self._set("code", at, dict(zip("op a b c d".split(), words, strict=True)))
+            self._set("code", at, dict(zip(["op", "a", "b", "c", "d"], words, strict=True)))
         self._set("programs", entry, program_row(program, start))
         store.code, store.programs = start + len(program.code), entry + 1
         return entry

@@ -1,5 +1,5 @@
-"""The kernel that reads bodies says what the generated decoder says, and refuses what it refuses: random bodies
-of every message version, whole, cut short and damaged."""
+"""The kernel that reads bodies says what the generated decoder says, and refuses what it refuses: random
+bodies of every message version, whole, cut short and damaged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "3"))
 MESSAGES = [message for message in messages() if message["name"] not in RENAMED and message["dir"] != "data"]
 CODES = tuple(ANOMALIES)
 CONFIG = Config()
-every_message = pytest.mark.parametrize("published", MESSAGES, ids=[f"{m['name']}-{m['dir']}" for m in MESSAGES])
+every_message = pytest.mark.parametrize(
+    "published", MESSAGES, ids=[f"{m['name']}-{m['dir']}" for m in MESSAGES]
+)
 
 
 @pytest.fixture(scope="module")

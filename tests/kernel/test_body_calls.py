@@ -1,5 +1,5 @@
-"""What request and response say together, against `kwsniff.wire.joining`: random pairs of every API, whose names
-meet often, and the heap that the request's lists wait in."""
+"""What request and response say together, against `kwsniff.wire.joining`: random pairs of every API, whose
+names meet often, and the heap that the request's lists wait in."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from kwsniff.wire.bodies import Body, read
 from kwsniff.wire.joining import joined_partitions, joined_topics, named_groups, record_sums
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
-from record_bytes import batch, message  # noqa: E402
-from spec_encoder import Encoder, Maker  # noqa: E402
-from spec_tables import versions_of  # noqa: E402
+from record_bytes import batch, message
+from spec_encoder import Encoder, Maker
+from spec_tables import versions_of
 
 NO_FACTS = Facts(None, 0, *[None] * 10)
 BY_KEY = {(message["key"], message["dir"]): message for message in MESSAGES}
@@ -42,7 +42,8 @@ class Narrow(Maker):
         if kind in ("int8", "int16", "int32"):
             return rng.choice((0, 0, 0, 1, 2))
         if kind == "records":
-            return rng.choice((b"", batch(b"x" * 70, rng.randrange(9)), message(1), message(0, attributes=1), rng.randbytes(70)))
+            data = batch(b"x" * 70, rng.randrange(9))
+            return rng.choice((b"", data, message(1), message(0, attributes=1), rng.randbytes(70)))
         return super().value(field, kind, depth)
 
 

@@ -1,5 +1,5 @@
-"""Sums of record data against `kwsniff.wire.records`: batches and messages of every kind, one behind the other,
-cut short and damaged; and the checksums, against other implementations and published values."""
+"""Sums of record data against `kwsniff.wire.records`: batches and messages of every kind, one behind the
+other, cut short and damaged; and the checksums, against other implementations and published values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kwsniff.kernel.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
 from kwsniff.wire.records import RecordsSummary, summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
-from record_bytes import batch, message  # noqa: E402
+from record_bytes import batch, message
 
 
 def array(data: bytes) -> Any:
@@ -55,7 +55,8 @@ def piece(rng: random.Random) -> bytes:
         return message(magic, rng.randbytes(rng.randrange(40)), attributes=codec, crc=crc)
     payload = rng.randbytes(rng.choice((0, 20, 300)))
     count = rng.choice((0, 1, len(payload) // 7, 50, -1))
-    return batch(payload, count, attributes=codec | rng.choice((0, 0x10, 0x30)), base_offset=rng.choice((0, 1 << 40)), crc=crc)
+    attributes, base_offset = codec | rng.choice((0, 0x10, 0x30)), rng.choice((0, 1 << 40))
+    return batch(payload, count, attributes=attributes, base_offset=base_offset, crc=crc)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -26,7 +26,8 @@ def test_the_same_bytes_have_the_same_number_and_others_another() -> None:
     machine, rng = Machine(), random.Random(1)
     known: dict[tuple[bytes, int], int] = {}
     for _ in range(3000):
-        data, kind = rng.choice((rng.randbytes(2), rng.randbytes(20), b"name%d" % rng.randrange(99))), rng.randrange(2)
+        data = rng.choice((rng.randbytes(2), rng.randbytes(20), b"name%d" % rng.randrange(99)))
+        kind = rng.randrange(2)
         found = number(machine, data, kind)
         assert found == known.setdefault((data, kind), len(known))
     assert machine.row("store").texts == len(known)
@@ -66,7 +67,8 @@ def test_compacting_keeps_what_is_marked_under_the_number_it_tells() -> None:
 
 
 VALID = ["", "abc", "ß€𝄞", "\0", "a" * 100 + "é", "\ud7ff\ue000\U0010ffff"]
-INVALID = ["80", "c0af", "c1bf", "e08080", "eda080", "f08080af", "f4908080", "f5", "61c3", "e282", "f09f98", "ff", "c328"]
+INVALID = ["80", "c0af", "c1bf", "e08080", "eda080", "f08080af", "f4908080", "f5", "61c3", "e282", "f09f98"]
+INVALID += ["ff", "c328"]
 
 
 @pytest.mark.parametrize("text", VALID)
@@ -87,9 +89,10 @@ def test_bytes_that_are_no_text_are_refused_where_python_refuses_them(text: str)
 
 def test_random_bytes_are_text_if_python_says_so() -> None:
     rng = random.Random(3)
-    pool = [b"a", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80"]
+    pool = [b"a", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80"]
+    bad = [b"\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80"]
     for _ in range(3000):
-        data = b"".join(rng.choice(pool[:4] if rng.random() < 0.9 else pool) for _ in range(rng.randrange(14)))
+        data = b"".join(rng.choice(pool if rng.random() < 0.9 else bad) for _ in range(rng.randrange(14)))
         data = data[: rng.randrange(len(data) + 1)]
         assert texts.not_text(array(data), 0, len(data)) == native.is_text(data, 0, len(data))
 
