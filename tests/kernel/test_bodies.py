@@ -44,9 +44,11 @@ def codec(key: int, version: int) -> Codec:
     return found
 
 
-def oracle(key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> Body | DecodeError:
+def oracle(
+    key: int, version: int, direction: str, data: bytes, pos: int, end: int, config: Config = CONFIG
+) -> Body | DecodeError:
     try:
-        return read(codec(key, version), direction, data, pos, end, CONFIG)
+        return read(codec(key, version), direction, data, pos, end, config)
     except DecodeError as error:
         return error
 
@@ -117,3 +119,51 @@ def test_the_interpreter_finds_where_a_body_is_wrong_and_agrees_with_the_kernel(
         with pytest.raises(DecodeError) as refused:
             interpret(at, bytes.fromhex(text), 0, len(text) // 2, facts=True)
         assert refused.value.code == code
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5, 40])
+def test_a_body_of_more_elements_than_it_may_have_is_refused_as_before(limit: int) -> None:
+    machine, config = Machine(elements=limit), Config(max_elements=limit)
+    refused = 0
+    for published in MESSAGES:
+        key, direction, version = published["key"], published["dir"], versions_of(published)[-1]
+        rng = random.Random(f"{published['name']} {direction} limit")
+        for _ in range(3):
+            body = Maker(rng, version, rich=True).body(published["fields"])
+            data = Encoder(published, version).encode(body)
+            code = machine.read(key, version, direction, data, 0, len(data))
+            said = oracle(key, version, direction, data, 0, len(data), config)
+            assert (code == OK) == isinstance(said, Body)
+            if isinstance(said, DecodeError):
+                refused += 1
+                assert CODES[machine.row("facts", int(direction == "response")).code] == said.code
+    assert refused
+
+
+def test_without_lists_a_body_says_the_same_but_for_them() -> None:
+    machine, plain = Machine(), Machine(lists=False)
+    for published in MESSAGES:
+        key, direction, version = published["key"], published["dir"], versions_of(published)[-1]
+        rng = random.Random(f"{published['name']} {direction} lists")
+        body = Maker(rng, version, rich=True).body(published["fields"])
+        data = Encoder(published, version).encode(body)
+        side = int(direction == "response")
+        for each in (machine, plain):
+            assert each.read(key, version, direction, data, 0, len(data)) == OK
+        said, bare = machine.facts(side), plain.facts(side)
+        assert bare["topics"] == []
+        # Rows with damaged records are there for the anomalies that they make.
+        assert len(bare["partitions"]) == plain.row("facts", side).damaged
+        for facts in (said, bare):
+            del facts["topics"], facts["topic_ids"], facts["partitions"]
+        assert said == bare
+
+
+def test_acks_are_known_of_a_produce_request_that_breaks_behind_them(machine: Machine) -> None:
+    for version in versions_of(next(m for m in MESSAGES if (m["key"], m["dir"]) == (0, "request"))):
+        published = next(m for m in MESSAGES if (m["key"], m["dir"]) == (0, "request"))
+        for acks in (0, 1, -1):
+            body = Maker(random.Random(version), version).body(published["fields"]) | {"acks": acks}
+            data = Encoder(published, version).encode(body)[:-1]
+            assert machine.read(0, version, "request", data, 0, len(data)) != OK
+            assert machine.row("facts").acks == acks
