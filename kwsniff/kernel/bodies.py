@@ -210,9 +210,9 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
     names, rows, brokers, resources = int64(0), int64(0), int64(0), int64(0)
     records, record_bytes, damaged = int64(0), int64(0), int64(0)
     code, offset = int64(0), int64(0)
-    ip = program.start
+    steps, ip = t.code, program.start
     while True:
-        step = t.code[uintp(ip)]
+        step = steps[uintp(ip)]
         op, a, b = step.op, step.a, step.b
         ip += 1
         wrong, wanted = int64(0), int64(-1)

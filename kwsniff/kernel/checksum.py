@@ -13,9 +13,6 @@ from kwsniff.kernel import native
 from kwsniff.kernel.mode import COMPILING, int64, kernel, uintp
 from kwsniff.kernel.numbers import byte
 
-BY_INSTRUCTION = COMPILING and os.environ.get("KWSNIFF_CRC32C") == "instruction"
-"""Whoever compiles says whether the processor it compiles for has SSE 4.2."""
-
 
 def _table(polynomial: int) -> list[int]:
     """Slicing by eight: entry 256 * i + b is the effect of byte b that is followed by i zero bytes."""
@@ -32,6 +29,7 @@ def _table(polynomial: int) -> list[int]:
 _CASTAGNOLI, _IEEE = _table(0x82F63B78), _table(0xEDB88320)
 
 if COMPILING:
+    import llvmlite.binding as llvm
     import numpy as np
     from llvmlite import ir
     from numba import types
@@ -63,6 +61,14 @@ if COMPILING:
             crc = (crc >> 8) ^ _CASTAGNOLI[(crc ^ byte(data, pos)) & 0xFF]
             pos += 1
         return crc ^ 0xFFFFFFFF
+
+    def _has_instruction() -> bool:
+        """Whether the processor that is compiled for has SSE 4.2: this machine's, if nothing else is said."""
+        said = os.environ.get("KWSNIFF_CRC32C")
+        if said:
+            return said == "instruction"
+        features = llvm.get_host_cpu_features()
+        return llvm.get_process_triple().startswith("x86_64") and bool(features.get("sse4.2", False))
 
 
 @kernel
@@ -100,5 +106,7 @@ def crc32_by_table(data: Any, start: int, end: int) -> int:
     return _by_table(_IEEE, data, start, end)
 
 
-crc32c = native.instead_of(by_instruction if BY_INSTRUCTION else crc32c_by_table, native.crc32c)
+crc32c = native.instead_of(
+    by_instruction if COMPILING and _has_instruction() else crc32c_by_table, native.crc32c
+)
 crc32 = native.instead_of(crc32_by_table, native.crc32)

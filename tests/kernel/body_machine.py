@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
-
-if os.environ.get("KWSNIFF_COMPILING") == "1":
-    os.environ.setdefault("KWSNIFF_CRC32C", "instruction")
 
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.kernel import bodies, calls, heap, texts

@@ -37,9 +37,8 @@ def produce(topics: list[str], partitions: list[int]) -> bytes:
 def produced(topics: list[str], partitions: list[int]) -> bytes:
     one = {"error_code": 0, "base_offset": 0, "log_append_time_ms": -1}
     parts = [{"index": index, **one} for index in partitions]
-    return Encoder(BY_KEY[0, "response"], 3).encode(
-        {"responses": [{"name": name, "partition_responses": parts} for name in topics], "throttle_time_ms": 0}
-    )  # fmt: skip
+    answers = [{"name": name, "partition_responses": parts} for name in topics]
+    return Encoder(BY_KEY[0, "response"], 3).encode({"responses": answers, "throttle_time_ms": 0})
 
 
 HOSTILE: dict[str, Callable[[int], tuple[list[str], list[int]]]] = {
