@@ -29,7 +29,7 @@ def test_an_index_out_of_bounds_is_an_error_when_bounds_are_checked() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILING, reason="this is that run")
 def test_compiled_kernels_pass_the_same_tests_with_bounds_checked() -> None:
-    chosen = [str(path) for path in sorted(HERE.glob("test_*bod*.py")) + [HERE / "test_texts.py"]]
+    chosen = [str(path) for path in [*sorted(HERE.glob("test_*bod*.py")), HERE / "test_texts.py"]]
     environment = os.environ | {
         "KWSNIFF_COMPILING": "1",
         "NUMBA_BOUNDSCHECK": "1",
