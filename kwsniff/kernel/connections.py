@@ -147,7 +147,7 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.asked_software = conn.asked_version = -1
     conn.client_id = -2
     conn.response_end = conn.throttled_until = -1
-    conn.undecoded = conn.frames = conn.turned = 0
+    conn.undecoded = conn.frames = conn.turned = conn.giving = 0
     for k in range(2):
         reset_side(t, 2 * c + k)
     conn.silent_before = conn.silent_after = -1
@@ -442,3 +442,16 @@ def end_all(t: Any) -> int:
         if code != OK:
             return code
     return OK
+
+
+@kernel
+def rehash_connections(t: Any) -> None:
+    """Put all connections in their places again, after `slots` grew."""
+    for at in range(len(t.slots)):
+        t.slots[at].first = -1
+    for c in range(t.run[0].conns_used):
+        conn = t.conns[c]
+        if conn.number:
+            slot = t.slots[slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)]
+            conn.next = slot.first
+            slot.first = c

@@ -38,6 +38,7 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import (
     WANT_CALLS,
+    WANT_KEEP,
     drop_early,
     drop_request,
     lacks,
@@ -68,6 +69,8 @@ MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
 NOTES = 8
 """Anomalies that one frame may bring, at the most."""
+MAX_EXPLAINED = 65_536
+"""Bytes of a body that are looked at again to say what is wrong with it."""
 BAD_BODY = 1000
 """Added to the code of what is wrong with a body in `notes.code`: the wording needs the bytes."""
 
@@ -80,6 +83,8 @@ def take_frame(t: Any, data: Any) -> int:
         return lacks(t, WANT_CALLS, 2)
     if room_for_notes(t, NOTES) != OK:
         return FULL
+    if t.run[0].kept + min(f.end - f.start, MAX_EXPLAINED) > len(t.keep):
+        return lacks(t, WANT_KEEP, MAX_EXPLAINED)
     if t.conns[f.conn].early:
         code = expire_early(t, f.conn, f.last_time if f.last_time >= 0 else f.first_time)
         if code != OK:
@@ -182,6 +187,7 @@ def read_request(t: Any, row: int, data: Any, pos: int) -> int:
         if layout.acks_zero:
             t.facts[0].acks = peek_acks(t, data, pos, f.end, request.version)
         return OK
+    f.body = pos
     code = read(t, data, pos, f.end, layout.request, True)
     if code == REFUSED:
         request.status = UNDECODED_
@@ -211,9 +217,9 @@ def settle_request(t: Any, row: int, data: Any) -> int:
         forget(t, row)
         return code
     if t.facts[0].acks == 0 and request.layout >= 0 and t.layouts[request.layout].acks_zero:
-        return settle_unasked(t, row)
+        return settle_unasked(t, row, data)
     early = find_early(t, f.conn, request.correlation_id)
-    note_request(t, row)
+    note_request(t, row, data)
     if find_waiting(t, f.conn, request.correlation_id) >= 0:
         note(t, f.conn, CORRELATION_ID_REUSED, f.packet, time_of(f), request.correlation_id, 0)
     link(t, row)
@@ -226,7 +232,7 @@ def settle_request(t: Any, row: int, data: Any) -> int:
 
 
 @kernel
-def note_request(t: Any, row: int) -> None:
+def note_request(t: Any, row: int, data: Any) -> None:
     """Tell what is wrong with a request."""
     f, request = t.frame[0], t.requests[row]
     conn = t.conns[f.conn]
@@ -238,7 +244,7 @@ def note_request(t: Any, row: int) -> None:
         if t.facts[0].code == -1:
             note(t, f.conn, HEADER_MALFORMED, f.packet, time_of(f), -1, f.size)
         else:
-            note_body(t, row, 0)
+            note_body(t, row, 0, data)
     elif t.facts[0].clean and t.facts[0].trailing:
         note(t, f.conn, TRAILING_BYTES, f.packet, time_of(f), t.facts[0].trailing, 0)
     if request.status == UNDECODED_:
@@ -246,17 +252,21 @@ def note_request(t: Any, row: int) -> None:
 
 
 @kernel
-def note_body(t: Any, row: int, direction: int) -> None:
+def note_body(t: Any, row: int, direction: int, data: Any) -> None:
     """Tell that a body could not be read; the words are found later, from its bytes."""
     f, request = t.frame[0], t.requests[row]
     facts = t.facts[direction]
     note(t, f.conn, BAD_BODY + facts.code, f.packet, time_of(f), direction, facts.offset)
     told = t.notes[t.run[0].notes - 1]
     told.c = request.key * 65536 + request.version
+    told.at, told.size = t.run[0].kept, min(f.end - f.body, MAX_EXPLAINED)
+    for at in range(told.size):
+        t.keep[told.at + at] = data[f.body + at]
+    t.run[0].kept += told.size
 
 
 @kernel
-def settle_unasked(t: Any, row: int) -> int:
+def settle_unasked(t: Any, row: int, data: Any) -> int:
     """A request that wants no response is a whole call."""
     f, request = t.frame[0], t.requests[row]
     conn = t.conns[f.conn]
@@ -264,7 +274,7 @@ def settle_unasked(t: Any, row: int) -> int:
     if code != OK:
         forget(t, row)
         return code
-    note_request(t, row)
+    note_request(t, row, data)
     forget(t, row)
     conn.frames += 1
     conn.client_id = request.client_id
@@ -389,6 +399,8 @@ def answer(t: Any, row: int, data: Any) -> int:
         return lacks(t, WANT_CALLS, 2)
     if room_for_notes(t, NOTES) != OK:
         return FULL
+    if t.run[0].kept + min(f.end - f.start, MAX_EXPLAINED) > len(t.keep):
+        return lacks(t, WANT_KEEP, MAX_EXPLAINED)
     status = request.status
     facts = t.facts[1]
     clear(t, 1)
@@ -413,7 +425,7 @@ def answer(t: Any, row: int, data: Any) -> int:
         if facts.code == -1:
             note(t, f.conn, HEADER_MALFORMED, f.packet, time_of(f), -2, f.size)
         else:
-            note_body(t, row, 1)
+            note_body(t, row, 1, data)
     elif facts.clean and facts.trailing:
         note(t, f.conn, TRAILING_BYTES, f.packet, time_of(f), facts.trailing, 1)
     answered(t, row)
@@ -448,6 +460,7 @@ def read_response(t: Any, row: int, data: Any) -> int:
         if pos < 0:
             t.facts[1].code = -1
             return REFUSED
+    f.body = pos
     code = read(t, data, pos, f.end, layout.response, False)
     if code == REFUSED and chosen != expected:
         unsupported(t)

@@ -23,6 +23,7 @@ from kwsniff.kernel.connections import (
     spoke,
     sweep,
 )
+from kwsniff.kernel.conversation import expire_early, give_up
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.rows import note, room_for_notes
@@ -40,7 +41,7 @@ from kwsniff.kernel.streams import (
     seen_before,
     set_free,
 )
-from kwsniff.kernel.tables import CLOSED_REASON, OTHER, PROBING, RESET_REASON, TLS
+from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, OTHER, PROBING, RESET_REASON, TIMEOUT_REASON, TLS
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 SECOND = 1_000_000_000
@@ -359,3 +360,60 @@ def close_if_over(t: Any, c: int) -> int:
 def finish(t: Any) -> int:
     """The input is over."""
     return end_all(t)
+
+
+@kernel
+def tick(t: Any, now: int) -> int:
+    """No segment before `now` is still to come: do what waited for the time."""
+    run = t.run[0]
+    if now > run.clock:
+        run.clock = now
+    c = run.quiet_first
+    while c >= 0:
+        conn = t.conns[c]
+        following = conn.silent_after
+        code = settle_in_time(t, c, now)
+        if code != OK:
+            return code
+        c = following
+    return sweep(t, now)
+
+
+@kernel
+def settle_in_time(t: Any, c: int, now: int) -> int:
+    """What the time alone settles of one connection: an RST, holes, responses and requests that wait."""
+    conn = t.conns[c]
+    if conn.step != OPEN and conn.step != CLOSED_:
+        return close(t, c, conn.ending)
+    if is_reset(t, c, now):
+        return close(t, c, RESET_REASON)
+    if conn.step != OPEN or conn.state == OTHER or conn.state == TLS:
+        return OK
+    for k in range(2):
+        if t.sides[2 * c + k].wait_first >= 0:
+            code = set_free(t, c, k, now, False)
+            if code != OK:
+                return code
+    code = expire_early(t, c, now) if conn.early else OK
+    if code == OK and t.limits[0].request_timeout >= 0:
+        code = time_out(t, c, now)
+    return code
+
+
+@kernel
+def time_out(t: Any, c: int, now: int) -> int:
+    """Report requests that have waited for too long: for longer than they let the broker wait, and more."""
+    conn = t.conns[c]
+    row = conn.first_request
+    while row >= 0:
+        request = t.requests[row]
+        following = request.after
+        allowed = t.limits[0].request_timeout + max(request.max_wait, 0) * 1_000_000
+        if request.layout >= 0:
+            allowed += t.layouts[request.layout].held
+        if now - request.last_time > allowed:
+            code = give_up(t, c, row, GAP_REASON if conn.response_gap else TIMEOUT_REASON)
+            if code != OK:
+                return code
+        row = following
+    return OK

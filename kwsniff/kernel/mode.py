@@ -31,7 +31,7 @@ if COMPILING:
 
     def inlined(function: F) -> F:
         """Compile as a part of every caller: for what is shorter than a call."""
-        compiled: F = njit(inline="always", **_OPTIONS)(function)
+        compiled: F = njit(forceinline=True, **_OPTIONS)(function)
         return compiled
 
 else:

@@ -105,6 +105,7 @@ def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> N
     row.order, row.conn, row.number = run.order, c, t.conns[c].number
     row.code, row.packet, row.time = code, packet, time
     row.a, row.b, row.c = a, b, 0
+    row.at, row.size = 0, 0
 
 
 @kernel

@@ -145,6 +145,7 @@ SPECS: list[Spec] = [
         throttled_until="time until which the broker said it mutes the connection",
         undecoded="frames with an undecoded body",
         frames="frames cut, both ways",
+        giving="1: it is giving up what it holds",
         turned="1: the roles of its ends were turned round",
     ),  # fmt: skip
     Spec(
@@ -226,6 +227,7 @@ SPECS: list[Spec] = [
         first_time="of its first byte", last_time="of its last, -1 if that was not captured",
         packet="packet that completed it", order="place of the packet that settled it",
         whole="1: all bytes are at hand",
+        body="where its body is",
     ),  # fmt: skip
     Spec(
         "notes",
@@ -233,6 +235,7 @@ SPECS: list[Spec] = [
         order="place in the input", conn="row of its connection", number="its number",
         code="see CODES", packet="packet it was noticed in", time="packet time",
         a="what it is about", b="further", c="further",
+        at="where in keep the bytes are that it is about", size="how many",
     ),  # fmt: skip
     Spec(
         "ends",
