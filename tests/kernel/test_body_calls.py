@@ -14,6 +14,7 @@ from test_bodies import CONFIG, MESSAGES, codec
 
 from kwsniff.binary import DecodeError
 from kwsniff.kernel import heap, texts
+from kwsniff.kernel.collect import collect
 from kwsniff.kernel.numbers import OK
 from kwsniff.spec.facts import Facts
 from kwsniff.wire.bodies import Body, read
@@ -190,6 +191,46 @@ def test_what_waiting_requests_refer_to_outlives_compacting() -> None:
         machine.row("facts", 1).clean = 0
         assert machine.call(calls.join, row, 0) == OK
         assert call(machine, 0) == expected(body(0, 9, "request", data), None)
+
+
+def test_texts_that_connections_and_requests_have_outlive_a_collection_and_others_do_not() -> None:
+    machine = Machine()
+    names = {}
+    for name in (b"gone", b"client", b"librdkafka", b"2.3", b"gone too", b"alice", b"asker"):
+        names[name] = machine.call(texts.text, _array(name), 0, len(name), 0)
+    run, conn, other = machine.row("run"), machine.row("conns", 1), machine.row("conns", 0)
+    run.conns_used, run.requests_used = 2, 2
+    fields = (
+        "mechanism",
+        "user",
+        "software",
+        "software_version",
+        "asked_software",
+        "asked_version",
+        "client_id",
+    )
+    for field in fields:
+        setattr(conn, field, -1)
+        setattr(other, field, names[b"gone"])
+    conn.number, conn.client_id, conn.software, conn.software_version, conn.user = (
+        1, names[b"client"], names[b"librdkafka"], names[b"2.3"], names[b"alice"]
+    )  # fmt: skip
+    data = Encoder(BY_KEY[11, "request"], 5).encode(
+        {"group_id": "billing", "session_timeout_ms": 1, "rebalance_timeout_ms": 1, "member_id": "m-1",
+         "group_instance_id": None, "protocol_type": "consumer", "protocols": []}
+    )  # fmt: skip
+    machine.read(11, 5, "request", data, 0, len(data))
+    assert machine.call(calls.keep, 1) == OK
+    waiting, free = machine.row("requests", 1), machine.row("requests", 0)
+    waiting.conn, waiting.client_id, free.conn, free.client_id = 1, names[b"asker"], -1, names[b"gone too"]
+    collect(machine.t)
+    assert [machine.text(getattr(conn, field)) for field in fields] == [
+        None, "alice", "librdkafka", "2.3", None, None, "client"
+    ]  # fmt: skip
+    assert machine.text(waiting.client_id) == "asker"
+    assert (machine.text(waiting.group), machine.text(waiting.member)) == ("billing", "m-1")
+    kept = {machine.text(at) for at in range(machine.row("store").texts)}
+    assert kept == {"client", "librdkafka", "2.3", "alice", "asker", "billing", "m-1", "consumer"}
 
 
 def _array(data: bytes) -> Any:
