@@ -174,7 +174,7 @@ def reset_side(t: Any, at: int) -> None:
     s.first_time, s.frame_time, s.frame_order, s.frame_packet = -1, -1, -1, -1
     s.frames = s.resynchronised = s.skipped = s.skipped_before = 0
     s.latest = UNKNOWN
-    s.searched = 0
+    s.searched = s.hope = 0
     s.stray_end = -1
 
 

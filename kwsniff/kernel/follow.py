@@ -41,7 +41,7 @@ from kwsniff.kernel.streams import (
     seen_before,
     set_free,
 )
-from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, OTHER, PROBING, RESET_REASON, TIMEOUT_REASON, TLS
+from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, OTHER, PROBING, RESET_REASON, TIMEOUT_REASON, TLS
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 SECOND = 1_000_000_000
@@ -241,7 +241,8 @@ def count(t: Any, c: int, seg: Any) -> None:
         note_syn(t, c, k, seg)
     elif conn.syn_ack_time >= 0 and seg.flags & ACK and conn.handshake < 0 and k == conn.client:
         conn.handshake = seg.time - conn.syn_time
-    if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN:
+    followed = conn.state == KAFKA or conn.state == PROBING
+    if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN and followed:
         acknowledge(t, other, seg.ack)
 
 

@@ -180,6 +180,7 @@ SPECS: list[Spec] = [
         skipped="bytes that belong to no frame", skipped_before="of them when framing was last found",
         latest="correlation id of the latest request, UNKNOWN if none",
         searched="bytes of the buffer that were searched in vain",
+        hope="bytes that what is searched would have if a response begins there, 0 if none may",
         stray_end="sequence number behind the latest segment out of place, -1 if none",
     ),  # fmt: skip
     Spec(
