@@ -127,6 +127,8 @@ SPECS: list[Spec] = [
         held_first="first piece held while it is not judged", held_last="last one",
         held_bytes="bytes of them", held="how many",
         judged="bytes held when it was judged in vain", tries="how often what was held was let go",
+        untold_first="first anomaly that waits for a verdict (pieces)", untold_last="last one",
+        untold="how many",
         held_pending="1: the item at hand was held and is to be judged",
         first_request="request in flight that came first", last_request="the one that came last",
         in_flight="requests in flight",
