@@ -136,7 +136,8 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.last_packet, conn.last_order = -1, -1
     conn.syn_time = conn.syn_ack_time = conn.handshake = conn.reset_time = conn.reset_order = -1
     conn.closed_by = conn.syn = conn.fin = conn.rst = conn.backwards = conn.ending = 0
-    conn.held_first = conn.held_last = -1
+    conn.held_first = conn.held_last = conn.untold_first = conn.untold_last = -1
+    conn.untold = 0
     conn.held = conn.held_bytes = conn.judged = conn.tries = conn.held_pending = 0
     conn.first_request = conn.last_request = conn.first_unasked = conn.last_unasked = -1
     conn.first_early = conn.last_early = -1
@@ -174,7 +175,7 @@ def reset_side(t: Any, at: int) -> None:
     s.first_time, s.frame_time, s.frame_order, s.frame_packet = -1, -1, -1, -1
     s.frames = s.resynchronised = s.skipped = s.skipped_before = 0
     s.latest = UNKNOWN
-    s.searched = 0
+    s.searched = s.hope = 0
     s.stray_end = -1
 
 

@@ -426,6 +426,10 @@ def answer(t: Any, row: int, data: Any) -> int:
             note(t, f.conn, HEADER_MALFORMED, f.packet, time_of(f), -2, f.size)
         else:
             note_body(t, row, 1, data)
+    elif facts.clean and facts.code:
+        note_body(t, row, 1, data)
+        told = t.notes[t.run[0].notes - 1]
+        told.b, told.c = -1, request.key * 65536
     elif facts.clean and facts.trailing:
         note(t, f.conn, TRAILING_BYTES, f.packet, time_of(f), facts.trailing, 1)
     answered(t, row)

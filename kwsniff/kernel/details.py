@@ -70,5 +70,6 @@ def _body(row: Any, machine: Any) -> str:
     try:
         interpret(api.message(direction).at(version), data, 0, len(data), facts=True)
     except DecodeError as error:
-        return f"{direction} {error.path}, offset {error.offset}" if error.path else f"{direction}, offset {offset}"
+        where = f"{direction} {error.path}".rstrip()
+        return where if offset < 0 else f"{where}, offset {error.offset}"
     return f"{direction}, offset {offset}"

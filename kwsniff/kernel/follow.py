@@ -41,10 +41,12 @@ from kwsniff.kernel.streams import (
     seen_before,
     set_free,
 )
-from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, OTHER, PROBING, RESET_REASON, TIMEOUT_REASON, TLS
+from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, OTHER, PROBING, RESET_REASON, TIMEOUT_REASON, TLS
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 SECOND = 1_000_000_000
+DAY = 86_400 * SECOND
+"""So far ahead a packet's time is not believed unless the next bears it out."""
 STRAY_SYN = 1 << 16
 """A SYN so near to where a stream stands is no new connection: the flag was damaged."""
 (FIND, COUNT, HOLES, PAYLOAD, GO_ON, FLAGS) = range(6)
@@ -154,7 +156,7 @@ def agreed_time(t: Any, seg: Any) -> int:
     """The time of a segment, but that of the run if it is far ahead and no other bears it out: one packet
     whose time is wrong must not end all connections."""
     run = t.run[0]
-    if run.clock < 0 or seg.time <= run.clock + t.limits[0].idle_time:
+    if run.clock < 0 or seg.time <= run.clock + max(t.limits[0].idle_time, DAY):
         run.jump = -1
         return seg.time
     if run.jump >= 0 and abs(seg.time - run.jump) <= t.limits[0].idle_time:
@@ -241,7 +243,8 @@ def count(t: Any, c: int, seg: Any) -> None:
         note_syn(t, c, k, seg)
     elif conn.syn_ack_time >= 0 and seg.flags & ACK and conn.handshake < 0 and k == conn.client:
         conn.handshake = seg.time - conn.syn_time
-    if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN:
+    followed = conn.state == KAFKA or conn.state == PROBING
+    if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN and followed:
         acknowledge(t, other, seg.ack)
 
 

@@ -60,7 +60,7 @@ def lose_framing(s: Any) -> None:
     s.synchronised = 0
     s.size = s.got = 0
     s.broken = 0
-    s.searched = 0
+    s.searched = s.hope = 0
 
 
 @kernel
@@ -68,7 +68,7 @@ def empty_buffer(t: Any, s: Any) -> None:
     """Let go of the bytes of the frame in progress, or of what was searched."""
     if s.buf >= 0:
         release(t, s.buf, s.room)
-    s.buf, s.room, s.have, s.searched = -1, 0, 0, 0
+    s.buf, s.room, s.have, s.searched, s.hope = -1, 0, 0, 0, 0
 
 
 @kernel
@@ -361,7 +361,7 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
         return OK
     if room_for_notes(t, 1) != OK:
         return FULL
-    found, sure = find_frame(t, c, k, data, at, at + left, run.cursor == 0)
+    found, sure = find_frame(t, c, k, data, at, at + left, at if run.cursor == 0 else -1)
     rest = at + left - found
     if sure == YES:
         s.skipped += found - at
@@ -379,12 +379,12 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
 
 
 @kernel
-def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, begins: bool) -> tuple[int, int]:
-    """Where a frame of this side begins, and YES; or up to where none does, and NO. `begins` says that a
-    segment begins at `pos`."""
+def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
+    """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
+    at `mark`, -1 if none does."""
     if k == t.conns[c].client:
-        return find_request(t, c, k, data, pos, end, begins)
-    return find_response(t, c, k, data, pos, end, begins)
+        return find_request(t, c, k, data, pos, end, mark)
+    return find_response(t, c, k, data, pos, end, mark)
 
 
 @kernel
@@ -393,7 +393,7 @@ def search_buffer(t: Any, c: int, k: int) -> int:
     s = t.sides[2 * c + k]
     if room_for_notes(t, 1) != OK:
         return FULL
-    found, sure = find_frame(t, c, k, t.arena, s.buf, s.buf + s.have, False)
+    found, sure = find_frame(t, c, k, t.arena, s.buf, s.buf + s.have, s.buf + s.searched)
     skipped = found - s.buf
     s.skipped += skipped
     if skipped >= s.searched:

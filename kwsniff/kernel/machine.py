@@ -67,7 +67,7 @@ class Machine:
                 return np.zeros(count, KINDS[ARRAYS[name]])
             return bytearray(count) if ARRAYS[name] == "bytes" else [0] * count
         if self.compiled:
-            return np.zeros(count, RECORDS[name])
+            return np.zeros(count, RECORDS[name]).view(np.recarray)
         make = _SPECS[name].row
         return [make() for _ in range(count)]
 
@@ -128,7 +128,7 @@ class Machine:
         """The first rows of a table as a record array, which the next call of a kernel may overwrite."""
         table = getattr(self.t, name)
         if self.compiled:
-            return table[:count]  # type: ignore[no-any-return]
+            return table[:count].view(np.ndarray)  # type: ignore[no-any-return]
         fields = _SPECS[name].names
         made = np.zeros(count, RECORDS[name])
         for field in fields:

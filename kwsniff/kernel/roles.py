@@ -32,7 +32,7 @@ from kwsniff.kernel.headers import (
 )
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
-from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece
+from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece, tell_notes
 from kwsniff.kernel.codes import NOT_KAFKA
 from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS
 
@@ -40,7 +40,7 @@ PIECES = 64
 """Pieces of each end that are looked at."""
 CHAIN = 64
 """Requests in a row that are looked at."""
-SEVERAL = 3
+SEVERAL = 2
 """Requests in a row that prove Kafka without an answer."""
 TRIES = 32
 """How often what is held is let go before a connection is left alone."""
@@ -125,7 +125,7 @@ def judge(t: Any, c: int, final: bool) -> int:
     conn = t.conns[c]
     if not final and conn.held > 16 and conn.held_bytes < conn.judged + (conn.judged >> 2):
         return OK
-    if room_for_notes(t, 1) != OK:
+    if room_for_notes(t, 1 + conn.untold) != OK:
         return FULL
     conn.judged = conn.held_bytes
     code, verdict = verdict_of(t, c, final)
@@ -137,6 +137,8 @@ def judge(t: Any, c: int, final: bool) -> int:
         accept(t, c)
     elif verdict != PROBING:
         refuse(t, c, verdict)
+    if verdict != PROBING and conn.untold:
+        tell_notes(t, c)
     return OK
 
 
@@ -255,12 +257,13 @@ def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
             return damaged(t, c, k, final)
         return chain(t, c, k, s.buf, s.buf + s.have)
     best = UNDECIDED
-    row, seen = conn.held_first, 0
-    while row >= 0 and seen < PIECES:
+    row, seen, offset = conn.held_first, 0, 0
+    while row >= 0 and seen < PIECES and offset < s.have:
         piece = t.pieces[row]
         if piece.side == k and piece.size:
             seen += 1
-            at, end = piece.at, piece.at + piece.size
+            at, end = s.buf + offset, s.buf + s.have
+            offset += piece.size
             if request_at(t, t.arena, at, end, False) == YES:
                 code, found = chain(t, c, k, at, end)
                 if code != OK:
@@ -331,14 +334,15 @@ def names_known(t: Any, at: int) -> bool:
 @kernel
 def is_answered(t: Any, c: int, k: int, at: int) -> tuple[int, bool]:
     """OK and whether end `k` answers the request at `at` with a body that decodes; or another code."""
-    asked = int32(t.arena, at + 8)
-    row, seen = t.conns[c].held_first, 0
-    while row >= 0 and seen < PIECES:
+    asked, s = int32(t.arena, at + 8), t.sides[2 * c + k]
+    row, seen, offset, behind = t.conns[c].held_first, 0, 0, 0
+    while row >= 0 and seen < PIECES and offset < s.have:
         piece = t.pieces[row]
-        if piece.side == k and piece.size >= RESPONSE_HEADER:
+        if piece.side == k and piece.size:
             seen += 1
-            start, stop = piece.at, piece.at + piece.size
-            while stop - start >= RESPONSE_HEADER:
+            start, stop = s.buf + offset, s.buf + s.have
+            offset += piece.size
+            while stop - start >= RESPONSE_HEADER and start >= behind:
                 size = int32(t.arena, start)
                 if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
                     break
@@ -349,5 +353,7 @@ def is_answered(t: Any, c: int, k: int, at: int) -> tuple[int, bool]:
                     if code != REFUSED:
                         return code, False
                 start += 4 + size
+                if s.from_start:
+                    behind = start  # frames begin where the stream does: no other chain is looked at
         row = piece.next
     return OK, False

@@ -6,7 +6,10 @@ from typing import Any
 
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.tables import PROBING
 
+MAX_UNTOLD = 100
+"""Anomalies that wait until it is known who the client is."""
 WANT_CONNS, WANT_PIECES, WANT_REQUESTS, WANT_EARLY = range(4)
 WANT_CALLS, WANT_NOTES, WANT_ENDS, WANT_KEEP = range(5, 9)
 
@@ -98,7 +101,19 @@ def room_for_notes(t: Any, count: int) -> int:
 
 @kernel
 def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> None:
-    """Add an anomaly of a connection; that there is room has been seen to."""
+    """Add an anomaly of a connection; that there is room has been seen to. While it is not known who the
+    client is, it waits: its row names the client."""
+    if t.conns[c].state == PROBING and t.conns[c].untold < MAX_UNTOLD:
+        at = take_piece(t)
+        if at >= 0:
+            keep_note(t, c, at, code, packet, time, a, b)
+            return
+    add_note(t, c, code, packet, time, a, b)
+
+
+@kernel
+def add_note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> None:
+    """Add a row of `notes`."""
     run = t.run[0]
     row = t.notes[run.notes]
     run.notes += 1
@@ -106,6 +121,32 @@ def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> N
     row.code, row.packet, row.time = code, packet, time
     row.a, row.b, row.c = a, b, 0
     row.at, row.size = 0, 0
+
+
+@kernel
+def keep_note(t: Any, c: int, at: int, code: int, packet: int, time: int, a: int, b: int) -> None:
+    """Let an anomaly wait, in a row of `pieces`."""
+    conn, piece = t.conns[c], t.pieces[at]
+    piece.start, piece.packet, piece.time, piece.end, piece.side, piece.next = code, packet, time, a, b, -1
+    if conn.untold_last >= 0:
+        t.pieces[conn.untold_last].next = at
+    else:
+        conn.untold_first = at
+    conn.untold_last = at
+    conn.untold += 1
+
+
+@kernel
+def tell_notes(t: Any, c: int) -> None:
+    """Add the anomalies that waited; that there is room has been seen to."""
+    conn = t.conns[c]
+    while conn.untold_first >= 0:
+        at = conn.untold_first
+        piece = t.pieces[at]
+        add_note(t, c, piece.start, piece.packet, piece.time, piece.end, piece.side)
+        conn.untold_first = piece.next
+        drop_piece(t, at)
+    conn.untold_last, conn.untold = -1, 0
 
 
 @kernel

@@ -29,22 +29,25 @@ from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.waiting import find_waiting
 
+MAX_HOPE = 256 * 1024
+"""Bytes of a response that are held until it is seen whether it ends with a segment."""
 EFFORT = 4
 """How many bytes of bodies are read at the most for each byte searched."""
 
 
 @kernel
-def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, begins: bool) -> tuple[int, int]:
-    """Where a request begins, and YES; or up to where none does, and NO. `begins`: a segment does at `pos`."""
+def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
+    """Where a request begins, and YES; or up to where none does, and NO. A segment begins
+    at `mark`, -1 if none does."""
     limits = t.limits[0]
     top = limits.max_frame_bytes >> 24
     t.run[0].steps += end - pos
     t.run[0].effort = EFFORT * (end - pos)
-    if begins and begins_request(t, data, pos, end):
-        return pos, YES
     last = end - REQUEST_HEADER
     at = pos
     while at <= last:
+        if at == mark and begins_request(t, data, at, end):
+            return at, YES
         # Lengths are below 2^28, keys and versions small: most positions are ruled out by three bytes.
         if (
             data[uintp(at + 4)] == 0
@@ -95,19 +98,49 @@ def decodes(t: Any, data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, begins: bool) -> tuple[int, int]:
-    """Where a response begins, and YES; or up to where none does, and NO. `begins`: a segment does at `pos`."""
+def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
+    """Where a response begins, and YES; or up to where none does, and NO. A segment begins
+    at `mark`, -1 if none does."""
+    s = t.sides[2 * c + k]
     t.run[0].steps += end - pos
-    if begins and end - pos >= RESPONSE_HEADER and is_due(t, c, data, pos, end, True):
-        return pos, YES
+    if s.hope:
+        if mark >= 0 and end - mark >= RESPONSE_HEADER and is_sure(t, c, data, mark, end):
+            s.hope = 0
+            return mark, YES
+        if end - pos < s.hope:
+            return pos, NO
+        after = pos + s.hope
+        s.hope = 0
+        if after == end or after == mark:
+            return pos, YES
+        pos += 1
     last = end - RESPONSE_HEADER
     top = t.limits[0].max_frame_bytes >> 24
     at = pos
     while at <= last:
-        if data[uintp(at)] <= top and is_due(t, c, data, at, end, False):
-            return at, YES
+        if data[uintp(at)] <= top:
+            if is_due(t, c, data, at, end, at == mark):
+                return at, YES
+            if at == mark and may_go_on(t, c, data, at, end):
+                s.hope = 4 + int32(data, at)
+                return at, NO
         at += 1
     return max(pos, last + 1), NO
+
+
+@kernel
+def is_sure(t: Any, c: int, data: Any, at: int, end: int) -> bool:
+    """Whether a segment begins with a response that is waited for."""
+    return find_waiting(t, c, int32(data, at + 4)) >= 0 and is_due(t, c, data, at, end, True)
+
+
+@kernel
+def may_go_on(t: Any, c: int, data: Any, at: int, end: int) -> bool:
+    """Whether a segment may begin with a response that goes on in the next, while no request was seen that
+    would tell: it has to end where a segment does."""
+    size = int32(data, at)
+    known = t.sides[2 * c + t.conns[c].client].latest != UNKNOWN
+    return not known and int32(data, at + 4) >= 0 and end - at < 4 + size <= MAX_HOPE
 
 
 @kernel

@@ -24,7 +24,7 @@ from kwsniff.kernel.codes import GAP, OVERLAP_DIFFERS, REORDER_LIMIT
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, distance
 from kwsniff.kernel.roles import hold, judge, pop_held
-from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece
+from kwsniff.kernel.rows import drop_piece, note, note_now, room_for_notes, take_piece
 from kwsniff.kernel.tables import KAFKA, PROBING
 
 HISTORY = 2048
@@ -227,8 +227,7 @@ def differs(one: Any, at: int, other: Any, pos: int, size: int) -> bool:
 @kernel
 def note_overlap(t: Any, c: int, packet: int) -> None:
     """A retransmission carries other bytes than the first copy; that there is room was seen to."""
-    note_now(t, c, OVERLAP_DIFFERS, 0, 0)
-    t.notes[t.run[0].notes - 1].packet = packet
+    note(t, c, OVERLAP_DIFFERS, packet, t.conns[c].last_time, 0, 0)
 
 
 @kernel

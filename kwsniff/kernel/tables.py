@@ -127,6 +127,8 @@ SPECS: list[Spec] = [
         held_first="first piece held while it is not judged", held_last="last one",
         held_bytes="bytes of them", held="how many",
         judged="bytes held when it was judged in vain", tries="how often what was held was let go",
+        untold_first="first anomaly that waits for a verdict (pieces)", untold_last="last one",
+        untold="how many",
         held_pending="1: the item at hand was held and is to be judged",
         first_request="request in flight that came first", last_request="the one that came last",
         in_flight="requests in flight",
@@ -180,6 +182,7 @@ SPECS: list[Spec] = [
         skipped="bytes that belong to no frame", skipped_before="of them when framing was last found",
         latest="correlation id of the latest request, UNKNOWN if none",
         searched="bytes of the buffer that were searched in vain",
+        hope="bytes that what is searched would have if a response begins there, 0 if none may",
         stray_end="sequence number behind the latest segment out of place, -1 if none",
     ),  # fmt: skip
     Spec(
