@@ -19,6 +19,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import compiler, registry
+from numba.core.codegen import CPUCodeLibrary
 from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import models, register_model
@@ -79,8 +80,14 @@ def lower_table(context: Any, builder: Any, kind: Any, value: Any, name: str) ->
     return made._getvalue()
 
 
+def _leave(library: Any) -> None:
+    """Optimise nothing: numba would do so anew for every function with all that it calls."""
+
+
 def module() -> Any:
-    """The LLVM module of the entry and all that it calls."""
+    """The LLVM module of the entry and all that it calls, not optimised."""
+    CPUCodeLibrary._optimize_functions = lambda library, module: None
+    CPUCodeLibrary._optimize_final_module = _leave
     target = registry.cpu_target
     flags = compiler.Flags()
     flags.error_model = "numpy"
