@@ -19,7 +19,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import compiler, registry
-from numba.core.codegen import CPUCodeLibrary
+from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
+from numba.core.cpu import CPUContext
+from numba.core.dispatcher import _DispatcherBase
 from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import models, register_model
@@ -35,6 +37,22 @@ KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
 ELEMENTS = {spec.name: numba.from_dtype(np.dtype([(name, np.int64) for name in spec.names])) for spec in SPECS}
 ELEMENTS |= {name: numba.from_dtype(np.dtype(KINDS[kind])) for name, kind in ARRAYS.items()}
 """The numba type of an element of each table."""
+
+
+ENTRY = f"""
+declare i32 @"INNER"(ptr, ptr, ptr, i64, i64)
+
+define i64 @{SYMBOL}(ptr %tables, i64 %what, i64 %how) {{
+  %result = alloca i64
+  %raised = alloca ptr
+  store i64 0, ptr %result
+  %status = call i32 @"INNER"(ptr %result, ptr %raised, ptr %tables, i64 %what, i64 %how)
+  %value = load i64, ptr %result
+  ret i64 %value
+}}
+"""
+"""What is called from outside: numba's functions return their result by address. The wrapper that numba writes
+for C needs Python to report what was raised; here nothing is."""
 
 
 class TablesType(types.Type):  # type: ignore[misc]
@@ -80,35 +98,52 @@ def lower_table(context: Any, builder: Any, kind: Any, value: Any, name: str) ->
     return made._getvalue()
 
 
-def _leave(library: Any) -> None:
-    """Optimise nothing: numba would do so anew for every function with all that it calls."""
+def only_translate() -> list[Any]:
+    """Let numba write LLVM's language and no machine code. It would link, optimise and assemble every function
+    with all that it calls, and wrap each for Python; here all are linked and optimised once. Returns the list
+    that the code libraries to link will be added to."""
+    libraries: list[Any] = []
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    def keep(dispatcher: Any, made: Any) -> None:
+        dispatcher.overloads[tuple(made.signature.args)] = made
+
+    CPUCodeLibrary.add_linking_library = lambda _, library: libraries.append(library)
+    CPUCodeLibrary._optimize_functions = CPUCodeLibrary._optimize_final_module = nothing
+    JITCodeLibrary._finalize_specific = nothing
+    CPUContext.create_cpython_wrapper = nothing
+    CPUContext.get_executable = lambda *_: object()  # what tells functions from each other
+    _DispatcherBase.add_overload = keep
+    return libraries
 
 
 def module() -> Any:
     """The LLVM module of the entry and all that it calls, not optimised."""
-    CPUCodeLibrary._optimize_functions = lambda library, module: None
-    CPUCodeLibrary._optimize_final_module = _leave
+    libraries = only_translate()
     target = registry.cpu_target
     flags = compiler.Flags()
     flags.error_model = "numpy"
     flags.nrt = False
     flags.no_cpython_wrapper = True
-    flags.no_cfunc_wrapper = False
+    flags.no_cfunc_wrapper = True
     flags.boundscheck = os.environ.get("KWSNIFF_BOUNDSCHECK") == "1"
     made = compiler.compile_extra(
         target.typing_context, target.target_context, act.py_func, (TABLES, types.int64, types.int64),
         types.int64, flags, {},
     )  # fmt: skip
     linked = llvm.parse_assembly(str(made.library._final_module))
-    name = made.fndesc.llvm_cfunc_wrapper_name
+    for library in dict.fromkeys(libraries):
+        part = llvm.parse_assembly(str(library._final_module))
+        for function in part.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "weak_odr"
+        linked.link_in(part)
+    linked.link_in(llvm.parse_assembly(ENTRY.replace("INNER", made.fndesc.llvm_func_name)))
     for function in linked.functions:
-        if function.is_declaration:
-            continue
-        if function.name == name:
-            function.name = SYMBOL
-            function.linkage = "external"
-        else:
-            function.linkage = "internal"
+        if not function.is_declaration:
+            function.linkage = "external" if function.name == SYMBOL else "internal"
     return linked
 
 
