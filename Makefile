@@ -7,7 +7,10 @@ BIN := $(VENV)/bin
 MINUTES ?= 1
 TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
 
-.PHONY: run pipeline test test-all check fuzz bench clean
+# The release of kafka-clients that `make conformance` asks, for instance 4.5.0; nothing for the newest.
+VERSION ?=
+
+.PHONY: run pipeline test test-all check conformance fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
@@ -35,6 +38,10 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# What the dissectors lack or say otherwise than a release of Kafka; needs mvn and a JDK.
+conformance: $(VENV)/.dev
+	$(BIN)/python -m tests.conformance $(VERSION)
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'

@@ -23,7 +23,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from recording import capturing, notes
+from recording import capturing, notes, requests
 from recording.brokers import Broker
 from recording.environments import CLIENTS, Environment
 from recording.samples import SAMPLES, Client, Sample
@@ -219,6 +219,8 @@ def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out:
         "tshark": tables,
         "clients": told,
     }
+    if broker.requests:
+        requests.keep(broker.requests, broker.ports, expected / f"{sample.name}.requests.jsonl.gz")
     (expected / f"{sample.name}.json").write_text(json.dumps(summary, indent=1) + "\n")
     size = sum(path.stat().st_size for path in placed)
     return f"{sum(counts)} packets, {size} bytes in {len(placed)} file(s), ports {broker.ports}"

@@ -22,8 +22,10 @@ GROUPS = (
     r"tests/spark/test_cluster\.py",
     r"tests/spark/test_stream\.py::test_(a_stream_killed|sigterm)",
     r"tests/spark/",
+    r"tests/conformance/test_releases\.py",
 )
-"""Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session.
+"""Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session, or
+what only one may use at a time: a Maven repository.
 Those that start processes of their own need no session, and take long: groups begin before single tests."""
 
 

@@ -56,6 +56,8 @@ class Broker:
     bootstrap: str
     ports: tuple[int, ...]
     extra: dict[str, str] = field(default_factory=dict)
+    requests: tuple[Path, ...] = ()
+    """Its log of requests, one file for each broker, if it writes one."""
 
 
 def listening(port: int) -> bool:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
-MAVEN_VERSIONS = ("kafka-4.3", "kafka-0.10", "kafka-0.8")
+MAVEN_VERSIONS = ("kafka-4.4", "kafka-4.3", "kafka-0.10", "kafka-0.8")
+PLUGINS = (("kafka-4.3", "Telemetry"), ("kafka-4.4", "Descriptions"))
+"""Classes of our own that a release's brokers load."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Environment:
         self._node_packages()
         for version in MAVEN_VERSIONS:
             self._maven_jars(version)
-        self._telemetry_plugin()
+        for version, name in PLUGINS:
+            self._plugin(version, name)
 
     def _python_packages(self) -> None:
         wanted = CLIENTS / "requirements.txt"
@@ -83,14 +86,15 @@ class Environment:
         _run(["mvn", "-q", "-B", "-f", str(wanted), goal, f"-DoutputDirectory={self.jars(version)}"])
         self._mark(version, wanted)
 
-    def _telemetry_plugin(self) -> None:
-        source = CLIENTS / "kafka-4.3" / "Telemetry.java"
-        if self._is_current("telemetry", source):
+    def _plugin(self, version: str, name: str) -> None:
+        source = CLIENTS / version / f"{name}.java"
+        plugin = name.lower()
+        if self._is_current(plugin, source):
             return
-        jars, classes = self.jars("kafka-4.3"), self.work / "telemetry"
+        jars, classes = self.jars(version), self.work / plugin
         _run(["javac", "-d", str(classes), "-cp", f"{jars}/*", str(source)])
-        _run(["jar", "--create", "--file", str(jars / "telemetry.jar"), "-C", str(classes), "."])
-        self._mark("telemetry", source)
+        _run(["jar", "--create", "--file", str(jars / f"{plugin}.jar"), "-C", str(classes), "."])
+        self._mark(plugin, source)
 
     def _is_current(self, name: str, wanted: Path) -> bool:
         marker = self.work / f"{name}.done"

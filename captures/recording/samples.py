@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from recording import brokers
+from recording import brokers, kafka_44
 from recording.brokers import Broker
 from recording.environments import CLIENTS, Environment
 
@@ -179,6 +179,23 @@ SAMPLES = (
         brokers.kafka_4,
         (Client("kafka-4.3", "kafka-4.3/Administration.java"),),
         "java-admin.pcapng",
+    ),
+    Sample(
+        "java-streams",
+        "the Java client of Apache Kafka 4.4: streams groups that describe their topology, one refused, offsets "
+        "committed by topic id in transactions, groups deleted or not and why, a controller unregistered",
+        kafka_44.alone,
+        (Client("kafka-4.4", "kafka-4.4/Streams.java"),),
+        "java-streams.pcapng.zst",
+        compress="zst",
+    ),
+    Sample(
+        "misrouted",
+        "a Java client that one cluster (9093) leads to a broker of another (9092), which refuses it by cluster "
+        "id (4.4)",
+        kafka_44.misleading,
+        (Client("kafka-4.4", "kafka-4.4/Misrouted.java"),),
+        "misrouted.pcapng",
     ),
     Sample(
         "kafka-0.10",

@@ -16,6 +16,7 @@ from kwsniff.spec.parse import DissectorError, ErrorCode, Head, Line
 
 SUFFIX = ".kdef"
 ERRORS = "errors"
+RELEASES = "releases"
 
 
 class Api:
@@ -89,7 +90,8 @@ class Catalog:
         self.apis: dict[int, Api] = {api.key: api for api in sorted(found, key=lambda api: api.key)}
         if len(self.apis) < len(found):
             raise DissectorError(f"{folder}: two files for one API key")
-        self._data_paths = [p for p in paths if not p.name[:1].isdigit() and p.stem != ERRORS]
+        tables = (ERRORS, RELEASES)
+        self._data_paths = [p for p in paths if not p.name[:1].isdigit() and p.stem not in tables]
 
     def api(self, key: int) -> Api:
         """By key; KeyError if there is none."""

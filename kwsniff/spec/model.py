@@ -137,6 +137,8 @@ class Field:
     doc: str
     line: int
     fields: tuple[Field, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """What some releases call it."""
 
 
 @dataclass(frozen=True, slots=True)

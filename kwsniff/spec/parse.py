@@ -165,27 +165,27 @@ def api(text: str, file: str) -> tuple[Head, Message, Message]:
     if not found:
         raise DissectorError(f"{file}:1: empty dissector")
     first = head(found[0])
-    sections: dict[str, Message] = {}
-    for line, body in _sections(found[1:]):
+    parts: dict[str, Message] = {}
+    for line, body in sections(found[1:]):
         direction = line.words[0]
         if direction not in ("request", "response") or len(line.words) > 1:
             raise line.error(f"expected 'request' or 'response', found {' '.join(line.words)!r}")
-        if direction in sections:
+        if direction in parts:
             raise line.error(f"second {direction}")
         fields = _fields(body, 1, first.versions, first.flexible)
-        sections[direction] = Message(
+        parts[direction] = Message(
             first.name, direction, first.key, first.versions, first.flexible, fields, line.doc
         )
     for direction in ("request", "response"):
-        if direction not in sections:
+        if direction not in parts:
             raise found[-1].error(f"no {direction} in this file")
-    return first, sections["request"], sections["response"]
+    return first, parts["request"], parts["response"]
 
 
 def data(text: str, file: str) -> dict[str, Message]:
     """A file of data messages: `data NAME versions R flexible R used PLACE`, then its fields."""
     messages: dict[str, Message] = {}
-    for line, body in _sections(list(lines(text, file))):
+    for line, body in sections(list(lines(text, file))):
         if line.words[0] != "data" or len(line.words) < 2:
             raise line.error(f"expected 'data NAME versions ...', found {' '.join(line.words)!r}")
         clauses = _clauses(line, 2, _DATA_CLAUSES)
@@ -228,7 +228,7 @@ def errors(text: str, file: str) -> dict[int, ErrorCode]:
     return codes
 
 
-def _sections(found: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+def sections(found: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
     """Lines without indentation, each with the indented lines below it."""
     at = 0
     while at < len(found):
@@ -275,7 +275,7 @@ def _check_siblings(field: Field, before: list[Field], line: Line) -> None:
 
 
 def _field(line: Line, within: Versions, flexible: Versions) -> Field:
-    """`name type [versions] [tag N] [never-compact] [@role ...]`"""
+    """`name type [versions] [tag N] [never-compact] [@role ...] [alias NAME,...]`"""
     if len(line.words) < 2:
         raise line.error("expected 'name type ...'")
     name, kind, *rest = line.words
@@ -288,6 +288,7 @@ def _field(line: Line, within: Versions, flexible: Versions) -> Field:
         raise line.error(f"unknown type {kind!r}")
     own = versions(rest.pop(0), within, line) if rest and rest[0][0].isdigit() else within
     tag = _tag(rest, own, flexible, line)
+    aliases = _aliases(rest, line)
     compact = "never-compact" not in rest
     rest = [word for word in rest if word != "never-compact"]
     field = Field(
@@ -299,8 +300,9 @@ def _field(line: Line, within: Versions, flexible: Versions) -> Field:
         tag=tag,
         compact=compact,
         roles=_roles(rest, base, line),
-        doc=line.doc,
+        doc=_doc(line, aliases),
         line=line.number,
+        aliases=aliases,
     )
     if field.nullable and not field.array and field.type not in ("string", "bytes", "records", "struct"):
         raise line.error(f"{base} cannot be null")
@@ -323,6 +325,22 @@ def _tag(rest: list[str], own: Versions, flexible: Versions, line: Line) -> int 
     if not own <= flexible:
         raise line.error(f"a tagged field in versions {own} that are not all flexible ({flexible})")
     return tag
+
+
+def _aliases(rest: list[str], line: Line) -> tuple[str, ...]:
+    if "alias" not in rest:
+        return ()
+    at = rest.index("alias")
+    names = tuple(rest[at + 1].split(",")) if len(rest) > at + 1 else ("",)
+    if not all(_NAME.match(name) for name in names):
+        raise line.error("'alias' needs other names of the field, separated by commas")
+    del rest[at : at + 2]
+    return names
+
+
+def _doc(line: Line, aliases: tuple[str, ...]) -> str:
+    """The comment behind a field, and what other releases call it."""
+    return "; ".join([*([line.doc] if line.doc else []), *(f"or {name}" for name in aliases)])
 
 
 def _roles(rest: list[str], base: str, line: Line) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from kwsniff.config import Config
 from kwsniff.events import Anomaly, Call
 from kwsniff.spec.facts import Facts
 from kwsniff.wire import quirks
-from kwsniff.wire.bodies import Body, Codec, codec_of, read, skip_tags
+from kwsniff.wire.bodies import Body, Codec, codec_of, read, read_newer, skip_tags
 from kwsniff.wire.framer import Frame
 from kwsniff.wire.joining import joined_partitions, joined_topics, named_groups, record_sums
 from kwsniff.wire.pairing import EarlyResponse, Outstanding, Request
@@ -124,7 +124,8 @@ class Conversation:
         found = codec_of(key, version)
         known = None if isinstance(found, str) else found
         client_id, pos, status, body = self._read_request(frame, found, pos + 8)
-        if known is not None and known.tells_of_client and body is not None and body.facts.extra:
+        tells = known is None or known.tells_of_client
+        if tells and body is not None and body.facts.extra:
             self._learn(body.facts.extra)
         request = Request(
             key, version, correlation_id, client_id, frame.order, frame.first_time, frame.last_time,
@@ -230,12 +231,14 @@ class Conversation:
         origin = frame.start + 4
         try:
             if isinstance(found, str):
-                self._note(frame, found, "API key {}, version {}".format(*_api(frame.data, frame.start + 4)))
+                asked = _api(frame.data, frame.start + 4)
+                self._note(frame, found, "API key {}, version {}".format(*asked))
                 if whole:
                     status = "undecoded"
                     self.undecoded += 1
                 client_id, pos = self._client_id(frame.data, pos, frame.end)
-                return client_id, pos, status, None
+                pos, body = read_newer(asked, "request", frame.data, pos, frame.end, self.config)
+                return client_id, pos, status, body if whole else None
             if found.client_id:
                 client_id, pos = self._client_id(frame.data, pos, frame.end)
             if found.flexible_request:
@@ -358,7 +361,19 @@ class Conversation:
                     self.raw_tokens = True
             except DecodeError as error:
                 status = self._broken(frame, "response", status, error, origin)
+        else:
+            status, body = self._newer(request, frame)
         self._call(request, frame, status, frame.order, body)
+
+    def _newer(self, request: Request, frame: Frame) -> tuple[str, Body | None]:
+        """Status and body of the response to a request of unknown version. Of ApiVersions one answer is known
+        for certain, whatever the version: that the broker does not know it either."""
+        asked, pos = (request.api_key, request.version), frame.start + 8
+        _, body = read_newer(asked, "response", frame.data, pos, frame.end, self.config)
+        refused = request.api_key == quirks.API_VERSIONS and quirks.is_downgraded(
+            request.version, frame.data, pos, frame.end
+        )
+        return "error" if refused and body is not None else request.status, body
 
     def _pair_early(self, request: Request) -> None:
         for index, early in enumerate(self.early):

@@ -19,7 +19,7 @@ request
   owner         {}?      3+
     id          string?4+
   # a comment of its own
-  note          string?  3+     tag 2
+  note          string?  3+     tag 2  alias remark,word   # what to say
   client        string?         never-compact
 
 response
@@ -39,6 +39,7 @@ def test_a_good_dissector_says_what_it_means():
     assert (owner.type, owner.array, owner.nullable) == ("struct", False, owner.versions)
     assert (str(owner.fields[0].versions), str(owner.fields[0].nullable)) == ("3-5", "4-5")
     assert (note.tag, note.line) == (2, 11)
+    assert (note.aliases, note.doc) == (("remark", "word"), "what to say; or remark; or word")
     assert not client.compact
     assert response.fields[0].roles == ("error",)
 
@@ -75,6 +76,8 @@ BAD = {
     "indented twice": (changed("    name ", "      name "), 6, "more than one level"),
     "a field below a number": (changed("  client ", "    client "), 12, "note is no struct"),
     "a struct without fields": (changed("    id          string?4+\n", ""), 8, "struct owner has no fields"),
+    "an alias without a name": (changed("alias remark,word", "alias"), 11, "'alias' needs other names"),
+    "an alias that is no name": (changed("remark,word", "remark,"), 11, "'alias' needs other names"),
     "unknown role": (changed("@topic", "@subject"), 6, "unknown role @subject, expected one of @error"),
     "a role of another type": (
         changed("int16           @error", "int32 @error"),
@@ -93,7 +96,7 @@ BAD = {
         12,
         "expected 'name type",
     ),
-    "unknown clause": (changed("alias", "nickname"), 1, "unknown clause 'nickname'"),
+    "unknown clause": (changed("alias Sample", "nickname"), 1, "unknown clause 'nickname'"),
     "a clause twice": (changed("alias Sample", "flexible 3+"), 1, "clause 'flexible' given twice"),
     "a clause without value": (changed("alias Sample   request-header-0 0", "alias"), 1, "has no value"),
     "no versions": (changed("versions 0-5   ", ""), 1, "clause 'versions' is missing"),
