@@ -293,7 +293,7 @@ ARRAYS: dict[str, str] = {
 """Tables without fields."""
 
 NAMES = (*(spec.name for spec in SPECS), *ARRAYS)
-Tables = namedtuple("Tables", NAMES)  # type: ignore[misc]  # noqa: PYI024
+Tables: Any = namedtuple("Tables", NAMES)  # type: ignore[misc]
 
 # Values of fields
 
