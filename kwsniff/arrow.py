@@ -330,10 +330,9 @@ def _partitions(lists: Sequence[list[tuple[Any, ...]] | None]) -> pa.Array:
     columns = list(zip(*chain.from_iterable(rows for rows in lists if rows), strict=True))
     fields = list(PARTITION)
     arrays = [_repeating(values) for values in columns[:2]] if columns else []
-    arrays += [
-        pa.array(columns[index] if columns else [], fields[index].type)
-        for index in range(len(arrays), len(fields))
-    ]
+    known = len(columns)
+    arrays += [pa.array(columns[at], fields[at].type) for at in range(len(arrays), known)]
+    arrays += [pa.nulls(len(columns[0]) if columns else 0, field.type) for field in fields[known:]]
     missing = flags(np.fromiter((rows is None for rows in lists), np.bool_, len(lists)))
     values = pa.StructArray.from_arrays(arrays, fields=fields)
     return pa.ListArray.from_arrays(

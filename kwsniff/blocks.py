@@ -103,4 +103,5 @@ def _partitions(lengths: Ints, rows: Ints, texts: pa.Array) -> pa.Array:
     arrays = [chosen(topics, columns[c.ROW_TOPIC]), chosen(texts, columns[c.ROW_TOPIC_ID])]
     arrays += [numbers(columns[at], fields[at].type) for at in range(c.ROW_PARTITION, c.ROW_CODEC)]
     arrays.append(chosen(_CODECS, columns[c.ROW_CODEC]))
+    arrays += [pa.nulls(len(rows), field.type) for field in fields[len(arrays) :]]
     return _lists(lengths, pa.StructArray.from_arrays(arrays, fields=fields), pa.list_(PARTITION))

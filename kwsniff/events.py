@@ -28,6 +28,13 @@ UNANSWERED_REASONS = {
     "gap_in_responses": "bytes are missing from the response stream, the response may have been among them",
 }
 
+CLOSED_BY = {
+    "client_fin": "the client sent the first FIN",
+    "client_rst": "the client reset the connection, and nobody had sent a FIN",
+    "broker_fin": "the broker sent the first FIN",
+    "broker_rst": "the broker reset the connection, and nobody had sent a FIN",
+}
+
 SECURITY = {
     "plaintext": "Kafka frames were seen in the clear",
     "tls": "TLS records, not decrypted",

@@ -8,12 +8,20 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.samples import CAPTURES, Row, names, sample
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
+
+
+def _without_nulls(value: Any) -> Any:
+    """What a row says: a column that is not filled, also inside of a list, says nothing."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _text(row: Row) -> str:
@@ -30,7 +38,9 @@ def test_a_sample_yields_its_golden_events(name: str, request: pytest.FixtureReq
         GOLDEN.mkdir(exist_ok=True)
         path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
     golden = gzip.decompress(path.read_bytes()).decode().split("\n")
-    assert lines == golden
+    assert [_without_nulls(json.loads(line)) for line in lines] == [
+        _without_nulls(json.loads(line)) for line in golden
+    ]
 
 
 def test_no_golden_file_is_left_over() -> None:

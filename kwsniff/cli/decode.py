@@ -19,13 +19,13 @@ from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
 from kwsniff.cli.problem import CommandError, chosen_columns
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage, from_pipe, patient, refuse_overwriting
+from kwsniff.cli.source import Damage, from_pipe, patient, refuse_bodies, refuse_overwriting
 from kwsniff.cli.trust import Trust
-from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
 from kwsniff.offline import events
-from kwsniff.report.calls import LISTS
+from kwsniff.report.calls import NAMING
 from kwsniff.table import EVENTS
+from kwsniff.where.predicate import Predicate, columns_in, compile_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def decode(request: Request) -> int:
     """
     form = chosen_format(request.form, request.output)
     columns = _columns(request, form)
-    predicate = compile_where(request.where) if request.where is not None else None
+    predicate = _predicate(request)
     if columns is not None:
         asked = columns_in(request.where) if request.where is not None else frozenset()
         request = replace(request, config=replace(request.config, columns=_needed(asked.union(columns))))
@@ -74,6 +74,14 @@ def decode(request: Request) -> int:
         output.discard()
 
 
+def _predicate(request: Request) -> Predicate | None:
+    if request.where is None:
+        return None
+    predicate = compile_where(request.where)
+    refuse_bodies(request.where, full=request.config.full)
+    return predicate
+
+
 def _columns(request: Request, form: str) -> list[str] | None:
     if request.columns is None:
         return None
@@ -84,7 +92,7 @@ def _columns(request: Request, form: str) -> list[str] | None:
 
 def _needed(columns: frozenset[str]) -> frozenset[str]:
     """The columns to decode: where topics are named, all that goes into naming them."""
-    return columns | LISTS if columns & LISTS else columns
+    return columns | NAMING if columns & NAMING else columns
 
 
 class _Run:

@@ -1,4 +1,4 @@
-"""`kwsniff live`: what the command does; its options are in `kwsniff.cli.app`."""
+"""`kwsniff live`: what the command does; its options are in `kwsniff.cli.commands.live`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kwsniff.cli import problem
 from kwsniff.cli.formats import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
 from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
+from kwsniff.cli.source import refuse_bodies
 from kwsniff.cli.trust import Trust
-from kwsniff.cli.where import Predicate, compile_where
 from kwsniff.config import Config
 from kwsniff.engine.bulk import warm
 from kwsniff.live.errors import LiveError
@@ -29,6 +29,7 @@ from kwsniff.live.session import Keeping, Session
 from kwsniff.live.sink import Health, Sink
 from kwsniff.live.user import become
 from kwsniff.table import EVENTS
+from kwsniff.where.predicate import Predicate, compile_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ def live(request: Request) -> int:
     if columns is not None and form == "text":
         raise CommandError("--columns goes with -f csv or jsonl")
     predicate = compile_where(request.where) if request.where is not None else None
+    if request.where is not None:
+        refuse_bodies(request.where, full=request.config.full)
     rotation = _rotation(request)
     try:
         session, heading = _session(request, rotation)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Iterable
+
+from kwsniff.similar import suggestion
+
+__all__ = ["CommandError", "chosen_columns", "said", "suggestion"]
 
 DONE = 0
 FINDINGS = 1
@@ -36,16 +38,6 @@ def said(message: str) -> None:
 
         line = printable(line)
     print(f"kwsniff: {line}", file=sys.stderr, flush=True)
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean ...?)`` with up to three of `known` that look like `name`, or nothing."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    wanted = name.lower()
-    close = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.6)
-    if not close and len(wanted) > 2:
-        close = [candidate for candidate in by_lower if wanted in candidate][:3]
-    return f" (did you mean {' or '.join(by_lower[found] for found in close)}?)" if close else ""
 
 
 def chosen_columns(asked: str, known: list[str]) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import typer.main
 
+from kwsniff.cli.page import usage
+
 HEAD = """# Command line
 
 Made from the commands' own help by `python -m kwsniff.cli.reference`; a test fails when it is out of date.
@@ -21,31 +23,30 @@ What the formats hold, the language of `--where` and the exit codes are describe
 
 def reference() -> str:
     """The whole page."""
-    from kwsniff.cli.app import app
+    from kwsniff.cli.commands import loaded
+    from kwsniff.cli.root import app
 
     root = typer.main.get_command(app)
     parts = [HEAD, *_section("kwsniff", root)]
-    for name, command in sorted(_commands(root).items()):
+    for name, command in loaded().items():
         parts += _section(f"kwsniff {name}", command)
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _commands(root: Any) -> dict[str, Any]:
-    return dict(root.commands)
-
-
 def _section(name: str, command: Any) -> Iterator[str]:
-    usage = " ".join(
-        [name, "[OPTIONS]", *_arguments(command), *(["COMMAND ..."] if _is_group(command) else [])]
-    )
+    words = [name, "[OPTIONS]", *_arguments(command), *(["COMMAND ..."] if _is_group(command) else [])]
+    line = " ".join(words)
     yield f"## {name}\n"
     yield _paragraphs(command.help or "")
-    yield f"```\n{usage}\n```\n"
+    yield f"```\n{line}\n```\n"
     rows = [_row(parameter) for parameter in command.params]
     if rows:
         yield "| | |\n| --- | --- |"
         yield from rows
         yield ""
+    examples = getattr(command, "examples", ())
+    if examples:
+        yield "\n".join(["```", *examples, "```\n"])
 
 
 def _is_group(command: Any) -> bool:
@@ -58,18 +59,12 @@ def _paragraphs(text: str) -> str:
 
 
 def _arguments(command: Any) -> list[str]:
-    return [_argument(each) for each in command.params if each.param_type_name == "argument"]
-
-
-def _argument(parameter: Any) -> str:
-    name = (parameter.metavar or parameter.name.upper()).strip("[]")
-    name += "..." if parameter.nargs == -1 else ""
-    return name if parameter.required else f"[{name}]"
+    return [usage(each) for each in command.params if each.param_type_name == "argument"]
 
 
 def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        label = f"`{_argument(parameter)}`"
+        label = f"`{usage(parameter)}`"
     else:
         value = "" if parameter.is_flag else f" {parameter.metavar}"
         label = ", ".join(f"`{spelling}{value}`" for spelling in parameter.opts)

@@ -19,12 +19,13 @@ from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.source import Damage, from_pipe, patient
 from kwsniff.cli.trust import Trust
-from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.report import DEFAULT_BY, Report
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
+from kwsniff.where.body import BODIES
+from kwsniff.where.predicate import Predicate, columns_in, compile_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def report(request: Request) -> int:
     """
     tables = _tables(request.by)
     predicate = compile_where(request.where) if request.where is not None else None
-    request = _only_needed(request)
+    request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
     piped = from_pipe(request.paths)
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
@@ -86,6 +87,13 @@ def report(request: Request) -> int:
     if stop.is_set():
         return problem.INTERRUPTED
     return problem.DAMAGED if damage else problem.DONE
+
+
+def _with_bodies(request: Request) -> Request:
+    """Decode bodies where the expression looks into them."""
+    if request.where is None or not columns_in(request.where) & BODIES:
+        return request
+    return replace(request, config=replace(request.config, full=True))
 
 
 def _only_needed(request: Request) -> Request:

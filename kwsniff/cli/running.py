@@ -11,6 +11,7 @@ import typer.main
 
 from kwsniff.cli import problem
 from kwsniff.cli.startup import OWN_PROCESS
+from kwsniff.where import WhereError
 
 # typer brings its own click or uses the installed one, by version; both call the base of their errors so.
 _CLICK_ERROR: type[Exception] = next(
@@ -32,6 +33,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return problem.INTERRUPTED
     except problem.CommandError as error:
         return _said(str(error), error.exit_code)
+    except WhereError as error:
+        return _said(str(error), problem.USAGE)
     except _CLICK_ERROR as error:
         return _said(_usage(error), problem.USAGE)
     except OSError as error:
@@ -43,8 +46,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str], state: object) -> object:
-    from kwsniff.cli.app import app
+    from kwsniff.cli.root import app
 
+    if "_KWSNIFF_COMPLETE" in os.environ:
+        from kwsniff.cli.shells import make_ready
+
+        make_ready()
     try:
         return typer.main.get_command(app).main(
             arguments, prog_name="kwsniff", standalone_mode=False, obj=state

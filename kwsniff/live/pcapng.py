@@ -18,9 +18,9 @@ import numpy as np
 from kwsniff.live.errors import LiveError
 from kwsniff.net.packets import Mask, PacketBlock
 
-_SECTION, _INTERFACE, _STATISTICS, _PACKET = 0x0A0D0D0A, 1, 5, 6
-_NAME, _FILTER, _RESOLUTION, _OS_DROP, _RECEIVED, _DROPPED, _APPLICATION = 2, 11, 9, 7, 4, 5, 4
-_NANOSECONDS = b"\x09"
+SECTION, INTERFACE, _STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6
+_NAME, _FILTER, RESOLUTION, _OS_DROP, _RECEIVED, _DROPPED, _APPLICATION = 2, 11, 9, 7, 4, 5, 4
+NANOSECONDS = b"\x09"
 SNAPLEN = 262_144
 
 
@@ -96,7 +96,7 @@ class PcapngFiles:
             pad = -caplen % 4
             size = 32 + caplen + pad
             parts.append(
-                struct.pack("<IIIIIII", _PACKET, size, index, when >> 32, when & 0xFFFFFFFF, caplen, origlen)
+                struct.pack("<IIIIIII", PACKET, size, index, when >> 32, when & 0xFFFFFFFF, caplen, origlen)
             )
             parts.append(data[offset : offset + caplen])
             parts.append(b"\0" * pad + struct.pack("<I", size))
@@ -141,36 +141,38 @@ class PcapngFiles:
         self._written = self._stream.tell()
 
     def _head(self) -> bytes:
-        section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + _options((_APPLICATION, b"kwsniff live"))
-        blocks = [_block(_SECTION, section)]
+        section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options((_APPLICATION, b"kwsniff live"))
+        blocks = [block(SECTION, section)]
         for interface in self._interfaces:
-            options = [(_NAME, interface.name.encode()), (_RESOLUTION, _NANOSECONDS)]
+            found = [(_NAME, interface.name.encode()), (RESOLUTION, NANOSECONDS)]
             if interface.bpf:
-                options.append((_FILTER, b"\0" + interface.bpf.encode()))
+                found.append((_FILTER, b"\0" + interface.bpf.encode()))
             fields = struct.pack("<HHI", interface.linktype, 0, SNAPLEN)
-            blocks.append(_block(_INTERFACE, fields + _options(*options)))
+            blocks.append(block(INTERFACE, fields + options(*found)))
         return b"".join(blocks)
 
     def _close_file(self) -> None:
         now = time.time_ns()
         for index, counts in enumerate(self._counts):
             fields = struct.pack("<III", index, now >> 32, now & 0xFFFFFFFF)
-            options = _options(
+            found = options(
                 (_RECEIVED, struct.pack("<Q", counts.received)),
                 (_DROPPED, struct.pack("<Q", counts.own_dropped)),
                 (_OS_DROP, struct.pack("<Q", counts.kernel_dropped)),
             )
-            self._stream.write(_block(_STATISTICS, fields + options))
+            self._stream.write(block(_STATISTICS, fields + found))
         self._stream.close()
 
 
-def _block(kind: int, body: bytes) -> bytes:
+def block(kind: int, body: bytes) -> bytes:
+    """One block of a pcapng file; `body` is as long as a multiple of four."""
     size = 12 + len(body)
     return struct.pack("<II", kind, size) + body + struct.pack("<I", size)
 
 
-def _options(*options: tuple[int, bytes]) -> bytes:
+def options(*given: tuple[int, bytes]) -> bytes:
+    """Options of a block by code, with what ends them."""
     parts = [
-        struct.pack("<HH", code, len(value)) + value + b"\0" * (-len(value) % 4) for code, value in options
+        struct.pack("<HH", code, len(value)) + value + b"\0" * (-len(value) % 4) for code, value in given
     ]
     return b"".join(parts) + struct.pack("<HH", 0, 0)

@@ -1,8 +1,8 @@
 """calls.csv: one row a call, with the scalar columns of EVENTS that a call can have, and lists as text.
 
 `topics` joins the names by `;`, with the uuid where the name is not known, `topic_ids` joins the uuids.
-`partitions` joins `topic-partition`. What each partition carried is in the Parquet and JSONL output of
-`kwsniff decode`.
+`partitions` joins `topic-partition`, `resources` types and names. What each partition carried is in the
+Parquet and JSONL output of `kwsniff decode`.
 """
 
 from __future__ import annotations
@@ -17,30 +17,15 @@ from kwsniff.events import CALL
 from kwsniff.report import lists
 from kwsniff.report.csv import write_batches
 from kwsniff.report.topics import elements, fill
+from kwsniff.schema import COLUMNS
 from kwsniff.table import EVENTS
-
-NOT_OF_A_CALL = frozenset(
-    (
-        *("event", "code", "detail", "packet", "first_time", "last_time", "client_packets", "broker_packets"),
-        *(
-            "client_bytes",
-            "broker_bytes",
-            "client_missing_bytes",
-            "broker_missing_bytes",
-            "syn",
-            "fin",
-            "rst",
-        ),
-        *("handshake_us", "security", "sasl_mechanism", "user", "resynchronisations", "skipped_bytes"),
-        *("frames", "undecoded_frames", "request", "response"),
-    )
-)
-"""Columns of anomalies and connections, and the bodies, which are no part of a report."""
 
 PART_BYTES = 8 << 20
 """Bytes of events made into lines at a time: their texts are there several times over meanwhile."""
 
-LISTS = frozenset(("topics", "topic_ids", "partitions"))
+NAMING = frozenset(("topics", "topic_ids", "partitions"))
+"""The columns that naming topics takes."""
+LISTS = NAMING | {"resources"}
 
 
 def scalar_schema(names: Iterable[str]) -> pa.Schema:
@@ -49,7 +34,9 @@ def scalar_schema(names: Iterable[str]) -> pa.Schema:
     return pa.schema([field.with_type(pa.string()) if field.name in LISTS else field for field in fields])
 
 
-CALLS = scalar_schema(name for name in EVENTS.names if name not in NOT_OF_A_CALL)
+LEFT_OUT = frozenset(("event", "request", "response"))
+"""The bodies are no part of a report, and all its rows are calls."""
+CALLS = scalar_schema(each.name for each in COLUMNS if CALL in each.kinds and each.name not in LEFT_OUT)
 """Columns of calls.csv."""
 
 
@@ -89,6 +76,12 @@ def _partitions(partitions: pa.ListArray) -> pa.Array:
     return _joined(pc.binary_join_element_wise(topic, number, "-"), partitions)
 
 
+def _resources(resources: pa.ListArray) -> pa.Array:
+    flat = resources.flatten()
+    parts = [pc.fill_null(pc.struct_field(flat, name), "") for name in ("type", "name")]
+    return _joined(pc.binary_join_element_wise(*parts, " "), resources)
+
+
 def _joined(values: pa.Array, like: pa.ListArray) -> pa.Array:
     return pc.binary_join(lists.rebuilt(values, lists.lengths(like), lists.is_null(like)), ";")
 
@@ -97,4 +90,5 @@ _TEXTS: Mapping[str, Callable[[pa.RecordBatch], pa.Array]] = {
     "topics": lambda batch: _topics(batch["topics"], batch["topic_ids"]),
     "topic_ids": lambda batch: _joined(pc.fill_null(batch["topic_ids"].flatten(), ""), batch["topic_ids"]),
     "partitions": lambda batch: _partitions(batch["partitions"]),
+    "resources": lambda batch: _resources(batch["resources"]),
 }

@@ -34,7 +34,7 @@ def interpret(
     With `facts`, strings without a role need not be valid text and known tagged fields without roles are
     passed over, as the facts projection does. Raises `DecodeError`; its offset counts from `pos`.
     """
-    reader = _Reader(buf, pos, end, facts)
+    reader = BodyReader(buf, pos, end, facts)
     return reader.struct(layout.items, layout.flexible, "", end), reader.pos
 
 
@@ -43,7 +43,9 @@ def has_roles(item: Item) -> bool:
     return any(role != "secret" for role in item.roles) or any(map(has_roles, item.items))
 
 
-class _Reader:
+class BodyReader:
+    """Reads one body; a subclass may look at each field as it is read."""
+
     def __init__(self, buf: Buffer, pos: int, end: int, facts: bool) -> None:
         self.buf = buf
         self.pos = pos

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from kwsniff.cli.app import app
+from kwsniff.cli.commands import loaded
+from kwsniff.cli.options import GROUPS
+from kwsniff.cli.page import heading
 from kwsniff.cli.problem import DAMAGED, DONE, FINDINGS, INTERNAL, INTERRUPTED, USAGE
 from kwsniff.cli.reference import reference
-from kwsniff.cli.where import compile_where
-from kwsniff.cli.where.function import FUNCTIONS
 from tests.cli.conftest import ROOT, Ended, call
 
-COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS: dict[str, Any] = loaded()
 DECODE = (ROOT / "docs/decode.md").read_text()
 
 
@@ -33,17 +32,20 @@ def test_every_command_and_option_has_help(name: str) -> None:
     assert [each.name for each in COMMANDS[name].params if not each.help] == []
 
 
-def test_every_expression_in_the_guide_compiles() -> None:
-    block = re.search(r"```where\n(.*?)```", DECODE, re.S)
-    assert block is not None
-    lines = block[1].splitlines()
-    assert len(lines) >= 8
-    for line in lines:
-        compile_where(line)
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_shows_two_examples_of_itself_that_can_be_given(name: str) -> None:
+    page = COMMANDS[name]
+    assert len(page.examples) >= 2
+    for example in page.examples:
+        program, command, *rest = shlex.split(example)
+        assert (program, command) == ("kwsniff", name)
+        page.make_context(name, rest)
 
 
-def test_every_function_of_the_language_is_in_the_guide() -> None:
-    assert [name for name in FUNCTIONS if f"`{name}(" not in DECODE] == []
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_options_of_a_command_stand_in_groups(name: str) -> None:
+    ungrouped = [each.name for each in COMMANDS[name].params if heading(each) not in ("Arguments", *GROUPS)]
+    assert ungrouped == []
 
 
 def test_every_exit_code_is_in_the_guide() -> None:

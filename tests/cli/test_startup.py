@@ -34,6 +34,12 @@ def test_version_and_help_import_nothing_heavy() -> None:
         assert not imported(*arguments).intersection(HEAVY)
 
 
+def test_a_command_that_is_not_there_is_named_with_one_that_is() -> None:
+    ended = process("decod", "x.pcap", module="kwsniff")
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr.decode() == "kwsniff: no such command: decod (did you mean decode?)\n"
+
+
 def test_decode_imports_no_pandas(capture: Callable[..., str]) -> None:
     modules = imported("decode", "-q", "-f", "csv", capture(call()), stand_in=True)
     assert "pyarrow" in modules

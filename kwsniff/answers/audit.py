@@ -1,0 +1,131 @@
+"""Who created, changed and deleted what, with what result.
+
+Administrative calls name their resources in their bodies, so a call of several topics is a line for each.
+Where EVENTS has no bodies its list of resources is used, and where that is empty too the call is told as a
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.answers.changes import ACTIONS, Change, changes_of
+from kwsniff.answers.grouped import calls_of, ends_of
+from kwsniff.answers.table import COUNT, FLAG, TEXT, TIME, Field, Row, Table
+from kwsniff.spec.load import catalog
+
+NEEDS = frozenset(
+    (
+        *("event", "time", "connection", "client_ip", "client_id", "broker_ip", "broker_port", "api"),
+        *("api_key", "api_version", "status", "error_code", "error", "topics", "topic_ids", "resources"),
+        *("user", "request", "response", "request_packet", "group_id", "unanswered_because"),
+    )
+)
+MAX_ROWS = 200_000
+
+
+class Audit:
+    """Takes EVENTS and gives what was changed."""
+
+    def __init__(self) -> None:
+        self.needs = NEEDS
+        self._rows: list[dict[str, Any]] = []
+        self._users: dict[str, str] = {}
+        self._closed = self._beyond = 0
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take one batch of EVENTS."""
+        calls = calls_of(batch)
+        changing = pc.fill_null(pc.is_in(calls["api_key"], pa.array(list(ACTIONS), pa.int32())), False)
+        for row in calls.filter(changing).select(sorted(NEEDS)).to_pylist():
+            if len(self._rows) >= MAX_ROWS:
+                self._beyond += 1
+                continue
+            self._rows += self._lines(row)
+        for row in ends_of(batch).select(["connection", "user"]).to_pylist():
+            if row["user"] is not None and len(self._users) < MAX_ROWS:
+                self._users[row["connection"]] = row["user"]
+
+    def _lines(self, row: Row) -> Iterator[dict[str, Any]]:
+        common = {
+            "time": row["time"], "client": row["client_id"], "address": row["client_ip"],
+            "user": row["user"], "connection": row["connection"], "api": row["api"],
+            "action": ACTIONS[row["api_key"]].verb, "packet": row["request_packet"],
+            "broker": f"{row['broker_ip']}:{row['broker_port']}",
+        }  # fmt: skip
+        for change, code, dry in self._changes(row):
+            yield common | {
+                "type": change.type, "name": change.name, "what": _what(change),
+                "detail": change.detail or None, "result": _result(row, code), "validate_only": dry,
+            }  # fmt: skip
+
+    def _changes(self, row: Row) -> Iterator[tuple[Change, int | None, bool | None]]:
+        if row["request"] is not None:
+            request = orjson.loads(row["request"])
+            response = orjson.loads(row["response"]) if row["response"] is not None else {}
+            names = dict(zip(row["topic_ids"] or (), row["topics"] or (), strict=False))
+            for change, code in changes_of(row["api_key"], request, response):
+                named = change._replace(name=names.get(change.name) or change.name)
+                yield named, code if row["response"] is not None else None, request.get("validate_only")
+            return
+        self._closed += 1
+        if row["resources"]:
+            for each in row["resources"]:
+                yield Change(each["type"], each["name"], each["detail"] or ""), each["error_code"], None
+            return
+        for name in row["topics"] or [row["group_id"]]:
+            yield Change("topic" if row["topics"] else "", name), row["error_code"], None
+
+    # What was found
+
+    def tables(self) -> list[Table]:
+        """Every change in the order of time."""
+        rows: list[Row] = [
+            {**row, "user": row["user"] or self._users.get(row["connection"])} for row in self._rows
+        ]
+        rows.sort(key=lambda row: row["time"])
+        return [Table("changes", "Changes", CHANGES, rows, top=50)]
+
+    def notes(self) -> list[str]:
+        """What could not be told."""
+        found = []
+        if self._closed:
+            found.append(f"{self._closed:,} calls have no bodies: read the capture to see what they changed")
+        if self._beyond:
+            found.append(f"{self._beyond:,} calls beyond the first {MAX_ROWS:,} changes are not told")
+        return found
+
+
+def _what(change: Change) -> str:
+    return " ".join(filter(None, (change.type, change.name)))
+
+
+def _result(row: Row, code: int | None) -> str:
+    if row["status"] not in ("ok", "error"):
+        return str(row["unanswered_because"] or row["status"])
+    if code is None:
+        code = row["error_code"] or 0
+    return "ok" if code == 0 else catalog().error(code).name
+
+
+CHANGES = (
+    Field("time", TIME, "time", "packet time of the request"),
+    Field("user", TEXT, "user", "SASL user, where the mechanism shows it", 3),
+    Field("client", TEXT, "client", "client id", 4),
+    Field("address", TEXT, "address", "its address", 6),
+    Field("action", TEXT, "action", "what was asked"),
+    Field("what", TEXT, "of what", "kind and name of the resource"),
+    Field("detail", TEXT, "detail", "what was asked of it; credentials are hidden", 2),
+    Field("result", TEXT, "result", "ok, or the error of this resource", 1),
+    Field("type", TEXT, "type", "kind of the resource", 11),
+    Field("name", TEXT, "name", "its name", 12),
+    Field("validate_only", FLAG, "dry run", "only to be checked, not done", 6),
+    Field("api", TEXT, "API", "name of the API", 8),
+    Field("broker", TEXT, "broker", "address and port of the broker", 9),
+    Field("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
+)

@@ -1,0 +1,225 @@
+"""The calls and the clients that took longest, and where the time went.
+
+The time of a call is divided as EVENTS divides it: the request on its way, behind other requests of the
+connection, held back by a quota, waiting on purpose, in the broker, the response on its way. Where a column
+is empty, its part is not known; then the time between request and response (`latency`) is all there is, and
+waiting on purpose is told as the report tells it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.answers.grouped import Row, calls_of
+from kwsniff.answers.table import COUNT, DURATION, LIST, TEXT, TIME, Field, Table, merged
+from kwsniff.report.waiting import NEEDED as WAITING
+from kwsniff.report.waiting import waited
+
+PARTS = (
+    *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
+)
+"""Parts of duration_us, in their order."""
+WHERE = {
+    "request_transfer_us": "request on its way",
+    "queued_us": "behind other requests",
+    "throttled_us": "held back by a quota",
+    "waited_us": "waited on purpose",
+    "broker_us": "broker",
+    "response_transfer_us": "response on its way",
+}
+SHOWN = (
+    *("time", "capture", "connection", "client_ip", "client_id", "broker_ip", "broker_port", "api", "topics"),
+    *("topic_ids", "api_version", "correlation_id", "latency_us", "duration_us", "status", "error"),
+    *("request_packet", "response_packet", "group_id", "request_bytes", "response_bytes"),
+)
+NEEDS = frozenset((*SHOWN, *PARTS, *WAITING, "event", "throttle_ms"))
+KEPT = 1000
+"""Calls kept, at the most, when all are asked for."""
+MAX_GROUPS = 100_000
+MAX_SAMPLES = 2_000
+"""Times kept of each client and API: with more, percentiles are of a sample."""
+
+
+@dataclass(slots=True)
+class Group:
+    """The calls of one client in one API to one broker."""
+
+    calls: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    times: list[float] = field(default_factory=list)
+    greatest: float = 0.0
+
+
+class Slow:
+    """Takes EVENTS and gives the slowest calls and clients. `waiting`: also calls that waited on purpose."""
+
+    def __init__(self, *, waiting: bool = False) -> None:
+        self.needs = NEEDS
+        self._waiting = waiting
+        self._slowest: list[tuple[float, int, Row]] = []
+        self._groups: dict[tuple[Any, ...], Group] = {}
+        self._order = self._calls = self._waited = self._parted = 0
+        self._random = np.random.default_rng(7)
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take one batch of EVENTS."""
+        calls = calls_of(batch)
+        calls = calls.filter(pc.is_valid(calls["duration_us"]))
+        self._calls += len(calls)
+        if not self._waiting:
+            on_purpose = waited(calls)
+            self._waited += int(on_purpose.sum())
+            calls = calls.filter(pa.array(~on_purpose))
+        if len(calls):
+            self._parted += len(calls) - calls["broker_us"].null_count
+            self._take_slowest(calls)
+            self._take_groups(calls)
+
+    def _take_slowest(self, calls: pa.RecordBatch) -> None:
+        durations = calls["duration_us"].to_numpy(zero_copy_only=False)
+        least = self._slowest[0][0] if len(self._slowest) == KEPT else -1.0
+        candidates = np.flatnonzero(durations > least)
+        if len(candidates) > KEPT:
+            candidates = np.sort(candidates[np.argsort(-durations[candidates], kind="stable")[:KEPT]])
+        names = [*SHOWN, *PARTS]
+        for row in calls.select(names).take(pa.array(candidates)).to_pylist():
+            self._order -= 1
+            item = (row["duration_us"], self._order, row)
+            if len(self._slowest) < KEPT:
+                heapq.heappush(self._slowest, item)
+            else:
+                heapq.heappushpop(self._slowest, item)
+
+    def _take_groups(self, calls: pa.RecordBatch) -> None:
+        keys = ["client_id", "client_ip", "api", "broker_ip", "broker_port"]
+        sums = [("duration_us", "list"), *((part, "sum") for part in PARTS)]
+        table = pa.Table.from_batches([calls.select([*keys, "duration_us", *PARTS])])
+        for row in table.group_by(keys, use_threads=False).aggregate(sums).to_pylist():
+            key = tuple(row[name] for name in keys)
+            if key not in self._groups and len(self._groups) >= MAX_GROUPS:
+                continue
+            self._add(self._groups.setdefault(key, Group()), row)
+
+    def _add(self, group: Group, row: Row) -> None:
+        times = row["duration_us_list"]
+        group.greatest = max(group.greatest, *times)
+        for part in PARTS:
+            if row[f"{part}_sum"] is not None:
+                group.sums[part] = group.sums.get(part, 0.0) + row[f"{part}_sum"]
+        group.sums["duration_us"] = group.sums.get("duration_us", 0.0) + sum(times)
+        for time in times:
+            group.calls += 1
+            if len(group.times) < MAX_SAMPLES:
+                group.times.append(time)
+            else:  # each call has the same chance to be among those that are kept
+                at = int(self._random.integers(group.calls))
+                if at < MAX_SAMPLES:
+                    group.times[at] = time
+
+    # What was found
+
+    def tables(self) -> list[Table]:
+        """The slowest calls, and clients by the time their calls took in all."""
+        slowest = sorted(self._slowest, key=lambda item: (-item[0], -item[1]))
+        groups = sorted(self._groups.items(), key=lambda item: -item[1].sums["duration_us"])
+        return [
+            Table("calls", "Slowest calls", CALLS, [_call_row(row) for _, _, row in slowest], top=15),
+            Table("clients", "Clients by time", CLIENTS, list(_client_rows(groups)), top=10),
+        ]
+
+    def notes(self) -> list[str]:
+        """What was left out, and what could not be told."""
+        found = []
+        if self._waited:
+            found.append(
+                f"{self._waited:,} of {self._calls:,} calls waited on purpose and are left out: --waiting"
+            )
+        if self._calls - self._waited and not self._parted:
+            found.append("these events say how long a call took, not where its time went")
+        return found
+
+
+def _call_row(row: Row) -> Row:
+    topics = merged([name or uuid for name, uuid in zip(row["topics"] or (), _ids(row), strict=False)])
+    return {
+        **row, "client": row["client_id"], "address": row["client_ip"], "topics": topics,
+        "broker": f"{row['broker_ip']}:{row['broker_port']}", "mostly": _mostly(row),
+        "call": f"{row['connection']}#{row['correlation_id']}", "group": row["group_id"],
+        "packet": row["request_packet"],
+    }  # fmt: skip
+
+
+def _ids(row: Row) -> list[str | None]:
+    return [*(row["topic_ids"] or ()), *[None] * len(row["topics"] or ())]
+
+
+def _mostly(sums: Row) -> str | None:
+    """Where most of the time went, with its share."""
+    known = {part: sums[part] for part in PARTS if sums.get(part) is not None}
+    if not known or not sums["duration_us"]:
+        return None
+    part = max(known, key=known.__getitem__)
+    return f"{WHERE[part]} {100 * known[part] / sums['duration_us']:.0f}%"
+
+
+def _client_rows(groups: list[tuple[tuple[Any, ...], Group]]) -> Iterator[Row]:
+    for (client, address, api, ip, port), group in groups:
+        times = np.array(group.times)
+        means = {part: group.sums[part] / group.calls for part in PARTS if part in group.sums}
+        yield {
+            "client": client, "address": address, "api": api, "broker": f"{ip}:{port}", "calls": group.calls,
+            "total_us": group.sums["duration_us"], "p50_us": float(np.percentile(times, 50)),
+            # Below a hundred calls the greatest says as much.
+            "p99_us": float(np.percentile(times, 99)) if group.calls >= 100 else None,
+            "max_us": group.greatest, "mostly": _mostly(group.sums), **means,
+        }  # fmt: skip
+
+
+CLIENT = Field("client", TEXT, "client", "client id")
+ADDRESS = Field("address", TEXT, "address", "its address", 6)
+MOSTLY = Field("mostly", TEXT, "mostly", "where most of the time went", 1)
+DIVIDED = (
+    Field("request_transfer_us", DURATION, "request", "the request on its way", 8),
+    Field("queued_us", DURATION, "queued", "behind earlier requests of the connection", 4),
+    Field("throttled_us", DURATION, "throttled", "held back by a quota", 4),
+    Field("waited_us", DURATION, "waited", "on purpose", 7),
+    Field("broker_us", DURATION, "broker", "the broker's own time", 3),
+    Field("response_transfer_us", DURATION, "response", "the response on its way", 8),
+)
+CALLS = (
+    Field("time", TIME, "time", "packet time of its first byte"),
+    Field("api", TEXT, "API", "name of the API"),
+    CLIENT,
+    ADDRESS,
+    Field("broker", TEXT, "broker", "address and port of the broker", 2),
+    Field("topics", LIST, "topics", "topics it names", 3),
+    Field("duration_us", DURATION, "took", "from the first byte of the request to the last of the response"),
+    Field(
+        "latency_us", DURATION, "latency", "from the end of the request to the beginning of the response", 5
+    ),
+    MOSTLY,
+    *DIVIDED,
+    Field("error", TEXT, "error", "name of its error code", 9),
+    Field("call", TEXT, "call", "connection and correlation id, for `kwsniff show`", 10),
+    Field("packet", COUNT, "packet", "packet that completed the request", 5),
+)
+CLIENTS = (
+    CLIENT,
+    ADDRESS,
+    Field("api", TEXT, "API", "name of the API"),
+    Field("broker", TEXT, "broker", "address and port of the broker", 2),
+    Field("calls", COUNT, "calls", "answered calls"),
+    Field("total_us", DURATION, "in all", "time its calls took together"),
+    Field("p50_us", DURATION, "p50", "half of the calls took no longer"),
+    Field("p99_us", DURATION, "p99", "99 of a hundred took no longer; from a hundred calls on", 1),
+    Field("max_us", DURATION, "max", "the longest"),
+    MOSTLY,
+    *DIVIDED,
+)

@@ -1,0 +1,72 @@
+"""Tables of an answer: named columns with kinds, and rows of plain values. How they are printed is not their
+concern."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from kwsniff.schema import TIMESTAMP
+
+Row = Mapping[str, Any]
+
+TEXT, LIST, COUNT, DURATION, BYTES, TIME, RATIO, FLAG, FACTOR, NUMBER = (
+    *("text", "list", "count", "duration", "bytes", "time", "ratio", "flag", "factor", "number"),
+)
+TYPES = {
+    TEXT: pa.string(),
+    LIST: pa.list_(pa.string()),
+    COUNT: pa.int64(),
+    DURATION: pa.float64(),
+    BYTES: pa.int64(),
+    TIME: TIMESTAMP,
+    RATIO: pa.float64(),
+    FLAG: pa.bool_(),
+    FACTOR: pa.float64(),
+    NUMBER: pa.float64(),
+}
+"""A duration is in microseconds, a ratio a part of 1, a factor how many times."""
+
+
+class Field(NamedTuple):
+    """One column of a table."""
+
+    name: str
+    kind: str
+    heading: str
+    """As people see it."""
+    meaning: str
+    rank: int = 0
+    """How soon it is left out where room is short: the greatest first, 0 never."""
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of one sort. `top` of them are shown unless more are asked for."""
+
+    name: str
+    title: str
+    fields: tuple[Field, ...]
+    rows: Sequence[Row] = ()
+    top: int = 20
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        columns = [pa.array([row.get(f.name) for row in self.rows], TYPES[f.kind]) for f in self.fields]
+        return pa.Table.from_arrays(columns, names=[f.name for f in self.fields])
+
+    def sorted_by(self, name: str, *, turned: bool = False) -> None:
+        """Sort by a column: texts and times from the least, numbers from the greatest; nulls last."""
+        kind = next(f.kind for f in self.fields if f.name == name)
+        descending = (kind not in (TEXT, LIST, TIME)) != turned
+        have = [row for row in self.rows if row.get(name) is not None]
+        have.sort(key=lambda row: row[name], reverse=descending)
+        self.rows = have + [row for row in self.rows if row.get(name) is None]
+
+
+def merged(values: Sequence[str | None]) -> list[str]:
+    """Each text once, in order, without nulls."""
+    return list(dict.fromkeys(value for value in values if value is not None))

@@ -1,0 +1,269 @@
+"""Which clients would stop working with brokers of another release.
+
+A client breaks if it uses a version of an API that the release does not serve and will not choose another.
+Whether it will can be told from what it was offered: a client that asks (ApiVersions) and uses the newest
+version that this broker offers may know newer ones, and chooses among what it is offered after the upgrade;
+one that was offered newer ones and uses the old one knows none of them, and one that never asks uses fixed
+versions. Where the capture holds no answer to ApiVersions, nothing is known. Nor is it of a client that
+takes the newest on offer but asks in a version of ApiVersions before 3, as clients from before 2019 do
+(Kafka 2.4, KIP-511): it may know nothing newer.
+
+What each release serves is in `dissectors/releases.kdef`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.answers.grouped import Row, calls_of, ends_of, grouped
+from kwsniff.answers.table import COUNT, LIST, TEXT, Field, Table
+from kwsniff.spec.load import catalog
+from kwsniff.spec.model import Versions
+from kwsniff.spec.releases import releases
+
+API_VERSIONS = 18
+NAMES_ITSELF = 3
+"""Version of ApiVersions in which clients name their software (KIP-511)."""
+BETWEEN_BROKERS = frozenset(
+    (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87)
+)
+"""APIs that only brokers and controllers call. Who does is upgraded with them, and left out."""
+REPLICAS = ("ReplicaFetcherThread-", "broker-")
+BY_PLUGIN = frozenset((71, 72))
+"""Client telemetry is served where a plugin takes it, in no release by itself, and clients do without it."""
+BREAKS, NEGOTIATES, UNKNOWN, WORKS = "breaks", "will negotiate", "unknown", "ok"
+ORDER = (BREAKS, UNKNOWN, NEGOTIATES, WORKS)
+"""The worst first: what a client's APIs add up to."""
+MAX_CLIENTS = 100_000
+NEEDED = frozenset(
+    (
+        *("event", "time", "client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version"),
+        *("connection", "software_name", "software_version", "response", "syn", "latency_us"),
+    )
+)
+
+Who = tuple[str | None, str | None]
+Broker = tuple[str | None, int | None]
+Offer = dict[int, tuple[int, int]]
+"""By API key: the least and greatest version that a broker offers."""
+
+
+@dataclass(slots=True)
+class Client:
+    """What one client used, and how it asks."""
+
+    used: Counter[tuple[Broker, int, int]] = field(default_factory=Counter)
+    """Calls by broker, API key and version."""
+    asked: int = -1
+    """Greatest version of ApiVersions it asked in; -1 if it never did."""
+    whole: bool = False
+    """A connection of it was seen from its beginning."""
+    broker: bool = False
+    """It is a broker or a controller itself."""
+    partly: bool = False
+    """A connection of it was joined when it was open already."""
+    software: set[str] = field(default_factory=set)
+
+
+class UpgradeCheck:
+    """Takes EVENTS and gives a verdict on each client. Raises ValueError for a release that is not known."""
+
+    def __init__(self, target: str) -> None:
+        self.needs = NEEDED
+        self.target = releases().find(target)
+        self._clients: dict[Who, Client] = {}
+        self._offers: dict[Broker, Offer] = {}
+        self._owners: dict[str, Client] = {}
+        self._ends: dict[str, bool] = {}
+        self._bodies = False
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take one batch of EVENTS."""
+        calls = calls_of(batch)
+        calls = calls.filter(pc.is_valid(calls["api_version"]))
+        for row in grouped(calls, _KEYS, (("event", "count"),)):
+            self._take_group(row)
+        for row in grouped(
+            calls, ("client_ip", "client_id", "connection", "software_name", "software_version")
+        ):
+            self._take_connection(row)
+        asked = calls.filter(pc.equal(calls["api_key"], API_VERSIONS))
+        for row in asked.select(["broker_ip", "broker_port", "response"]).to_pylist():
+            self._take_offer(row)
+        for row in ends_of(batch).select(["connection", "syn"]).to_pylist():
+            self._ends[row["connection"]] = bool(row["syn"])
+
+    def _take_group(self, row: Row) -> None:
+        client = self._client(row)
+        if client is None:
+            return
+        key, version = row["api_key"], row["api_version"]
+        if key == API_VERSIONS:
+            client.asked = max(client.asked, version)
+        else:
+            client.broker |= key in BETWEEN_BROKERS or (row["client_id"] or "").startswith(REPLICAS)
+            client.used[(row["broker_ip"], row["broker_port"]), key, version] += row["event_count"]
+
+    def _take_connection(self, row: Row) -> None:
+        client = self._client(row)
+        if client is None:
+            return
+        if len(self._owners) < 2 * MAX_CLIENTS:
+            self._owners[row["connection"]] = client
+        if row["software_name"]:
+            client.software.add(" ".join(filter(None, (row["software_name"], row["software_version"]))))
+
+    def _take_offer(self, row: Row) -> None:
+        if row["response"] is None:
+            return
+        self._bodies = True
+        body = orjson.loads(row["response"])
+        offer = {
+            each["api_key"]: (each["min_version"], each["max_version"]) for each in body.get("api_keys") or ()
+        }
+        # An answer of UNSUPPORTED_VERSION names ApiVersions alone.
+        if len(offer) > 1:
+            self._offers[(row["broker_ip"], row["broker_port"])] = offer
+
+    def _client(self, row: Row) -> Client | None:
+        who = (row["client_ip"], row["client_id"])
+        if who not in self._clients and len(self._clients) >= MAX_CLIENTS:
+            return None
+        return self._clients.setdefault(who, Client())
+
+    # What was found
+
+    def tables(self) -> list[Table]:
+        """The verdict on each client, the worst first, and on each API it uses."""
+        self._settle()
+        clients = {who: client for who, client in self._clients.items() if not client.broker}
+        checked = {who: list(self._checked(client)) for who, client in clients.items()}
+        rows = [self._client_row(who, self._clients[who], found) for who, found in checked.items() if found]
+        rows.sort(key=lambda row: (ORDER.index(row["verdict"]), str(row["client"]), str(row["address"])))
+        apis = [
+            {"client": who[1], "address": who[0], **row} for who, found in checked.items() for row in found
+        ]
+        apis = [row for row in apis if row["verdict"] != WORKS]
+        apis.sort(
+            key=lambda row: (ORDER.index(row["verdict"]), str(row["client"]), row["api"], row["version"])
+        )
+        title = f"Clients of brokers of Kafka {self.target}"
+        return [
+            Table("clients", title, CLIENTS, rows),
+            Table("apis", "Versions it does not serve", APIS, apis),
+        ]
+
+    def breaks(self) -> bool:
+        """Whether any client breaks."""
+        return any(row["verdict"] == BREAKS for row in self.tables()[0].rows)
+
+    def notes(self) -> list[str]:
+        """What could not be told."""
+        found = []
+        if self._clients and not self._offers:
+            found.append(
+                "no broker's answer to ApiVersions is in the input, so what the brokers offer is not known"
+                if self._bodies or any(client.asked < 0 for client in self._clients.values())
+                else "the events hold no bodies, so what the brokers offer is not known: read the capture"
+            )
+        between = sum(sum(client.used.values()) for client in self._clients.values() if client.broker)
+        if between:
+            found.append(f"{between:,} calls of brokers among themselves are left out")
+        return found
+
+    def _settle(self) -> None:
+        for connection, syn in self._ends.items():
+            client = self._owners.get(connection)
+            if client is not None:
+                client.whole, client.partly = client.whole or syn, client.partly or not syn
+
+    def _checked(self, client: Client) -> Iterator[Row]:
+        sums: dict[tuple[int, int], list[tuple[Broker, int]]] = {}
+        for (broker, key, version), count in client.used.items():
+            sums.setdefault((key, version), []).append((broker, count))
+        for (key, version), found in sorted(sums.items()):
+            if key not in BY_PLUGIN:
+                verdicts = [self._verdict(client, broker, key, version) for broker, _ in found]
+                verdict, why = min(verdicts, key=lambda each: ORDER.index(each[0]))
+                yield {
+                    "verdict": verdict, "api": _name(key), "version": version, "why": why,
+                    "served": str(releases().serves(self.target, key)), "calls": sum(n for _, n in found),
+                    "offered": self._offered(found[0][0], key),
+                }  # fmt: skip
+
+    def _verdict(self, client: Client, broker: Broker, key: int, version: int) -> tuple[str, str]:
+        served = releases().serves(self.target, key)
+        if version in served:
+            return WORKS, ""
+        what = f"{_name(key)} v{version} ({_range(served)})"
+        if client.asked < 0:
+            if client.whole and not client.partly:
+                return BREAKS, f"{what}: never asks what is offered"
+            return UNKNOWN, f"{what}: ApiVersions not captured"
+        offer = self._offers.get(broker)
+        if offer is None or key not in offer:
+            return UNKNOWN, f"{what}: ApiVersions not captured"
+        least, greatest = offer[key]
+        if served and version > served.last:
+            return NEGOTIATES, f"{what}: takes what is offered"
+        if version < greatest:
+            return BREAKS, f"{what}: offered {least}-{greatest}, knows no newer"
+        if client.asked < NAMES_ITSELF and not client.software:
+            return UNKNOWN, f"{what}: newest on offer, may know no newer"
+        return NEGOTIATES, f"{what}: newest on offer"
+
+    def _offered(self, broker: Broker, key: int) -> str | None:
+        found = self._offers.get(broker, {}).get(key)
+        return None if found is None else f"{found[0]}-{found[1]}"
+
+    def _client_row(self, who: Who, client: Client, found: list[Row]) -> Row:
+        verdict = min((row["verdict"] for row in found), key=ORDER.index)
+        why = [row["why"] for row in found if row["verdict"] == verdict and row["why"]]
+        return {
+            "verdict": verdict, "client": who[1], "address": who[0],
+            "software": ", ".join(sorted(client.software)) or None, "why": why,
+            "apis": len({row["api"] for row in found}),
+        }  # fmt: skip
+
+
+_CONNECTION = ("client_ip", "client_id", "connection", "software_name", "software_version")
+_KEYS = ("client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version")
+
+
+def _name(key: int) -> str:
+    api = catalog().apis.get(key)
+    return api.name if api else f"API {key}"
+
+
+def _range(served: Versions) -> str:
+    return f"serves {served}" if served else "not served"
+
+
+CLIENT = Field("client", TEXT, "client", "client id")
+ADDRESS = Field("address", TEXT, "address", "its address", 2)
+VERDICT = Field("verdict", TEXT, "verdict", "breaks, unknown, will negotiate or ok")
+CLIENTS = (
+    VERDICT,
+    CLIENT,
+    ADDRESS,
+    Field("software", TEXT, "software", "client library and version, as it says", 1),
+    Field("apis", COUNT, "APIs", "APIs it uses", 3),
+    Field("why", LIST, "because", "the versions that decided it, and why"),
+)
+APIS = (
+    VERDICT,
+    CLIENT,
+    ADDRESS,
+    Field("api", TEXT, "API", "name of the API"),
+    Field("version", COUNT, "version", "version it uses"),
+    Field("served", TEXT, "served", "versions the release serves"),
+    Field("offered", TEXT, "offered", "versions its broker offers now"),
+    Field("calls", COUNT, "calls", "calls in this version"),
+    Field("why", TEXT, "because", "why", 9),
+)

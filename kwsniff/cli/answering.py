@@ -1,0 +1,172 @@
+"""Runs a command that answers a question: events in, from captures or stored, tables out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.answers import Answer
+from kwsniff.answers.stored import is_stored, stored_events
+from kwsniff.answers.table import Table
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.stop import Stop
+from kwsniff.cli import problem
+from kwsniff.cli.asked import Asked
+from kwsniff.cli.naming import named
+from kwsniff.cli.output import Interrupts, Stopping
+from kwsniff.cli.problem import CommandError, suggestion
+from kwsniff.cli.progress import ProgressBar
+from kwsniff.cli.source import Damage, from_pipe, patient
+from kwsniff.cli.tables import Look, write_csv, write_json, write_text
+from kwsniff.cli.trust import Trust
+from kwsniff.events import CONNECTION
+from kwsniff.offline import events
+from kwsniff.report.calls import NAMING
+from kwsniff.where.body import BODIES
+from kwsniff.where.moment import zone
+from kwsniff.where.predicate import columns_in, compile_where
+
+FORMATS = ("text", "csv", "json")
+COLOURS = ("auto", "always", "never")
+DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
+MAX_OWNED = 1_000_000
+PAGE = 100
+"""Columns of text that goes to no terminal."""
+
+
+def answer(asked: Asked, question: Answer) -> int:
+    """Answer the question from the inputs, print the tables; return the exit code. Raises CommandError."""
+    check(asked)
+    damage, trust, stop = Damage(), Trust(wanted=not asked.quiet), Stop()
+    # What comes through a pipe often ends by Ctrl-C, and is to be told then.
+    interrupts = Stopping(stop) if from_pipe(asked.paths) else Interrupts()
+    try:
+        for batch in taken(asked, question.needs, damage, trust, stop):
+            question.take(batch)
+    finally:
+        interrupts.restore()
+    show(asked, question.tables(), question.notes())
+    if trust.capture.packets:  # stored events have no packets to speak of
+        trust.show()
+    if damage:
+        problem.said(damage.line())
+    if stop.is_set():
+        return problem.INTERRUPTED
+    return problem.DAMAGED if damage else problem.DONE
+
+
+def check(asked: Asked) -> None:
+    """Raise CommandError or WhereError for what can be seen to be wrong before anything is read."""
+    for value, known, option in ((asked.form, FORMATS, "-f"), (asked.color, COLOURS, "--color")):
+        if value not in known:
+            raise CommandError(f"{option}: {value!r} is none of {', '.join(known)}{suggestion(value, known)}")
+    compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
+
+
+def taken(
+    asked: Asked, needs: frozenset[str], damage: Damage, trust: Trust, stop: Stop | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The events that were asked for, with the columns `needs` and topic names filled in. Raises
+    CommandError."""
+    predicate = compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
+    columns = needs | {"event", "time"}
+    if asked.where is not None:
+        columns |= columns_in(asked.where)
+    columns |= NAMING if columns & NAMING else frozenset()
+    owned = _Owned() if asked.where is not None and "connection" in needs else _as_it_is
+    try:
+        with (
+            ProgressBar(wanted=not from_pipe(asked.paths)) as progress,
+            closing(_source(asked, columns, trust, progress, stop)) as source,
+        ):
+            for batch in named(damage.watch(source)):
+                yield batch.filter(owned(batch, predicate(batch)))
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
+
+
+class _Owned:
+    """Connections of the calls that were asked for: their rows belong to them."""
+
+    def __init__(self) -> None:
+        self._connections: set[str] = set()
+
+    def __call__(self, batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
+        if len(self._connections) < MAX_OWNED:
+            self._connections.update(pc.unique(batch.filter(mask)["connection"]).drop_null().to_pylist())
+        ends = pc.equal(batch["event"], CONNECTION)
+        if not self._connections or not pc.any(ends).as_py():
+            return mask
+        own = pc.is_in(batch["connection"], pa.array(list(self._connections), pa.string()))
+        return pc.or_(mask, pc.and_(ends, own))
+
+
+def _as_it_is(batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
+    return mask
+
+
+def _source(
+    asked: Asked, columns: frozenset[str], trust: Trust, progress: ProgressBar, stop: Stop | None
+) -> Generator[pa.RecordBatch]:
+    stored = [path for path in asked.paths if is_stored(path)]
+    for path in stored:
+        yield from stored_events(path, columns | DAMAGE_COLUMNS)
+    captures = [path for path in asked.paths if path not in stored]
+    if captures:
+        config = replace(asked.config, columns=columns, full=asked.config.full or bool(columns & BODIES))
+        config = patient(config) if from_pipe(captures) else config
+        found = events(captures, config, totals=trust.capture, progress=progress, jobs=asked.jobs, stop=stop)
+        yield from trust.watch(found)
+
+
+def show(asked: Asked, tables: list[Table], notes: Sequence[str] = ()) -> None:
+    """Print tables as they were asked for. Raises CommandError."""
+    tables = [table for table in tables if asked.table in (None, table.name)] or _no_table(asked, tables)
+    _sort(asked, tables)
+    if asked.form == "csv":
+        write_csv(sys.stdout.buffer, tables[0], asked.top)
+        sys.stdout.flush()
+        return
+    if asked.form == "json":
+        write_json(sys.stdout, tables, notes, asked.top)
+        return
+    write_text(sys.stdout, tables, look(asked))
+    if not any(table.rows for table in tables):
+        print("Nothing was found.", file=sys.stderr)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    sys.stdout.flush()
+
+
+def _no_table(asked: Asked, tables: list[Table]) -> list[Table]:
+    known = [table.name for table in tables]
+    raise CommandError(f"--table: there is no {asked.table!r}{suggestion(str(asked.table), known)}; "
+                       f"there are {', '.join(known)}")  # fmt: skip
+
+
+def _sort(asked: Asked, tables: list[Table]) -> None:
+    if asked.sort is None:
+        return
+    turned, name = asked.sort.startswith("-"), asked.sort.lstrip("-")
+    having = [table for table in tables if any(f.name == name for f in table.fields)]
+    if not having:
+        known = [f.name for table in tables for f in table.fields]
+        raise CommandError(f"--sort: there is no column {name!r}{suggestion(name, known)}")
+    for table in having:
+        table.sorted_by(name, turned=turned)
+
+
+def look(asked: Asked) -> Look:
+    """How text is to look, for the terminal that there is."""
+    terminal = sys.stdout.isatty()
+    width = None if asked.wide else shutil.get_terminal_size().columns if terminal else PAGE
+    wanted = {"always": True, "never": False}.get(asked.color)
+    colour = wanted if wanted is not None else terminal and not os.environ.get("NO_COLOR")
+    return Look(width, bool(colour), zone(asked.tz), asked.top)

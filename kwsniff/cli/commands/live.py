@@ -1,0 +1,199 @@
+"""`kwsniff live`: its options, and what they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from kwsniff.cli.options import (
+    CHOICE,
+    INPUT,
+    OUTPUT,
+    RUNNING,
+    Columns,
+    Full,
+    Memory,
+    Quiet,
+    Where,
+    configured,
+)
+from kwsniff.cli.startup import OWN_PROCESS, tuned
+
+EXAMPLES = (
+    "kwsniff live -i eth0 --port 9092",
+    "kwsniff live -f jsonl --where 'latency_us > 500000'",
+    "kwsniff live -i any -w kafka.pcapng --rotate 100M",
+)
+
+
+def live(
+    context: typer.Context,
+    interfaces: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-i",
+            "--interface",
+            metavar="IFACE",
+            help="Interface to listen on; may be given several times. Default: any, all of them.",
+            show_default=False,
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            "--port",
+            metavar="P,...",
+            help="Take only packets of these TCP ports, single or as ranges (9092,19092-19094). "
+            "Default: all TCP; Kafka is found by content.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    bpf: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="FILTER",
+            help="Take only packets that pass this filter too, see pcap-filter(7).",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    promiscuous: Annotated[
+        bool,
+        typer.Option(
+            "--promiscuous", help="Take packets that are addressed to others, too.", rich_help_panel=INPUT
+        ),
+    ] = False,
+    buffer: Annotated[
+        str,
+        typer.Option(
+            "--buffer",
+            metavar="SIZE",
+            help="What the kernel may keep for each interface, such as 64M.",
+            rich_help_panel=INPUT,
+        ),
+    ] = "64M",
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            metavar="NAME",
+            help="Once listening, go on as this user instead of root.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "-f",
+            "--format",
+            metavar="FORMAT",
+            help="text, jsonl or csv: a line for each event.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    full: Full = False,
+    where: Where = None,
+    columns: Columns = None,
+    packets: Annotated[
+        str | None,
+        typer.Option(
+            "-w",
+            "--write",
+            metavar="FILE",
+            help="Keep the packets of Kafka connections as pcapng.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    rotate: Annotated[
+        str | None,
+        typer.Option(
+            "--rotate",
+            metavar="WHEN",
+            help="With -w: begin another file after a size (100M), a time (1h), or either (100M,1h).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    all_packets: Annotated[
+        bool,
+        typer.Option(
+            "--all-packets", help="With -w: keep all packets that pass the filter.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    csv: Annotated[
+        str | None,
+        typer.Option(
+            "--csv",
+            metavar="DIR",
+            help="Write the tables of `kwsniff report --csv` here, every interval.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    interval: Annotated[
+        str,
+        typer.Option(
+            "--interval",
+            metavar="TIME",
+            help="With --csv: how often, such as 10s or 5m.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "60s",
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="ADDR:PORT",
+            help="Serve metrics for Prometheus; :9308 is 127.0.0.1:9308, all interfaces are 0.0.0.0:9308.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    topics: Annotated[
+        bool,
+        typer.Option(
+            "--prometheus-topics", help="With --prometheus: metrics by topic, too.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            "--duration",
+            metavar="TIME",
+            help="End after this time, such as 90s, 10m or 2h.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("-c", "--count", metavar="N", min=1, help="End after N lines.", rich_help_panel=CHOICE),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Report a request as unanswered that waits longer, beside what it lets the broker wait.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = 60.0,
+    memory: Memory = "512M",
+    quiet: Quiet = False,
+) -> None:
+    """Show Kafka calls as they happen on interfaces of this machine.
+
+    Needs the right to capture (CAP_NET_RAW) and Linux. Ends on Ctrl-C or SIGTERM, with exit code 0.
+    """
+    if context.obj is OWN_PROCESS:
+        tuned()
+    from kwsniff.cli import live as job
+    from kwsniff.cli.source import parsed_duration, parsed_size
+
+    config = replace(configured(port, memory, full=full), request_timeout=timeout)
+    request = job.Request(
+        interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,
+        columns, where, packets, rotate, all_packets, csv, parsed_duration(interval, "--interval") or 60.0,
+        prometheus, topics, parsed_duration(duration, "--duration"), count, quiet,
+    )  # fmt: skip
+    raise typer.Exit(job.live(request))

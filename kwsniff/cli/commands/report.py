@@ -1,0 +1,66 @@
+"""`kwsniff report`: its options, and what they ask for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kwsniff.cli.options import CHOICE, OUTPUT, Jobs, Memory, Paths, Port, Quiet, Recursive, Where, configured
+from kwsniff.cli.startup import OWN_PROCESS, one_heap
+
+EXAMPLES = (
+    "kwsniff report trace.pcapng",
+    "kwsniff report captures/ --by topic,client --csv out",
+)
+
+
+def report(
+    context: typer.Context,
+    files: Paths,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="TABLE,...",
+            help="Tables to print: api, client, topic, broker, error. Default: api,error,client.",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
+    csv: Annotated[
+        str | None,
+        typer.Option(
+            "--csv",
+            metavar="DIR",
+            help="Write one CSV file per table into this directory, and calls.csv with one row a call.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print the whole report as one JSON object instead of tables.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    where: Where = None,
+    port: Port = None,
+    recursive: Recursive = False,
+    jobs: Jobs = None,
+    memory: Memory = "512M",
+    quiet: Quiet = False,
+) -> None:
+    """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
+
+    Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
+    """
+    if context.obj is OWN_PROCESS:
+        one_heap()
+    from kwsniff.cli import report as job
+    from kwsniff.cli.source import deeper
+
+    files = deeper(files) if recursive else files
+    raise typer.Exit(
+        job.report(job.Request(files, configured(port, memory), by, csv, json, where, quiet, jobs))
+    )

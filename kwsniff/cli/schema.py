@@ -1,0 +1,166 @@
+"""The job of `kwsniff schema`: the columns of every kind of row, and the language of `--where`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kwsniff.cli import problem
+from kwsniff.cli.problem import CommandError, suggestion
+from kwsniff.events import ANOMALIES, CLOSED_BY, SECURITY, STATUSES, UNANSWERED_REASONS
+from kwsniff.schema import ALL, COLUMNS, ITEMS, Column
+from kwsniff.where import language
+
+FORMATS = ("text", "csv", "json", "markdown")
+KINDS = {
+    "call": "Calls: a request with its response",
+    "anomaly": "Anomalies: something is not as it should be",
+    "connection": "Connections: one row when a connection ends, or the capture does",
+}
+PARTS = {
+    "partitions": "Items of partitions: what a data call says of each partition",
+    "resources": "Items of resources: what an administrative call is about",
+}
+VALUES = {
+    "status": ("Values of status", STATUSES),
+    "unanswered_because": ("Values of unanswered_because", UNANSWERED_REASONS),
+    "closed_by": ("Values of closed_by", CLOSED_BY),
+    "security": ("Values of security", SECURITY),
+    "code": ("Values of code", ANOMALIES),
+}
+WHERE = "where"
+WIDTH = 98
+TOPICS = (*KINDS, *PARTS, *VALUES, WHERE)
+"""What can be asked for."""
+
+
+class Table(NamedTuple):
+    """One table of the answer."""
+
+    name: str
+    title: str
+    head: Sequence[str]
+    rows: list[tuple[str, ...]]
+    code: bool = True
+    """Whether the first column is something to write."""
+
+
+def schema(topic: str | None, form: str) -> int:
+    """Print the schema, or the part of it that is asked for; return the exit code. Raises CommandError."""
+    if form not in FORMATS:
+        raise CommandError(f"-f: unknown format {form!r}{suggestion(form, FORMATS)}")
+    if topic is not None and topic not in TOPICS:
+        raise CommandError(f"there is no {topic!r}{suggestion(topic, TOPICS)}; there are {', '.join(TOPICS)}")
+    tables = [table for table in _tables() if topic in (None, table.name)]
+    {"text": _text, "csv": _csv, "json": _json, "markdown": _markdown}[form](tables)
+    return problem.DONE
+
+
+def _tables() -> Iterator[Table]:
+    head = ("column", "type", "unit", "meaning", "from")
+    for kind, title in KINDS.items():
+        # What all kinds of rows have stands once, with the calls.
+        columns = [each for each in COLUMNS if kind in each.kinds and (kind == "call" or each.kinds != ALL)]
+        yield Table(kind, title, head, [_described(each) for each in columns])
+    for name, title in PARTS.items():
+        yield Table(name, title, ("field", *head[1:]), [_described(each) for each in ITEMS[name]])
+    for name, (title, values) in VALUES.items():
+        yield Table(name, title, ("value", "meaning"), [*values.items()])
+    yield Table(WHERE, "The language of --where", ("written", "meaning"), [*language.RULES])
+    yield Table(WHERE, "Names in --where that are no columns", ("name", "meaning"), [*language.NAMES])
+    yield Table(WHERE, "Examples", ("expression",), [(line,) for line in language.EXAMPLES])
+
+
+def _described(column: Column) -> tuple[str, ...]:
+    return column.name, type_name(column), column.unit, column.meaning, column.source
+
+
+def type_name(column: Column) -> str:
+    """The type in a word; what a list column of structs holds has a table of its own."""
+    return f"list of {column.name}" if column.name in ITEMS else str(column.type).replace(", tz=UTC", ", UTC")
+
+
+# Formats
+
+
+def _text(tables: list[Table]) -> None:
+    parts = []
+    for table in tables:
+        if table.title == "The language of --where":
+            parts.append(
+                f"{table.title}\n\n{_wrapped(language.INTRODUCTION)}\n\n{_wrapped(language.LOGIC)}\n"
+            )
+        parts.append(
+            (f"{table.title}\n\n" if len(parts) == 0 or table.name != WHERE else "") + _aligned(table)
+        )
+    print("\n".join(parts), end="")
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH)
+
+
+def _aligned(table: Table) -> str:
+    """The rows in columns, the meaning last and wrapped; where it comes from is left to the other formats."""
+    rows = [tuple(row[:4]) for row in (tuple(table.head), *table.rows)]
+    widths = [min(max(len(row[at]) for row in rows), 30) for at in range(len(rows[0]) - 1)]
+    return "".join(_line(row, widths) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    before = "".join(f"  {cell.ljust(width)}" for cell, width in zip(row, widths, strict=False)) + "  "
+    indent = 4 + sum(width + 2 for width in widths) if widths else 2
+    if len(before) > indent:
+        return f"{before.rstrip()}\n" + textwrap.fill(row[-1], WIDTH, initial_indent=" " * indent) + "\n"
+    return textwrap.fill(row[-1], WIDTH, initial_indent=before, subsequent_indent=" " * indent) + "\n"
+
+
+def _csv(tables: list[Table]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(("table", "name", "type", "unit", "meaning", "from"))
+    for table in tables:
+        for row in table.rows:
+            cells = row if len(row) == 5 else (row[0], "", "", *row[1:2], *[""] * (2 - len(row[1:2])))
+            writer.writerow((table.name, *cells))
+
+
+def _json(tables: list[Table]) -> None:
+    result: dict[str, list[dict[str, Any]]] = {}
+    for table in tables:
+        rows = [dict(zip(table.head, row, strict=True)) for row in table.rows]
+        result.setdefault(table.name, []).extend(rows)
+    print(json.dumps(result, ensure_ascii=False, indent=2))
+
+
+def _markdown(tables: list[Table]) -> None:
+    print(PAGE, end="")
+    for table in tables:
+        print(f"\n## {table.title}\n")
+        if table.title == "The language of --where":
+            print(f"{language.INTRODUCTION}\n\n{language.LOGIC}\n")
+        if len(table.head) == 1:
+            print("```where", *(row[0] for row in table.rows), "```", sep="\n")
+            continue
+        print(f"| {' | '.join(table.head)} |\n|{' --- |' * len(table.head)}")
+        for row in table.rows:
+            print(f"| `{row[0]}` | {' | '.join(_escaped(cell) for cell in row[1:])} |")
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+
+
+PAGE = """# Columns, and the language of --where
+
+Made by `kwsniff schema -f markdown`; a test fails when it is out of date. `kwsniff schema` prints the same on
+a terminal, `kwsniff schema call` one part of it, with `-f csv` or `-f json` for programs.
+
+Every event is a row of one flat table, in JSON lines, CSV, Parquet and Python alike. A column is empty in
+kinds of rows that don't have it, and where the capture can't show it. Times are UTC. Units: µs and ms are
+durations, `time` is a moment, `offset` a position in a partition's log, `code` a number that the protocol
+gives a meaning.
+"""

@@ -1,0 +1,281 @@
+"""The job of `kwsniff show`: one call whole, each field of request and response with place and bytes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from kwsniff.answers.stored import is_stored
+from kwsniff.capture.error import CaptureError
+from kwsniff.cli import problem
+from kwsniff.cli.answering import check, look
+from kwsniff.cli.asked import Asked
+from kwsniff.cli.batch import batch_lines, is_batches
+from kwsniff.cli.problem import CommandError
+from kwsniff.cli.tables import BOLD, DIM, PLAIN, Look, cut, duration_text, json_safe
+from kwsniff.message.calls import Row, Target, found_calls, next_call
+from kwsniff.message.stream import REQUEST, RESPONSE, Message, ends_of_packet, messages_of
+from kwsniff.message.tree import Node, Tree, tree_of
+from kwsniff.report.text import bytes_text, printable
+
+HEX_BYTES = 8
+"""Bytes shown beside a field."""
+MAX_CALLS = 20
+HEAD = ("call", "message", "path", "type", "versions", "offset", "size", "value", "meaning", "hex")
+HEAD = ("call", "message", "path", "type", "versions", "offset", "size", "value", "meaning", "hex")
+HIDDEN_HEX = "··"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message with its tree; without one if its API or version is not known."""
+
+    direction: str
+    message: Message
+    tree: Tree | None
+
+
+def show(asked: Asked, target: str, *, records: bool) -> int:
+    """Print the calls that `target` names; return the exit code. Raises CommandError."""
+    check(asked)
+    path = _capture(asked)
+    calls = _calls(path, target, asked)
+    whole = [(call, _shown(path, call, asked, records)) for call in calls[:MAX_CALLS]]
+    if asked.form == "json":
+        text = json.dumps([_json(call, parts) for call, parts in whole], ensure_ascii=False, indent=2)
+        print(json_safe(text))
+    elif asked.form == "csv":
+        _csv(whole)
+    else:
+        for at, (call, parts) in enumerate(whole):
+            print(("\n" if at else "") + "\n".join(_text(call, parts, look(asked))))
+    sys.stdout.flush()
+    if len(calls) > MAX_CALLS:
+        print(f"note: {len(calls) - MAX_CALLS} more calls are named by {target}", file=sys.stderr)
+    return problem.DONE
+
+
+def _capture(asked: Asked) -> str:
+    [path] = asked.paths
+    if is_stored(path):
+        raise CommandError(f"{path}: stored events hold no packets; name the capture")
+    return path
+
+
+def _calls(path: str, text: str, asked: Asked) -> list[Row]:
+    try:
+        target = Target.of(text)
+        calls = found_calls(path, target, asked.config)
+        if not calls and target.packet is not None:
+            calls = _around(path, target.packet, asked)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
+    if not calls:
+        raise CommandError(f"{path}: no call is named by {text}")
+    return calls
+
+
+def _around(path: str, packet: int, asked: Asked) -> list[Row]:
+    """The call that a packet brings a part of."""
+    ends = ends_of_packet(path, packet, asked.config)
+    if ends is None:
+        raise CommandError(f"{path}: packet {packet} holds no TCP segment")
+    call = next_call(path, ends, packet, asked.config)
+    if call is None:
+        raise CommandError(f"{path}: packet {packet} belongs to no call")
+    print(f"note: packet {packet} completes no message; the next one of its connection", file=sys.stderr)
+    return [call]
+
+
+def _shown(path: str, call: Row, asked: Asked, records: bool) -> list[Shown]:
+    found = messages_of(path, call, asked.config)
+    return [
+        Shown(direction, found[direction], _tree(call, direction, found[direction], records))
+        for direction in (REQUEST, RESPONSE)
+        if direction in found
+    ]
+
+
+def _tree(call: Row, direction: str, message: Message, records: bool) -> Tree | None:
+    try:
+        tree = tree_of(message.data, call["api_key"], call["api_version"], direction, records=records)
+    except KeyError:
+        return None
+    if message.missing:
+        spans = ", ".join(f"{first}-{last}" for first, last in message.missing[:3])
+        tree.problem = f"bytes {spans} are missing from the capture; what is read from there on is not so"
+    return tree
+
+
+# Text
+
+
+def _text(call: Row, parts: list[Shown], look: Look) -> Iterator[str]:
+    yield _painted(_title(call), BOLD, look)
+    yield from _outcome(call, look)
+    for part in parts:
+        yield ""
+        packets = _packets(part.message.packets)
+        size = bytes_text(len(part.message.data))
+        when = call[f"{part.direction}_time"]
+        yield _painted(f"{part.direction}  {size}  {packets}  {_time(when, look.zone)}", BOLD, look)
+        if part.tree is None:
+            yield "  an API or version that is not known: its fields are not"
+            continue
+        yield from _fields(part, look)
+        if part.tree.problem:
+            yield f"  {part.tree.problem}"
+
+
+def _title(call: Row) -> str:
+    name = call["api"] or f"API {call['api_key']}"
+    client = "" if call["client_id"] is None else f"  {printable(call['client_id'])}"
+    return f"{name} v{call['api_version']} #{call['correlation_id']}{client}  connection {call['connection']}"
+
+
+def _outcome(call: Row, look: Look) -> Iterator[str]:
+    ends = f"{_end(call, 'client')} -> {_end(call, 'broker')}"
+    parts = [ends, str(call["status"])]
+    if call["error_code"]:
+        parts.append(str(call["error"]))
+    if call["unanswered_because"]:
+        parts.append(str(call["unanswered_because"]))
+    if call["latency_us"] is not None:
+        parts.append(f"latency {duration_text(call['latency_us'])}")
+    yield "  ".join(parts)
+
+
+def _end(call: Row, side: str) -> str:
+    address, port = call[f"{side}_ip"], call[f"{side}_port"]
+    return f"[{address}]:{port}" if address and ":" in address else f"{address}:{port}"
+
+
+def _packets(packets: list[int]) -> str:
+    if len(packets) == 1:
+        return f"packet {packets[0]}"
+    shown = ", ".join(map(str, packets[:6]))
+    return f"packets {shown}" + (f" ... {packets[-1]} ({len(packets)})" if len(packets) > 6 else "")
+
+
+def _time(when: Any, zone: ZoneInfo) -> str:
+    return "" if when is None else f"{when.astimezone(zone):%Y-%m-%d %H:%M:%S.%f}"
+
+
+def _fields(part: Shown, look: Look) -> Iterator[str]:
+    assert part.tree is not None
+    rows = list(part.tree.walk())
+    names = [f"{'  ' * depth}{node.name}" for node, depth, _ in rows]
+    kinds = [" ".join(filter(None, (node.type, node.versions))) for node, _, _ in rows]
+    wide, kind_width = max(map(len, names)), max(map(len, kinds))
+    for (node, depth, _), name, kind in zip(rows, names, kinds, strict=True):
+        before = (
+            f"  {node.start:>5}  {_hex(node, part.message.data):<24}{name:<{wide}}  {kind:<{kind_width}}  "
+        )
+        first, *more = _value(node)
+        yield _line(before, first, look)
+        for line in more:
+            yield _line(" " * (9 + 2 * depth), line, look)
+
+
+def _line(before: str, value: str, look: Look) -> str:
+    text = (before + value).rstrip()
+    text = cut(text, look.width) if look.width else text
+    if not look.colour:
+        return text
+    return f"{DIM}{text[:33]}{PLAIN}{text[33:]}"
+
+
+def _painted(text: str, colour: str, look: Look) -> str:
+    return f"{colour}{text}{PLAIN}" if look.colour else text
+
+
+def _hex(node: Node, data: bytes) -> str:
+    if node.children:
+        return ""
+    if node.hidden:
+        return HIDDEN_HEX
+    found = data[node.start : node.end]
+    return found[:HEX_BYTES].hex(" ", 2) + ("…" if len(found) > HEX_BYTES else "")
+
+
+def _value(node: Node) -> list[str]:
+    if node.children:
+        return [""]
+    if isinstance(node.value, dict | list) and node.value:
+        if is_batches(node.value):
+            return ["", *batch_lines(list(node.value))]
+        return ["", *json_lines(node.value)]
+    value = json.dumps(node.value, ensure_ascii=False) if not isinstance(node.value, str) else node.value
+    value = '""' if value == "" else printable(value)
+    return [f"{value}  {node.meaning}" if node.meaning else value]
+
+
+def json_lines(value: Any) -> list[str]:
+    """What was read out of bytes, as indented lines."""
+    return [printable(line) for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines()]
+
+
+# For programs
+
+
+def _json(call: Row, parts: list[Shown]) -> dict[str, Any]:
+    kept = {name: value for name, value in call.items() if value is not None and name != "partitions"}
+    found: dict[str, Any] = {
+        "call": {
+            name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in kept.items()
+        }
+    }
+    for part in parts:
+        message = {"bytes": len(part.message.data), "packets": part.message.packets}
+        nodes = [] if part.tree is None else [_node(node, part.message.data) for node in part.tree.nodes]
+        problem = {"problem": part.tree.problem} if part.tree and part.tree.problem else {}
+        found[part.direction] = message | {"fields": nodes} | problem
+    return found
+
+
+def _node(node: Node, data: bytes) -> dict[str, Any]:
+    found = {"name": node.name, "type": node.type, "offset": node.start, "size": node.end - node.start}
+    if node.versions:
+        found["versions"] = node.versions
+    if node.children:
+        return found | {"fields": [_node(child, data) for child in node.children]}
+    if not node.hidden:
+        found["hex"] = data[node.start : node.end].hex()
+    if node.meaning:
+        found["meaning"] = node.meaning
+    return found | {"value": node.value}
+
+
+def _csv(whole: list[tuple[Row, list[Shown]]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(HEAD)
+    for call, parts in whole:
+        for part in parts:
+            for node, _, path in part.tree.walk() if part.tree else ():
+                if not node.children:
+                    writer.writerow(_csv_row(call, part, node, path))
+
+
+def _csv_row(call: Row, part: Shown, node: Node, path: str) -> tuple[Any, ...]:
+    value = node.value if isinstance(node.value, str) else json.dumps(node.value, ensure_ascii=False)
+    hexed = "" if node.hidden else part.message.data[node.start : node.end].hex()
+    return (
+        f"{call['connection']}#{call['correlation_id']}", part.direction, path, node.type, node.versions,
+        node.start, node.end - node.start, safe_cell(value), node.meaning, hexed,
+    )  # fmt: skip
+
+
+def safe_cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula, without characters that are not printable."""
+    import pyarrow as pa
+
+    from kwsniff.report.text import spreadsheet_safe
+
+    return str(spreadsheet_safe(pa.array([printable(text)]))[0])

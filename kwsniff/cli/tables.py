@@ -1,0 +1,240 @@
+"""Tables of answers as text for people, CSV and JSON for programs.
+
+Text fits a width: columns are left out, those of the greatest rank first, then long cells are cut. Cells
+line up by the width characters have on a terminal, which for East Asian ones is two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import IO, Any
+from zoneinfo import ZoneInfo
+
+from kwsniff.answers import table as kinds
+from kwsniff.answers.table import Field, Row, Table
+from kwsniff.report.text import bytes_text, digits, printable
+
+GAP = 2
+LEAST, SHORT = 8, 20
+"""Columns a cell is cut to at the least, and those that less important cells are cut to first."""
+ITEMS_SHOWN = 3
+BOLD, DIM, RED, GREEN, YELLOW, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
+COLOURS = {"breaks": RED, "error": RED, "unanswered": RED, "unknown": YELLOW, "ok": GREEN}
+"""Words that are coloured where they are a whole cell."""
+NUMBERS = (kinds.COUNT, kinds.DURATION, kinds.BYTES, kinds.RATIO, kinds.FACTOR, kinds.NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How text is to look."""
+
+    width: int | None = 100
+    colour: bool = False
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    top: int | None = None
+    """Rows of each table at the most; 0 is all, None what the table says itself."""
+
+
+def write_text(out: IO[str], tables: Sequence[Table], look: Look) -> None:
+    """Print the tables that have rows, with their titles."""
+    printed = False
+    for table in tables:
+        if table.rows:
+            out.write(("\n" if printed else "") + _text(table, look))
+            printed = True
+
+
+def _text(table: Table, look: Look) -> str:
+    top = table.top if look.top is None else look.top
+    rows = table.rows[:top] if top else table.rows
+    days = {_local(value, look).date() for value in _times(table, rows)}
+    shown = {f: [_cell(f, row, look, len(days) > 1) for row in rows] for f in table.fields}
+    fields = _fitting([f for f in table.fields if not f.rank or any(shown[f])], shown, look.width)
+    widths = _widths(fields, shown, look.width)
+    headings = [_padded(f.heading, width, f) for f, width in zip(fields, widths, strict=True)]
+    lines = [_painted(table.title + _day(days, look), BOLD, look), _painted(_joined(headings), DIM, look)]
+    for at in range(len(rows)):
+        cells = [_padded(shown[f][at], width, f) for f, width in zip(fields, widths, strict=True)]
+        lines.append(_joined([_painted(cell, COLOURS.get(cell.strip(), ""), look) for cell in cells]))
+    if len(rows) < len(table.rows):
+        lines.append(_painted(f"+{len(table.rows) - len(rows):,} more: --top 0", DIM, look))
+    return "\n".join(lines) + "\n"
+
+
+def _day(days: set[date], look: Look) -> str:
+    if not days:
+        return ""
+    return f" ({next(iter(days))}, {look.zone.key})" if len(days) == 1 else f" ({look.zone.key})"
+
+
+def _times(table: Table, rows: Sequence[Row]) -> list[datetime]:
+    names = [f.name for f in table.fields if f.kind == kinds.TIME]
+    return [row[name] for row in rows for name in names if row.get(name) is not None]
+
+
+def _joined(cells: Sequence[str]) -> str:
+    return (" " * GAP).join(cells).rstrip()
+
+
+def _painted(text: str, colour: str, look: Look) -> str:
+    return f"{colour}{text}{PLAIN}" if look.colour and colour else text
+
+
+def cell_width(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """A text in so many columns, with an ellipsis where it was longer."""
+    if cell_width(text) <= width:
+        return text
+    while text and cell_width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def _padded(text: str, width: int, field: Field) -> str:
+    text = cut(text, width)
+    space = " " * (width - cell_width(text))
+    return space + text if field.kind in NUMBERS else text + space
+
+
+def _needed(field: Field, shown: dict[Field, list[str]]) -> int:
+    return max(map(cell_width, (field.heading, *shown[field])))
+
+
+def _fitting(fields: list[Field], shown: dict[Field, list[str]], width: int | None) -> list[Field]:
+    """Without the columns that there is no room for."""
+    while width and any(f.rank for f in fields):
+        least = [_least(f, shown, width) for f in fields]
+        if sum(least) + GAP * (len(fields) - 1) <= width:
+            break
+        greatest = max(f.rank for f in fields)
+        fields = [f for f in fields if f.rank < greatest]
+    return fields
+
+
+def _least(field: Field, shown: dict[Field, list[str]], width: int) -> int:
+    """Columns a field has to have: text may be cut, to a fifth of the room, that of important fields to
+    three tenths."""
+    needed = _needed(field, shown)
+    return min(needed, width * (2 if field.rank else 3) // 10) if _can_be_cut(field) else needed
+
+
+def _can_be_cut(field: Field) -> bool:
+    return field.kind in (kinds.TEXT, kinds.LIST)
+
+
+def _widths(fields: list[Field], shown: dict[Field, list[str]], width: int | None) -> list[int]:
+    widths = [_needed(f, shown) for f in fields]
+    room = None if width is None else width - GAP * (len(fields) - 1)
+    while room is not None and sum(widths) > room:
+        cuttable = [at for at, f in enumerate(fields) if _can_be_cut(f) and widths[at] > LEAST]
+        if not cuttable:
+            break
+        # What could be left out is cut first, then whatever is longest.
+        widest = max(cuttable, key=lambda at: (fields[at].rank > 0 and widths[at] > SHORT, widths[at]))
+        widths[widest] -= 1
+    return widths
+
+
+def _cell(field: Field, row: Row, look: Look, dated: bool) -> str:
+    value = row.get(field.name)
+    if value is None or value == []:
+        return ""
+    if field.kind == kinds.TIME:
+        text = f"{_local(value, look):%H:%M:%S.%f}"[:12]
+        return f"{_local(value, look):%m-%d} {text}" if dated else text
+    return _SHOWN[field.kind](value)
+
+
+def _local(value: datetime, look: Look) -> datetime:
+    return value.astimezone(look.zone)
+
+
+def duration_text(microseconds: float) -> str:
+    """A duration in three digits: `812 µs`, `22.6 ms`, `1.2 s`."""
+    size = abs(microseconds)
+    if size < 999.5:
+        return f"{digits(microseconds)} µs"
+    if size < 999_500:
+        return f"{digits(microseconds / 1e3)} ms"
+    return f"{digits(microseconds / 1e6)} s"
+
+
+def _list(values: Sequence[str]) -> str:
+    shown = ", ".join(printable(str(value)) for value in values[:ITEMS_SHOWN])
+    return shown if len(values) <= ITEMS_SHOWN else f"{shown} +{len(values) - ITEMS_SHOWN}"
+
+
+_SHOWN: dict[str, Callable[[Any], str]] = {
+    kinds.TEXT: lambda value: printable(str(value)),
+    kinds.LIST: _list,
+    kinds.COUNT: lambda value: f"{int(value):,}",
+    kinds.DURATION: duration_text,
+    kinds.BYTES: lambda value: bytes_text(int(value)),
+    kinds.RATIO: lambda value: f"{100 * value:.3g}%",
+    kinds.FACTOR: lambda value: f"×{digits(value)}",
+    kinds.NUMBER: lambda value: f"{value:.2f}",
+    kinds.FLAG: lambda value: "yes" if value else "no",
+}
+
+
+# For programs
+
+
+def write_csv(out: IO[bytes], table: Table, top: int | None) -> None:
+    """One table as CSV: times in UTC, durations in microseconds, lists joined by `;`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    from kwsniff.report.csv import shown, shown_schema
+
+    whole = (table.arrow().slice(0, top) if top else table.arrow()).combine_chunks()
+    for at, column in enumerate(table.fields):
+        if column.kind == kinds.LIST:
+            whole = whole.set_column(at, column.name, pc.binary_join(whole.column(at), ";"))
+    schema = shown_schema(whole.schema)
+    with csv.CSVWriter(pa.PythonFile(out, "w"), schema) as writer:
+        for batch in whole.to_batches():
+            writer.write_batch(shown(batch, schema))
+
+
+def write_json(out: IO[str], tables: Sequence[Table], notes: Sequence[str], top: int | None) -> None:
+    """All tables as one object: an array of rows for each, nulls left out, and the notes."""
+    found: dict[str, Any] = {}
+    for table in tables:
+        found[table.name] = [_plain(table, row) for row in table.rows[: top or None]]
+    if notes:
+        found["notes"] = list(notes)
+    text = json.dumps(found, ensure_ascii=False, indent=2)
+    out.write(json_safe(text) + "\n")
+
+
+def json_safe(text: str) -> str:
+    """The same JSON with every character that is not printable escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def _plain(table: Table, row: Row) -> dict[str, Any]:
+    found = {}
+    for column in table.fields:
+        value = row.get(column.name)
+        if value is not None:
+            found[column.name] = _iso(value) if isinstance(value, datetime) else value
+    return found
+
+
+def _iso(value: datetime) -> str:
+    return f"{value.astimezone(ZoneInfo('UTC')):%Y-%m-%dT%H:%M:%S.%fZ}"

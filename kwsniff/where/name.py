@@ -1,0 +1,191 @@
+"""Names: columns, short names of what is asked most, parts of list columns, fields of bodies.
+
+`topic` is each of the call's topics; `client` and `broker` are an end of the connection, `client` also what
+it calls itself; `latency` is `latency_us`, and so for every column that ends in a unit of time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.events import (
+    ANOMALIES,
+    ANOMALY,
+    CALL,
+    CLOSED_BY,
+    CONNECTION,
+    SECURITY,
+    STATUSES,
+    UNANSWERED_REASONS,
+)
+from kwsniff.schema import COLUMNS, ITEMS
+from kwsniff.similar import suggestion
+from kwsniff.spec.load import catalog
+from kwsniff.where import wrong
+from kwsniff.where.body import BODIES, body_term
+from kwsniff.where.term import (
+    LIST,
+    TEXT,
+    Items,
+    Term,
+    Values,
+    column_term,
+    items_of,
+    kind_of,
+    makes,
+)
+from kwsniff.where.tree import Binary, Call, Comparison, Listing, Name, Node, Unary
+
+CLOSED_SETS: dict[str, Callable[[], list[str]]] = {
+    "event": lambda: [CALL, ANOMALY, CONNECTION],
+    "status": lambda: list(STATUSES),
+    "unanswered_because": lambda: list(UNANSWERED_REASONS),
+    "security": lambda: list(SECURITY),
+    "closed_by": lambda: list(CLOSED_BY),
+    "code": lambda: list(ANOMALIES),
+    "api": lambda: [api.name for api in catalog().apis.values()],
+    "error": lambda: [error.name for error in catalog().errors.values()],
+}
+"""Columns whose every value is known: comparing them with another is a slip of the pen."""
+
+SHORT = {
+    "topic": "each topic of the call, by name or uuid",
+    "topic_id": "each topic's uuid",
+    "partition": "each partition's index",
+    "client": "client_id, or client_ip and client_port where it is compared with an address",
+    "broker": "broker_ip and broker_port as `ip:port`; an address without port is compared with broker_ip",
+    "group": "group_id",
+    "member": "member_id",
+    "version": "api_version",
+}
+"""Names that are no columns."""
+ALIASES = {"group": "group_id", "member": "member_id", "version": "api_version"}
+ALIASES |= {
+    column.name[:-3]: column.name
+    for column in COLUMNS
+    if column.name[-3:] in ("_us", "_ms") and column.name[:-3] not in SHORT
+}
+_NAMES = frozenset(column.name for column in COLUMNS)
+_TYPES = {column.name: column.type for column in COLUMNS}
+_PART_TYPES = {name: {field.name: field for field in fields} for name, fields in ITEMS.items()}
+_NEEDED = {
+    "topic": ("topics", "topic_ids"),
+    "topic_id": ("topic_ids",),
+    "partition": ("partitions",),
+    "client": ("client_id", "client_ip", "client_port"),
+    "broker": ("broker_ip", "broker_port"),
+}
+
+
+@makes(Name)
+def _named(node: Name) -> Term:
+    first, *rest = node.parts
+    if first in BODIES and rest:
+        return body_term(node.at, first, rest)
+    if not rest:
+        return _column(first, node.at)
+    return _part(node.at, first, rest)
+
+
+def _column(name: str, at: int) -> Term:
+    if name in _MANY:
+        return Term(_KINDS[name], _MANY[name], at, many=True, name=name)
+    if name in _ENDS:
+        return Term(TEXT, _ENDS[name], at, name=name)
+    name = ALIASES.get(name, name)
+    if name not in _NAMES:
+        raise wrong(at, f"unknown column {name!r}{_meant(name)}")
+    return replace(column_term(name, at), values=CLOSED_SETS.get(name))
+
+
+def _meant(name: str) -> str:
+    for column, values in CLOSED_SETS.items():
+        if name in values():
+            return f'; a value of {column} is written "{name}"'
+    return suggestion(name, [*_NAMES, *SHORT, *ALIASES])
+
+
+def _part(at: int, name: str, rest: list[str]) -> Term:
+    """`partitions.error_code`: one field of each item of a list."""
+    fields = _PART_TYPES.get(name)
+    if fields is None or len(rest) > 1:
+        if name not in _NAMES and name not in SHORT:
+            raise wrong(at, f"unknown column {name!r}{_meant(name)}")
+        raise wrong(at, f"{name} has no parts")
+    if rest[0] not in fields:
+        raise wrong(at, f"{name} has no {rest[0]!r}{suggestion(rest[0], fields)}")
+    field = fields[rest[0]]
+    return Term(LIST, _field(name, rest[0]), at, item=kind_of(field.type), unit=field.unit)
+
+
+def _field(name: str, part: str) -> Callable[[pa.RecordBatch], Items]:
+    def evaluate(batch: pa.RecordBatch) -> Items:
+        lists = batch[name]
+        # The items of a null list may be left in the child array; their parents tell which ones count.
+        return items_of(lists, pc.struct_field(pc.list_flatten(lists), part))
+
+    return evaluate
+
+
+def _topics(batch: pa.RecordBatch) -> Items:
+    names, ids = items_of(batch["topics"]), items_of(batch["topic_ids"])
+    rows = [names.rows, ids.rows]
+    return Items(np.concatenate(rows), pa.concat_arrays([names.values, ids.values]), len(batch))
+
+
+def endpoint(side: str) -> Callable[[pa.RecordBatch], Values]:
+    """`ip:port` of one end of the connection, with brackets around an IPv6 address."""
+
+    def evaluate(batch: pa.RecordBatch) -> Values:
+        address, port = batch[f"{side}_ip"], batch[f"{side}_port"].cast(pa.string())
+        colons = pc.match_substring(address, ":")
+        address = pc.if_else(colons, pc.binary_join_element_wise("[", address, "]", ""), address)
+        return pc.binary_join_element_wise(address, port, ":")
+
+    return evaluate
+
+
+_MANY: dict[str, Callable[[pa.RecordBatch], Items]] = {
+    "topic": _topics,
+    "topic_id": lambda batch: items_of(batch["topic_ids"]),
+    "partition": _field("partitions", "partition"),
+}
+_KINDS = {"topic": TEXT, "topic_id": TEXT, "partition": "a number"}
+_ENDS: dict[str, Callable[[pa.RecordBatch], Values]] = {
+    "client": operator.itemgetter("client_id"),
+    "broker": endpoint("broker"),
+}
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """Every name that an expression may begin a path with."""
+    return frozenset((*_NAMES, *SHORT, *ALIASES))
+
+
+def columns_of(node: Node) -> Iterator[str]:
+    """The columns of EVENTS that an expression looks at, some of them more than once."""
+    if isinstance(node, Name):
+        name = ALIASES.get(node.parts[0], node.parts[0])
+        yield from _NEEDED.get(name, (name,))
+    for child in _children(node):
+        yield from columns_of(child)
+
+
+def _children(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Call):
+        return node.arguments
+    if isinstance(node, Listing):
+        return node.items
+    if isinstance(node, Comparison):
+        return node.operands
+    if isinstance(node, Binary):
+        return node.left, node.right
+    return (node.operand,) if isinstance(node, Unary) else ()

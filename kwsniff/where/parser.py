@@ -1,0 +1,209 @@
+"""Tokens to a tree, by precedence: `or`, `and`, `not`, comparisons, `+ -`, `* /`, sign, single values.
+
+Words of the language are written in any case.
+"""
+
+from __future__ import annotations
+
+from kwsniff.where import WhereError, wrong
+from kwsniff.where.lexer import Token, tokens
+from kwsniff.where.tree import Binary, Call, Comparison, Constant, Listing, Name, Node, Unary
+
+MAX_LENGTH = 10_000
+ORDER = ("==", "!=", "<", "<=", ">", ">=", "~", "!~")
+WORDS = {"true": True, "false": False, "null": None, "none": None}
+KEYWORDS = frozenset(("and", "or", "not", "in", "is", "like", "between"))
+FOREIGN = {
+    "&&": "&& is written and",
+    "||": "|| is written or",
+    "&": "& and | are not part of the language; write and",
+    "|": "& and | are not part of the language; write or",
+    "!": "! is written not",
+    "<>": "<> is written !=",
+    "=": "equality is written ==",
+    "=~": "a regular expression is written ~",
+    "**": "arithmetic knows + - * / only",
+    "//": "arithmetic knows + - * / only",
+}
+CONSTANTS = ("number", "quantity", "text", "moment", "clock", "network", "endpoint")
+
+
+def parse(text: str) -> Node:
+    """The tree of an expression.
+
+    Raises:
+        WhereError: it is not one; with the position of the first thing that is wrong.
+    """
+    if len(text) > MAX_LENGTH:
+        raise WhereError(f"--where: longer than {MAX_LENGTH} characters")
+    if not text.strip():
+        raise wrong(1, "the expression is empty")
+    try:
+        return _Parser(list(tokens(text))).whole()
+    except (RecursionError, MemoryError):
+        raise WhereError("--where: nested too deeply") from None
+
+
+class _Parser:
+    def __init__(self, found: list[Token]) -> None:
+        self._tokens = found
+        self._place = 0
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._place]
+
+    def _take(self) -> Token:
+        self._place += 1
+        return self._tokens[self._place - 1]
+
+    def _word(self, *words: str) -> bool:
+        """Whether these words of the language come next."""
+        ahead = self._tokens[self._place : self._place + len(words)]
+        return [token.text.lower() for token in ahead if token.kind == "name"] == list(words)
+
+    def _taken(self, *words: str) -> bool:
+        found = self._word(*words)
+        self._place += len(words) if found else 0
+        return found
+
+    def _sign(self, *signs: str) -> bool:
+        return self._next.kind == "sign" and self._next.text in signs
+
+    def _expect(self, sign: str, why: str) -> None:
+        if not self._sign(sign):
+            raise self._unexpected(why)
+        self._take()
+
+    def _unexpected(self, wanted: str) -> WhereError:
+        token = self._next
+        if token.kind == "sign" and token.text in FOREIGN:
+            return wrong(token.at, FOREIGN[token.text])
+        if token.kind == "end":
+            return wrong(token.at, f"the expression ends where {wanted} is missing")
+        return wrong(token.at, f"{token.text!r} stands where {wanted} is expected")
+
+    def whole(self) -> Node:
+        node = self.either()
+        if self._next.kind != "end":
+            raise self._unexpected("and, or, or the end")
+        return node
+
+    def either(self) -> Node:
+        node = self.both()
+        while self._word("or"):
+            at = self._take().at
+            node = Binary(at, "or", node, self.both())
+        return node
+
+    def both(self) -> Node:
+        node = self.negated()
+        while self._word("and"):
+            at = self._take().at
+            node = Binary(at, "and", node, self.negated())
+        return node
+
+    def negated(self) -> Node:
+        if self._word("not"):
+            return Unary(self._take().at, "not", self.negated())
+        return self.comparison()
+
+    def comparison(self) -> Node:
+        operands, operators = [self.sum()], []
+        while (operator := self.operator()) is not None:
+            operators.append(operator)
+            operands.append(self.bounds() if operator.endswith("between") else self.sum())
+        if not operators:
+            return operands[0]
+        return Comparison(operands[0].at, tuple(operators), tuple(operands))
+
+    def operator(self) -> str | None:
+        if self._sign(*ORDER):
+            return self._take().text
+        for word in ("in", "like", "between"):
+            if self._taken(word):
+                return word
+            if self._taken("not", word):
+                return f"not {word}"
+        if self._taken("is", "not"):
+            return "is not"
+        return "is" if self._taken("is") else None
+
+    def bounds(self) -> Node:
+        low = self.sum()
+        if not self._taken("and"):
+            raise self._unexpected("the `and` of between")
+        return Listing(low.at, (low, self.sum()))
+
+    def sum(self) -> Node:
+        node = self.product()
+        while self._sign("+", "-"):
+            token = self._take()
+            node = Binary(token.at, token.text, node, self.product())
+        return node
+
+    def product(self) -> Node:
+        node = self.signed()
+        while self._sign("*", "/"):
+            token = self._take()
+            node = Binary(token.at, token.text, node, self.signed())
+        return node
+
+    def signed(self) -> Node:
+        if self._sign("-", "+"):
+            token = self._take()
+            return Unary(token.at, token.text, self.signed())
+        return self.alone()
+
+    def alone(self) -> Node:
+        token = self._next
+        if token.kind in CONSTANTS:
+            self._take()
+            return Constant(token.at, token.kind, token.value)
+        if self._sign("(", "["):
+            return self.listed()
+        if token.kind == "name" and token.text.lower() not in KEYWORDS:
+            return self.named()
+        raise self._unexpected("a column or a value")
+
+    def listed(self) -> Node:
+        opening = self._take()
+        closing = ")" if opening.text == "(" else "]"
+        items: list[Node] = []
+        comma = opening.text == "["
+        while not self._sign(closing):
+            items.append(self.either())
+            if not self._sign(","):
+                break
+            self._take()
+            comma = True
+        self._expect(closing, f"`{closing}`")
+        if len(items) == 1 and not comma:
+            return items[0]
+        return Listing(opening.at, tuple(items))
+
+    def named(self) -> Node:
+        first = self._take()
+        if first.text.lower() in WORDS:
+            return Constant(first.at, "word", WORDS[first.text.lower()])
+        parts = [first.text]
+        while self._sign("."):
+            self._take()
+            if self._next.kind != "name":
+                raise self._unexpected("a name")
+            parts.append(self._take().text)
+        if not self._sign("("):
+            return Name(first.at, tuple(parts))
+        column = (Name(first.at, tuple(parts[:-1])),) if len(parts) > 1 else ()
+        return Call(first.at, parts[-1], (*column, *self.arguments()))
+
+    def arguments(self) -> tuple[Node, ...]:
+        self._take()
+        found: list[Node] = []
+        while not self._sign(")"):
+            found.append(self.either())
+            if not self._sign(","):
+                break
+            self._take()
+        self._expect(")", "`)`")
+        return tuple(found)

@@ -1,0 +1,86 @@
+"""What tests of answers share: a command run over recorded samples, its JSON, and its golden text.
+
+`pytest --update-golden` accepts new tables; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.samples import CAPTURES, sample
+
+GOLDEN = Path(__file__).parents[1] / "data" / "answers"
+
+
+QUIET = ("show",)
+"""Commands that print no summary that could be left out."""
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def kwsniff(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ended]:
+    """Runs the command line in this process, from the folder of the samples."""
+    from kwsniff.cli.running import run
+
+    monkeypatch.chdir(CAPTURES)
+
+    def invoke(*arguments: str) -> Ended:
+        code = run(arguments)
+        sys.stdout.flush()
+        out, err = capfdbinary.readouterr()
+        return Ended(code, out.decode(), err.decode())
+
+    return invoke
+
+
+@pytest.fixture
+def answered(kwsniff: Callable[..., Ended]) -> Callable[..., dict[str, Any]]:
+    """The JSON answer of a command."""
+
+    def invoke(*arguments: str, code: int = 0) -> dict[str, Any]:
+        ended = kwsniff(*arguments, "-f", "json", *([] if arguments[0] in QUIET else ["-q"]))
+        assert ended.code == code, ended.err
+        found: dict[str, Any] = json.loads(ended.out)
+        return found
+
+    return invoke
+
+
+@pytest.fixture
+def golden(kwsniff: Callable[..., Ended], request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compares the text that a command prints with what it printed before."""
+
+    def check(name: str, *arguments: str, code: int = 0) -> None:
+        ended = kwsniff(*arguments, *([] if arguments[0] in QUIET else ["-q"]))
+        assert ended.code == code, ended.err
+        assert all(len(line) <= 100 for line in ended.out.splitlines())
+        path = GOLDEN / f"{name}.txt"
+        if request.config.getoption("--update-golden"):
+            GOLDEN.mkdir(exist_ok=True)
+            path.write_text(ended.out, encoding="utf-8")
+        assert ended.out == path.read_text(encoding="utf-8")
+
+    return check
+
+
+def files(name: str) -> list[str]:
+    """The files of a sample, as they are named in its folder."""
+    return list(sample(name).note["files"])
+
+
+def said_by_clients(name: str, what: str) -> list[dict[str, Any]]:
+    """What the clients of a sample say they did: `produced`, `errors`."""
+    return [item for client in sample(name).note["clients"] for item in client[what]]

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.answers.conftest import Ended, files, said_by_clients
+from tests.samples import sample
+
+
+def test_who_could_not_connect_is_among_the_failures(answered: Callable[..., Any]) -> None:
+    said = {row["client_id"] for row in said_by_clients("sasl", "errors") if row["what"] == "connect"}
+    failures = answered("auth", *files("sasl"))["failures"]
+    assert {row["client"] for row in failures} == said
+    assert {row["error"] for row in failures} == {"SASL_AUTHENTICATION_FAILED"}
+
+
+def test_who_could_produce_logged_in(answered: Callable[..., Any]) -> None:
+    said = {row["client_id"] for row in said_by_clients("sasl", "produced")}
+    logins = answered("auth", *files("sasl"))["logins"]
+    clients = {name for row in logins if row["ok"] for name in row["clients"]}
+    assert said <= clients
+
+
+def test_mechanisms_and_users_are_those_of_the_connections(answered: Callable[..., Any]) -> None:
+    expected = Counter(
+        (row["user"], row["sasl_mechanism"])
+        for row in sample("sasl").events()
+        if row["event"] == "connection" and row["frames"]
+    )
+    logins = answered("auth", *files("sasl"))["logins"]
+    found = {(row.get("user"), row["mechanism"]): row["connections"] for row in logins}
+    assert found == expected
+
+
+def test_passwords_and_tokens_in_the_clear_are_told(answered: Callable[..., Any]) -> None:
+    clear = {row["mechanism"]: row["clear"] for row in answered("auth", *files("sasl"))["logins"]}
+    assert clear["PLAIN"] == "password and data"
+    assert clear["OAUTHBEARER"] == "token and data"
+    assert clear["SCRAM-SHA-256"] == "data"
+
+
+def test_refusals_are_told_with_user_and_resource(answered: Callable[..., Any]) -> None:
+    denied = answered("auth", *files("sasl"))["denied"]
+    assert {row["user"] for row in denied} == {"bob"}
+    assert ("Metadata", "orders") in {(row["api"], row["about"]) for row in denied}
+    groups = [row for row in denied if row["error"] == "GROUP_AUTHORIZATION_FAILED"]
+    calls = [row for row in sample("sasl").calls if row["error"] == "GROUP_AUTHORIZATION_FAILED"]
+    assert sum(row["count"] for row in groups) == len(calls)
+
+
+def test_a_refusal_of_the_oldest_way_is_a_closed_connection(answered: Callable[..., Any]) -> None:
+    failures = answered("auth", *files("sasl-0.10"))["failures"]
+    assert {(row["client"], row["error"]) for row in failures} == {
+        ("rdkafka-wrong", "closed without an answer")
+    }  # fmt: skip
+
+
+def test_what_tls_hides_is_counted(kwsniff: Callable[..., Ended]) -> None:
+    ended = kwsniff("auth", "-q", *files("tls"))
+    ends = [row for row in sample("tls").events() if row["event"] == "connection"]
+    encrypted = sum(row["security"] == "tls" for row in ends)
+    assert f"{encrypted} connections are encrypted: who authenticates in them is not seen" in ended.err
+
+
+def test_the_rows_of_a_connection_belong_to_the_calls_that_were_asked_for(
+    answered: Callable[..., Any],
+) -> None:
+    logins = answered("auth", *files("sasl"), "--where", 'client == "rdkafka-plain"')["logins"]
+    assert [(row["user"], row["mechanism"], row["clients"]) for row in logins] == [
+        ("alice", "PLAIN", ["rdkafka-plain"])
+    ]
+
+
+@pytest.mark.parametrize("name", ["librdkafka-groups", "java-groups"])
+def test_without_authentication_nobody_fails(name: str, answered: Callable[..., Any]) -> None:
+    found = answered("auth", *files(name))
+    assert found["failures"] == found["denied"] == []
+    assert {row["mechanism"] for row in found["logins"]} == {"none"}
+
+
+def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
+    golden("auth-sasl", "auth", *files("sasl"))

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kwsniff.answers.groups import Groups
+from kwsniff.answers.membership import share_text
+from kwsniff.table import EVENTS
+from tests.answers.conftest import Ended, files
+from tests.samples import sample
+
+NAME = "librdkafka-groups"
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def assigned_by_clients(group: str) -> dict[str, list[str]]:
+    """What each client says it was assigned, in order."""
+    [client] = sample(NAME).note["clients"]
+    found = defaultdict(list)
+    for note in client["notes"]:
+        if note["group"] == group and note["event"] == "assigned":
+            found[note["client_id"]].append(share_text({"orders": note["partitions"]}))
+    return found
+
+
+@pytest.mark.parametrize("group", ["range", "static"])
+def test_assignments_are_those_the_clients_say_they_got(group: str, answered: Callable[..., Any]) -> None:
+    found = defaultdict(list)
+    for row in answered("groups", *files(NAME), "--group", group)["rebalances"]:
+        for text in row["after"]:
+            client, _, share = text.partition(": ")
+            found[client].append(share)
+    assert found == assigned_by_clients(group)
+
+
+def test_a_cooperative_group_ends_with_what_its_clients_hold(answered: Callable[..., Any]) -> None:
+    rows = answered("groups", *files(NAME), "--group", "cooperative")["rebalances"]
+    assert [row["after"] for row in rows] == [
+        ["cooperative-first: orders[0-3]"],
+        ["cooperative-first: orders[2-3]", "cooperative-second: nothing"],
+        ["cooperative-first: orders[2-3]", "cooperative-second: orders[0-1]"],
+        ["cooperative-first: orders[0-3]"],
+    ]
+    assert rows[2]["trigger"] == "the same members joined again"
+
+
+def test_who_joined_and_left_is_told_with_the_generation(answered: Callable[..., Any]) -> None:
+    rows = answered("groups", *files(NAME), "--group", "range")["rebalances"]
+    assert [(row["generation"], row["trigger"]) for row in rows] == [
+        (1, "range-first joined"),
+        (2, "range-second joined"),
+        (3, "range-second left"),
+    ]
+    assert [row["members"] for row in rows] == [1, 2, 1]
+    assert all(row["duration_us"] > 0 for row in rows)
+
+
+def test_the_coordinator_of_a_newer_group_assigns_in_heartbeats(answered: Callable[..., Any]) -> None:
+    rows = answered("groups", *files(NAME), "--group", "kip848")["rebalances"]
+    assert {row["kind"] for row in rows} == {"consumer (KIP-848)"}
+    mine = [row["after"][0].partition(": ")[2] for row in rows if row["trigger"].startswith("kip848-first")]
+    assert mine == ["orders[0-3]", "orders[0-1]", "orders[0-3]", "nothing"]
+
+
+def test_share_groups_are_told(answered: Callable[..., Any]) -> None:
+    members = answered("groups", *files("java-groups"), "--group", "java-share")["members"]
+    assert {row["client"] for row in members} == {"java-share-first", "java-share-second"}
+
+
+def test_consumers_that_read_everything_have_no_lag(answered: Callable[..., Any]) -> None:
+    rows = answered("groups", *files(NAME))["lag"]
+    ends: dict[int, int] = defaultdict(int)
+    for call in sample(NAME).calls:
+        for part in call["partitions"] or () if call["api"] == "Produce" else ():
+            ends[part["partition"]] = part["base_offset"] + part["records"]
+    assert {row["partition"]: row["high_watermark"] for row in rows} == ends
+    assert {row["lag"] for row in rows} == {0}
+
+
+def fetch(second: int, offset: int, end: int) -> dict[str, Any]:
+    request = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": offset}]}]}
+    part = {"partition_index": 0, "high_watermark": end, "error_code": 0}
+    return {
+        "event": "call", "time": NOW + timedelta(seconds=second), "api_key": 1, "error_code": 0,
+        "client_ip": "10.0.0.5", "client_id": "app", "request": json.dumps(request),
+        "response": json.dumps({"responses": [{"topic": "orders", "partitions": [part]}]}),
+    }  # fmt: skip
+
+
+def heartbeat() -> dict[str, Any]:
+    return {
+        "event": "call", "time": NOW, "api_key": 12, "error_code": 0, "group_id": "payments",
+        "client_ip": "10.0.0.5", "client_id": "app", "request": '{"member_id":"m"}', "response": "{}",
+    }  # fmt: skip
+
+
+def lag(*rows: dict[str, Any]) -> dict[str, Any]:
+    question = Groups()
+    question.take(pa.RecordBatch.from_pylist(list(rows), schema=EVENTS))
+    [row] = question.tables()[2].rows
+    return dict(row)
+
+
+def test_a_consumer_that_stands_still_is_told_with_its_lag() -> None:
+    row = lag(heartbeat(), fetch(0, 5, 100), fetch(10, 7, 110), fetch(70, 7, 200))
+    assert (row["group"], row["high_watermark"], row["position"], row["lag"]) == ("payments", 200, 7, 193)
+    assert row["stands_still_us"] == 60e6
+
+
+def test_a_consumer_that_moves_stands_still_no_longer_than_since_it_moved() -> None:
+    assert lag(heartbeat(), fetch(0, 5, 100), fetch(10, 100, 110))["stands_still_us"] == 0
+    assert lag(heartbeat(), fetch(0, 5, 100), fetch(10, 110, 110))["stands_still_us"] is None
+
+
+def test_events_without_bodies_say_so(kwsniff: Callable[..., Ended], tmp_path: Any) -> None:
+    stored = str(tmp_path / "e.parquet")
+    assert kwsniff("decode", "-q", *files(NAME), "-o", stored).code == 0
+    assert "calls have no bodies: read the capture to see more" in kwsniff("groups", stored).err
+
+
+def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
+    golden("groups-librdkafka", "groups", *files(NAME))

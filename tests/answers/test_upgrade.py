@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kwsniff.answers.upgrade import UpgradeCheck
+from kwsniff.table import EVENTS
+from tests.answers.conftest import Ended, files
+
+BROKER = {"broker_ip": "10.0.0.9", "broker_port": 9092}
+WHO = {"client_ip": "10.0.0.5", "client_id": "app", "connection": "c1", **BROKER}
+
+
+def call(key: int, version: int, **columns: Any) -> dict[str, Any]:
+    return {"event": "call", "api_key": key, "api_version": version, **WHO, **columns}
+
+
+def asks(version: int, offered: dict[int, tuple[int, int]] | None = None, **columns: Any) -> dict[str, Any]:
+    keys = [
+        {"api_key": key, "min_version": low, "max_version": high}
+        for key, (low, high) in (offered or {}).items()
+    ]
+    body = json.dumps({"error_code": 0, "api_keys": keys}) if offered else None
+    return call(18, version, response=body, **columns)
+
+
+def end(syn: bool = True) -> dict[str, Any]:
+    return {"event": "connection", "connection": "c1", "syn": syn}
+
+
+def verdicts(target: str, *rows: dict[str, Any]) -> dict[str, str]:
+    """The verdict on each API that the release does not serve as it is used, and of the client."""
+    question = UpgradeCheck(target)
+    question.take(pa.RecordBatch.from_pylist(list(rows), schema=EVENTS))
+    clients, apis = question.tables()
+    found = {row["api"]: row["verdict"] for row in apis.rows}
+    return found | {row["client"]: row["verdict"] for row in clients.rows}
+
+
+OLD, NEW = {1: (0, 3), 18: (0, 0)}, {1: (0, 11), 18: (0, 3)}
+
+
+def test_a_client_that_uses_the_newest_its_broker_offers_does_not_break() -> None:
+    found = verdicts("4.0", asks(3, OLD, software_name="librdkafka"), call(1, 3), end())
+    assert found == {"Fetch": "will negotiate", "app": "will negotiate"}
+
+
+def test_a_client_that_was_offered_newer_ones_and_took_the_old_one_breaks() -> None:
+    assert verdicts("4.0", asks(3, NEW), call(1, 3), end())["app"] == "breaks"
+
+
+def test_a_client_that_never_asks_breaks() -> None:
+    assert verdicts("4.0", call(1, 3), end())["app"] == "breaks"
+
+
+def test_of_a_client_joined_in_the_middle_nothing_is_known() -> None:
+    assert verdicts("4.0", call(1, 3), end(syn=False))["app"] == "unknown"
+    assert verdicts("4.0", call(1, 3))["app"] == "unknown"
+
+
+def test_without_what_the_broker_answered_nothing_is_known() -> None:
+    assert verdicts("4.0", asks(3), call(1, 3), end())["app"] == "unknown"
+
+
+def test_of_an_old_client_that_takes_the_newest_on_offer_nothing_is_known() -> None:
+    assert verdicts("4.0", asks(0, OLD), call(1, 3), end())["app"] == "unknown"
+
+
+def test_what_is_served_is_no_matter() -> None:
+    assert verdicts("4.0", asks(3, NEW), call(1, 11), end()) == {"app": "ok"}
+    assert verdicts("3.9", asks(3, NEW), call(1, 3), end()) == {"app": "ok"}
+
+
+def test_a_version_that_is_too_new_is_negotiated() -> None:
+    assert verdicts("2.8", asks(3, {1: (4, 17), 18: (0, 4)}), call(1, 17), end())["app"] == "will negotiate"
+
+
+def test_produce_is_advertised_from_0_by_4_and_served_from_3() -> None:
+    assert verdicts("4.1", asks(3, {0: (0, 9), 18: (0, 3)}), call(0, 2), end())["app"] == "breaks"
+
+
+def test_join_group_0_was_refused_by_the_first_4_only() -> None:
+    rows = asks(3, {11: (0, 9), 18: (0, 3)}), call(11, 1), end()
+    assert verdicts("4.0.0", *rows)["app"] == "breaks"
+    assert verdicts("4.0.1", *rows) == {"app": "ok"}
+    assert verdicts("4.0", *rows) == {"app": "ok"}
+
+
+def test_brokers_among_themselves_are_left_out() -> None:
+    rows = [call(6, 5), call(1, 3), call(1, 3, client_id="broker-1-fetcher-0"), end()]
+    assert verdicts("4.0", *rows) == {}
+
+
+def test_controllers_and_brokers_of_a_real_cluster_are_no_clients(answered: Callable[..., Any]) -> None:
+    rows = answered("upgrade-check", "--target", "4.3", *files("quorum"))
+    names = {row["client"] for row in rows["clients"]}
+    assert not any(name.isdecimal() or name.startswith(("broker-", "raft-client")) for name in names)
+    assert {row["verdict"] for row in rows["clients"]} == {"ok"}
+
+
+@pytest.mark.parametrize("target", ["4.0", "4.1", "4.2", "4.3", "4.4"])
+def test_clients_of_today_with_an_old_broker_do_not_break(target: str, answered: Callable[..., Any]) -> None:
+    rows = answered("upgrade-check", "--target", target, *files("kafka-0.10-clients"))["clients"]
+    assert {row["verdict"] for row in rows} == {"will negotiate"}
+    assert {row["software"].split()[0] for row in rows} == {"kafka-python", "confluent-kafka-python"}
+
+
+def test_clients_of_0_8_break(answered: Callable[..., Any]) -> None:
+    rows = answered("upgrade-check", "--target", "4.0", *files("kafka-0.8"), code=1)["clients"]
+    assert {row["verdict"] for row in rows if row["client"].startswith("ancient-")} == {"breaks"}
+
+
+@pytest.mark.parametrize("name", ["librdkafka-produce", "java-groups", "kafka-python-kafka", "kafkajs-kafka"])
+def test_clients_of_today_with_a_broker_of_today_work(name: str, answered: Callable[..., Any]) -> None:
+    rows = answered("upgrade-check", "--target", "4.3", *files(name))["clients"]
+    assert {row["verdict"] for row in rows} == {"ok"}
+
+
+def test_a_release_that_is_not_known_is_an_error(kwsniff: Callable[..., Ended]) -> None:
+    ended = kwsniff("upgrade-check", "--target", "9.9", *files("kafka-0.8"))
+    assert ended.code == 2
+    assert "--target: brokers of 0.8.0 to 4.4 are known, not 9.9" in ended.err
+
+
+def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
+    golden("upgrade-kafka-0.8", "upgrade-check", "--target", "4.0", *files("kafka-0.8"), code=1)
+    golden("upgrade-sasl-0.10", "upgrade-check", "--target", "4.3", *files("sasl-0.10"))
