@@ -27,8 +27,10 @@ from recording import capturing, notes, requests
 from recording.brokers import Broker
 from recording.environments import CLIENTS, Environment
 from recording.samples import SAMPLES, Client, Sample
+from recording.situations import SITUATIONS
 
 HERE = Path(__file__).resolve().parent
+EVERY = (*SAMPLES, *SITUATIONS)
 CLIENT_SECONDS = 120
 TOOLS = ("tcpdump", "dumpcap", "tshark", "gzip", "zstd", "unshare", "ip", "java", "mvn", "node", "npm")
 
@@ -52,16 +54,16 @@ def main() -> int:
     )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    unknown = set(options.names) - {sample.name for sample in SAMPLES}
+    unknown = set(options.names) - {sample.name for sample in EVERY}
     if unknown:
         parser.error(f"no such sample: {', '.join(sorted(unknown))} (see --list)")
-    chosen = [sample for sample in SAMPLES if not options.names or sample.name in options.names]
+    chosen = [sample for sample in EVERY if not options.names or sample.name in options.names]
     if options.list:
         for sample in chosen:
             print(f"{sample.name:26} {sample.shows}")
         return 0
     if options.notes:
-        (options.out / "README.md").write_text(notes.table(SAMPLES, options.out))
+        (options.out / "README.md").write_text(notes.table(EVERY, options.out))
         return 0
     if not options.inside:
         return enter_namespace(options)

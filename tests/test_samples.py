@@ -17,6 +17,8 @@ RAW_TOKENS = {"sasl-0.10"}
 """tshark takes the SASL tokens that follow SaslHandshake v0 for messages of APIs that do not exist."""
 CUT = {"snaplen-128"}
 """tshark loses framing where the snap length cut a message."""
+REPEATED = {"slow-reader"}
+"""tshark misses a response some of whose segments were sent again."""
 
 
 def _number(text: str) -> int:
@@ -92,7 +94,10 @@ def test_responses_are_those_that_tshark_saw(name: str) -> None:
         if row["response_packet"] is not None and row["status"] != "truncated"
     )
     whole = tshark_responses(recorded)
-    assert ours + unwanted == whole
+    if name in REPEATED:
+        assert whole < ours + unwanted
+    else:
+        assert ours + unwanted == whole
 
 
 @pytest.mark.parametrize("name", names())

@@ -7,6 +7,7 @@ put foreign packets into a recording that has already begun.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import time
@@ -146,7 +147,7 @@ def kafka_4(
         for port in ports:
             wait_for(port, process)
         time.sleep(1)
-        yield Broker("Apache Kafka", "4.3.0", f"{host}:{ports[0]}", ports)
+        yield Broker("Apache Kafka", "4.3.0", f"{host}:{ports[0]}", ports, {"NODE_PIDS": str(process.pid)})
 
 
 def kafka_4_sasl(env: Environment, run: Path) -> AbstractContextManager[Broker]:
@@ -284,6 +285,44 @@ def kafka_4_quorum(env: Environment, run: Path) -> Iterator[Broker]:
         processes = [stack.enter_context(running(command, log)) for command, log in nodes]
         pids = ",".join(str(process.pid) for process in processes)
         yield Broker("Apache Kafka, 3 nodes", "4.3.0", "127.0.0.1:9092", (9092, 9093), {"NODE_PIDS": pids})
+
+
+@contextmanager
+def kafka_4_cluster(env: Environment, run: Path) -> Iterator[Broker]:
+    """Start the same three nodes and wait for them; only the brokers' port is recorded. A client that ends
+    one finds the command to start it again in NODE_COMMAND_n."""
+    with kafka_4_quorum(env, run) as broker:
+        time.sleep(9)
+        for number in (1, 2, 3):
+            properties = run / "kafka-4.3-quorum" / f"server-{number}.properties"
+            broker.extra[f"NODE_COMMAND_{number}"] = shlex.join(
+                env.java("kafka-4.3", "kafka.Kafka", str(properties))
+            )
+        broker.ports = (9092,)
+        yield broker
+
+
+def kafka_4_short_sessions(env: Environment, run: Path) -> AbstractContextManager[Broker]:
+    """Start Apache Kafka 4.3 where the session of a group's member may be as short as a second."""
+    return kafka_4(env, run, {"group.min.session.timeout.ms": "1000"})
+
+
+def kafka_4_misadvertised(env: Environment, run: Path) -> AbstractContextManager[Broker]:
+    """Start Apache Kafka 4.3 on 9092 with 9094 as the port it names to clients; both are recorded."""
+    extra = {
+        "listeners": "PLAINTEXT://127.0.0.1:9092,INSIDE://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:9094,INSIDE://127.0.0.1:19092",
+        "inter.broker.listener.name": "INSIDE",
+    }
+
+    @contextmanager
+    def started() -> Iterator[Broker]:
+        with kafka_4(env, run, extra) as broker:
+            broker.ports = (9092, 9094)
+            yield broker
+
+    return started()
 
 
 @contextmanager

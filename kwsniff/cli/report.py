@@ -6,9 +6,12 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
+from rich.console import Console
 
+from kwsniff import findings
 from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
@@ -20,8 +23,13 @@ from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.source import Damage, from_pipe, patient
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
+from kwsniff.findings import Findings
+from kwsniff.findings.finding import table
 from kwsniff.offline import events
+from kwsniff.page import Page
+from kwsniff.page.title import title
 from kwsniff.report import DEFAULT_BY, Report
+from kwsniff.report.csv import write_batches
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
 from kwsniff.where.body import BODIES
@@ -40,6 +48,8 @@ class Request:
     where: str | None = None
     quiet: bool = False
     jobs: int | None = None
+    wide: bool = False
+    top: int | None = None
 
 
 def report(request: Request) -> int:
@@ -48,10 +58,11 @@ def report(request: Request) -> int:
     Raises:
         CommandError: the request is wrong, or an input could not be read.
     """
-    tables = _tables(request.by)
+    tables = _tables(request)
     predicate = compile_where(request.where) if request.where is not None else None
     request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
+    found = Findings() if _wants_findings(request) else None
     piped = from_pipe(request.paths)
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
     interrupts = Stopping(stop) if piped else Interrupts()
@@ -62,7 +73,7 @@ def report(request: Request) -> int:
         ):
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
             statistics = Report.from_events(
-                rows,
+                rows if found is None else found.watch(rows),
                 errors=errors,
                 keep_calls=request.csv is not None,
                 only=tables if request.csv is None and not request.json else None,
@@ -72,14 +83,24 @@ def report(request: Request) -> int:
         raise CommandError(str(error)) from None
     finally:
         interrupts.restore()
+    rules = [] if found is None else found.found(errors)
     if request.csv is not None:
         statistics.write_csv(request.csv)
+        rows = table(rules)
+        write_batches(Path(request.csv) / "findings.csv", rows.schema, rows.to_batches())
     if request.json:
-        print(statistics.to_json())
+        print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
+    elif found is None or request.wide:
+        statistics.print(by=tables, wide=request.wide)
     else:
-        statistics.print(by=tables)
+        page = Page(
+            statistics.tables, title(request.paths, statistics), trust.text(), rules, found.errors(errors),
+            trust.anomalies, statistics.note,
+        )  # fmt: skip
+        page.print(Console(), top=request.top)
     sys.stdout.flush()
-    trust.show()
+    if request.json or found is None or request.wide:
+        trust.show()
     if statistics.note and request.csv is not None:
         problem.said(statistics.note)
     if damage:
@@ -102,14 +123,20 @@ def _only_needed(request: Request) -> Request:
         return request
     from kwsniff.report.store import NEEDED
 
+    needed = frozenset(NEEDED) | (findings.NEEDED if _wants_findings(request) else frozenset())
     asked = columns_in(request.where) if request.where is not None else frozenset()
-    return replace(request, config=replace(request.config, columns=asked.union(NEEDED)))
+    return replace(request, config=replace(request.config, columns=asked | needed))
 
 
-def _tables(asked: str | None) -> Sequence[str]:
-    if asked is None:
-        return DEFAULT_BY
-    names = [name.strip() for name in asked.split(",") if name.strip()]
+def _wants_findings(request: Request) -> bool:
+    """The default page has them, and what is complete: CSV and JSON."""
+    return request.csv is not None or request.json or (request.by is None and not request.wide)
+
+
+def _tables(request: Request) -> Sequence[str]:
+    if request.by is None:
+        return DEFAULT_BY if request.wide else ("api", "client")
+    names = [name.strip() for name in request.by.split(",") if name.strip()]
     for name in names:
         if name not in TABLES:
             known = ", ".join(TABLES)

@@ -27,6 +27,15 @@ class Trust:
             self._events.add(batch)
             yield batch
 
+    @property
+    def anomalies(self) -> dict[str, int]:
+        """Anomalies by code."""
+        return self._events.anomalies
+
+    def text(self) -> str:
+        """The paragraph, as one line; nothing if the user asked for quiet."""
+        return paragraph(self._events, self.capture if self.capture.packets else None) if self._wanted else ""
+
     def show(self, *, whole: bool = True) -> None:
         """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet.
         `whole`: the run went to the end of its input."""

@@ -122,10 +122,11 @@ class Report:
             write_calls(paths[-1], self._calls.read(), self.topic_names)
         return paths
 
-    def to_json(self) -> str:
+    def to_json(self, more: Mapping[str, list[dict[str, Any]]] | None = None) -> str:
         """The whole report as one JSON object: `summary`, and each table as an array of objects with the
         columns as in CSV; times are ISO 8601 in UTC, what is not known is null. The summary has
-        `percentile_error` only if percentiles are not exact."""
+        `percentile_error` only if percentiles are not exact. `more` are further arrays by name, which come
+        right after the summary."""
         summary: dict[str, Any] = {
             "first_time": self.first_time,
             "last_time": self.last_time,
@@ -138,12 +139,15 @@ class Report:
         from kwsniff.report.text import json_printable
 
         tables = {name: _records(frame) for name, frame in self.tables.items()}
-        text = json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
-        return json_printable(text)
+        whole = {"summary": summary, **(more or {}), **tables}
+        return json_printable(json.dumps(whole, default=_iso, ensure_ascii=False, allow_nan=False))
 
-    def print(self, console: Console | None = None, by: Iterable[str] = DEFAULT_BY) -> None:
+    def print(
+        self, console: Console | None = None, by: Iterable[str] = DEFAULT_BY, *, wide: bool = False
+    ) -> None:
         """Print the tables named in `by` on `console` (default: stdout), as tables if it is a terminal and as
-        aligned text otherwise. Raises ValueError for a table that isn't there."""
+        aligned text otherwise: with the columns that fit the terminal, or `PIPED_WIDTH`, or all of them if
+        `wide`. Raises ValueError for a table that isn't there."""
         from rich.console import Console
 
         from kwsniff.report.terminal import print_tables
@@ -153,7 +157,7 @@ class Report:
             if name not in self.tables:
                 raise ValueError(f"no table {name!r}; there are {', '.join(self.tables)}")
         console = console or Console()
-        print_tables(console, self.tables, by)
+        print_tables(console, self.tables, by, wide=wide)
         if self.note:
             console.print(f"\n{self.note}", highlight=False, soft_wrap=True)
 

@@ -14,10 +14,15 @@ import pandas as pd
 
 Ints = npt.NDArray[np.int64]
 
+PARTS = (
+    *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
+)
+"""Parts that the time of a call falls into; they add up to its duration."""
 SUMS = (
     *("calls", "request_bytes", "response_bytes", "records", "record_bytes"),
-    *("error_codes", "throttled_calls", "throttle_ms"),
+    *("error_codes", "throttled_calls", "throttle_ms", "duration_us", "parted_calls", *PARTS),
 )
+"""`parted_calls`: calls whose parts are known."""
 MAXES = ("last_us", "in_flight_max", "throttle_max_ms", "overrun_us")
 MINS = ("first_us",)
 MEASURES = (*SUMS, *MAXES, *MINS)

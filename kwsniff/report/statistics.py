@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from kwsniff.report.codes import combined
-from kwsniff.report.cube import NEVER, folded
+from kwsniff.report.cube import NEVER, PARTS, folded
 from kwsniff.report.samples import Samples
 from kwsniff.report.store import CallStore
 from kwsniff.report.tables import STATUS_COLUMNS, typed
@@ -134,6 +134,10 @@ class Statistics:
         table = table.join(samples.percentiles(codes, size))
         table["calls_per_s"] = table["calls"] / self.seconds if self.seconds else np.nan
         table["waited_calls"] = _calls(cells, group, size, cells["waited"] == 1)
+        table["duration_sum_us"] = _sums(cells, group, size, cells["waited"] == 0)
+        table["duration_waited_sum_us"] = _sums(cells, group, size, cells["waited"] == 1)
+        for name in PARTS:
+            table[f"{name[:-3]}_sum_us"] = table[name].where(table["parted_calls"] > 0)
         for status in STATUS_COLUMNS:
             table[status] = _calls(cells, group, size, cells["status"] == status)
         table["errors"] = _calls(cells, group, size, cells["error_number"] != 0)
@@ -213,6 +217,14 @@ def _calls(cells: pd.DataFrame, group: Ints, size: int, chosen: pd.Series[bool])
     mask = chosen.to_numpy()
     np.add.at(counts, group[mask], cells["calls"].to_numpy()[mask])
     return counts
+
+
+def _sums(cells: pd.DataFrame, group: Ints, size: int, chosen: pd.Series[bool]) -> npt.NDArray[np.float64]:
+    """Durations of each group in the chosen cells."""
+    mask = chosen.to_numpy()
+    found: npt.NDArray[np.float64] = np.zeros(size)
+    np.add.at(found, group[mask], cells["duration_us"].to_numpy(np.float64)[mask])
+    return found
 
 
 def _times(microseconds: pd.Series[Any]) -> pd.Series[Any]:

@@ -16,6 +16,7 @@ calls; a call and topic are one pair, however often the call names the topic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +27,11 @@ import pyarrow.compute as pc
 from kwsniff.events import CALL
 from kwsniff.report import waiting
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.report.cube import NEVER, Cube, joined
+from kwsniff.report.cube import NEVER, PARTS, Cube, joined
 from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
+from kwsniff.table import EVENTS
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -55,6 +57,7 @@ NEEDED = (
     *("request_time", "request_end_time", "response_time", "response_end_time", "first_time", "last_time"),
     *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", "max_wait_ms"),
     *("record_count", "record_bytes", "in_flight", "error_count", "topics", "topic_ids", "partitions"),
+    *(name for name in PARTS if name in EVENTS.names),
 )
 """Columns of EVENTS that the statistics use."""
 
@@ -82,7 +85,7 @@ class CallStore:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all batches, joining small ones first."""
-        for batch in _even(batch.select(list(NEEDED)) for batch in batches):
+        for batch in _even(map(_needed, batches)):
             self.add(batch)
             del batch  # before the next is made
 
@@ -229,6 +232,8 @@ def _measures(calls: pa.RecordBatch, waited: Ints) -> pd.DataFrame:
         "error_codes": _ints(calls["error_count"]),
         "throttled_calls": (throttle > 0).astype(np.int64),
         "throttle_ms": throttle,
+        "duration_us": np.nan_to_num(_floats(calls["duration_us"])),
+        **_parts(calls),
         "last_us": _ints(_last(calls), 0),
         "in_flight_max": _ints(calls["in_flight"], -1),
         "throttle_max_ms": throttle,
@@ -236,6 +241,18 @@ def _measures(calls: pa.RecordBatch, waited: Ints) -> pd.DataFrame:
         "first_us": _ints(pc.coalesce(calls["request_time"], calls["response_time"]), NEVER),
     }
     return pd.DataFrame(columns)
+
+
+def _parts(calls: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
+    """The parts of each call's time, 0 where they are not known, and whether they are."""
+    parts = {
+        name: _floats(calls[name]) if name in calls.schema.names else np.full(calls.num_rows, np.nan)
+        for name in PARTS
+    }
+    known = ~np.isnan(parts["broker_us"])
+    return {"parted_calls": known.astype(np.int64)} | {
+        name: np.nan_to_num(each) for name, each in parts.items()
+    }
 
 
 def _last(batch: pa.RecordBatch) -> pa.Array:
@@ -256,6 +273,12 @@ def _ints(column: pa.Array, null: int = 0) -> Ints:
 def _floats(column: pa.Array) -> Floats:
     values: Floats = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def _needed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that are used, those of the parts only where the batch has them."""
+    known = set(batch.schema.names)
+    return batch.select(list(dict.fromkeys((*NEEDED, *(name for name in PARTS if name in known)))))
 
 
 def _even(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from kwsniff.report.cube import PARTS
 from kwsniff.report.percentiles import QUANTILES
 from kwsniff.table import TIMESTAMP
 
@@ -45,6 +46,12 @@ FIGURES = (
     Column("waited_calls", COUNT, "answered calls that waited on purpose, see Waiting"),
     *_percentiles("waited", "`latency_us` of calls that waited on purpose"),
     Column("wait_overrun_max_us", REAL, "most by which an empty Fetch came later than its `max_wait_ms`"),
+    Column("duration_sum_us", REAL, "sum of `duration_us` of answered calls that did not wait on purpose"),
+    Column("duration_waited_sum_us", REAL, "sum of `duration_us` of calls that waited on purpose"),
+    *(
+        Column(f"{name[:-3]}_sum_us", REAL, f"sum of `{name}` of all calls; empty where none has it")
+        for name in PARTS
+    ),
     Column("errors", COUNT, "calls with a non-zero error code"),
     Column("error_ratio", REAL, "errors / calls"),
     Column("error_codes", COUNT, "non-zero error codes; a call of several partitions may have several"),

@@ -1,7 +1,7 @@
 """The report for people: tables on a terminal, the same as aligned plain text where the output is piped.
 
-A terminal has a width: columns are left out, the least important ones first, until the rest fits. Piped
-text keeps all of them. Times are milliseconds here, sizes powers of 1000.
+Columns are left out, the least important ones first, until the rest fits into the terminal or, where there is
+none, into `PIPED_WIDTH`. Times are milliseconds here, sizes powers of 1000.
 """
 
 from __future__ import annotations
@@ -140,16 +140,22 @@ TITLES = {
 WAITED = "  waited"
 """Name of the row below an API that holds its calls that waited on purpose."""
 
+PIPED_WIDTH = 100
+"""Of text that goes to no terminal: what a terminal of a usual width shows."""
+FEW_CALLS, FEWER_CALLS = 100, 1_000
+"""Below so many calls there is no percentile 99, and no percentile 99.9, to speak of."""
+
 _GAP = 2
 
 
-def print_tables(console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str]) -> None:
+def print_tables(
+    console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str], *, wide: bool = False
+) -> None:
     """Print the tables named in `by`, in that order. Raises KeyError for an unknown name."""
+    width = None if wide else console.width if console.is_terminal else PIPED_WIDTH
     for place, name in enumerate(by):
         frame = tables[name]
-        headings, cells = _cells(
-            VIEWS[name], _rows(name, frame), console.width if console.is_terminal else None
-        )
+        headings, cells = _cells(VIEWS[name], _rows(name, frame), width)
         if console.is_terminal:
             _print_rich(console, TITLES[name], headings, cells)
         else:
@@ -160,10 +166,17 @@ def _rows(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for record in frame.to_dict(orient="records"):
         row = {str(key): None if pd.isna(value) else value for key, value in record.items()}
-        rows.append(row)
+        rows.append(row | _without_rare(row))
         if name == "api" and row["waited_calls"]:
             rows.append(_waited(row))
     return rows
+
+
+def _without_rare(row: Row) -> dict[str, None]:
+    """High percentiles of few calls, which say no more than the greatest values do, as nothing."""
+    calls = row["calls"] - row["waited_calls"]
+    names = (["p99"] if calls < FEW_CALLS else []) + (["p999"] if calls < FEWER_CALLS else [])
+    return {f"{prefix}_{name}_us": None for prefix in ("latency", "duration") for name in names}
 
 
 def _waited(row: Row) -> dict[str, Any]:

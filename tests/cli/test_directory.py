@@ -29,7 +29,9 @@ def named(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [["decode", "-f", "jsonl"], ["report"], ["report", "-j", "2"]], ids=" ".join
+    "command",
+    [["decode", "-f", "jsonl"], ["report", "--by", "api,client"], ["report", "--by", "error", "-j", "2"]],
+    ids=" ".join,
 )
 def test_each_is_named_in_one_line_and_the_rest_is_done(command: list[str], folder: Path) -> None:
     done = process(*command, "-q", str(folder), module="kwsniff")
@@ -43,17 +45,20 @@ def test_each_is_named_in_one_line_and_the_rest_is_done(command: list[str], fold
 
 
 def test_the_closing_paragraph_counts_them(folder: Path) -> None:
-    said = process("report", str(folder), module="kwsniff").stderr.decode()
+    """On the page it stands above the findings; wherever there is no page it comes last."""
+    said = process("report", str(folder), module="kwsniff").stdout.decode()
+    assert "Damaged input: 2 files unreadable." in " ".join(said.split())
+    said = process("report", "--by", "api", str(folder), module="kwsniff").stderr.decode()
     assert "Damaged input: 2 files unreadable." in said
 
 
-@pytest.mark.parametrize("command", ["decode", "report"])
-def test_directories_in_it_are_read_where_asked(command: str, folder: Path) -> None:
+@pytest.mark.parametrize("command", [["decode"], ["report", "--by", "api"]], ids=" ".join)
+def test_directories_in_it_are_read_where_asked(command: list[str], folder: Path) -> None:
     paths = [str(folder / "a.pcap"), str(folder / "deeper/b.pcap")]
     for option in ("-r", "--recursive"):
-        done = process(command, "-q", option, str(folder), "--where", 'event == "call"', module="kwsniff")
+        done = process(*command, "-q", option, str(folder), "--where", 'event == "call"', module="kwsniff")
         assert done.returncode == 3
-        alone = process(command, "-q", *paths, "--where", 'event == "call"', module="kwsniff")
+        alone = process(*command, "-q", *paths, "--where", 'event == "call"', module="kwsniff")
         assert done.stdout == alone.stdout
 
 

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ended, anomaly, call
+from tests.cli.conftest import Ended, anomaly, call, connection
 
 Run = Callable[..., Ended]
 Capture = Callable[..., str]
@@ -21,7 +22,7 @@ def test_the_report_prints_tables_and_writes_csv_files(
     assert (ended.code, ended.err) == (0, "")
     assert "Metadata" in ended.out
     assert "Fetch" in ended.out
-    names = {"api", "client", "topic", "broker", "error", "calls"}
+    names = {"api", "client", "topic", "broker", "error", "calls", "findings"}
     assert {path.name for path in out.iterdir()} == {f"{name}.csv" for name in names}
     assert len(list(csv.DictReader((out / "calls.csv").read_text().splitlines()))) == 2
 
@@ -65,3 +66,69 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(
     assert (ended.code, ended.out) == (2, "")
     assert says in ended.err
     assert ended.err.count("\n") == 1
+
+
+THROTTLED = {"throttle_ms": 5000, "time": "2026-01-31T12:00:00.000001+00:00"}
+
+
+def test_the_page_says_what_it_found_and_stands_on_standard_output_whole(
+    kwsniff: Run, capture: Capture
+) -> None:
+    ended = kwsniff("report", capture(call(**THROTTLED), connection()))
+    assert (ended.code, ended.err) == (0, "")
+    assert "events.jsonl, 2026-01-31 12:00:00" in ended.out.splitlines()[0]
+    assert "1 connection: 1 complete" in ended.out
+    assert "warning   app-1@10.0.0.5 is throttled: 1 answer told it to wait, 5 s in all" in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 100
+
+
+def test_quiet_leaves_the_trust_out_of_the_page(kwsniff: Run, capture: Capture) -> None:
+    ended = kwsniff("report", capture(call(), connection()), "-q")
+    assert "connection: 1 complete" not in ended.out
+    assert "── Where the time went" in ended.out
+
+
+def test_json_and_csv_have_every_finding_and_what_was_not_shown(
+    kwsniff: Run, capture: Capture, tmp_path: Path
+) -> None:
+    path = capture(call(**THROTTLED))
+    data = json.loads(kwsniff("report", path, "--json", "-q").out)
+    found = data["findings"][0]
+    assert (found["code"], found["severity"], found["subject"]) == ("throttled", "warning", "app-1@10.0.0.5")
+    assert found["numbers"]["throttle_ms"] == 5000
+    assert found["evidence"] == [{"capture": "a.pcap", "packet": 6}]
+    assert found["first_time"] == "2026-01-31T12:00:00.000001Z"
+    assert {each["severity"] for each in data["findings"]} == {"warning", "ok", "not_shown"}
+    kwsniff("report", path, "--csv", str(tmp_path / "out"), "-q")
+    with (tmp_path / "out" / "findings.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["code"] for row in rows] == [each["code"] for each in data["findings"]]
+    assert rows[0]["evidence"] == "a.pcap:6"
+    assert "throttle_ms=5000" in rows[0]["numbers"]
+
+
+def test_wide_prints_all_columns_and_top_more_rows(kwsniff: Run, capture: Capture) -> None:
+    path = capture(*(call(client_id=f"app-{number}") for number in range(40)))
+    wide = kwsniff("report", path, "--wide", "-q").out
+    assert "dur p50 ms" in wide
+    assert max(map(len, wide.splitlines())) > 100
+    page, whole = kwsniff("report", path, "-q").out, kwsniff("report", path, "-q", "--top", "0").out
+    assert "(+30 more: --top 0)" in page
+    assert page.count("app-") < whole.count("app-") == 80
+
+
+def test_the_commands_of_findings_are_ones_that_there_are(kwsniff: Run, capture: Capture) -> None:
+    """Those that show more take their expression as `decode` does."""
+    golden = (Path(__file__).parents[1] / "data" / "findings").glob("*.csv")
+    commands = {row["command"] for path in golden for row in csv.DictReader(path.read_text().splitlines())}
+    expressions = {word for each in commands for word in _where(each)}
+    assert len(expressions) > 30
+    path = capture(call())
+    for expression in sorted(expressions):
+        ended = kwsniff("decode", path, "--where", expression, "-q")
+        assert ended.code == 0, (expression, ended.err)
+
+
+def _where(command: str) -> list[str]:
+    words = shlex.split(command)
+    return words[words.index("--where") + 1 :][:1] if "--where" in words else []

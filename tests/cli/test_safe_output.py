@@ -57,6 +57,8 @@ def kwsniff(*arguments: str) -> subprocess.CompletedProcess[bytes]:
         *(["decode", "--full", "-f", form] for form in ("text", "jsonl", "csv")),
         ["report", "--by", "api,client,topic,broker,error"],
         ["report", "--json"],
+        ["report"],
+        ["report", "--top", "0"],
     ],
     ids=" ".join,
 )
@@ -74,7 +76,7 @@ def _unprintable(text: str) -> set[str]:
 def test_nothing_from_the_wire_is_unprintable_in_tables(capture: Path, tmp_path: Path) -> None:
     assert kwsniff("report", str(capture), "--csv", str(tmp_path)).returncode == 0
     assert {path.name: _unprintable(path.read_text()) for path in tmp_path.iterdir()} == {
-        f"{name}.csv": set() for name in ("api", "broker", "calls", "client", "error", "topic")
+        f"{name}.csv": set() for name in ("api", "broker", "calls", "client", "error", "findings", "topic")
     }
 
 

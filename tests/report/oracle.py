@@ -11,6 +11,7 @@ import numpy as np
 
 Row = dict[str, Any]
 
+PARTS = ("request_transfer", "queued", "throttled", "waited", "broker", "response_transfer")
 PERCENTILES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": 99.9, "max": 100}
 
 
@@ -54,6 +55,11 @@ def figures(rows: list[Row]) -> Row:
         values = [row[column] for row in group]
         for name, percent in PERCENTILES.items():
             result[f"{prefix}_{name}_us"] = float(np.percentile(values, percent)) if values else None
+    result["duration_sum_us"] = sum(row["duration_us"] or 0.0 for row in rows if not waits(row))
+    result["duration_waited_sum_us"] = sum(row["duration_us"] for row in waited)
+    for part in PARTS:
+        known = [row[f"{part}_us"] for row in rows if row.get(f"{part}_us") is not None]
+        result[f"{part}_sum_us"] = sum(known) if known else None
     result["error_ratio"] = result["errors"] / len(rows)
     return result
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from rich.console import Console
 
 from kwsniff.report import Report
 from kwsniff.report.tables import TABLES
+from kwsniff.report.terminal import PIPED_WIDTH
 from kwsniff.report.text import bytes_text, digits, printable
 
 from .events import batches, call
@@ -28,8 +31,34 @@ def fetches() -> Report:
     return Report.from_events(batches([call(latency=500_000, **waiting), call(latency=1500)], 2))
 
 
+@cache
+def many_calls() -> Report:
+    """More than a thousand of some API, so that all percentiles are shown."""
+    return Report.from_events(batches(mixture(9000), 3000))
+
+
+def test_piped_text_has_the_columns_of_a_terminal_of_its_width() -> None:
+    piped = printed(many_calls(), by=list(TABLES))
+    assert max(map(len, piped.splitlines())) <= PIPED_WIDTH
+    on_terminal = printed(many_calls(), width=PIPED_WIDTH, by=list(TABLES))
+    headings = [line.split() for line in piped.splitlines() if "p50 ms" in line]
+    assert headings == [line.split() for line in on_terminal.splitlines() if "p50 ms" in line]
+    assert max(map(len, printed(many_calls(), by=list(TABLES), wide=True).splitlines())) > 300
+
+
+@pytest.mark.parametrize(("calls", "shown"), [(99, []), (100, ["99"]), (999, ["99"]), (1000, ["99", "99.9"])])
+def test_high_percentiles_of_few_calls_are_not_shown(calls: int, shown: list[str]) -> None:
+    report = Report.from_events(batches([call(latency=1000.0 + number) for number in range(calls)], 100))
+    lines = printed(report, by=["api"], wide=True).splitlines()
+    cells = dict(zip(re.split(r"\s{2,}", lines[1]), re.split(r"\s{2,}", lines[2]), strict=False))
+    if shown:
+        assert float(cells["p99 ms"]) == pytest.approx((1000 + 0.99 * (calls - 1)) / 1000, rel=0.01)
+    assert ("p99.9 ms" in lines[1]) == ("99.9" in shown)
+    assert report.tables["api"]["latency_p999_us"][0] > 0
+
+
 def test_piped_text_is_aligned_and_holds_no_escape_sequences() -> None:
-    lines = printed(fetches(), by=["api"]).splitlines()
+    lines = printed(fetches(), by=["api"], wide=True).splitlines()
     assert lines[0] == "Calls by API"
     header, fetch, waited, metadata = lines[1:5]
     assert header.split()[:4] == ["API", "calls", "calls/s", "sent"]
@@ -56,7 +85,7 @@ def test_an_empty_report_prints_headings() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 140, 400])
 def test_a_terminal_shows_the_columns_that_fit_and_never_cuts_a_number(width: int) -> None:
-    lines = printed(Report.from_events(batches(mixture(300), 50)), width=width, by=["api"]).splitlines()
+    lines = printed(many_calls(), width=width, by=["api"]).splitlines()
     assert max(map(len, lines)) <= width
     header = next(line for line in lines if "p50 ms" in line)
     assert all(heading in header for heading in ("calls", "p50 ms", "p99 ms", "errors"))

@@ -23,7 +23,7 @@ def report(
         typer.Option(
             "--by",
             metavar="TABLE,...",
-            help="Tables to print: api, client, topic, broker, error. Default: api,error,client.",
+            help="Print these tables instead of the page: api, client, topic, broker, error.",
             rich_help_panel=CHOICE,
         ),
     ] = None,
@@ -40,10 +40,28 @@ def report(
         bool,
         typer.Option(
             "--json",
-            help="Print the whole report as one JSON object instead of tables.",
+            help="Print the whole report as one JSON object instead of a page.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide",
+            help="Print tables with all their columns, however wide that gets.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            metavar="N",
+            min=0,
+            help="Print N rows of each part of the page instead of what fits a screen; 0: all.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     where: Where = None,
     port: Port = None,
     recursive: Recursive = False,
@@ -51,7 +69,8 @@ def report(
     memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
-    """Print statistics of calls: rates, sizes, latencies, errors, by API, client, topic, broker and error.
+    """Print what was found and where the time went, on one page, or statistics of calls by API, client,
+    topic, broker and error.
 
     Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
     """
@@ -61,6 +80,5 @@ def report(
     from kwsniff.cli.source import deeper
 
     files = deeper(files) if recursive else files
-    raise typer.Exit(
-        job.report(job.Request(files, configured(port, memory), by, csv, json, where, quiet, jobs))
-    )
+    config = configured(port, memory)
+    raise typer.Exit(job.report(job.Request(files, config, by, csv, json, where, quiet, jobs, wide, top)))

@@ -1,0 +1,145 @@
+"""What an input shows that somebody should know: rules over EVENTS, each in one place.
+
+`Findings` takes EVENTS batches in their order, in memory that does not grow with the input, and merges with
+what others took of other parts of it. docs/findings.md says what each rule means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kwsniff.findings.batches import HotPartition, TinyBatches, Uncompressed
+from kwsniff.findings.connections import Churn, Unreachable
+from kwsniff.findings.errors import AuthenticationFailed, ErrorLine, Errors, NotAuthorized, QuotaExceeded
+from kwsniff.findings.finding import FINDINGS, NOT_SHOWN, OK, Finding, order, table
+from kwsniff.findings.groups import MemberExpelled, Rebalances, StandsStill
+from kwsniff.findings.lag import FallsBehind
+from kwsniff.findings.leaders import StaleLeader
+from kwsniff.findings.network import Retransmissions, ZeroWindows
+from kwsniff.findings.rows import Batch
+from kwsniff.findings.rule import Context, Rule
+from kwsniff.findings.security import ClearPasswords, PlaintextOnTls, TlsOnPlaintext
+from kwsniff.findings.slowness import SlowBroker, SlowQueue
+from kwsniff.findings.storms import ApiVersionsStorm, MetadataStorm
+from kwsniff.findings.tally import NAME_LENGTH, grouped
+from kwsniff.findings.thresholds import Thresholds
+from kwsniff.findings.throttling import Throttled
+from kwsniff.findings.unanswered import Unanswered
+from kwsniff.findings.upgrade import OldClients
+from kwsniff.report.topics import TopicNames
+
+if TYPE_CHECKING:
+    from kwsniff.findings.rows import Rows
+
+__all__ = ["FINDINGS", "NEEDED", "RULES", "Finding", "Findings", "Rule", "Thresholds"]
+
+RULES: tuple[type[Rule], ...] = (
+    *(PlaintextOnTls, TlsOnPlaintext, Unreachable, AuthenticationFailed, NotAuthorized, ClearPasswords),
+    *(Unanswered, Errors, StaleLeader, SlowBroker, SlowQueue, Throttled, QuotaExceeded),
+    *(Rebalances, MemberExpelled, StandsStill, FallsBehind),
+    *(HotPartition, TinyBatches, Uncompressed, MetadataStorm, ApiVersionsStorm, Churn),
+    *(Retransmissions, ZeroWindows, OldClients),
+)
+"""All rules, in the order in which what they looked at is named."""
+
+_EVERY_RULE = frozenset(
+    (
+        *("event", "time", "capture", "status", "client_id", "client_ip", "broker_ip", "broker_port"),
+        *("api_key", "api", "error_code", "latency_us", "request_packet", "response_packet", "packet"),
+        *("request_time", "request_end_time", "response_time", "response_end_time", "topics", "topic_ids"),
+    )
+)
+NEEDED = frozenset().union(_EVERY_RULE, *(rule.needs for rule in RULES))
+"""Columns of EVENTS that the rules read."""
+
+MAX_ADDRESSES = 1_000
+MAX_IDS = 20
+
+
+class ClientNames:
+    """Client ids by address: connections have no client id of their own."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, dict[str, None]] = {}
+
+    def take(self, calls: Rows) -> None:
+        """Learn those of some calls."""
+        ips, ids = calls.coded("client_ip"), calls.coded("client_id")
+        for row in grouped([ips, ids])[1]:
+            self._put(ips.values[ips.codes[row]], ids.values[ids.codes[row]])
+
+    def merge(self, other: ClientNames) -> None:
+        """Learn what another one knows."""
+        for ip, ids in other.of.items():
+            for client_id in ids:
+                self._put(ip, client_id)
+
+    def _put(self, ip: str | None, client_id: str | None) -> None:
+        if ip is None or not client_id or (ip not in self.of and len(self.of) >= MAX_ADDRESSES):
+            return
+        known = self.of.setdefault(ip, {})
+        if len(known) < MAX_IDS:
+            known[client_id[:NAME_LENGTH]] = None
+
+
+class Findings:
+    """All rules over one input."""
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        self._rules = [rule(thresholds or Thresholds()) for rule in RULES]
+        self._topics = TopicNames()
+        self._clients = ClientNames()
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take one EVENTS batch."""
+        seen = Batch(batch)
+        self._topics.add(batch)
+        self._clients.take(seen.calls)
+        for rule in self._rules:
+            rule.take(seen)
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, taken."""
+        for batch in batches:
+            self.take(batch)
+            yield batch
+
+    def merge(self, other: Findings) -> None:
+        """Take what another one took, of batches that come after those of this one."""
+        self._topics.merge(other._topics)
+        self._clients.merge(other._clients)
+        for mine, theirs in zip(self._rules, other._rules, strict=True):
+            mine.merge(theirs)
+
+    def found(self, errors: Mapping[int, tuple[str, bool]] | None = None) -> list[Finding]:
+        """What was found so far, the worst first; then a row for each rule that found nothing, or that had
+        nothing to look at. `errors` gives name and retriability of error codes."""
+        context = self._context(errors)
+        rows: list[Finding] = []
+        for place, rule in enumerate(self._rules):
+            rows += rule.findings(context) or [_nothing(rule, -place)]
+        explained = {(code, row.subject) for row in rows for code in row.explains}
+        return sorted((row for row in rows if (row.code, row.subject) not in explained), key=order)
+
+    def errors(self, errors: Mapping[int, tuple[str, bool]] | None = None) -> list[ErrorLine]:
+        """Every error in every API with who got it and for what, the most frequent first."""
+        rule = next(rule for rule in self._rules if isinstance(rule, Errors))
+        return rule.lines(self._context(errors))
+
+    def table(self, errors: Mapping[int, tuple[str, bool]] | None = None) -> pa.Table:
+        """What `found` gives, as a table of FINDINGS."""
+        return table(self.found(errors))
+
+    def _context(self, errors: Mapping[int, tuple[str, bool]] | None) -> Context:
+        clients = {ip: sorted(ids) for ip, ids in self._clients.of.items()}
+        return Context(self._topics.names, errors or {}, clients)
+
+
+def _nothing(rule: Rule, weight: float) -> Finding:
+    if rule.looked:
+        return Finding(rule.code, OK, "", f"{rule.about}: nothing found", weight=weight)
+    sentence = f"{rule.about}: not shown by this capture ({rule.missing})"
+    return Finding(rule.code, NOT_SHOWN, "", sentence, weight=weight)

@@ -1,0 +1,198 @@
+"""Producers that send records one by one, or uncompressed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kwsniff.findings.finding import NOTICE, Finding, command, evidence, literal
+from kwsniff.findings.rows import Batch, Picked
+from kwsniff.findings.rule import Context, Rule
+from kwsniff.findings.tally import Entry, Key, Tally
+from kwsniff.findings.words import client, duration, listed, name, rate, size
+from kwsniff.report.text import digits
+
+PRODUCE = (0,)
+NEEDED = frozenset(("partitions", "acks"))
+
+
+class _Produced(Rule):
+    """Sums the batches that clients send to topics."""
+
+    needs = NEEDED
+    missing = "no record data from producers"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.batches = Tally()
+        """By client id, address and topic: records, bytes, uncompressed batches and their bytes."""
+
+    def take(self, batch: Batch) -> None:
+        calls = batch.calls
+        produce = calls.is_in("api_key", PRODUCE)
+        if not produce.any():
+            return
+        parts = batch.partitions
+        rows = np.flatnonzero(produce[parts.row] & (parts.ints("bytes") > 0))
+        self.looked += len(rows)
+        if not len(rows):
+            return
+        of = parts.row[rows]
+        size_of, plain = parts.ints("bytes")[rows], parts.coded("codec").equals("none")[rows]
+        keys = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of), parts.key.at(rows)]
+        sums = [parts.ints("records")[rows], size_of, plain, np.where(plain, size_of, 0)]
+        self.batches.add(Picked(calls, of), np.arange(len(rows)), keys, sums)
+
+
+class TinyBatches(_Produced):
+    """A producer sends many small batches: each costs a request, a header of 61 bytes or more, and work at
+    the broker and at every consumer. Let records wait for each other (`linger.ms`, 5 in Java clients from
+    4.0 on), do not flush after each one, and use one producer, not one for each thread or request."""
+
+    code = "tiny_batches"
+    about = "batch sizes"
+
+    def findings(self, context: Context) -> list[Finding]:
+        found: dict[Key, Entry] = {}
+        topics: dict[Key, list[str]] = {}
+        for key, entry in self.batches.entries.items():
+            if self._tiny(entry):
+                topics.setdefault(key[:2], []).append(name(context.topic(key[2])))
+                if key[:2] in found:
+                    found[key[:2]].absorb(entry)
+                else:
+                    found[key[:2]] = entry.copy()
+        return [self._finding(key, entry, topics[key]) for key, entry in found.items()]
+
+    def _tiny(self, entry: Entry) -> bool:
+        limits = self.thresholds
+        return (
+            entry.count >= limits.tiny_batches
+            and entry.sums[1] < entry.count * limits.tiny_batch_bytes
+            and entry.count > limits.tiny_batches_per_s * entry.span_s
+        )
+
+    def _finding(self, key: Key, entry: Entry, topics: list[str]) -> Finding:
+        records, total = entry.sums[0] / entry.count, entry.sums[1] / entry.count
+        quick = rate(entry.count / entry.span_s) if entry.span_s else "at once"
+        sentence = (
+            f"{client(*key)} sends tiny batches to {listed(topics)}: {entry.count:,} of "
+            f"{digits(records)} {'record' if records == 1 else 'records'} and {size(round(total))} on "
+            f"average, {quick}."
+        )
+        numbers = {"batches": entry.count, "records_per_batch": records, "bytes_per_batch": total}
+        return Finding(
+            self.code, NOTICE, client(*key), sentence, numbers, evidence(entry),
+            command("clients", f"client_id == {literal(key[0])}"), entry.count,
+        )  # fmt: skip
+
+
+class Uncompressed(_Produced):
+    """A producer sends much record data without compression, in batches large enough to shrink: texts such
+    as JSON become three to ten times smaller with `compression.type=zstd` or `lz4`, on the network, on the
+    brokers' disks and for consumers. What is compressed already (images, encrypted data) does not gain."""
+
+    code = "uncompressed"
+    about = "compression"
+
+    def findings(self, context: Context) -> list[Finding]:
+        return [
+            self._finding(key, entry, context)
+            for key, entry in self.batches.entries.items()
+            if entry.sums[3] >= self.thresholds.uncompressed_bytes
+            and entry.sums[3] >= self.thresholds.uncompressed_batch_bytes * entry.sums[2]
+            and 2 * entry.sums[3] >= entry.sums[1]
+        ]
+
+    def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
+        sentence = (
+            f"{client(key[0], key[1])} sends {size(int(entry.sums[3]))} to {name(context.topic(key[2]))} "
+            "without "
+            f"compression, within {duration(entry.span_s)}."
+        )
+        numbers = {"uncompressed_bytes": entry.sums[3], "record_bytes": entry.sums[1]}
+        return Finding(
+            self.code, NOTICE, client(key[0], key[1]), sentence, numbers, evidence(entry),
+            command("clients", f"client_id == {literal(key[0])}"), entry.sums[3],
+        )  # fmt: skip
+
+
+class HotPartition(Rule):
+    """One partition of a topic takes most of what is produced to it: its leader, its consumer and its disk
+    do the work of all. Keys are skewed (one customer, a null key with an old partitioner, a constant), or
+    producers name the partition themselves."""
+
+    code = "hot_partition"
+    about = "partition balance"
+    needs = NEEDED
+    missing = "no record data from producers"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.partitions = Tally()
+        """By topic and partition: bytes, records."""
+        self.clients = Tally()
+
+    def take(self, batch: Batch) -> None:
+        calls = batch.calls
+        produce = calls.is_in("api_key", PRODUCE)
+        if not produce.any():
+            return
+        parts = batch.partitions
+        rows = np.flatnonzero(produce[parts.row] & (parts.ints("bytes") > 0))
+        self.looked += len(rows)
+        if not len(rows):
+            return
+        of = parts.row[rows]
+        topic, partition = parts.key.at(rows), parts.coded("partition").at(rows)
+        sums = [parts.ints("bytes")[rows], parts.ints("records")[rows]]
+        picked, every = Picked(calls, of), np.arange(len(rows))
+        self.partitions.add(picked, every, [topic, partition], sums)
+        who = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of)]
+        self.clients.add(picked, every, [topic, partition, *who], sums)
+
+    def findings(self, context: Context) -> list[Finding]:
+        topics: dict[Any, dict[int, Entry]] = {}
+        for (topic, partition), entry in self.partitions.entries.items():
+            topics.setdefault(topic, {})[partition] = entry
+        return [
+            self._finding(topic, hot, entries, context)
+            for topic, entries in topics.items()
+            for hot in [max(entries, key=lambda number: entries[number].sums[0])]
+            if self._hot(entries, hot)
+        ]
+
+    def _hot(self, entries: dict[int, Entry], hot: int) -> bool:
+        total = sum(entry.sums[0] for entry in entries.values())
+        count = max(len(entries), max(entries) + 1)
+        share = entries[hot].sums[0] / total
+        limits = self.thresholds
+        return (
+            len(entries) > 2
+            and total >= limits.hot_bytes
+            and share >= limits.hot_share
+            and share * count >= limits.hot_times_fair
+        )
+
+    def _finding(self, topic: Any, hot: int, entries: dict[int, Entry], context: Context) -> Finding:
+        total = sum(entry.sums[0] for entry in entries.values())
+        entry = entries[hot]
+        who = listed(client(key[2], key[3]) for key in self.clients.entries if key[:2] == (topic, hot))
+        place = f"{name(context.topic(topic))}[{hot}]"
+        share = entry.sums[0] / total
+        sentence = (
+            f"{place} takes {100 * share:.0f} % of what is produced to its topic: "
+            f"{size(int(entry.sums[0]))} of "
+            f"{size(int(total))} to {len(entries):,} partitions (from {who}). Its keys are skewed."
+        )
+        numbers = {
+            "share_ratio": share,
+            "bytes": entry.sums[0],
+            "topic_bytes": total,
+            "partitions": len(entries),
+        }
+        where = f"{literal(context.topic(topic))} in topics"
+        return Finding(
+            self.code, NOTICE, place, sentence, numbers, evidence(entry), command("clients", where), total
+        )

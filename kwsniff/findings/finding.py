@@ -1,0 +1,130 @@
+"""What a rule says: one sentence with the figures it rests on, the packets that show it, and where to look
+next."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from kwsniff.findings.rows import UNKNOWN
+from kwsniff.findings.tally import Entry, Packet
+from kwsniff.report.text import printable
+from kwsniff.table import TIMESTAMP
+
+CRITICAL, WARNING, NOTICE, OK, NOT_SHOWN = "critical", "warning", "notice", "ok", "not_shown"
+SEVERITIES = {
+    CRITICAL: "something does not work",
+    WARNING: "something works badly, or is about to fail",
+    NOTICE: "worth knowing",
+    OK: "the rule looked and found nothing",
+    NOT_SHOWN: "the capture does not show what the rule looks at",
+}
+"""From the worst on."""
+
+FINDINGS = pa.schema(
+    [
+        pa.field("code", pa.string(), metadata={"doc": "name of the rule, see docs/findings.md"}),
+        pa.field("severity", pa.string(), metadata={"doc": ", ".join(SEVERITIES)}),
+        pa.field("subject", pa.string(), metadata={"doc": "who or what it is about; empty if ok"}),
+        pa.field("finding", pa.string(), metadata={"doc": "one sentence or two"}),
+        pa.field(
+            "numbers",
+            pa.string(),
+            metadata={"doc": "the figures as `name=value`, joined by `; `; units in the names"},
+        ),
+        pa.field("evidence", pa.string(), metadata={"doc": "packets as `capture:number`, joined by `;`"}),
+        pa.field("first_time", TIMESTAMP, metadata={"doc": "when it was first seen"}),
+        pa.field("last_time", TIMESTAMP, metadata={"doc": "when it was last seen"}),
+        pa.field("command", pa.string(), metadata={"doc": "what shows more; FILE stands for the input"}),
+    ]
+)
+"""A row for each finding, and one for each rule that found nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row of FINDINGS."""
+
+    code: str
+    severity: str
+    subject: str
+    sentence: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    evidence: tuple[Packet, ...] = ()
+    command: str = ""
+    weight: float = 0.0
+    """Among findings of one severity the greatest comes first."""
+    explains: tuple[str, ...] = ()
+    """Findings of these codes about the same subject say no more than this one."""
+
+    def row(self) -> dict[str, Any]:
+        """As FINDINGS has it."""
+        times = [packet.time for packet in self.evidence if packet.time != UNKNOWN]
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "subject": self.subject,
+            "finding": self.sentence,
+            "numbers": "; ".join(f"{name}={_number(value)}" for name, value in self.numbers.items()) or None,
+            "evidence": ";".join(map(_place, places(self.evidence))) or None,
+            "first_time": min(times, default=None),
+            "last_time": max(times, default=None),
+            "command": self.command or None,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The same with figures and packets as objects, for JSON."""
+        shown = [{"capture": packet.capture, "packet": packet.number} for packet in places(self.evidence)]
+        times = {name: _when(value) for name, value in self.row().items() if name.endswith("_time")}
+        return {**self.row(), "numbers": dict(self.numbers), "evidence": shown, **times}
+
+
+def table(found: Iterable[Finding]) -> pa.Table:
+    """All rows."""
+    return pa.Table.from_pylist([each.row() for each in found], schema=FINDINGS)
+
+
+def places(evidence: Iterable[Packet]) -> list[Packet]:
+    """The packets whose number is known, each once, in order."""
+    known = {(each.capture, each.number): each for each in evidence if each.number != UNKNOWN}
+    return sorted(known.values(), key=lambda each: (each.time, each.number))
+
+
+def evidence(*entries: Entry) -> tuple[Packet, ...]:
+    """First and last packet of all entries together."""
+    first = min((entry.first for entry in entries), key=lambda packet: packet.time)
+    last = max((entry.last for entry in entries), key=lambda packet: packet.time)
+    return (first, last)
+
+
+def command(name: str, where: str = "") -> str:
+    """A command line of kwsniff."""
+    return f"kwsniff {name} FILE" + (f" --where {shlex.quote(where)}" if where else "")
+
+
+def literal(value: Any) -> str:
+    """A value as `--where` takes it."""
+    return json.dumps(printable(value), ensure_ascii=False) if isinstance(value, str) else str(value)
+
+
+def order(finding: Finding) -> tuple[int, float, str, str]:
+    """Sorts the worst first."""
+    return (list(SEVERITIES).index(finding.severity), -finding.weight, finding.code, finding.subject)
+
+
+def _place(packet: Packet) -> str:
+    return f"{packet.capture or ''}:{packet.number}"
+
+
+def _when(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else f"{value:.6g}"

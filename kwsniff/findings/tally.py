@@ -1,0 +1,194 @@
+"""What rules count: entries by key, in bounded memory, mergeable.
+
+Theory of operation. A batch is grouped with NumPy; only its distinct keys reach Python. Each entry keeps a
+count, sums, greatest values, and the first and last packet that it was seen in. When there are twice as many
+entries as `limit`, the `limit` greatest stay and the others become one, whose texts are `OTHERS` and whose
+numbers are None: names come from the wire, and a stranger can make up millions.
+
+Invariant: counts and sums over the entries are those over everything taken, in any order of `add` and
+`merge`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kwsniff.findings.rows import UNKNOWN, Coded, Ints, Mask, Picked, Rows
+from kwsniff.report.codes import OTHERS, combined
+
+DIRECT = 1 << 18
+"""Combinations up to which a table of all of them is quicker than hashing those that occur."""
+LIMIT = 2_000
+"""Entries kept of one tally."""
+NAME_LENGTH = 120
+"""Characters kept of a name."""
+
+
+class Packet(NamedTuple):
+    """A packet that shows something; `time` is in microseconds since 1970."""
+
+    time: int
+    capture: str | None
+    number: int
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one key."""
+
+    count: int
+    sums: list[float]
+    maxes: list[float]
+    first: Packet
+    last: Packet
+
+    def absorb(self, other: Entry) -> None:
+        """Add what another one counted."""
+        self.count += other.count
+        self.sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
+        self.maxes = [max(a, b) for a, b in zip(self.maxes, other.maxes, strict=True)]
+        self.first = min(self.first, other.first, key=_when)
+        self.last = max(self.last, other.last, key=_when)
+
+    def copy(self) -> Entry:
+        return Entry(self.count, list(self.sums), list(self.maxes), self.first, self.last)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first to the last."""
+        return (self.last.time - self.first.time) / 1e6
+
+
+Key = tuple[Any, ...]
+
+
+class Tally:
+    """Entries by key."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self._entries: dict[Key, Entry] = {}
+
+    @property
+    def entries(self) -> dict[Key, Entry]:
+        """The entries by key, the most frequent first, in an order that does not depend on how they came."""
+        ranked = sorted(self._entries.items(), key=lambda item: (-item[1].count, tuple(map(str, item[0]))))
+        return dict(ranked)
+
+    def add(
+        self,
+        rows: Rows | Picked,
+        which: Mask | Ints,
+        keys: Sequence[Coded],
+        sums: Sequence[Any] = (),
+        maxes: Sequence[Any] = (),
+    ) -> None:
+        """Take some rows (a mask, or their places). `keys`, `sums` and `maxes` are columns over all rows."""
+        places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
+        if len(places):
+            times = rows.time[places]
+            if (np.diff(times) < 0).any():
+                places = places[np.argsort(times, kind="stable")]
+            picked = [key.at(places) for key in keys]
+            figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
+            self._take(rows, places, picked, figures[: len(sums)], figures[len(sums) :])
+
+    def _take(
+        self, rows: Rows | Picked, places: Ints, keys: list[Coded], sums: list[Any], maxes: list[Any]
+    ) -> None:
+        group, firsts = grouped(keys)
+        size = len(firsts)
+        counts = np.bincount(group, minlength=size)
+        totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size) for each in sums]
+        greatest = [np.full(size, -np.inf) for _ in maxes]
+        for into, each in zip(greatest, maxes, strict=True):
+            np.fmax.at(into, group, each)
+        lasts = np.zeros(size, np.int64)
+        lasts[group] = np.arange(len(group))
+        first, last = _packets(rows, places[firsts]), _packets(rows, places[lasts])
+        for number in range(size):
+            row = firsts[number]
+            key = tuple(_cut(column.values[column.codes[row]]) for column in keys)
+            entry = Entry(
+                int(counts[number]), [float(each[number]) for each in totals],
+                [float(each[number]) for each in greatest], first[number], last[number],
+            )  # fmt: skip
+            self.put(key, entry)
+
+    def put(self, key: Key, entry: Entry) -> None:
+        """Add one entry."""
+        known = self._entries.get(key)
+        if known is None:
+            self._entries[key] = entry
+            if len(self._entries) > 2 * self.limit:
+                self._prune()
+        else:
+            known.absorb(entry)
+
+    def merge(self, other: Tally) -> None:
+        """Take what another one counted."""
+        for key, entry in other._entries.items():
+            self.put(key, entry.copy())
+
+    def by(self, *places: int) -> dict[Key, Entry]:
+        """The entries summed over all parts of the key but those at `places`."""
+        found = Tally(limit=len(self._entries) + 1)
+        for key, entry in self._entries.items():
+            found.put(tuple(key[place] for place in places), entry.copy())
+        return found.entries
+
+    def of(self, place: int, value: Any) -> dict[Key, Entry]:
+        """The entries whose key has `value` at `place`."""
+        return {key: entry for key, entry in self.entries.items() if key[place] == value}
+
+    def _prune(self) -> None:
+        ranked = sorted(self._entries.items(), key=lambda item: (item[1].count, *item[1].sums), reverse=True)
+        self._entries = dict(ranked[: self.limit])
+        for key, entry in ranked[self.limit :]:
+            rest = tuple(OTHERS if part is None or isinstance(part, str) else None for part in key)
+            if rest in self._entries:
+                self._entries[rest].absorb(entry)
+            else:
+                self._entries[rest] = entry
+
+
+def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:
+    """A number for each combination of keys that occurs: that of each row, and for each the first row that
+    has it."""
+    sizes = [len(key.values) for key in keys]
+    if math.prod(sizes) > DIRECT:
+        return combined([key.codes for key in keys], sizes)
+    codes = np.zeros(len(keys[0].codes), np.int64)
+    for key, size in zip(keys, sizes, strict=True):
+        codes = codes * size + key.codes
+    occurs = np.zeros(math.prod(sizes), np.bool_)
+    occurs[codes] = True
+    group = (np.cumsum(occurs, dtype=np.int64) - 1)[codes]
+    firsts = np.zeros(int(occurs.sum()), np.int64)
+    firsts[group[::-1]] = np.arange(len(group) - 1, -1, -1)
+    return group, firsts
+
+
+def _packets(rows: Rows | Picked, places: Ints) -> list[Packet]:
+    capture = rows.coded("capture")
+    names = [capture.values[code] for code in capture.codes[places]]
+    times, numbers = rows.time[places].tolist(), rows.packet[places].tolist()
+    return [Packet(*each) for each in zip(times, names, numbers, strict=True)]
+
+
+def _cut(value: Any) -> Any:
+    return value[:NAME_LENGTH] if isinstance(value, str) else value
+
+
+def _when(packet: Packet) -> tuple[int, str, int]:
+    return packet.time, packet.capture or "", packet.number
+
+
+def nowhere() -> Packet:
+    """No packet."""
+    return Packet(UNKNOWN, None, UNKNOWN)

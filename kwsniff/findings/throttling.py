@@ -1,0 +1,63 @@
+"""Clients that brokers hold back because of quotas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
+from kwsniff.findings.rows import Batch
+from kwsniff.findings.rule import Context, Rule
+from kwsniff.findings.tally import Tally
+from kwsniff.findings.words import client, counted, duration, many
+
+
+class Throttled(Rule):
+    """A broker told a client that it exceeds a quota (`throttle_time_ms` in responses). From Kafka 2.0 on it
+    answers at once and then reads nothing more from that connection for so long (KIP-219), so the time shows
+    in the *next* call. Raise the quota, or make the client do less: larger batches, fewer requests."""
+
+    code = "throttled"
+    about = "throttling"
+    needs = frozenset(("throttle_ms", "throttled_us"))
+    missing = "no response with a throttle time"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.clients = Tally()
+
+    def take(self, batch: Batch) -> None:
+        calls = batch.calls
+        self.looked += int(calls.known("throttle_ms").sum())
+        throttle = calls.ints("throttle_ms")
+        keys = [calls.coded(name) for name in ("client_id", "client_ip", "api")]
+        held = calls.floats("throttled_us")
+        self.clients.add(calls, (throttle > 0) | (held > 0), keys, [throttle, throttle > 0, held], [throttle])
+
+    def findings(self, context: Context) -> list[Finding]:
+        found = []
+        for (name, ip), entry in self.clients.by(0, 1).items():
+            total, answers, held = entry.sums
+            if not answers:
+                continue
+            apis = [
+                (str(key[2]), each.sums[1])
+                for key, each in self.clients.entries.items()
+                if key[:2] == (name, ip) and each.sums[1]
+            ]
+            kept = f", and was held up for {duration(held / 1e6)}" if held else ""
+            sentence = (
+                f"{client(name, ip)} is throttled: {many(answers, 'answer')} told it to wait, "
+                f"{duration(total / 1000)} in all, up to {duration(entry.maxes[0] / 1000)} "
+                f"({counted(apis)}){kept}. It exceeds a quota."
+            )
+            numbers = {"answers": answers, "throttle_ms": total, "throttle_max_ms": entry.maxes[0]}
+            severity = WARNING if total >= self.thresholds.throttled_ms else NOTICE
+            where = f"throttle_ms > 0 and client_id == {literal(name)}"
+            found.append(
+                Finding(
+                    self.code, severity, client(name, ip), sentence,
+                    numbers | ({"throttled_us": held} if held else {}), evidence(entry),
+                    command("slow", where), total,
+                )
+            )  # fmt: skip
+        return found

@@ -1,0 +1,153 @@
+"""Lines of text in a given width and height: wrapping, aligned columns, and sharing a page out.
+
+Width is counted in the cells of a terminal, so that names in wide characters line up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len, set_cell_size
+
+WIDTH, HEIGHT = 100, 30
+"""Of a page, where there is no terminal."""
+GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, and how it is styled where there is colour (a style of rich)."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass
+class Section:
+    """Part of a page: a heading and blocks of lines, of which the first ones are shown if there is little
+    room."""
+
+    title: str
+    blocks: list[list[Line]]
+    least: int = 0
+    """Blocks shown before any other section gets more than its least."""
+    most: int = 1 << 30
+    head: list[Line] = field(default_factory=list)
+    """Below the title, whatever the number of blocks."""
+    tail: list[Line] = field(default_factory=list)
+    """Below the blocks."""
+
+    def lines(self, count: int) -> list[Line]:
+        """Title, head and the first `count` blocks; the title says how many are left out."""
+        hidden = len(self.blocks) - count
+        more = f"  (+{hidden:,} more: --top 0)" if hidden > 0 else ""
+        shown = [line for block in self.blocks[:count] for line in block]
+        title = [Line(_ruled(self.title + more), "bold")] if self.title else []
+        return [*title, *self.head, *shown, *self.tail]
+
+
+def _ruled(title: str) -> str:
+    return f"── {title} " + "─" * (WIDTH - cell_len(title) - 4)
+
+
+def shared(sections: Sequence[Section], height: int) -> list[int]:
+    """How many blocks of each section fit into `height` lines, those named first first: each gets its least,
+    then one block after the other in turn."""
+    counts = [min(section.least, section.most, len(section.blocks)) for section in sections]
+    room = height - sum(len(each.lines(count)) for each, count in zip(sections, counts, strict=True))
+    while room < 0 and max(counts) > 1:
+        place = max(range(len(counts)), key=lambda place: counts[place])
+        counts[place] -= 1
+        room += len(sections[place].blocks[counts[place]])
+    grows = True
+    while grows:
+        grows = False
+        for place, section in enumerate(sections):
+            count = counts[place]
+            if count >= min(len(section.blocks), section.most):
+                continue
+            lines = len(section.blocks[count])
+            if lines <= room:
+                counts[place] += 1
+                room -= lines
+                grows = True
+    return counts
+
+
+_TIE = "\u00a0"
+_UNIT = re.compile(r"(?<=\d) (s|ms|min|h|%|bytes?|[kMGTP]B)\b")
+"""What stands behind a number on the same line."""
+
+
+def tied(text: str) -> str:
+    """`text` as one word for `wrapped`."""
+    return text.replace(" ", _TIE)
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """`text` in lines no wider than `width`, all but the first one indented; words longer than a line are
+    cut into parts."""
+    lines, line = [], ""
+    for word in _UNIT.sub(lambda found: _TIE + found[1], text).split(" "):
+        joined = f"{line} {word}" if line else word
+        if cell_len(joined) <= width or not line.strip():
+            line = joined
+        else:
+            lines.append(line)
+            line = indent + word
+        while cell_len(line) > width:
+            head = _head(line, width)
+            lines.append(head)
+            line = indent + line[len(head) :]
+    return [each.replace(_TIE, " ") for each in (*lines, line)]
+
+
+def _head(text: str, width: int) -> str:
+    size = 0
+    for place, char in enumerate(text):
+        size += cell_len(char)
+        if size > width:
+            return text[:place]
+    return text
+
+
+def fitted(text: str, width: int, left: bool = True) -> str:
+    """`text` in exactly `width` cells, cut with an ellipsis or filled up."""
+    size = cell_len(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + "…"
+    return text + " " * (width - size) if left else " " * (width - size) + text
+
+
+def columns(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: Sequence[int],
+    shrink: Sequence[tuple[int, int]],
+    width: int,
+) -> tuple[str, list[str]]:
+    """Heading and rows as aligned lines. The columns of `left` are aligned to the left; those of `shrink`
+    become narrower in turn, each down to the width that stands beside it, until all fit into `width`."""
+    table = [headings, *rows]
+    widths = [max(cell_len(row[place]) for row in table) for place in range(len(headings))]
+    for place, least in shrink:
+        excess = sum(widths) + GAP * (len(widths) - 1) - width
+        widths[place] -= max(min(excess, widths[place] - least), 0)
+    lines = [_joined([fitted(row[at], widths[at], at in left) for at in range(len(row))]) for row in table]
+    return lines[0], lines[1:]
+
+
+def _joined(cells: Sequence[str]) -> str:
+    return (" " * GAP).join(cells).rstrip()
+
+
+def beside(lists: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lists side by side, each as wide as the others."""
+    each = (width - GAP * (len(lists) - 1)) // len(lists)
+    height = max(map(len, lists), default=0)
+    return [
+        _joined([fitted(items[row] if row < len(items) else "", each) for items in lists])
+        for row in range(height)
+    ]

@@ -1,0 +1,216 @@
+"""The sections of the page, each from what the report counted or the rules found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
+from kwsniff.findings.words import duration
+from kwsniff.page.layout import Line, Section, beside, columns, fitted, tied, wrapped
+from kwsniff.report.cube import PARTS
+from kwsniff.report.text import bytes_text, digits, printable
+
+if TYPE_CHECKING:
+    from kwsniff.findings import Finding
+    from kwsniff.findings.errors import ErrorLine
+
+Tables = Mapping[str, pd.DataFrame]
+Row = Mapping[str, Any]
+
+STYLES = {CRITICAL: "bold red", WARNING: "yellow", NOTICE: "cyan"}
+INDENT = 10
+P99_CALLS = 100
+"""With fewer calls the one percentile lies between the greatest values."""
+TOP = 10
+SHORT = {
+    "request_transfer_us": "send", "queued_us": "queue", "throttled_us": "throttle", "waited_us": "wait",
+    "broker_us": "broker", "response_transfer_us": "receive",
+}  # fmt: skip
+BRIEF = 2
+LIKE = 2
+"""Findings of one rule that are printed before those of others."""
+
+
+def head(title: str, trust: str, note: str, width: int) -> Section:
+    """The input, and how far to trust it."""
+    lines = [Line(line, "bold") for line in wrapped(printable(title), width)]
+    lines += [Line(line) for text in (trust, note) if text for line in wrapped(text, width)]
+    return Section("", [], head=lines)
+
+
+def findings(found: Sequence[Finding], width: int, brief: bool) -> Section:
+    """Sentences, the worst first, then what was looked at and is fine; of that no more than `BRIEF` lines if
+    it is to be `brief`."""
+    bad = [each for each in found if each.severity not in (OK, NOT_SHOWN)]
+    fine = ", ".join(_about(each) for each in found if each.severity == OK)
+    unseen = ", ".join(_about(each) for each in found if each.severity == NOT_SHOWN)
+    blocks = [_finding(each, width) for each in _varied(bad)]
+    tail = _listed("ok", fine, width, brief) + _listed("not shown", unseen, width, brief)
+    if not bad:
+        tail.insert(0, Line("Nothing was found that somebody should look into."))
+    return Section("Findings", blocks, least=2, tail=tail)
+
+
+def _varied(found: Sequence[Finding]) -> list[Finding]:
+    """The same findings, but of each rule and severity only the first few before those of others."""
+    seen: dict[tuple[str, str], int] = {}
+    first: list[Finding] = []
+    later: list[Finding] = []
+    for each in found:
+        seen[each.code, each.severity] = seen.get((each.code, each.severity), 0) + 1
+        (first if seen[each.code, each.severity] <= LIKE else later).append(each)
+    return first + later
+
+
+def _finding(finding: Finding, width: int) -> list[Line]:
+    lines = wrapped(f"{finding.severity:<{INDENT - 1}} {finding.sentence}", width, " " * INDENT)
+    if finding.command:
+        lines.append(f"{' ' * INDENT}> {finding.command}")
+    return [Line(line, STYLES.get(finding.severity, "")) for line in lines]
+
+
+def _about(finding: Finding) -> str:
+    return finding.sentence.partition(":")[0]
+
+
+def _listed(what: str, names: str, width: int, brief: bool) -> list[Line]:
+    if not names:
+        return []
+    kept = ", ".join(map(tied, names.split(", ")))
+    room = width - 12 * brief  # for how many more there are
+    lines = wrapped(f"{what:<{INDENT - 1}} {kept}", room, " " * INDENT)
+    if brief and len(lines) > BRIEF:
+        more = sum(line.count(", ") for line in lines[BRIEF:]) + 1
+        lines = [*lines[: BRIEF - 1], f"{lines[BRIEF - 1].rstrip(',')} and {more} more"]
+    return [Line(line, "green" if what == "ok" else "dim") for line in lines]
+
+
+def api(frame: pd.DataFrame, width: int) -> Section:
+    """Where the time of the calls went."""
+    rows = [_known(row) for row in frame.to_dict(orient="records")]
+    for row in rows:
+        row["time_us"] = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
+    rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
+    parts = [name for name in PARTS if any(row[_sum(name)] is not None for row in rows)]
+    shares = [SHORT[name] for name in parts] or ["waited"]
+    headings = ["API", "calls", "errors", "time", *shares, "p50 ms", "p99 ms", "max ms"]
+    cells = [_api_cells(row, parts) for row in rows]
+    heading, lines = columns(headings, cells, left=(0,), shrink=((0, 12),), width=width)
+    return Section(
+        "Where the time went, by API", [[Line(line)] for line in lines], least=2,
+        head=[Line(heading, "bold")] if rows else [],
+    )  # fmt: skip
+
+
+def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
+    whole = sum(row[_sum(name)] or 0.0 for name in parts)
+    shares = [_share(row[_sum(name)], whole) for name in parts]
+    if not parts:
+        shares = [_share(row["duration_waited_sum_us"], row["time_us"])]
+    many = row["calls"] - row["waited_calls"] >= P99_CALLS
+    times = [row["latency_p50_us"], row["latency_p99_us"] if many else None, row["latency_max_us"]]
+    return [
+        printable(row["api"] or "(none)"), f"{row['calls']:,}", f"{row['errors']:,}" if row["errors"] else "",
+        _seconds(row["time_us"]), *shares, *(_ms(each) for each in times),
+    ]  # fmt: skip
+
+
+def _sum(name: str) -> str:
+    return f"{name[:-3]}_sum_us"
+
+
+def errors(lines: Sequence[ErrorLine], width: int) -> Section:
+    """Errors with who got them, for what, and when."""
+    headings = ["error", "API", "count", "who", "where", "first", "last"]
+    rows = [
+        [line.error, line.api, f"{line.calls:,}", _first(line.who), _first(line.where), *_clocks(line)]
+        for line in lines
+    ]
+    heading, texts = columns(
+        headings,
+        rows,
+        left=(0, 1, 3, 4, 5, 6),
+        shrink=_ERRORS_SHRINK,
+        width=width,
+    )
+    return Section(
+        "Errors", [[Line(text)] for text in texts], least=1, head=[Line(heading, "bold")] if rows else [],
+    )  # fmt: skip
+
+
+def clients(frame: pd.DataFrame, width: int) -> Section:
+    """Those with most time, errors and bytes."""
+    rows = [_known(row) for row in frame.to_dict(orient="records")]
+    for row in rows:
+        row["time_us"] = row["duration_sum_us"] or 0.0
+        row["size"] = row["request_bytes"] + row["response_bytes"]
+    figures: list[tuple[str, str, Callable[[Any], str]]] = [
+        ("by time not waiting", "time_us", _seconds),
+        ("by errors", "errors", lambda value: f"{int(value):,}"),
+        ("by bytes", "size", lambda value: bytes_text(int(value))),
+    ]
+    each = (width - 4) // 3
+    lists = [[_top(row, name, show, each) for row in _ranked(rows, name)] for _, name, show in figures]
+    lines = beside(lists, width)
+    titles = beside([[title] for title, _, _ in figures], width)[0]
+    return Section(
+        "Clients", [[Line(line)] for line in lines], least=3, most=TOP,
+        head=[Line(titles, "bold")] if rows else [],
+    )  # fmt: skip
+
+
+def _ranked(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    shown = [row for row in rows if row[name]]
+    return sorted(shown, key=lambda row: (-row[name], row["client_id"] or "", row["client_ip"] or ""))
+
+
+def _top(row: Row, name: str, show: Callable[[Any], str], width: int) -> str:
+    figure = show(row[name])
+    who = printable(f"{row['client_id']}@{row['client_ip']}" if row["client_id"] else str(row["client_ip"]))
+    return f"{fitted(who, width - len(figure) - 1)} {figure}"
+
+
+def anomalies(counts: Mapping[str, int], width: int) -> Section:
+    """By code, the most frequent first."""
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if not ranked:
+        return Section("", [])
+    text = "Anomalies: " + ", ".join(f"{code} {count:,}" for code, count in ranked)
+    command = "kwsniff decode FILE --where 'event == \"anomaly\"'"
+    return Section("", [], head=[Line(line) for line in wrapped(f"{text} > {command}", width, "  ")])
+
+
+def _known(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): None if pd.isna(value) else value for name, value in row.items()}
+
+
+def _share(part: float | None, whole: float) -> str:
+    return "" if not part or not whole else f"{100 * part / whole:.0f}%"
+
+
+def _seconds(microseconds: float) -> str:
+    return duration(microseconds / 1e6) if microseconds else "0"
+
+
+def _ms(microseconds: float | None) -> str:
+    return "" if microseconds is None else digits(microseconds / 1000)
+
+
+_ERRORS_SHRINK = ((3, 22), (4, 12), (1, 12), (0, 24), (3, 12))
+"""Columns of the errors and the least widths they shrink to, in turn: who, where, API, error, who."""
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first name, and how many more there are."""
+    if not names:
+        return ""
+    return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
+
+
+def _clocks(line: ErrorLine) -> list[str]:
+    times = (line.entry.first.time, line.entry.last.time)
+    return [datetime.fromtimestamp(time / 1e6, UTC).strftime("%H:%M:%S") for time in times]

@@ -1,0 +1,31 @@
+"""The first line of the page: what was read, of when, and how much there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kwsniff.findings.words import duration, many
+
+if TYPE_CHECKING:
+    from kwsniff.report import Report
+
+NAMED = 2
+
+
+def title(paths: Sequence[str], report: Report) -> str:
+    """`trace.pcapng, 2026-11-21 10:00:00 to 10:05:00 UTC (5 min): 12,345 calls, 54 errors`."""
+    names = [_named(path) for path in paths]
+    text = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+    if report.first_time is not None and report.last_time is not None:
+        day = "%Y-%m-%d " if report.first_time.date() != report.last_time.date() else ""
+        text += f", {report.first_time:%Y-%m-%d %H:%M:%S} to {report.last_time:{day}%H:%M:%S} UTC"
+        text += f" ({duration(report.covered_s)})"
+    frame = report.tables["api"]
+    calls, errors = int(frame["calls"].sum()), int(frame["errors"].sum())
+    return f"{text}: {many(calls, 'call')}, {many(errors, 'error')}"
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else os.path.basename(path.rstrip("/")) or path

@@ -1,0 +1,237 @@
+"""Single rules on rows made by hand: thresholds from both sides, and the columns that sources fill later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
+from tests.findings.wide import codes, connection, fetch, found, row, taken
+
+SECOND = 1_000_000
+
+
+def severity(code: str, *rows: dict[str, Any]) -> str:
+    return next(each.severity for each in taken(*rows).found() if each.code == code)
+
+
+def test_an_empty_input_shows_nothing_and_is_no_praise() -> None:
+    assert {each.severity for each in taken().found()} == {NOT_SHOWN}
+
+
+@pytest.mark.parametrize("code", ["retransmissions", "zero_windows", "slow_queue", "consumer_falls_behind"])
+def test_a_rule_whose_columns_are_null_says_that_the_capture_does_not_show_it(code: str) -> None:
+    assert severity(code, row(), connection()) == NOT_SHOWN
+
+
+def test_a_queue_is_told_from_a_slow_broker() -> None:
+    calls = [row(at, queued_us=150_000.0, broker_us=900.0) for at in range(30)]
+    (queue,) = found(*calls)
+    assert (queue.code, queue.subject) == ("slow_queue", "app@10.0.0.1")
+    assert "app@10.0.0.1 waits for itself: 30 of 30 calls to 10.0.0.9:9092" in queue.sentence
+    calls = [row(at, queued_us=900.0, broker_us=150_000.0) for at in range(30)]
+    (broker,) = found(*calls)
+    assert (broker.code, broker.severity) == ("slow_broker", WARNING)
+    assert broker.numbers["p50_us"] == pytest.approx(150_000, rel=0.025)
+
+
+def test_too_few_slow_calls_prove_nothing() -> None:
+    assert codes(*(row(at, broker_us=500_000.0) for at in range(19))) == []
+    assert codes(*(row(at, broker_us=500_000.0) for at in range(20))) == ["slow_broker"]
+
+
+def test_waiting_for_data_does_not_make_a_broker_slow() -> None:
+    """Without the broker's own time, calls that may wait, and those behind others, are left out."""
+    waiting = [row(at, 500_000.0, api_key=1, api="Fetch", max_wait_ms=500) for at in range(50)]
+    behind = [row(at, 500_000.0, api_key=2, api="ListOffsets", in_flight=3) for at in range(50)]
+    assert codes(*waiting, *behind) == []
+
+
+def test_a_consumer_falls_behind_when_the_distance_to_the_end_grows() -> None:
+    growing = [fetch(number * SECOND, 10 * number, 500 * number) for number in range(1, 8)]
+    (behind,) = found(*growing)
+    assert behind.code == "consumer_falls_behind"
+    assert (behind.numbers["lag_first"], behind.numbers["lag_last"]) == (490, 3430)
+    assert "it was 490 and is 3,430 records behind in orders[0], 6 s later" in behind.sentence
+
+
+def test_a_group_falls_behind_when_more_comes_than_it_commits() -> None:
+    """The end is told by what producers wrote and what others fetch, by name or by uuid."""
+
+    def commit(at: int, offset: int) -> dict[str, Any]:
+        part = {"topic": "orders", "partition": 0, "committed_offset": offset}
+        return row(at * SECOND, api_key=8, api="OffsetCommit", group_id="reports", partitions=[part])
+
+    def produce(at: int, offset: int) -> dict[str, Any]:
+        part = {"topic_id": "u-1", "partition": 0, "base_offset": offset, "records": 10, "error_code": 0}
+        return row(at * SECOND, api_key=0, api="Produce", partitions=[part])
+
+    names = row(topics=["orders"], topic_ids=["u-1"])
+    rows = [names, produce(0, 0), commit(1, 10), produce(5, 2490), commit(9, 400)]
+    (behind,) = found(*rows)
+    assert (behind.code, behind.subject, behind.numbers["lag_last"]) == (
+        "consumer_falls_behind",
+        "reports",
+        2100,
+    )
+    assert "committed 390 of the 2,490 records that came to orders[0], and is 2,100 behind" in behind.sentence
+    assert codes(names, produce(0, 0), commit(1, 10), produce(5, 2490), commit(9, 2400)) == []
+    stands = [names, produce(0, 5000), commit(1, 10), produce(5, 5000), commit(9, 3000)]
+    assert codes(*stands) == []  # it catches up
+
+
+def test_a_consumer_that_catches_up_or_stays_close_is_left_alone() -> None:
+    catching_up = [fetch(number * SECOND, 5000 * number, 40_000) for number in range(8)]
+    close = [fetch(number * SECOND, 500 * number, 500 * number + 900) for number in range(8)]
+    assert codes(*catching_up) == []
+    assert codes(*close) == []
+
+
+def test_a_group_of_the_new_protocol_that_changes_all_the_time_is_found_by_its_epochs() -> None:
+    beats = [
+        row(number * SECOND, api_key=68, api="ConsumerGroupHeartbeat", group_id="billing", generation=number)
+        for number in range(1, 9)
+    ]
+    (group,) = found(*beats)
+    assert (group.code, group.numbers["rebalances"]) == ("rebalances", 7)
+    assert "epoch 1 to 8" in group.sentence
+
+
+def test_a_member_that_does_not_poll_in_time_is_named_with_its_reason() -> None:
+    leave = row(api_key=13, api="LeaveGroup", group_id="g", reason="consumer poll timeout has expired.")
+    beat = row(api_key=12, api="Heartbeat", group_id="g")
+    (late,) = found(beat, leave)
+    assert late.code == "member_expelled"
+    assert "gave up its place in group g once: it did not poll in time" in late.sentence
+
+
+@pytest.mark.parametrize(("pause", "expected"), [(9, []), (11, ["consumer_stands_still"])])
+def test_a_member_stands_still_that_only_beats(pause: int, expected: list[str]) -> None:
+    def beat(at: int) -> dict[str, Any]:
+        return row(at * SECOND, api_key=12, api="Heartbeat", group_id="g")
+
+    first = row(0, api_key=1, api="Fetch")
+    again = row(pause * SECOND, api_key=8, api="OffsetCommit", group_id="g")
+    beats = [beat(at) for at in range(pause + 2)]
+    assert codes(first, *beats, again) == expected
+
+
+def test_a_member_that_never_fetched_is_not_said_to_have_stopped() -> None:
+    beats = [row(at * SECOND, api_key=12, api="Heartbeat", group_id="g") for at in range(60)]
+    assert codes(*beats) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"closed_by": "client FIN", "waited_open_us": 2000.0}, []),
+        ({"closed_by": "broker RST", "waited_open_us": 2000.0}, ["unanswered"]),
+        ({"closed_by": "client FIN", "waited_open_us": 31e6}, ["unanswered"]),
+    ],
+)
+def test_who_closed_decides_whether_an_unanswered_call_matters(
+    columns: dict[str, Any], expected: list[str]
+) -> None:
+    lost = {"status": "unanswered", "unanswered_because": "connection_closed", "error_code": None}
+    assert codes(row(latency=None, **lost, **columns)) == expected
+
+
+def test_long_polls_that_a_leaving_client_drops_are_no_finding() -> None:
+    lost = {"status": "unanswered", "unanswered_because": "connection_closed", "api_key": 1, "api": "Fetch"}
+    poll = row(latency=None, max_wait_ms=500, waited_open_us=400_000.0, closed_by="client FIN", **lost)
+    stuck = row(latency=None, max_wait_ms=500, waited_open_us=9e6, closed_by="broker RST", **lost)
+    assert codes(poll) == []
+    assert codes(stuck) == ["unanswered"]
+
+
+def test_a_request_open_at_the_end_of_the_capture_counts_after_half_a_minute() -> None:
+    lost = {"status": "unanswered", "unanswered_because": "capture_ended", "latency": None}
+    assert codes(row(**lost, waited_open_us=20e6)) == []
+    assert codes(row(**lost, waited_open_us=31e6)) == ["unanswered"]
+
+
+def test_an_address_that_a_broker_advertises_and_nobody_answers_at_is_critical() -> None:
+    broker = [{"node_id": 1, "host": "10.9.9.9", "port": 9092}]
+    nothing = {"client_bytes": 0, "broker_bytes": 0, "handshake_us": None, "broker_ip": "10.9.9.9"}
+    tries = [connection(at, **nothing, broker_packets=0, fin=False) for at in range(3)]
+    (lost,) = found(row(advertised=broker), *tries)
+    assert (lost.code, lost.severity, lost.subject) == ("unreachable", CRITICAL, "10.9.9.9:9092")
+    assert "10.0.0.9:9092 names that address to clients: its advertised.listeners is wrong" in lost.sentence
+    assert "unanswered" in lost.sentence
+
+
+def test_retransmissions_are_found_by_direction() -> None:
+    (again,) = found(connection(client_packets=500, client_retransmissions=50, broker_retransmissions=0))
+    assert (again.code, again.severity) == ("retransmissions", WARNING)
+    assert again.sentence.startswith("10.0.0.1 sent 50 packets again to 10.0.0.9:9092, 10 % of all")
+    assert severity("retransmissions", connection(client_retransmissions=0)) == OK
+
+
+def test_a_receiver_that_closes_its_window_is_named() -> None:
+    (closed,) = found(connection(client_zero_windows=3, broker_zero_windows=0))
+    assert closed.sentence.startswith("10.0.0.1 closed its receive window 3 times")
+
+
+def test_a_tls_alert_on_a_plaintext_connection_is_a_client_at_the_wrong_port() -> None:
+    (wrong,) = found(connection(tls_alert="fatal unexpected_message (10)"))
+    assert (wrong.code, wrong.severity) == ("plaintext_on_tls", CRITICAL)
+
+
+@pytest.mark.parametrize(
+    ("length", "alert"), [(352518400, True), (352518912, True), (352519424, False), (2147483647, False)]
+)
+def test_bytes_of_a_tls_alert_are_told_from_other_broken_lengths(length: int, alert: bool) -> None:
+    """15 03 01 00 and 15 03 03 00 begin an alert of TLS 1.0 and 1.2; 15 03 05 does not begin any."""
+    detail = f"length {length} of the response stream"
+    odd = row() | {"event": "anomaly", "status": None, "code": "frame_size_invalid", "detail": detail}
+    assert ("plaintext_on_tls" in codes(odd)) == alert
+
+
+def test_tls_connections_that_get_answers_are_fine_and_a_lonely_silent_one_proves_nothing() -> None:
+    silent = connection(security="tls", broker_bytes=0)
+    assert codes(silent, silent) == []
+    assert codes(*[silent] * 3) == ["tls_on_plaintext"]
+    assert codes(*[silent] * 3, connection(security="tls")) == []
+    assert codes(silent, connection()) == ["tls_on_plaintext"]
+
+
+def test_throttling_below_a_second_is_a_notice_and_says_how_long_the_client_was_held() -> None:
+    (mild,) = found(row(throttle_ms=300), row(throttle_ms=0, throttled_us=290_000.0))
+    assert (mild.severity, mild.numbers["throttled_us"]) == (NOTICE, 290_000)
+    assert "300 ms in all" in mild.sentence
+
+
+def test_an_old_client_breaks_only_if_it_would_not_negotiate() -> None:
+    old = row(api_key=1, api="Fetch", api_version=3)
+    asks = row(api_key=18, api="ApiVersions", api_version=3)
+    other = row(api_key=1, api="Fetch", api_version=12, client_id="modern")
+    assert codes(old, asks, connection()) == []
+    assert codes(old, connection()) == ["old_client"]
+    assert codes(old, connection(syn=False)) == []  # it may have asked before the capture began
+    assert codes(old, asks, other, connection()) == ["old_client"]
+
+
+def test_errors_that_belong_to_a_protocol_are_left_out() -> None:
+    normal = {79: "MEMBER_ID_REQUIRED", 27: "REBALANCE_IN_PROGRESS", 70: "FETCH_SESSION_ID_NOT_FOUND"}
+    failed = {"status": "error", "error_count": 1, "api_key": 12, "api": "Heartbeat"}
+    rows = [row(error_code=code, error=name, **failed) for code, name in normal.items()]
+    assert codes(*rows * 40) == []
+
+
+def test_asking_for_a_newer_api_versions_is_no_error_but_any_other_unsupported_version_is() -> None:
+    failed = {"status": "error", "error_code": 35, "error_count": 1}
+    assert codes(row(api_key=18, api="ApiVersions", **failed)) == []
+    assert codes(row(**failed)) == ["errors"]
+
+
+def test_names_from_the_wire_do_not_break_commands_or_sentences() -> None:
+    name = 'x\'; rm -rf "$HOME" \x1b[2J' + "y" * 500
+    (throttled,) = found(row(throttle_ms=5000, client_id=name))
+    assert "\x1b" not in throttled.sentence + throttled.command
+    assert len(throttled.sentence) < 300
+    import shlex
+
+    words = shlex.split(throttled.command)
+    assert words[:4] == ["kwsniff", "slow", "FILE", "--where"]
+    assert len(words) == 5
