@@ -666,7 +666,7 @@ def blank(t: Any, call: Any, c: int) -> None:
     call.software, call.software_version = conn.software, conn.software_version
     call.user, call.mechanism = conn.user, conn.mechanism
     call.response_end = call.throttled_until = -1
-    call.closed_by, call.open_until = 0, -1
+    call.closed_by, call.open_until, call.handshake = 0, -1, conn.handshake
     call.request_body = call.response_body = -1
     call.error = call.errors = call.throttle = call.acks = call.max_wait = NONE
     call.group = call.member = call.transactional_id = -1
@@ -680,6 +680,7 @@ def blank(t: Any, call: Any, c: int) -> None:
 def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     """Add a call: a request with the response at hand, or without."""
     run, request = t.run[0], t.requests[row]
+    conn = t.conns[request.conn]
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
     call = t.calls[run.calls]
@@ -690,12 +691,13 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
         request.first_time, request.last_time, request.size, request.packet
     )  # fmt: skip
     call.in_flight, call.status, call.because = request.in_flight, status, because
-    call.response_end, call.throttled_until = request.response_end, request.throttled_until
     call.request_body = request.serial
     if replied:
         f = t.frame[0]
         call.response_first, call.response_last = f.first_time, f.last_time
         call.response_size, call.response_packet = f.size, f.packet
+        # A broker answers in order: it was busy with this one only after the response before.
+        call.response_end, call.throttled_until = conn.response_end, conn.throttled_until
     else:
         clear(t, 1)
         if because:

@@ -271,6 +271,7 @@ SPECS: list[Spec] = [
         software="text", software_version="text", user="text", mechanism="text",
         response_end="time at which the response before it ended, -1 if unknown",
         throttled_until="time until which the connection was muted when it came",
+        handshake="round trip of the handshake, -1 if unknown",
         closed_by="as of the connection", open_until="until when an unanswered request waited, -1 if answered",
         request_body="number of its body, -1 if not kept", response_body="that of the response",
         **CALL_FIELDS,

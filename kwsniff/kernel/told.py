@@ -21,6 +21,7 @@ from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import NONE
 from kwsniff.net.address import text
 from kwsniff.spec.load import catalog
+from kwsniff.schema import RESOURCE
 from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
 from kwsniff.wire.records import CODEC_NAMES
 
@@ -189,6 +190,7 @@ class Told:
         for name, begin, end in _DURATIONS:
             if name in wanted:
                 columns[name] = _microseconds(calls[begin], calls[end])
+        columns |= {name: values for name, values in time_parts(calls).items() if name in wanted}
         columns["status"] = _STATUSES.take(places(calls["status"]))
         for name, field in _NUMBERS.items():
             if name in wanted:
@@ -206,6 +208,9 @@ class Told:
             "topics": lambda: self._topics(calls),
             "topic_ids": lambda: self._topic_ids(calls),
             "partitions": lambda: self._partitions(calls),
+            "resources": lambda: self._resources(calls),
+            "closed_by": lambda: _closers(calls["closed_by"]),
+            "security": lambda: pa.repeat("plaintext", count).cast(pa.string()),
         }
         for name in wanted.intersection(makers):
             columns[name] = makers[name]()
@@ -240,6 +245,18 @@ class Told:
                 arrays.append(numbers(rows[_ROW_FIELDS[field.name]], field.type))
         values = pa.StructArray.from_arrays(arrays, fields=fields)
         return _lists(np.where(calls["rows"] > 0, calls["rows"], -1), values, pa.list_(PARTITION))
+
+    def _resources(self, calls: Rows) -> pa.Array:
+        rows = self._list_rows("call_resources", calls["resources"])
+        makers: dict[str, pa.Array] = {
+            "type": _resource_types(rows["type"]),
+            "name": self._texts.chosen(rows["name"]),
+            "error_code": numbers(rows["error"], pa.int32()),
+            "detail": self._texts.chosen(rows["detail"]),
+        }
+        fields = list(RESOURCE)
+        values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
+        return _lists(np.where(calls["resources"] > 0, calls["resources"], -1), values, pa.list_(RESOURCE))
 
     # Anomalies
 
@@ -278,6 +295,8 @@ class Told:
         columns["handshake_us"] = column(ends["handshake"] / 1e3, pa.float64(), ends["handshake"] < 0)
         states = {k.KAFKA: "plaintext", k.TLS: "tls"}
         columns["security"] = pa.array([states.get(state, "unknown") for state in ends["state"].tolist()])
+        columns["closed_by"] = _closers(ends["closed_by"])
+        columns["rtt_us"] = columns["handshake_us"]
         columns["sasl_mechanism"] = self._texts.chosen(ends["mechanism"])
         columns["user"] = self._texts.chosen(ends["user"])
         return columns
@@ -295,7 +314,7 @@ _NUMBERS = {
     "correlation_id": "correlation_id", "request_bytes": "size", "response_bytes": "response_size",
     "error_code": "error", "error_count": "errors", "throttle_ms": "throttle", "acks": "acks",
     "max_wait_ms": "max_wait", "record_count": "records", "record_bytes": "record_bytes",
-    "in_flight": "in_flight",
+    "in_flight": "in_flight", "generation": "generation",
 }  # fmt: skip
 _NOT_NEGATIVE = {
     "api_key": "key", "api_version": "version", "request_packet": "packet", "response_packet": "response_packet",
@@ -303,7 +322,8 @@ _NOT_NEGATIVE = {
 _TEXTS = {
     "client_id": "client_id", "group_id": "group", "member_id": "member",
     "transactional_id": "transactional_id", "software_name": "software",
-    "software_version": "software_version",
+    "software_version": "software_version", "group_protocol": "group_protocol", "reason": "reason",
+    "rack": "rack", "user": "user",
 }  # fmt: skip
 _ROW_FIELDS = {
     "partition": "partition", "error_code": "error", "base_offset": "base_offset", "records": "records",
@@ -317,6 +337,65 @@ _END_NUMBERS = {
     "broker_missing_bytes": "broker_missing", "resynchronisations": "resynchronised",
     "skipped_bytes": "skipped", "frames": "frames", "undecoded_frames": "undecoded",
 }  # fmt: skip
+
+
+CLOSERS = pa.array([None if at not in (5, 6, 9, 10) else
+                    f"{'client' if at & 1 else 'broker'}_{'rst' if at & 4 else 'fin'}" for at in range(16)],
+                   pa.string())  # fmt: skip
+FETCHES, GROUP_WAITS = (1, 78), (11, 14)
+REBALANCE_IN_PROGRESS = 27
+MILLISECOND = 1_000_000
+
+
+def _closers(codes: Ints) -> pa.Array:
+    return CLOSERS.take(places(codes))
+
+
+def _resource_types(values: Ints) -> pa.Array:
+    """Types of resources by name (KIP-133, KIP-231), others by number."""
+    distinct, index = np.unique(values, return_inverse=True)
+    named = [None if value == NONE else RESOURCES.get(value, str(value)) for value in distinct.tolist()]
+    return pa.array(named, pa.string()).take(places(index))
+
+
+RESOURCES = {0: "unknown", 1: "any", 2: "topic", 3: "group", 4: "broker", 5: "transactional_id",
+             6: "delegation_token", 7: "user", 8: "broker_logger", 16: "client_metrics", 32: "group"}  # fmt: skip
+
+
+def waits(calls: Rows) -> NDArray[np.bool_]:
+    """Which calls waited on purpose: see `kwsniff.report.waiting`, which has the rule in words."""
+    latency = calls["response_first"] - calls["last_time"]
+    allowed = np.where(calls["max_wait"] == NONE, 0, calls["max_wait"]) * MILLISECOND
+    in_time = (allowed > 0) & (latency >= allowed - np.minimum(MILLISECOND, allowed // 2))
+    empty = (calls["record_bytes"] == 0) & (calls["records"] == 0) & (calls["status"] == k.OK_)
+    served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
+    return (np.isin(calls["key"], FETCHES) & in_time & empty) | (np.isin(calls["key"], GROUP_WAITS) & served)
+
+
+def time_parts(calls: Rows) -> Columns:
+    """Where the time of each call went; the parts add up to its duration. Null without a latency.
+
+    A broker handles the requests of a connection one after the other, so it began with one no earlier than the
+    response before it ended; nor while it read nothing because it throttled (KIP-219)."""
+    asked, begun = calls["last_time"], calls["response_first"]
+    unknown = (asked < 0) | (begun < 0) | (begun < asked) | (calls["response_last"] < 0)
+    free = np.clip(calls["response_end"], asked, np.maximum(begun, asked))
+    heard = np.clip(calls["throttled_until"], free, np.maximum(begun, free))
+    left = begun - heard
+    waited = np.where(waits(calls), left, 0)
+    parts = {
+        "request_transfer_us": asked - calls["first_time"],
+        "queued_us": free - asked,
+        "throttled_us": heard - free,
+        "waited_us": waited,
+        "broker_us": left - waited,
+        "response_transfer_us": calls["response_last"] - begun,
+    }
+    columns = {name: column(value / 1000.0, pa.float64(), unknown) for name, value in parts.items()}
+    still = calls["open_until"] < 0
+    columns["waited_open_us"] = column((calls["open_until"] - asked) / 1000.0, pa.float64(), still | (asked < 0))
+    columns["rtt_us"] = column(calls["handshake"] / 1000.0, pa.float64(), calls["handshake"] < 0)
+    return columns
 
 
 class Texts:
