@@ -121,10 +121,11 @@ def take_request_frame(t: Any, data: Any) -> int:
             return code
     if conn.in_flight >= limits.max_outstanding:
         oldest = conn.first_request
-        note(t, f.conn, OUTSTANDING_LIMIT, f.packet, time_of(f), t.requests[oldest].correlation_id, 0)
+        given_up = t.requests[oldest].correlation_id
         code = give_up(t, f.conn, oldest, GAP_REASON if conn.response_gap else LIMIT_REASON)
         if code != OK:
             return code
+        note(t, f.conn, OUTSTANDING_LIMIT, f.packet, time_of(f), given_up, 0)
     row = take_request(t)
     if row < 0:
         return FULL
@@ -314,8 +315,10 @@ def learn(t: Any, row: int, data: Any) -> int:
     if facts.mechanism >= 0:
         conn.mechanism = facts.mechanism
     if facts.token != NONE:
-        conn.tokens += 1
-        return learn_user(t, f.conn, data, facts.token, facts.token_end)
+        code = learn_user(t, f.conn, data, facts.token, facts.token_end)
+        if code == OK:
+            conn.tokens += 1
+        return code
     return OK
 
 
@@ -376,12 +379,10 @@ def unexpected(t: Any, data: Any, found: int) -> int:
 @kernel
 def overtake(t: Any, row: int) -> int:
     """A response of a request that is not the oldest: brokers answer in order, so the older ones will not be
-    answered, or order was broken."""
-    f, request = t.frame[0], t.requests[row]
+    answered. If nothing was lost the order was broken, which `answer` notes."""
+    f = t.frame[0]
     conn = t.conns[f.conn]
     if not conn.response_gap:
-        note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
-             t.requests[conn.first_request].correlation_id)  # fmt: skip
         return OK
     while conn.first_request != row:
         code = give_up(t, f.conn, conn.first_request, GAP_REASON)
@@ -420,6 +421,9 @@ def answer(t: Any, row: int, data: Any) -> int:
     code = tell(t, row, True, status, 0)
     if code != OK:
         return code
+    if conn.first_request != row and not conn.response_gap and t.run[0].pairing < 0:
+        note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
+             t.requests[conn.first_request].correlation_id)  # fmt: skip
     if bad:
         conn.undecoded += 1
         if facts.code == -1:
@@ -520,7 +524,7 @@ def wait_for_request(t: Any, data: Any, found: int) -> int:
     early = t.early[row]
     early.correlation_id, early.order = found, t.run[0].order
     early.first_time, early.last_time, early.size, early.packet = f.first_time, f.last_time, f.size, f.packet
-    early.at, early.have, early.room, early.next = at, have, have, -1
+    early.at, early.have, early.room, early.next, early.before = at, have, have, -1, conn.last_early
     if conn.last_early >= 0:
         t.early[conn.last_early].next = row
     else:
@@ -548,15 +552,14 @@ def remove_early(t: Any, c: int, row: int) -> None:
     """Take a response out of those that wait for their requests."""
     conn = t.conns[c]
     early = t.early[row]
-    before, at = -1, conn.first_early
-    while at != row:
-        before, at = at, t.early[at].next
-    if before >= 0:
-        t.early[before].next = early.next
+    if early.before >= 0:
+        t.early[early.before].next = early.next
     else:
         conn.first_early = early.next
-    if conn.last_early == row:
-        conn.last_early = before
+    if early.next >= 0:
+        t.early[early.next].before = early.before
+    else:
+        conn.last_early = early.before
     conn.early -= 1
     release(t, early.at, early.room)
     drop_early(t, row)
@@ -606,6 +609,7 @@ def pass_early(t: Any, c: int, correlation_id: int) -> int:
     conn = t.conns[c]
     row = conn.first_early
     while row >= 0:
+        t.run[0].steps += 1
         following = t.early[row].next
         if comes_next(correlation_id, t.early[row].correlation_id):
             code = orphan(t, c, row)

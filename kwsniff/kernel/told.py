@@ -73,13 +73,16 @@ class Told:
         if not everything:
             now = int(run.order)
             before = [int(np.searchsorted(rows["order"], now)) for rows in (calls, notes, ends)]
-            counts = before if any(before) else counts
+            counts = before
         calls, notes, ends = calls[: counts[0]], notes[: counts[1]], ends[: counts[2]]
         batch = self._batch(calls, notes, ends, everything)
         self._forget(calls, counts)
-        if not int(run.notes):
-            run.kept = 0
+        self._forget_kept(int(run.notes))
         return batch
+
+    def forget_texts(self) -> None:
+        """The numbers of texts have changed."""
+        self._texts.forget()
 
     def _batch(self, calls: Rows, notes: Rows, ends: Rows, everything: bool) -> pa.RecordBatch | None:
         packet_notes, self._packet_notes = self._packet_notes, []
@@ -127,6 +130,23 @@ class Told:
                     rows = table[count : count + left]
                     assert len(rows) == left
             setattr(owner, name, left)
+
+    def _forget_kept(self, left: int) -> None:
+        """Move the bytes that the notes which are left are about to the front."""
+        machine = self._machine
+        run = machine.t.run[0]
+        rows = machine.t.notes[:left]
+        used = [row for row in rows if row.size]
+        if not used:
+            run.kept = 0
+            return
+        first = min(int(row.at) for row in used)
+        kept = int(run.kept) - first
+        data = machine.data("keep", first, first + kept)
+        machine.t.keep[:kept] = np.frombuffer(data, np.uint8) if machine.compiled else data
+        for row in used:
+            row.at -= first
+        run.kept = kept
 
     # Whose
 
