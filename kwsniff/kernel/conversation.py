@@ -67,6 +67,8 @@ MAX_EARLY = 1000
 """Responses without request that a connection may have."""
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
+MAX_TOLD = 16 << 20
+"""Bytes of texts that calls may refer to before they are made into events."""
 NOTES = 8
 """Anomalies that one frame may bring, at the most."""
 MAX_EXPLAINED = 65_536
@@ -684,6 +686,8 @@ def blank(t: Any, call: Any, c: int) -> None:
 def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     """Add a call: a request with the response at hand, or without."""
     run, request = t.run[0], t.requests[row]
+    if run.told_bytes > MAX_TOLD:
+        return lacks(t, WANT_CALLS, 0)
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
     call = t.calls[run.calls]
@@ -709,7 +713,30 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     if code != OK:
         return code
     run.calls += 1
+    weigh(t, call)
     return OK
+
+
+@kernel
+def weigh(t: Any, call: Any) -> None:
+    """Count the bytes of the texts that a call refers to: many calls may refer to the same long one."""
+    size = (
+        size_of(t, call.client_id) + size_of(t, call.software) + size_of(t, call.software_version)
+        + size_of(t, call.user) + size_of(t, call.group) + size_of(t, call.member)
+        + size_of(t, call.transactional_id) + size_of(t, call.group_protocol) + size_of(t, call.protocol_type)
+        + size_of(t, call.reason) + size_of(t, call.rack)
+    )  # fmt: skip
+    end = t.store[0].call_names
+    for at in range(end - call.names, end):
+        size += size_of(t, t.call_names[at].name)
+    t.run[0].told_bytes += size
+    t.run[0].packet_bytes += size
+
+
+@kernel
+def size_of(t: Any, number: int) -> int:
+    """Bytes of a text, 0 if it is none."""
+    return t.texts[number].size if number >= 0 else 0
 
 
 @kernel

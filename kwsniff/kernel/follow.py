@@ -71,6 +71,7 @@ def follow(t: Any, stop: int) -> int:
         run.row += 1
         run.order += 1
         run.phase = FIND
+        run.packet_bytes = 0
     return OK
 
 

@@ -190,6 +190,9 @@ class Machine:
 
     def _empty_told(self, name: str, room: int) -> Iterator[bool]:
         """Make room in one of the tables of what was told."""
+        if room == 0:  # enough is told
+            yield not self._told_before()
+            return
         if self._told_before():
             yield False
             if self._used(name) + room <= len(getattr(self.t, name)):

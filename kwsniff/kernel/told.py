@@ -77,6 +77,9 @@ class Told:
         calls, notes, ends = calls[: counts[0]], notes[: counts[1]], ends[: counts[2]]
         batch = self._batch(calls, notes, ends)
         self._forget(calls, counts)
+        if everything:
+            run.packet_bytes = 0
+        run.told_bytes = run.packet_bytes
         self._forget_kept(int(run.notes))
         return batch
 

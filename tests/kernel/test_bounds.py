@@ -23,7 +23,7 @@ SAMPLES = (
     "snaplen-128.pcap", "sasl-0.10.pcap", "midstream.pcap", "aiokafka-kafka.pcapng.gz",
 )  # fmt: skip
 SMALL = {
-    "one_byte_connections": 40, "talking_connections": 20, "half_frames": 100_000, "holes": 60_000,
+    "one_byte_connections": 40, "talking_connections": 20, "half_frames": 100_000, "holes": 1,
     "outstanding": 70, "outstanding_everywhere": 1000, "tiny_answers": 100, "distinct_names": 40,
     "distinct_ids": 2, "emptied_tables": 1000, "drip": 100, "drip_unknown": 100, "early_answers": 10_000_000,
     "unasked": 300, "long_names": 64_000, "long_client_ids": 1, "long_software": 1,
@@ -31,8 +31,8 @@ SMALL = {
     "endless_varints": 3, "true_elements": 500, "empty_names": 500, "bombs": 500, "tiny_records": 500,
     "deep_nesting": 5, "overlaps": 40, "time_travel": 30, "many_holes": 100, "fragments": 50,
 }  # fmt: skip
-CROWDS = ("outstanding_everywhere", "emptied_tables", "early_answers")
-"""Attacks of a thousand connections or a megabyte a message at least."""
+CROWDS = ("outstanding_everywhere", "emptied_tables", "early_answers", "holes")
+"""Attacks of a thousand connections, or a megabyte, at least."""
 TIGHT: dict[str, Any] = {
     "max_connections": 15, "max_outstanding": 20, "max_outstanding_total": 60, "max_buffered_bytes": 60_000,
     "max_connection_bytes": 100_000, "max_reorder_bytes": 30_000, "max_elements": 400,
