@@ -81,6 +81,7 @@ BAD_BODY = 1000
 def take_frame(t: Any, data: Any) -> int:
     """Take the frame at hand."""
     f = t.frame[0]
+    f.body = f.start
     if t.run[0].calls + 2 > len(t.calls):
         return lacks(t, WANT_CALLS, 2)
     if room_for_notes(t, NOTES) != OK:
@@ -262,7 +263,7 @@ def note_body(t: Any, row: int, direction: int, data: Any) -> None:
     note(t, f.conn, BAD_BODY + facts.code, f.packet, time_of(f), direction, facts.offset)
     told = t.notes[t.run[0].notes - 1]
     told.c = request.key * 65536 + request.version
-    told.at, told.size = t.run[0].kept, min(f.end - f.body, MAX_EXPLAINED)
+    told.at, told.size = t.run[0].kept, min(max(f.end - f.body, 0), MAX_EXPLAINED)
     for at in range(told.size):
         t.keep[told.at + at] = data[f.body + at]
     t.run[0].kept += told.size
@@ -420,9 +421,12 @@ def answer(t: Any, row: int, data: Any) -> int:
             return code
         elif facts.error != NONE and facts.error != 0 and (status == OK_ or request.layout < 0):
             status = ERROR_
+    wrong, offset = facts.code, facts.offset
     code = tell(t, row, True, status, 0)
     if code != OK:
         return code
+    if bad:
+        facts.code, facts.offset = wrong, offset  # for joining, a body that was refused says nothing
     if conn.first_request != row and not conn.response_gap and t.run[0].pairing < 0:
         note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
              t.requests[conn.first_request].correlation_id)  # fmt: skip
@@ -581,6 +585,7 @@ def pair_early(t: Any, row: int) -> int:
     f.start, f.end, f.size = early.at, early.at + early.have, early.size
     f.first_time, f.last_time, f.packet = early.first_time, early.last_time, early.packet
     f.whole = 1 if early.have == early.size else 0
+    f.body = f.start
     if room_for_notes(t, NOTES) != OK:
         return FULL
     before = early.first_time < request.last_time

@@ -35,7 +35,7 @@ from kwsniff.kernel.headers import (
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
 from kwsniff.kernel.rows import note, room_for_notes
-from kwsniff.kernel.search import find_request, find_response
+from kwsniff.kernel.search import EFFORT, find_request, find_response
 from kwsniff.kernel.tables import TLS, UNKNOWN
 
 MIN_FRAME = 4
@@ -232,6 +232,8 @@ def feed(
     already."""
     run = t.run[0]
     s = t.sides[2 * c + k]
+    if run.cursor == 0:
+        run.effort = EFFORT * (size + s.have)
     while True:
         left = size - run.cursor
         at = pos + run.cursor
@@ -382,9 +384,14 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
 def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
     """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
     at `mark`, -1 if none does."""
+    run = t.run[0]
+    before = run.effort
     if k == t.conns[c].client:
-        return find_request(t, c, k, data, pos, end, mark)
-    return find_response(t, c, k, data, pos, end, mark)
+        found, sure = find_request(t, c, k, data, pos, end, mark)
+    else:
+        found, sure = find_response(t, c, k, data, pos, end, mark)
+    run.steps += 1 + found - pos + before - run.effort
+    return found, sure
 
 
 @kernel

@@ -30,6 +30,7 @@ def find_waiting(t: Any, c: int, correlation_id: int) -> int:
     """The oldest request in flight with this correlation id, -1 if there is none."""
     row = t.asked[place_of(t, c, correlation_id)].first
     found = -1
+    t.run[0].steps += 1
     while row >= 0:
         t.run[0].steps += 1
         request = t.requests[row]
@@ -43,6 +44,7 @@ def find_waiting(t: Any, c: int, correlation_id: int) -> int:
 def find_unasked(t: Any, c: int, correlation_id: int) -> int:
     """A remembered request with this id that wanted no reply, -1 if there is none."""
     row = t.asked[place_of(t, c, correlation_id)].first
+    t.run[0].steps += 1
     while row >= 0:
         t.run[0].steps += 1
         request = t.requests[row]
@@ -58,6 +60,7 @@ def link(t: Any, row: int) -> None:
     request = t.requests[row]
     conn = t.conns[request.conn]
     slot = t.asked[place_of(t, request.conn, request.correlation_id)]
+    t.run[0].steps += 1
     request.next = slot.first
     slot.first = row
     request.after = -1
