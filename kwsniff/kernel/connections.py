@@ -198,7 +198,7 @@ def reset_side(t: Any, at: int) -> None:
     s.spoken = 0
     s.history, s.history_at, s.history_room = 0, -1, 0
     s.synchronised = s.lost = 0
-    s.buf, s.room, s.have = -1, 0, 0
+    s.buf, s.room, s.have, s.block, s.block_room = -1, 0, 0, 0, 0
     s.size = s.got = s.broken = 0
     s.first_time, s.frame_time, s.frame_order, s.frame_packet = -1, -1, -1, -1
     s.frames = s.resynchronised = s.skipped = s.skipped_before = 0

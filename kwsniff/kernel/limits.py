@@ -30,7 +30,7 @@ KEPT = 1024
 def buffered(t: Any, c: int) -> int:
     """Bytes held for a connection, about."""
     a, b = t.sides[2 * c], t.sides[2 * c + 1]
-    return a.room + b.room + a.waiting_bytes + b.waiting_bytes + 2 * t.conns[c].held_bytes + early_bytes(t, c)
+    return a.block_room + b.block_room + a.waiting_bytes + b.waiting_bytes + 2 * t.conns[c].held_bytes + early_bytes(t, c)
 
 
 @kernel
@@ -148,8 +148,9 @@ def shrink(t: Any, s: Any) -> int:
     if at < 0:
         return FULL
     copy(t.arena, at, t.arena, s.buf, KEPT)
-    release(t, s.buf, s.room)
+    release(t, s.block, s.block_room)
     s.buf, s.room, s.have = at, KEPT, KEPT
+    s.block, s.block_room = at, KEPT
     return OK
 
 

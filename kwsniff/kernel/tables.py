@@ -179,6 +179,7 @@ SPECS: list[Spec] = [
         lost="1: it was known once",
         buf="where the frame in progress, or what is searched, lies in the arena; -1: nowhere",
         room="bytes there", have="bytes used",
+        block="where its block in the arena begins", block_room="bytes of that",
         size="bytes of the frame in progress with its length, 0 while unknown",
         got="bytes of it that went by, lost ones included",
         broken="1: bytes of it are missing or not kept",

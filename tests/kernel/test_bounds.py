@@ -15,6 +15,7 @@ from kwsniff.kernel.engine import Engine
 from tests.damage import mutants
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.wire import write
+from tests.kernel.test_growth import refused_lengths
 from tests.kernel.strict import OutOfBounds, StrictMachine, TinyEngine, events_of
 from tests.samples import CAPTURES
 
@@ -55,7 +56,7 @@ def same_events(path: str, monkeypatch: pytest.MonkeyPatch, **choices: Any) -> N
 def differing(one: list[Any], other: list[Any]) -> str:
     for at, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
-            return f"row {at}: {({key: (a[key], b[key]) for key in a if a[key] != b[key]})}"
+            return f"row {at}: { ({key: (a[key], b[key]) for key in a if a[key] != b[key]}) }"
     return f"{len(one)} rows, {len(other)} rows"
 
 
@@ -90,3 +91,9 @@ def test_the_check_sees_a_negative_index() -> None:
         machine.t.conns[-1]
     with pytest.raises(OutOfBounds):
         machine.t.arena[len(machine.t.arena)] = 1
+
+
+def test_lengths_that_are_none_through_the_smallest_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_events(str(write(tmp_path / "attack.pcap", refused_lengths(200))), monkeypatch)
