@@ -3,6 +3,7 @@ beyond an end. Their tables begin as small as can be, so that each of them is fo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,8 +22,20 @@ TINY = {
 } | {"sides": 2, "slots": 2, "asked": 2, "text_slots": 2, "places": 2, "arena": 64}  # fmt: skip
 
 
-class OutOfBounds(AssertionError):
+class OutOfBounds(AssertionError):  # noqa: N818
     """A kernel used an index that its table does not have."""
+
+
+def unsigned(number: int) -> int:
+    """What compiled code makes a number without sign: a negative one would be huge there."""
+    if number < 0:
+        raise OutOfBounds(f"{number} as an unsigned number")
+    return number
+
+
+for _name, _module in [*sys.modules.items()]:
+    if _name.startswith("kwsniff.kernel.") and hasattr(_module, "uintp"):
+        _module.uintp = unsigned  # type: ignore[attr-defined]
 
 
 def _checked(table: Any, at: Any) -> Any:

@@ -15,8 +15,8 @@ from kwsniff.kernel.engine import Engine
 from tests.damage import mutants
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.wire import write
-from tests.kernel.test_growth import refused_lengths
 from tests.kernel.strict import OutOfBounds, StrictMachine, TinyEngine, events_of
+from tests.kernel.test_growth import refused_lengths
 from tests.samples import CAPTURES
 
 SAMPLES = (
