@@ -14,13 +14,13 @@ from typing import Any
 
 from kwsniff.kernel.arena import release
 from kwsniff.kernel.codes import CONNECTION_LIMIT, FRAME_INCOMPLETE, NOT_KAFKA
-from kwsniff.kernel.conversation import give_up_all
+from kwsniff.kernel.conversation import give_up_all, pair_pending
 from kwsniff.kernel.frames import empty_buffer, finish_frame
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.rows import WANT_CONNS, WANT_ENDS, lacks, note_now, room_for_notes
-from kwsniff.kernel.streams import HISTORY, drop_far, flush, replay
+from kwsniff.kernel.streams import drop_far, flush, replay
 from kwsniff.kernel.tables import (
     CAPTURE_REASON,
     CLOSED_REASON,
@@ -42,7 +42,7 @@ LINGER = 60_000_000_000
 @kernel
 def mix(found: int, word: int) -> int:
     """One more word of a hash."""
-    found = ((found ^ (word & 0xFFFFFFFF)) & 0x7FFFFFFF) * 0x9E3779B1 & 0xFFFFFFFFFFFFFFF
+    found = ((found ^ word) & 0xFFFFFFFF) * 0x9E3779B1 & 0xFFFFFFFFFFFFFFF
     return (found ^ (found >> 17)) & 0xFFFFFFFF
 
 
@@ -81,6 +81,7 @@ def find(t: Any, seg: Any) -> int:
     b_hi, b_lo, b_port = (seg.dst_hi, seg.dst_lo, seg.dst_port) if forward else (seg.src_hi, seg.src_lo, seg.src_port)
     c = t.slots[slot_of(t, a_hi, a_lo, b_hi, b_lo, a_port * 65536 + b_port)].first
     while c >= 0:
+        t.run[0].steps += 1
         conn = t.conns[c]
         if (
             conn.a_port == a_port
@@ -153,7 +154,34 @@ def open_connection(t: Any, seg: Any) -> int:
         reset_side(t, 2 * c + k)
     conn.silent_before = conn.silent_after = -1
     append_quiet(t, c)
+    append_number(t, c)
     return c
+
+
+@kernel
+def append_number(t: Any, c: int) -> None:
+    """A connection has the highest number."""
+    run, conn = t.run[0], t.conns[c]
+    conn.older, conn.newer = run.newest, -1
+    if run.newest >= 0:
+        t.conns[run.newest].newer = c
+    else:
+        run.oldest = c
+    run.newest = c
+
+
+@kernel
+def remove_number(t: Any, c: int) -> None:
+    """Take a connection out of the list by number."""
+    run, conn = t.run[0], t.conns[c]
+    if conn.older >= 0:
+        t.conns[conn.older].newer = conn.newer
+    else:
+        run.oldest = conn.newer
+    if conn.newer >= 0:
+        t.conns[conn.newer].older = conn.older
+    else:
+        run.newest = conn.older
 
 
 @kernel
@@ -168,9 +196,9 @@ def reset_side(t: Any, at: int) -> None:
     s.waiting = s.waiting_bytes = 0
     s.far = -1
     s.spoken = 0
-    s.history, s.history_at = 0, -1
+    s.history, s.history_at, s.history_room = 0, -1, 0
     s.synchronised = s.lost = 0
-    s.buf, s.room, s.have = -1, 0, 0
+    s.buf, s.room, s.have, s.block, s.block_room = -1, 0, 0, 0, 0
     s.size = s.got = s.broken = 0
     s.first_time, s.frame_time, s.frame_order, s.frame_packet = -1, -1, -1, -1
     s.frames = s.resynchronised = s.skipped = s.skipped_before = 0
@@ -262,6 +290,8 @@ def close(t: Any, c: int, reason: int) -> int:
         if conn.response_gap and because != RESET_REASON:
             because = GAP_REASON
         code = give_up_all(t, c, because)
+        if code == OK:
+            code = room_for_notes(t, 1)
         if code != OK:
             return code
         settle(t, c)
@@ -291,6 +321,10 @@ def finish_frames(t: Any, c: int) -> int:
     conn = t.conns[c]
     if conn.state != KAFKA:
         return OK
+    if t.run[0].pairing >= 0:
+        code = pair_pending(t)
+        if code != OK:
+            return code
     for k in range(2):
         s = t.sides[2 * c + k]
         if s.size > 0:
@@ -300,6 +334,8 @@ def finish_frames(t: Any, c: int) -> int:
                 note_now(t, c, FRAME_INCOMPLETE, (0 if k == conn.client else 1) | (s.size << 1), s.have)
                 s.broken, s.frame_time, s.got = 1, -1, s.size
             code = finish_frame(t, c, k)
+            if code == OK and t.run[0].pairing >= 0:
+                code = pair_pending(t)
             if code != OK:
                 return code
         elif s.have:
@@ -315,8 +351,7 @@ def settle(t: Any, c: int) -> None:
     if conn.state == KAFKA and t.sides[2 * c].frames + t.sides[2 * c + 1].frames == 0:
         conn.state = OTHER
         if conn.ports and (t.sides[2 * c].spoken or t.sides[2 * c + 1].spoken):
-            if room_for_notes(t, 1) == OK:
-                note_now(t, c, NOT_KAFKA, 1, 0)
+            note_now(t, c, NOT_KAFKA, 1, 0)
 
 
 @kernel
@@ -367,6 +402,7 @@ def tell_end(t: Any, c: int) -> None:
 def remove(t: Any, c: int) -> None:
     """Give the row of a connection back."""
     run, conn = t.run[0], t.conns[c]
+    remove_number(t, c)
     slot = t.slots[slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)]
     if slot.first == c:
         slot.first = conn.next
@@ -378,7 +414,7 @@ def remove(t: Any, c: int) -> None:
     for k in range(2):
         s = t.sides[2 * c + k]
         if s.history_at >= 0:
-            release(t, s.history_at, HISTORY)
+            release(t, s.history_at, s.history_room)
         if s.far >= 0:
             drop_far(t, s)
     remove_quiet(t, c)
@@ -394,6 +430,7 @@ def sweep(t: Any, now: int) -> int:
     run = t.run[0]
     c = run.quiet_first
     while c >= 0:
+        run.steps += 1
         conn = t.conns[c]
         following = conn.silent_after
         silence = now - conn.last_time
@@ -432,12 +469,8 @@ def end_all(t: Any) -> int:
     """The input is over: end all that is open, oldest connection first."""
     run = t.run[0]
     while run.followed > 0:
-        oldest = -1
-        c = run.quiet_first
-        while c >= 0:
-            if oldest < 0 or t.conns[c].number < t.conns[oldest].number:
-                oldest = c
-            c = t.conns[c].silent_after
+        oldest = run.oldest
+        run.steps += 1
         expired = run.clock - t.conns[oldest].last_time > patience(t, oldest)
         code = end(t, oldest, CLOSED_REASON if expired else CAPTURE_REASON)
         if code != OK:

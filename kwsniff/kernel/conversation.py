@@ -67,6 +67,8 @@ MAX_EARLY = 1000
 """Responses without request that a connection may have."""
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
+MAX_TOLD = 16 << 20
+"""Bytes of texts that calls may refer to before they are made into events."""
 NOTES = 8
 """Anomalies that one frame may bring, at the most."""
 MAX_EXPLAINED = 65_536
@@ -79,6 +81,7 @@ BAD_BODY = 1000
 def take_frame(t: Any, data: Any) -> int:
     """Take the frame at hand."""
     f = t.frame[0]
+    f.body = f.start
     if t.run[0].calls + 2 > len(t.calls):
         return lacks(t, WANT_CALLS, 2)
     if room_for_notes(t, NOTES) != OK:
@@ -121,10 +124,11 @@ def take_request_frame(t: Any, data: Any) -> int:
             return code
     if conn.in_flight >= limits.max_outstanding:
         oldest = conn.first_request
-        note(t, f.conn, OUTSTANDING_LIMIT, f.packet, time_of(f), t.requests[oldest].correlation_id, 0)
+        given_up = t.requests[oldest].correlation_id
         code = give_up(t, f.conn, oldest, GAP_REASON if conn.response_gap else LIMIT_REASON)
         if code != OK:
             return code
+        note(t, f.conn, OUTSTANDING_LIMIT, f.packet, time_of(f), given_up, 0)
     row = take_request(t)
     if row < 0:
         return FULL
@@ -259,7 +263,7 @@ def note_body(t: Any, row: int, direction: int, data: Any) -> None:
     note(t, f.conn, BAD_BODY + facts.code, f.packet, time_of(f), direction, facts.offset)
     told = t.notes[t.run[0].notes - 1]
     told.c = request.key * 65536 + request.version
-    told.at, told.size = t.run[0].kept, min(f.end - f.body, MAX_EXPLAINED)
+    told.at, told.size = t.run[0].kept, min(max(f.end - f.body, 0), MAX_EXPLAINED)
     for at in range(told.size):
         t.keep[told.at + at] = data[f.body + at]
     t.run[0].kept += told.size
@@ -314,8 +318,10 @@ def learn(t: Any, row: int, data: Any) -> int:
     if facts.mechanism >= 0:
         conn.mechanism = facts.mechanism
     if facts.token != NONE:
-        conn.tokens += 1
-        return learn_user(t, f.conn, data, facts.token, facts.token_end)
+        code = learn_user(t, f.conn, data, facts.token, facts.token_end)
+        if code == OK:
+            conn.tokens += 1
+        return code
     return OK
 
 
@@ -376,12 +382,10 @@ def unexpected(t: Any, data: Any, found: int) -> int:
 @kernel
 def overtake(t: Any, row: int) -> int:
     """A response of a request that is not the oldest: brokers answer in order, so the older ones will not be
-    answered, or order was broken."""
-    f, request = t.frame[0], t.requests[row]
+    answered. If nothing was lost the order was broken, which `answer` notes."""
+    f = t.frame[0]
     conn = t.conns[f.conn]
     if not conn.response_gap:
-        note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
-             t.requests[conn.first_request].correlation_id)  # fmt: skip
         return OK
     while conn.first_request != row:
         code = give_up(t, f.conn, conn.first_request, GAP_REASON)
@@ -417,9 +421,15 @@ def answer(t: Any, row: int, data: Any) -> int:
             return code
         elif facts.error != NONE and facts.error != 0 and (status == OK_ or request.layout < 0):
             status = ERROR_
+    wrong, offset = facts.code, facts.offset
     code = tell(t, row, True, status, 0)
     if code != OK:
         return code
+    if bad:
+        facts.code, facts.offset = wrong, offset  # for joining, a body that was refused says nothing
+    if conn.first_request != row and not conn.response_gap and t.run[0].pairing < 0:
+        note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
+             t.requests[conn.first_request].correlation_id)  # fmt: skip
     if bad:
         conn.undecoded += 1
         if facts.code == -1:
@@ -520,7 +530,7 @@ def wait_for_request(t: Any, data: Any, found: int) -> int:
     early = t.early[row]
     early.correlation_id, early.order = found, t.run[0].order
     early.first_time, early.last_time, early.size, early.packet = f.first_time, f.last_time, f.size, f.packet
-    early.at, early.have, early.room, early.next = at, have, have, -1
+    early.at, early.have, early.room, early.next, early.before = at, have, have, -1, conn.last_early
     if conn.last_early >= 0:
         t.early[conn.last_early].next = row
     else:
@@ -548,15 +558,14 @@ def remove_early(t: Any, c: int, row: int) -> None:
     """Take a response out of those that wait for their requests."""
     conn = t.conns[c]
     early = t.early[row]
-    before, at = -1, conn.first_early
-    while at != row:
-        before, at = at, t.early[at].next
-    if before >= 0:
-        t.early[before].next = early.next
+    if early.before >= 0:
+        t.early[early.before].next = early.next
     else:
         conn.first_early = early.next
-    if conn.last_early == row:
-        conn.last_early = before
+    if early.next >= 0:
+        t.early[early.next].before = early.before
+    else:
+        conn.last_early = early.before
     conn.early -= 1
     release(t, early.at, early.room)
     drop_early(t, row)
@@ -576,6 +585,7 @@ def pair_early(t: Any, row: int) -> int:
     f.start, f.end, f.size = early.at, early.at + early.have, early.size
     f.first_time, f.last_time, f.packet = early.first_time, early.last_time, early.packet
     f.whole = 1 if early.have == early.size else 0
+    f.body = f.start
     if room_for_notes(t, NOTES) != OK:
         return FULL
     before = early.first_time < request.last_time
@@ -606,6 +616,7 @@ def pass_early(t: Any, c: int, correlation_id: int) -> int:
     conn = t.conns[c]
     row = conn.first_early
     while row >= 0:
+        t.run[0].steps += 1
         following = t.early[row].next
         if comes_next(correlation_id, t.early[row].correlation_id):
             code = orphan(t, c, row)
@@ -681,6 +692,8 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     """Add a call: a request with the response at hand, or without."""
     run, request = t.run[0], t.requests[row]
     conn = t.conns[request.conn]
+    if run.told_bytes > MAX_TOLD:
+        return lacks(t, WANT_CALLS, 0)
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
     call = t.calls[run.calls]
@@ -707,7 +720,30 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     if code != OK:
         return code
     run.calls += 1
+    weigh(t, call)
     return OK
+
+
+@kernel
+def weigh(t: Any, call: Any) -> None:
+    """Count the bytes of the texts that a call refers to: many calls may refer to the same long one."""
+    size = (
+        size_of(t, call.client_id) + size_of(t, call.software) + size_of(t, call.software_version)
+        + size_of(t, call.user) + size_of(t, call.group) + size_of(t, call.member)
+        + size_of(t, call.transactional_id) + size_of(t, call.group_protocol) + size_of(t, call.protocol_type)
+        + size_of(t, call.reason) + size_of(t, call.rack)
+    )  # fmt: skip
+    end = t.store[0].call_names
+    for at in range(end - call.names, end):
+        size += size_of(t, t.call_names[at].name)
+    t.run[0].told_bytes += size
+    t.run[0].packet_bytes += size
+
+
+@kernel
+def size_of(t: Any, number: int) -> int:
+    """Bytes of a text, 0 if it is none."""
+    return t.texts[number].size if number >= 0 else 0
 
 
 @kernel

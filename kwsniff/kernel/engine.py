@@ -10,6 +10,7 @@ that is full is emptied up to the packet at hand only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,19 +27,23 @@ Ints = NDArray[np.int64]
 SECOND = 1_000_000_000
 AT_ONCE = 16_384
 """Segments that stand in the table at a time."""
+MAX_TEXTS, MAX_TEXT_BYTES = 32_768, 8 << 20
+"""Texts, and bytes of them, above which those are dropped that nothing refers to."""
 NOTHING = np.zeros(0, np.uint8)
 
 
 class Engine:
-    """All connections of one input."""
+    """All connections of one input. What `feed`, `finish` and `tick` yield has to be taken to the end before the
+    next of them is called."""
+
+    machine = Machine
 
     def __init__(self, config: Config, *, compiled: bool | None = None) -> None:
         """`compiled` as for `Machine`."""
         self.config = config
-        self._machine = Machine(self._drain, compiled=compiled)
+        self._machine = self.machine(compiled=compiled)
         self._told = Told(self._machine, config)
-        self._made: list[pa.RecordBatch] = []
-        self._captures: dict[str | None, int] = {}
+        self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
         self._set_limits(config)
 
     def _set_limits(self, config: Config) -> None:
@@ -61,8 +66,8 @@ class Engine:
         limits.lists = wanted is None or bool(wanted & {"topics", "topic_ids", "partitions"})
         self._machine.put("ports", [{"port": port} for port in config.ports])
 
-    def feed(self, segments: SegmentColumns) -> list[pa.RecordBatch]:
-        """Take a batch of segments in capture order; return the events it settles."""
+    def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
+        """Take a batch of segments in capture order; yield the events it settles."""
         machine = self._machine
         run = machine.t.run[0]
         run.capture = self._told.capture(segments.capture)
@@ -74,22 +79,22 @@ class Engine:
             self._set_segments(segments, buffer, start, at, stop)
             run = machine.t.run[0]
             run.row, run.phase = 0, 0
-            machine.act(entry.FOLLOW, stop - at)
-            self._keep_within_limits()
-        self._drain(everything=True)
-        return self._take()
+            yield from self._act(entry.FOLLOW, stop - at)
+            if self._texts_are_many():
+                yield from self._drain(everything=True)
+                self._compact()
+        yield from self._drain(everything=True)
+        machine.shrink()
 
-    def finish(self) -> list[pa.RecordBatch]:
+    def finish(self) -> Iterator[pa.RecordBatch]:
         """The input is over: what is still open ends, oldest connection first."""
-        self._machine.act(entry.FINISH)
-        self._drain(everything=True)
-        return self._take()
+        yield from self._act(entry.FINISH)
+        yield from self._drain(everything=True)
 
-    def tick(self, now: int) -> list[pa.RecordBatch]:
-        """No segment before `now` (nanoseconds since 1970) is still to come: return what that settles."""
-        self._machine.act(entry.TICK, now)
-        self._drain(everything=True)
-        return self._take()
+    def tick(self, now: int) -> Iterator[pa.RecordBatch]:
+        """No segment before `now` (nanoseconds since 1970) is still to come: yield what that settles."""
+        yield from self._act(entry.TICK, now)
+        yield from self._drain(everything=True)
 
     @property
     def connections(self) -> int:
@@ -101,22 +106,26 @@ class Engine:
         """Work done so far: segments, bytes searched and entries of lists passed."""
         return int(self._machine.t.run[0].steps)
 
-    def _take(self) -> list[pa.RecordBatch]:
-        made, self._made = self._made, []
-        return made
+    def _act(self, what: int, how: int = 0) -> Iterator[pa.RecordBatch]:
+        for everything in self._machine.act(what, how):
+            yield from self._drain(everything)
 
-    def _drain(self, everything: bool = False) -> None:
+    def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
         batch = self._told.take(everything)
         if batch is not None:
-            self._made.append(batch)
+            yield batch
 
-    def _keep_within_limits(self) -> None:
-        machine, config = self._machine, self.config
-        run = machine.t.run[0]
-        if run.arena_live > config.max_buffered_bytes:
-            machine.act(entry.GIVE_UP_BUFFERS, config.max_buffered_bytes // 2)
-        if run.waiting > config.max_outstanding_total:
-            machine.act(entry.GIVE_UP_REQUESTS, config.max_outstanding_total // 2)
+    def _texts_are_many(self) -> bool:
+        store = self._machine.t.store[0]
+        return bool(store.texts > self._most_texts or store.text_bytes > self._most_bytes)
+
+    def _compact(self) -> None:
+        """Drop texts; the next time when there are twice as many as are left."""
+        self._machine.compact_texts()
+        self._told.forget_texts()
+        store = self._machine.t.store[0]
+        self._most_texts = max(MAX_TEXTS, 2 * int(store.texts))
+        self._most_bytes = max(MAX_TEXT_BYTES, 2 * int(store.text_bytes))
 
     # Segments in
 

@@ -7,14 +7,12 @@ from typing import Any
 from kwsniff.kernel import texts
 from kwsniff.kernel.connections import rehash_connections
 from kwsniff.kernel.follow import finish, follow, tick
-from kwsniff.kernel.limits import give_up_buffers, give_up_requests
+from kwsniff.kernel.limits import compact_texts
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
 from kwsniff.kernel.waiting import rehash
 
-(FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, GIVE_UP_BUFFERS, GIVE_UP_REQUESTS) = (
-    range(8)
-)
+(FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, COMPACT_TEXTS) = range(7)
 """What to do."""
 
 
@@ -27,11 +25,9 @@ def act(t: Any, what: int, how: int) -> int:
         return finish(t)
     if what == TICK:
         return tick(t, how)
-    if what == GIVE_UP_BUFFERS:
-        return give_up_buffers(t, how)
-    if what == GIVE_UP_REQUESTS:
-        return give_up_requests(t, how)
-    if what == REHASH_TEXTS:
+    if what == COMPACT_TEXTS:
+        compact_texts(t)
+    elif what == REHASH_TEXTS:
         texts.rehash(t)
     elif what == REHASH_REQUESTS:
         rehash(t)

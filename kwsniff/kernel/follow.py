@@ -24,6 +24,7 @@ from kwsniff.kernel.connections import (
     sweep,
 )
 from kwsniff.kernel.conversation import expire_early, give_up
+from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.rows import note, room_for_notes
@@ -38,6 +39,7 @@ from kwsniff.kernel.streams import (
     keep_far,
     remember,
     replay,
+    room_for_history,
     seen_before,
     set_free,
 )
@@ -49,7 +51,7 @@ DAY = 86_400 * SECOND
 """So far ahead a packet's time is not believed unless the next bears it out."""
 STRAY_SYN = 1 << 16
 """A SYN so near to where a stream stands is no new connection: the flag was damaged."""
-(FIND, COUNT, HOLES, PAYLOAD, GO_ON, FLAGS) = range(6)
+(FIND, COUNT, HOLES, PAYLOAD, GO_ON, FLAGS, WITHIN) = range(7)
 """PHASES of a segment."""
 
 
@@ -58,12 +60,18 @@ def follow(t: Any, stop: int) -> int:
     """Take segments from `run.row` on, up to `stop`."""
     run = t.run[0]
     while run.row < stop:
-        code = take_segment(t, t.segments[run.row])
+        if run.phase != WITHIN:
+            code = take_segment(t, t.segments[run.row])
+            if code != OK:
+                return code
+            run.phase = WITHIN
+        code = keep_within_limits(t)
         if code != OK:
             return code
         run.row += 1
         run.order += 1
         run.phase = FIND
+        run.packet_bytes = 0
     return OK
 
 
@@ -75,6 +83,10 @@ def take_segment(t: Any, seg: Any) -> int:
         code = find_connection(t, seg)
         if code != OK:
             return code
+        run.phase = COUNT
+    if run.phase == COUNT:
+        if room_for_notes(t, 1) != OK:
+            return FULL
         count(t, run.conn, seg)
         run.phase = HOLES
     c = run.conn
@@ -84,6 +96,9 @@ def take_segment(t: Any, seg: Any) -> int:
             return OK
     k = 0 if is_from_a(conn, seg) else 1
     if run.phase == HOLES:
+        code = replay(t, c)
+        if code != OK:
+            return code
         for j in range(2):
             side = 1 - k if j == 0 else k
             if t.sides[2 * c + side].wait_first >= 0:
@@ -229,7 +244,7 @@ def count(t: Any, c: int, seg: Any) -> None:
     s, other = t.sides[2 * c + k], t.sides[2 * c + 1 - k]
     run.steps += 1
     conn.capture = run.capture
-    if seg.time < conn.last_time - SECOND and not conn.backwards and room_for_notes(t, 1) == OK:
+    if seg.time < conn.last_time - SECOND and not conn.backwards:
         conn.backwards = 1
         note(t, c, TIME_BACKWARDS, seg.packet, conn.last_time, conn.last_time - seg.time, 0)
     s.packets += 1
@@ -317,6 +332,8 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
         # It reaches into what waits: the parts that are new wait with it for a moment.
         code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
     else:
+        if room_for_history(t, s, size, length) != OK:
+            return FULL
         code = deliver(t, c, k, data, pos, size, length, seg.time, seg.packet, run.order)
         if code == OK:
             s.missing += length - size
@@ -392,6 +409,9 @@ def settle_in_time(t: Any, c: int, now: int) -> int:
         return close(t, c, RESET_REASON)
     if conn.step != OPEN or conn.state == OTHER or conn.state == TLS:
         return OK
+    code = replay(t, c)
+    if code != OK:
+        return code
     for k in range(2):
         if t.sides[2 * c + k].wait_first >= 0:
             code = set_free(t, c, k, now, False)

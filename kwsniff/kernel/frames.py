@@ -35,7 +35,7 @@ from kwsniff.kernel.headers import (
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
 from kwsniff.kernel.rows import note, room_for_notes
-from kwsniff.kernel.search import find_request, find_response
+from kwsniff.kernel.search import EFFORT, find_request, find_response
 from kwsniff.kernel.tables import TLS, UNKNOWN
 
 MIN_FRAME = 4
@@ -67,22 +67,26 @@ def lose_framing(s: Any) -> None:
 def empty_buffer(t: Any, s: Any) -> None:
     """Let go of the bytes of the frame in progress, or of what was searched."""
     if s.buf >= 0:
-        release(t, s.buf, s.room)
+        release(t, s.block, s.block_room)
     s.buf, s.room, s.have, s.searched, s.hope = -1, 0, 0, 0, 0
+    s.block_room = 0
 
 
 @kernel
 def append(t: Any, s: Any, data: Any, pos: int, size: int) -> int:
     """Add bytes to the buffer of a side; FULL if the arena is."""
     if s.have + size > s.room:
-        room = block_size(s.have + size)
+        # What is emptied at its front as it grows at its end is not moved each time.
+        spare = s.have >> 1 if s.buf > s.block else 0
+        room = block_size(s.have + size + spare)
         at = allocate(t, room)
         if at < 0:
             return FULL
         if s.buf >= 0:
             copy(t.arena, at, t.arena, s.buf, s.have)
-            release(t, s.buf, s.room)
+            release(t, s.block, s.block_room)
         s.buf, s.room = at, room
+        s.block, s.block_room = at, room
     copy(t.arena, s.buf + s.have, data, pos, size)
     s.have += size
     return OK
@@ -94,7 +98,8 @@ def drop_front(t: Any, s: Any, count: int) -> None:
     if count >= s.have:
         empty_buffer(t, s)
     elif count > 0:
-        copy(t.arena, s.buf, t.arena, s.buf + count, s.have - count)
+        s.buf += count
+        s.room -= count
         s.have -= count
         s.searched = max(s.searched - count, 0)
 
@@ -232,6 +237,8 @@ def feed(
     already."""
     run = t.run[0]
     s = t.sides[2 * c + k]
+    if run.cursor == 0:
+        run.effort = EFFORT * (size + s.have)
     while True:
         left = size - run.cursor
         at = pos + run.cursor
@@ -382,9 +389,14 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
 def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
     """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
     at `mark`, -1 if none does."""
+    run = t.run[0]
+    before = run.effort
     if k == t.conns[c].client:
-        return find_request(t, c, k, data, pos, end, mark)
-    return find_response(t, c, k, data, pos, end, mark)
+        found, sure = find_request(t, c, k, data, pos, end, mark)
+    else:
+        found, sure = find_response(t, c, k, data, pos, end, mark)
+    run.steps += 1 + found - pos + before - run.effort
+    return found, sure
 
 
 @kernel

@@ -12,7 +12,7 @@ Invariant: rows are found by their numbers only, so tables may move when they gr
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,15 @@ ROWS = {
     "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18,
 }  # fmt: skip
 """Rows that tables have at first."""
+SCRATCH = 65_536
+"""Rows above which the lists of the body at hand are made small again."""
 KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
+PARTS = {
+    "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
+    "call_resources": 1024, "keep": 1 << 18,
+}  # fmt: skip
+"""Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the order of
+rows does not depend on it."""
 TOLD = frozenset(("calls", "notes", "ends", "call_names", "call_rows", "call_resources", "keep"))
 """Tables that are emptied when they are full."""
 _SPECS = {spec.name: spec for spec in SPECS}
@@ -47,10 +55,8 @@ Ints = NDArray[np.int64]
 class Machine:
     """Tables and kernels of one run; see the module's head."""
 
-    def __init__(self, drain: Callable[[], None], *, compiled: bool | None = None) -> None:
-        """`drain` is called to take what was told (calls, notes, ends) out of the tables. `compiled` says how
-        kernels run; None: compiled if there is code for this machine."""
-        self._drain = drain
+    def __init__(self, *, compiled: bool | None = None) -> None:
+        """`compiled` says how kernels run; None: compiled if there is code for this machine."""
         self._native = load() if compiled is not False else None
         if compiled and self._native is None:
             raise RuntimeError("no compiled code for this machine")
@@ -73,7 +79,7 @@ class Machine:
 
     def _reset(self) -> None:
         run, limits = self.t.run[0], self.t.limits[0]
-        for name in ("conns_free", "pieces_free", "requests_free", "early_free", "quiet_first", "quiet_last",
+        for name in ("conns_free", "pieces_free", "requests_free", "early_free", "quiet_first", "quiet_last", "oldest", "newest", "giver",
                      "clock", "jump", "moment_row", "item", "conn", "pairing", "now", "swept"):  # fmt: skip
             setattr(run, name, -1)
         limits.seed = secrets.randbits(62)
@@ -141,14 +147,16 @@ class Machine:
 
     # Kernels
 
-    def act(self, what: int, how: int = 0) -> None:
-        """Carry out one of the actions of `kwsniff.kernel.entry`, with as much room as it takes."""
+    def act(self, what: int, how: int = 0) -> Iterator[bool]:
+        """Carry out one of the actions of `kwsniff.kernel.entry`, with as much room as it takes. Yields
+        whenever what was told (calls, notes, ends) has to be taken out of the tables: False for what packets
+        before the one at hand settled, True for everything."""
         while (code := self._call(what, how)) != OK:
             if code == PROGRAM:
                 run = self.t.run[0]
                 self.learn(int(run.key), int(run.version))
             elif code == FULL:
-                self._make_room(WANTS[self.t.run[0].want], int(self.t.run[0].room))
+                yield from self._make_room(WANTS[self.t.run[0].want], int(self.t.run[0].room))
             else:
                 raise AssertionError(f"kernel returned {code}")
 
@@ -160,14 +168,10 @@ class Machine:
             self._places = np.array(words, np.int64)
         return self._native(self._places.ctypes.data, what, how)
 
-    def _make_room(self, name: str, room: int) -> None:
+    def _make_room(self, name: str, room: int) -> Iterator[bool]:
         table = getattr(self.t, name)
         if name in TOLD:
-            if self._told():
-                self._drain()
-                if room <= len(table):
-                    return
-            self.grow(name, max(room, len(table) + 1))
+            yield from self._empty_told(name, room)
         elif name in ("conns", "pieces", "requests", "early"):
             self.grow(name, 2 * len(table))
             if name == "conns":
@@ -184,9 +188,80 @@ class Machine:
         else:
             self.grow(name, max(room, 2 * len(table)))
 
+    def _empty_told(self, name: str, room: int) -> Iterator[bool]:
+        """Make room in one of the tables of what was told."""
+        if room == 0:  # enough is told
+            yield not self._told_before()
+            return
+        if self._told_before():
+            yield False
+            if self._used(name) + room <= len(getattr(self.t, name)):
+                return
+        if self._used(name) + room > PARTS[name] and self._told():
+            yield True
+        if (room := self._used(name) + room) > len(getattr(self.t, name)):
+            self.grow(name, room)
+
+    def _used(self, name: str) -> int:
+        owner = self.t.store[0] if name.startswith("call_") else self.t.run[0]
+        return int(getattr(owner, "kept" if name == "keep" else name))
+
     def _told(self) -> bool:
+        run = self.t.run[0]
+        return bool(run.calls or run.notes or run.ends)
+
+    def _told_before(self) -> bool:
+        """Whether packets before the one at hand settled something."""
+        run = self.t.run[0]
+        tables = ((self.t.calls, run.calls), (self.t.notes, run.notes), (self.t.ends, run.ends))
+        return any(count and table[0].order < run.order for table, count in tables)
+
+    def shrink(self) -> None:
+        """Between blocks: give back the room of tables that a flood made large and that are nearly empty."""
+        for name, least in PARTS.items():
+            if len(getattr(self.t, name)) > 4 * least and not self._used(name):
+                self.replace(name, self._empty(name, least))
+        for name in ("names", "rows", "brokers", "resources", "places"):
+            if len(getattr(self.t, name)) > SCRATCH:
+                self.replace(name, self._empty(name, ROWS[name]))
         run, store = self.t.run[0], self.t.store[0]
-        return bool(run.calls or run.notes or run.ends or store.call_names or store.call_rows or run.kept)
+        if not run.arena_live and len(self.t.arena) > 4 * ROWS["arena"]:
+            run.arena_used = 0
+            self.set_column("bins", "first", -1)
+            self.replace("arena", self._empty("arena", ROWS["arena"]))
+        if not store.words_live and len(self.t.words) > 4 * ROWS["words"]:
+            heap.reset(self.t)
+            self.replace("words", self._empty("words", ROWS["words"]))
+        for name, live in (("requests", run.waiting), ("pieces", run.pieces_live), ("conns", run.followed)):
+            if not live and len(getattr(self.t, name)) > 4 * ROWS[name]:
+                self._renew(name)
+
+    def _renew(self, name: str) -> None:
+        """Start a pool of which no row is in use anew."""
+        run = self.t.run[0]
+        if name == "requests" and any(conn.number and conn.unasked for conn in self.t.conns[: run.conns_used]):
+            return
+        self.replace(name, self._empty(name, ROWS[name]))
+        setattr(run, f"{name}_used", 0)
+        setattr(run, f"{name}_free", -1)
+        if name == "conns":
+            self.replace("sides", self._empty("sides", ROWS["sides"]))
+            self._spread("slots", ROWS["slots"], entry.REHASH_CONNECTIONS)
+        elif name == "requests":
+            self._spread("asked", ROWS["asked"], entry.REHASH_REQUESTS)
+
+    def compact_texts(self) -> None:
+        """Between blocks, when nothing is told: drop the texts that nothing refers to any more."""
+        self._call(entry.COMPACT_TEXTS, 0)
+        store = self.t.store[0]
+        for name, used in (("texts", int(store.texts)), ("text_bytes", int(store.text_bytes))):
+            table = getattr(self.t, name)
+            count = max(_power(2 * used), ROWS[name])
+            if len(table) >= 4 * count:
+                self.replace(name, table[:count].copy() if self.compiled else table[:count])
+        room = max(4 * _power(int(store.texts)), ROWS["text_slots"])
+        if len(self.t.text_slots) >= 4 * room:
+            self._spread("text_slots", room, entry.REHASH_TEXTS)
 
     def _spread(self, name: str, room: int, rehash: int) -> None:
         """Make a hash table larger and fill it again."""

@@ -127,10 +127,10 @@ def judge(t: Any, c: int, final: bool) -> int:
         return OK
     if room_for_notes(t, 1 + conn.untold) != OK:
         return FULL
-    conn.judged = conn.held_bytes
     code, verdict = verdict_of(t, c, final)
     if code != OK:
         return code
+    conn.judged = conn.held_bytes
     if verdict == PROBING and (final or conn.held_bytes > t.limits[0].detect_bytes):
         verdict = forced(t, c, final)
     if verdict == KAFKA:

@@ -28,12 +28,14 @@ def take_piece(t: Any) -> int:
     row = run.pieces_free
     if row >= 0:
         run.pieces_free = t.pieces[row].next
+        run.pieces_live += 1
         return row
     if run.pieces_used >= len(t.pieces):
         run.want, run.room = WANT_PIECES, 1
         return -1
     row = run.pieces_used
     run.pieces_used += 1
+    run.pieces_live += 1
     return row
 
 
@@ -42,6 +44,7 @@ def drop_piece(t: Any, row: int) -> None:
     """Give a row of `pieces` back."""
     t.pieces[row].next = t.run[0].pieces_free
     t.run[0].pieces_free = row
+    t.run[0].pieces_live -= 1
 
 
 @kernel
@@ -93,9 +96,11 @@ def drop_early(t: Any, row: int) -> None:
 
 @kernel
 def room_for_notes(t: Any, count: int) -> int:
-    """OK if so many notes can be added, else FULL."""
+    """OK if so many notes can be added, or can wait, else FULL."""
     if t.run[0].notes + count > len(t.notes):
         return lacks(t, WANT_NOTES, count)
+    if t.run[0].pieces_live + count > len(t.pieces):
+        return lacks(t, WANT_PIECES, count)
     return OK
 
 

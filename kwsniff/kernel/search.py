@@ -32,7 +32,7 @@ from kwsniff.kernel.waiting import find_waiting
 MAX_HOPE = 256 * 1024
 """Bytes of a response that are held until it is seen whether it ends with a segment."""
 EFFORT = 4
-"""How many bytes of bodies are read at the most for each byte searched."""
+"""How many bytes of bodies are read at the most for each byte of an item, however often its search begins anew."""
 
 
 @kernel
@@ -41,8 +41,6 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
     at `mark`, -1 if none does."""
     limits = t.limits[0]
     top = limits.max_frame_bytes >> 24
-    t.run[0].steps += end - pos
-    t.run[0].effort = EFFORT * (end - pos)
     last = end - REQUEST_HEADER
     at = pos
     while at <= last:
@@ -102,7 +100,6 @@ def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: i
     """Where a response begins, and YES; or up to where none does, and NO. A segment begins
     at `mark`, -1 if none does."""
     s = t.sides[2 * c + k]
-    t.run[0].steps += end - pos
     if s.hope:
         if mark >= 0 and end - mark >= RESPONSE_HEADER and is_sure(t, c, data, mark, end):
             s.hope = 0

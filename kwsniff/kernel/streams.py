@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import frames
-from kwsniff.kernel.arena import allocate, copy, release
+from kwsniff.kernel.arena import allocate, block_size, copy, release
 from kwsniff.kernel.codes import GAP, OVERLAP_DIFFERS, REORDER_LIMIT
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, distance
@@ -129,11 +129,15 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
     any more; or `all_of_it`."""
     run = t.run[0]
     conn, s = t.conns[c], t.sides[2 * c + k]
+    if run.item < 0:
+        code = replay(t, c)
+        if code != OK:
+            return code
     while s.wait_first >= 0:
         piece = t.pieces[s.wait_first]
         hole = piece.start - s.offset
         if hole > 0:
-            if run.item < 0:
+            if run.item != s.wait_first:
                 if not all_of_it and not hopeless(t, c, k, now):
                     return OK
                 if room_for_notes(t, 2) != OK:
@@ -156,9 +160,11 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
             s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
             s.hole_time = now
         else:
-            if run.item < 0:
+            if run.item != s.wait_first:
                 run.item, run.cursor = s.wait_first, 0
             length = piece.end - piece.start
+            if room_for_history(t, s, piece.size, length) != OK:
+                return FULL
             code = deliver(
                 t, c, k, t.arena, piece.at, piece.size, length, piece.time, piece.packet, piece.order
             )
@@ -199,17 +205,29 @@ def flush(t: Any, c: int, k: int) -> int:
 
 
 @kernel
+def room_for_history(t: Any, s: Any, size: int, length: int) -> int:
+    """See that there is room for what `remember` keeps: OK or FULL."""
+    if size < length or size == 0:
+        return OK
+    kept = block_size(min(size, HISTORY))
+    if s.history_at >= 0 and s.history_room >= kept:
+        return OK
+    at = allocate(t, kept)
+    if at < 0:
+        return FULL
+    if s.history_at >= 0:
+        copy(t.arena, at, t.arena, s.history_at, s.history)
+        release(t, s.history_at, s.history_room)
+    s.history_at, s.history_room = at, kept
+    return OK
+
+
+@kernel
 def remember(t: Any, s: Any, data: Any, pos: int, size: int, length: int) -> None:
-    """Keep the end of the latest segment, to compare retransmissions with."""
+    """Keep the end of the latest segment, to compare retransmissions with; that there is room was seen to."""
     if size < length or size == 0:
         s.history = 0
         return
-    if s.history_at < 0:
-        at = allocate(t, HISTORY)
-        if at < 0:
-            s.history = 0
-            return
-        s.history_at = at
     kept = min(size, HISTORY)
     copy(t.arena, s.history_at, data, pos + size - kept, kept)
     s.history = kept
@@ -253,8 +271,6 @@ def insert(
     """Let the parts of a segment wait that do not wait yet. Called again after FULL, it finds those there."""
     run = t.run[0]
     s = t.sides[2 * c + k]
-    if room_for_notes(t, 1) != OK:
-        return FULL
     before, at = -1, s.wait_first
     if s.wait_last >= 0 and t.pieces[s.wait_last].end <= start:
         before, at = s.wait_last, -1
@@ -284,6 +300,8 @@ def insert(
         if begin >= end:
             break
     if differing:
+        if room_for_notes(t, 1) != OK:
+            return FULL
         note_overlap(t, c, packet)
     return OK
 
@@ -348,10 +366,13 @@ def keep_far(
     if s.far >= 0:
         far = t.pieces[s.far]
         if far.start >= s.offset and -FAR <= start - far.end <= FAR:
-            code = insert(
-                t, c, k, far.start, far.end, t.arena, far.at, far.size, far.time, far.packet, far.order
-            )
+            code = OK
+            if not far.gap:
+                code = insert(
+                    t, c, k, far.start, far.end, t.arena, far.at, far.size, far.time, far.packet, far.order
+                )
             if code == OK:
+                far.gap = 1  # it stands there, should there be no room for the other
                 code = insert(t, c, k, start, end, data, pos, size, time, packet, order)
             if code == OK:
                 drop_far(t, s)

@@ -28,8 +28,8 @@ from kwsniff.wire.records import CODEC_NAMES
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 Columns = dict[str, pa.Array]
-KINDS = 3
-"""Calls, anomalies and connections: the order of events of one packet."""
+KINDS = 4
+"""Anomalies of packets before it, then its calls, anomalies and connections: the order of events of a packet."""
 REASONS = pa.array(
     ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"]
 )
@@ -74,31 +74,39 @@ class Told:
         if not everything:
             now = int(run.order)
             before = [int(np.searchsorted(rows["order"], now)) for rows in (calls, notes, ends)]
-            counts = before if any(before) else counts
+            counts = before
         calls, notes, ends = calls[: counts[0]], notes[: counts[1]], ends[: counts[2]]
-        batch = self._batch(calls, notes, ends, everything)
+        batch = self._batch(calls, notes, ends)
         self._forget(calls, counts)
-        if not int(run.notes):
-            run.kept = 0
+        if everything:
+            run.packet_bytes = 0
+        run.told_bytes = run.packet_bytes
+        self._forget_kept(int(run.notes))
         return batch
 
-    def _batch(self, calls: Rows, notes: Rows, ends: Rows, everything: bool) -> pa.RecordBatch | None:
-        packet_notes, self._packet_notes = self._packet_notes, []
+    def forget_texts(self) -> None:
+        """The numbers of texts have changed."""
+        self._texts.forget()
+
+    def _batch(self, calls: Rows, notes: Rows, ends: Rows) -> pa.RecordBatch | None:
+        now = int(self._machine.t.run[0].order)
+        packet_notes = [each for each in self._packet_notes if each[0] <= now]
+        self._packet_notes = self._packet_notes[len(packet_notes) :]
         parts: list[tuple[Columns, int]] = []
         keys: list[Ints] = []
         if len(calls):
             parts.append((self._call_columns(calls) | self._identity(calls, ends), len(calls)))
-            keys.append(calls["order"] * KINDS)
+            keys.append(calls["order"] * KINDS + 1)
         if len(packet_notes):
             parts.append((self._packet_note_columns(packet_notes), len(packet_notes)))
-            keys.append(np.array([each[0] for each in packet_notes], np.int64) * KINDS + 1)
+            keys.append(np.array([each[0] for each in packet_notes], np.int64) * KINDS)
         if len(notes):
             parts.append((self._note_columns(notes) | self._identity(notes, ends), len(notes)))
-            keys.append(notes["order"] * KINDS + 1)
+            keys.append(notes["order"] * KINDS + 2)
         shown = ends[ends["known"] != 0]
         if len(shown):
             parts.append((self._end_columns(shown) | self._identity(shown, ends), len(shown)))
-            keys.append(shown["order"] * KINDS + 2)
+            keys.append(shown["order"] * KINDS + 3)
         for number in ends["number"].tolist():
             self._known.pop(number, None)
         if not parts:
@@ -124,10 +132,25 @@ class Told:
                 if machine.compiled:
                     table[:left] = table[count : count + left].copy()
                 else:
-                    table[:left], table[count : count + left] = table[count : count + left], table[:left]
-                    rows = table[count : count + left]
-                    assert len(rows) == left
+                    table[: count + left] = [*table[count : count + left], *table[:count]]
             setattr(owner, name, left)
+
+    def _forget_kept(self, left: int) -> None:
+        """Move the bytes that the notes which are left are about to the front."""
+        machine = self._machine
+        run = machine.t.run[0]
+        rows = machine.t.notes[:left]
+        used = [row for row in rows if row.size]
+        if not used:
+            run.kept = 0
+            return
+        first = min(int(row.at) for row in used)
+        kept = int(run.kept) - first
+        data = machine.data("keep", first, first + kept)
+        machine.t.keep[:kept] = np.frombuffer(data, np.uint8) if machine.compiled else data
+        for row in used:
+            row.at -= first
+        run.kept = kept
 
     # Whose
 

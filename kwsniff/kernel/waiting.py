@@ -16,9 +16,12 @@ from kwsniff.kernel.mode import kernel
 @kernel
 def place_of(t: Any, c: int, correlation_id: int) -> int:
     """Where in `asked` the requests with this id begin."""
-    mixed = ((c + t.limits[0].seed) & 0x7FFFFFFF) * 0x9E3779B1 & 0xFFFFFFFF
-    mixed = ((mixed ^ (correlation_id & 0xFFFFFFFF)) & 0x7FFFFFFF) * 0x85EBCA6B & 0xFFFFFFFF
-    mixed ^= mixed >> 15
+    mixed = ((c + t.limits[0].seed) & 0xFFFFFFFF) * 0x9E3779B1 & 0xFFFFFFFFFFFFFFF
+    mixed = (mixed ^ (mixed >> 17) ^ correlation_id) & 0xFFFFFFFF
+    mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6B & 0xFFFFFFFFFFFFFFF
+    mixed = (mixed ^ (mixed >> 17) ^ (t.limits[0].seed >> 30)) & 0xFFFFFFFF
+    mixed = (mixed ^ (mixed >> 15)) * 0xC2B2AE35 & 0xFFFFFFFFFFFFFFF
+    mixed ^= mixed >> 21
     return mixed & (len(t.asked) - 1)
 
 
@@ -27,7 +30,9 @@ def find_waiting(t: Any, c: int, correlation_id: int) -> int:
     """The oldest request in flight with this correlation id, -1 if there is none."""
     row = t.asked[place_of(t, c, correlation_id)].first
     found = -1
+    t.run[0].steps += 1
     while row >= 0:
+        t.run[0].steps += 1
         request = t.requests[row]
         if request.correlation_id == correlation_id and request.conn == c and not request.unasked:
             found = row  # the newest stands first
@@ -39,7 +44,9 @@ def find_waiting(t: Any, c: int, correlation_id: int) -> int:
 def find_unasked(t: Any, c: int, correlation_id: int) -> int:
     """A remembered request with this id that wanted no reply, -1 if there is none."""
     row = t.asked[place_of(t, c, correlation_id)].first
+    t.run[0].steps += 1
     while row >= 0:
+        t.run[0].steps += 1
         request = t.requests[row]
         if request.correlation_id == correlation_id and request.conn == c and request.unasked:
             return row
@@ -53,6 +60,7 @@ def link(t: Any, row: int) -> None:
     request = t.requests[row]
     conn = t.conns[request.conn]
     slot = t.asked[place_of(t, request.conn, request.correlation_id)]
+    t.run[0].steps += 1
     request.next = slot.first
     slot.first = row
     request.after = -1
@@ -86,6 +94,7 @@ def unlink(t: Any, row: int) -> None:
     else:
         at = slot.first
         while t.requests[at].next != row:
+            t.run[0].steps += 1
             at = t.requests[at].next
         t.requests[at].next = request.next
     if request.before >= 0:
