@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 MINUTES ?= 1
 TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
 
-.PHONY: run pipeline test check fuzz bench clean
+.PHONY: run pipeline test test-all check fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
@@ -20,8 +20,15 @@ pipeline: $(VENV)/.spark
 	$(BIN)/kwsniff pipeline captures --out out/pipeline
 	@echo "The pipeline's events and statistics are in out/pipeline" >&2
 
+# Side by side on as many cores as there are. `test` leaves out repeats: cases that differ from others only in
+# the sample, the damage or the random numbers; `test-all` has them too.
+PYTEST := $(BIN)/python -m pytest -n auto
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+test-all: $(VENV)/.dev
+	KWSNIFF_TESTS=all $(PYTEST)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -33,9 +40,10 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	for target in $(TARGETS); do $(BIN)/python -m tests.fuzz.fuzz $$target $$(( $(MINUTES) * 60 )) || exit 1; done
 
-# Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump).
+# Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/run.py --out docs/performance.md
+	$(BIN)/python tests/bench/pairing.py --out docs/reliability.md
 	$(BIN)/python tests/bench/replay.py --out docs/live.md
 	$(BIN)/python tests/bench/pipeline.py --out docs/spark.md
 

@@ -36,6 +36,7 @@ SECURITY = {
 
 ANOMALIES = {
     # Capture files
+    "capture_unreadable": "a capture in a directory cannot be read and was passed over",
     "capture_cut_short": "the file ends inside a packet, as after a killed capture",
     "capture_damaged": "bytes of the file are no packet record; reading went on at the next one found",
     "packet_malformed": "a packet's headers contradict its length",

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kwsniff import parallel
 from kwsniff.capture.source import CaptureTotals, resolve, segments
+from kwsniff.capture.stop import Stop
 from kwsniff.config import MIB, Config
 from kwsniff.engine.bulk import warm
 from kwsniff.engine.bulk.rehearsal import compile_apart
@@ -30,12 +31,14 @@ def events(
     totals: CaptureTotals | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     jobs: int | None = 1,
+    stop: Stop | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """EVENTS batches of capture files, directories of them, or `-` for standard input.
 
     `totals` is filled with what the files held, `progress` is told bytes read and, if known, bytes in all.
     `jobs` is the number of processes: 1 is this one, None as many as there are cores if the input is large.
-    The events are the same for any number; a pipe can be read by one process only.
+    The events are the same for any number; a pipe can be read by one process only. `stop`, once set, ends
+    what comes through a pipe.
 
     Raises:
         CaptureError: with one line that says which input cannot be read, and why.
@@ -51,7 +54,7 @@ def events(
             jobs = (os.cpu_count() or 1) if size > WORTH_PROCESSES and divisible else 1
         if jobs > 1:
             return parallel.events(paths, config, jobs, totals, progress)
-    return analyze(segments(paths, config, totals, progress=progress), config)
+    return analyze(segments(paths, config, totals, progress, stop), config)
 
 
 def with_kernels(config: Config, size: int) -> Config:

@@ -1,13 +1,30 @@
-"""Options of the test run."""
+"""How the tests are run: how many of them, on which worker, and what is done before the first.
+
+With `-n`, every worker of pytest-xdist takes single tests, but those of one group all go to one worker.
+"""
 
 from __future__ import annotations
+
+import re
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.strength import ALL, examples
+
 # How long an example takes says nothing on a busy machine.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("kwsniff", deadline=None, max_examples=examples(100))
+settings.load_profile("kwsniff")
+
+GROUPS = (
+    r"tests/test_wheel\.py",
+    r"tests/spark/test_cluster\.py",
+    r"tests/spark/test_stream\.py::test_(a_stream_killed|sigterm)",
+    r"tests/spark/",
+)
+"""Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session.
+Those that start processes of their own need no session, and take long: groups begin before single tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,3 +33,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="accept what the samples yield now as the golden events, after reading the difference",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers find the kernels compiled, rather than compile them each for itself."""
+    if getattr(config.option, "numprocesses", None):
+        from kwsniff.engine.bulk.rehearsal import compile_apart
+
+        compile_apart()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By our groups: the marks that pytest-xdist has for it (`xdist_group`) do nothing from pytest 9.2 on."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Grouped(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((group for group in GROUPS if re.match(group, nodeid)), nodeid)
+
+    return Grouped(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out cases of tests marked `one_of`, unless everything or one case by its name is asked for."""
+    named = any("[" in argument for argument in config.invocation_params.args)
+    left_out = [] if ALL or named else [item for item in items if not _is_chosen(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_chosen(item)]
+
+
+def _is_chosen(item: pytest.Item) -> bool:
+    """Whether it is one of the cases that run by default: spread so that each value of each parameter is
+    among them, if the others have enough values."""
+    marker = item.get_closest_marker("one_of")
+    if marker is None or not isinstance(item, pytest.Function):
+        return True
+    case = next(iter(item.callspec.indices.values()))  # counted through all parameters, the last one fastest
+    places = 0
+    for parameters in reversed([*item.iter_markers("parametrize")]):
+        case, place = divmod(case, len(parameters.args[1]))
+        places += place
+    return places % int(marker.args[0]) == 0

@@ -108,7 +108,8 @@ def _opened(url: str) -> tuple[Any, str, str]:
         try:
             from fsspec.core import url_to_fs
         except ImportError:
-            raise CaptureError(f"{url}: needs fsspec: pip install 'kwsniff[remote]'") from None
+            more = " aiohttp requests" if scheme in ("http", "https") else ""
+            raise CaptureError(f"{url}: needs fsspec: pip install 'kwsniff[remote]'{more}") from None
         found, path = url_to_fs(url)
         system = fs.PyFileSystem(fs.FSSpecHandler(found))
     prefix = url[: -len(path)] if url.endswith(path) else f"{scheme}://"
@@ -123,12 +124,23 @@ def _fits(path: str, pattern: str) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
+def _missing(error: ImportError) -> str:
+    """What to install. fsspec brings none of the libraries that its file systems need, and names them."""
+    said = " ".join(str(error).split())
+    wanted = re.findall(r'"([\w-]+)"', said) or ([error.name] if error.name else [])
+    if not wanted:
+        return said
+    return f"needs {' and '.join(wanted)}: pip install 'kwsniff[remote]' {' '.join(wanted)}"
+
+
 @contextmanager
 def _plain_errors(url: str) -> Iterator[None]:
     try:
         yield
     except CaptureError:
         raise
+    except ImportError as error:
+        raise CaptureError(f"{url}: {_missing(error)}") from error
     except Exception as error:  # every file system has its own
         said = " ".join(str(error).split()) or type(error).__name__
         raise CaptureError(f"{url}: {said}") from error

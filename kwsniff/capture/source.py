@@ -13,16 +13,20 @@ import pyarrow as pa
 
 from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
+from kwsniff.capture.directory import Unread, directory_of, named_as_capture, regular_files
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
+from kwsniff.capture.pipe import PipeWindow
 from kwsniff.capture.place import is_remote, local
+from kwsniff.capture.quiet import Quiet
 from kwsniff.capture.reader import Reader
+from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.packets import PacketBlock
+from kwsniff.net.packets import Note, PacketBlock
 from kwsniff.net.totals import CaptureTotals
 
 __all__ = ["CaptureError", "CaptureTotals", "Progress", "blocks", "resolve", "segments"]
@@ -35,39 +39,59 @@ def segments(
     config: Config | None = None,
     totals: CaptureTotals | None = None,
     progress: Progress | None = None,
+    stop: Stop | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """TCP segments and capture anomalies of all captures at `paths`, as batches of `kwsniff.table.SEGMENTS`.
 
-    A path is a file, a directory (all captures directly in it), a URL of either (`kwsniff.capture.place`) or
-    ``-`` (stdin). Files are read in the order of their first packets, so that those of one rotation are one
-    stream; with a pipe among them, as given.
+    A path is a file, a directory (all captures directly in it; with ``/**`` behind it, those in its
+    directories, too), a URL of either (`kwsniff.capture.place`) or ``-`` (stdin). Files are read in the order
+    of their first packets, so that those of one rotation are one stream; with a pipe among them, as given.
     `totals` is counted up on the way. `progress` is called with bytes read so far and bytes in all, None if
-    unknown, counted as stored.
+    unknown, counted as stored. `stop`, once set, ends what comes through a pipe. While a pipe through which
+    packets come as they are captured is quiet, empty batches tell the time (`kwsniff.pipeline.at_time`).
 
-    Raises CaptureError before the first batch for what is missing, unreadable, empty or no capture.
+    A capture in a directory that cannot be read is passed over, and is an anomaly. Raises CaptureError before
+    the first batch for what was named itself and is missing, unreadable, empty or no capture, and for a
+    directory of which nothing can be read.
     """
     config = config or Config()
     totals = totals if totals is not None else CaptureTotals()
-    return _segments(resolve(paths), config, totals, progress)
+    unread: list[Unread] = []
+    files = resolve(paths, unread)
+    return _segments(files, unread, config, Journey(totals, stop), progress)
 
 
 def _segments(
-    files: list[CaptureFile], config: Config, totals: CaptureTotals, progress: Progress | None
+    files: list[CaptureFile],
+    unread: list[Unread],
+    config: Config,
+    journey: Journey,
+    progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
-    journey = Journey(totals)
+    yield from map(_unread_batch, unread)
     sizes = [file.size for file in files]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
     for file in files:
-        yield from journey.file(file.path, config, progress, total)
+        try:
+            yield from journey.file(file.path, config, progress, total)
+        except CaptureError as error:
+            if not file.found:
+                raise
+            yield _unread_batch(Unread.of(file.path, error))
     yield from journey.end()
+
+
+def _unread_batch(unread: Unread) -> pa.RecordBatch:
+    return note_batch(unread.path, [Note(1, "capture_unreadable", unread.why)])
 
 
 class Journey:
     """The way through files that are one stream, as those of a rotation are. What has to be known in the next
     file is in here and can be pickled between two files: IP fragments that wait, and the totals."""
 
-    def __init__(self, totals: CaptureTotals) -> None:
+    def __init__(self, totals: CaptureTotals, stop: Stop | None = None) -> None:
         self.totals = totals
+        self._stop = stop or Stop()
         self._dissector = Dissector(totals)
         self._consumed = 0
         self._last = ""
@@ -77,13 +101,17 @@ class Journey:
     ) -> Iterator[pa.RecordBatch]:
         """SEGMENTS of the next file. Raises CaptureError."""
         self._last = path
-        with _reader(path, config, self.totals) as (reader, stream):
+        quiet = Quiet(self.totals)
+        with _reader(path, config, self.totals, self._stop) as (reader, stream):
             for block in reader.blocks():
                 if progress is not None:
                     progress(self._consumed + stream.consumed, total)
                 batch = segment_batch(self._dissector.dissect(block))
                 if len(batch):
+                    quiet.heard()
                     yield batch
+                elif stream.pipe and not len(block):
+                    yield from quiet.batches()
             self._consumed += stream.consumed
         if notes := self._dissector.end_file(reader.packets):
             yield note_batch(path, notes)
@@ -104,12 +132,24 @@ def blocks(
 
 
 @contextmanager
-def _reader(path: str, config: Config, totals: CaptureTotals) -> Iterator[tuple[Reader, ByteStream]]:
+def _reader(
+    path: str, config: Config, totals: CaptureTotals, stop: Stop | None = None
+) -> Iterator[tuple[Reader, ByteStream]]:
     with open_stream(path) as stream:
-        window = Window(stream, config.block_bytes)
-        window.move(0)
+        window = _begun(stream, config, stop or Stop())
         totals.files += 1
         yield reader_of(window, path, config, totals), stream
+
+
+def _begun(stream: ByteStream, config: Config, stop: Stop) -> Window:
+    """The window on a stream, with its first bytes."""
+    if stream.pipe:
+        pipe = PipeWindow(stream, config.block_bytes, stop)
+        pipe.begin()
+        return pipe
+    window = Window(stream, config.block_bytes)
+    window.move(0)
+    return window
 
 
 def reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
@@ -140,17 +180,21 @@ class CaptureFile:
     """Time of the first packet, 0 if it has none or was not looked into."""
     modified_ns: int = 0
     """When it was written to last, 0 if that is not known."""
+    found: bool = False
+    """It was not named, but found in a directory."""
 
 
-def resolve(paths: Iterable[str | os.PathLike[str]]) -> list[CaptureFile]:
-    """The files at `paths` in the order to read them; see `segments`. Raises CaptureError."""
+def resolve(paths: Iterable[str | os.PathLike[str]], unread: list[Unread] | None = None) -> list[CaptureFile]:
+    """The files at `paths` in the order to read them; see `segments`. `unread` takes those in directories
+    that should be there and cannot be read. Raises CaptureError."""
     files: list[CaptureFile] = []
+    unread = [] if unread is None else unread
     for each in paths:
         path = local(os.fspath(each))
         if is_remote(path):
-            files += _remote(path)
+            files += _remote(path, unread)
         else:
-            files += _directory(path) if os.path.isdir(path) else [_file(path)]
+            files += _directory(*directory, unread) if (directory := directory_of(path)) else [_file(path)]
     if not files:
         raise CaptureError("no capture files given")
     if any(file.size is None for file in files):
@@ -185,26 +229,43 @@ def first_time(path: str) -> int:
     return 0
 
 
-def _remote(url: str) -> list[CaptureFile]:
+def _remote(url: str, unread: list[Unread]) -> list[CaptureFile]:
     """The captures at a URL; of a directory, other files in it are passed over."""
     found = place.find(url)
-    if place.is_directory(url):
-        found = [each for each in found if is_capture(each.url)]
-    if not found:
-        raise CaptureError(f"{url}: no capture files in this directory")
-    return [CaptureFile(each.url, each.size, first_time(each.url), each.modified_ns) for each in found]
-
-
-def _directory(path: str) -> list[CaptureFile]:
-    """The captures in a directory; other files in it are passed over, unreadable ones are not."""
-    try:
-        entries = sorted(entry.path for entry in os.scandir(path) if entry.is_file())
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror or error}") from error
-    files = [_file(entry) for entry in entries if is_capture(entry)]
+    if not place.is_directory(url):
+        return [CaptureFile(each.url, each.size, first_time(each.url), each.modified_ns) for each in found]
+    times = {each.url: _looked_into(each.url, unread) for each in found}
+    files = [
+        CaptureFile(each.url, each.size, time, each.modified_ns, found=True)
+        for each in found
+        if (time := times[each.url]) is not None
+    ]
     if not files:
-        raise CaptureError(f"{path}: no capture files in this directory")
+        raise CaptureError(f"{url}: no capture files in this directory")
     return files
+
+
+def _directory(path: str, deeper: bool, unread: list[Unread]) -> list[CaptureFile]:
+    """The captures in a directory; other files in it are passed over."""
+    files, before = [], len(unread)
+    for each in regular_files(path, deeper, unread):
+        first = _looked_into(each, unread)
+        if first is not None:
+            about = os.stat(each)
+            files.append(CaptureFile(each, about.st_size, first, about.st_mtime_ns, found=True))
+    if not files:
+        why = f" can be read ({unread[before]})" if unread[before:] else ""
+        raise CaptureError(f"{path}: no capture files in this directory{why}")
+    return files
+
+
+def _looked_into(path: str, unread: list[Unread]) -> int | None:
+    """Time of the first packet of a file in a directory, None if it is to be passed over."""
+    try:
+        return first_time(path) if is_capture(path) or named_as_capture(path) else None
+    except CaptureError as error:
+        unread.append(Unread.of(path, error))
+        return None
 
 
 def is_capture(path: str) -> bool:

@@ -1,9 +1,9 @@
 """Bytes of a capture, from a file, a pipe or stdin, decompressed on the way (gzip, zstd, lz4, xz by magic).
 
 Theory of operation: `ByteStream.fill` fills the buffer it is given unless the input ends, whatever pieces the
-input comes in. That is why the blocks cut from a capture are the same for a file, a pipe and a compressed
-copy. A compressed input that ends early or is broken gives all it held before that place, then ends, and
-`damage` says what happened.
+input comes in. That is why the blocks cut from a capture are the same for a file and a compressed copy. What
+comes through a pipe is not waited for so (`kwsniff.capture.pipe`). A compressed input that ends early or is
+broken gives all it held before that place, then ends, and `damage` says what happened.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import select
 import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Protocol
+from contextlib import suppress
+from typing import Any, Protocol
 
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.place import is_remote, open_remote
@@ -27,6 +29,14 @@ STDIN = "-"
 READ_BYTES = 1 << 20
 FEED_BYTES = 4096
 """Compressed bytes given to a codec at a time: a bound on memory, for zstd may expand 4 bytes to 128 KiB."""
+
+
+class Source(Protocol):
+    """What is read; a raw file may say None for nothing yet."""
+
+    def read(self, size: int, /) -> bytes | None: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
 
 
 class _Decompressor(Protocol):
@@ -50,7 +60,7 @@ def _lz4() -> Any:
 
 
 CODECS: dict[bytes, tuple[str, Callable[[], _Decompressor]]] = {
-    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
+    b"\x1f\x8b": ("gzip", lambda: _Gzip()),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\x04\x22\x4d\x18": ("lz4", _lz4),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMADecompressor),
@@ -60,8 +70,10 @@ CODECS: dict[bytes, tuple[str, Callable[[], _Decompressor]]] = {
 class ByteStream:
     """One input, decompressed. A context manager; closing it leaves stdin open."""
 
-    def __init__(self, source: BinaryIO, name: str, total: int | None = None) -> None:
+    def __init__(self, source: Source, name: str, total: int | None = None, *, pipe: bool = False) -> None:
         self.name = name
+        self.pipe = pipe
+        """Bytes come when somebody writes them, and reading may wait for long."""
         self.damage: tuple[str, str] | None = None
         """Anomaly code and detail of a compressed input that ended early or was broken."""
         self.total = total
@@ -78,6 +90,10 @@ class ByteStream:
     def __exit__(self, *_: object) -> None:
         if self.name != STDIN:
             self._source.close()
+
+    def pieces(self) -> Iterator[bytes]:
+        """All that `fill` has not taken, as it comes. Raises CaptureError."""
+        return self._pieces
 
     def fill(self, into: memoryview[int]) -> int:
         """Fill `into`; return the number of bytes, which is less than its size only at the end of input.
@@ -99,7 +115,8 @@ class ByteStream:
 
     def _read(self) -> bytes:
         try:
-            data = self._source.read(READ_BYTES) or b""
+            while (data := self._source.read(READ_BYTES)) is None:  # somebody made the pipe non-blocking
+                select.select([self._source], [], [])
         except OSError as error:
             raise CaptureError(f"{self.name}: {error.strerror or error}") from error
         self.consumed += len(data)
@@ -126,6 +143,10 @@ class ByteStream:
             for at in range(0, len(data), FEED_BYTES):
                 try:
                     yield from _fed(decompressor, data[at : at + FEED_BYTES])
+                except _BrokenGzipError as error:
+                    yield error.held
+                    self.damage = ("capture_damaged", f"the {codec} data is broken: {error}")
+                    return
                 except Exception as error:  # every codec has its own
                     self.damage = ("capture_damaged", f"the {codec} data is broken: {_one_line(error)}")
                     return
@@ -142,6 +163,46 @@ class ByteStream:
             decompressor = make()
         if not decompressor.eof:
             self.damage = ("capture_cut_short", f"the {codec} data ends early")
+
+
+class _BrokenGzipError(Exception):
+    """With what the data gave before the place where it is broken."""
+
+    def __init__(self, message: str, held: bytes) -> None:
+        super().__init__(message)
+        self.held = held
+
+
+class _Gzip:
+    """A gzip member. zlib keeps what a call gave if the same call finds something wrong, so that a wrong
+    checksum at the end would cost all since the call before: the call is made again byte by byte."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._member.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._member.unused_data
+
+    def decompress(self, data: bytes, /) -> bytes:
+        before = self._member.copy()
+        try:
+            return self._member.decompress(data)
+        except zlib.error as error:
+            raise _BrokenGzipError(_one_line(error), _held(before, data)) from None
+
+
+def _held(member: Any, data: bytes) -> bytes:
+    """What `data` gives up to where it is broken."""
+    held = bytearray()
+    with suppress(zlib.error):
+        for at in range(len(data)):
+            held += member.decompress(data[at : at + 1])
+    return bytes(held)
 
 
 def _fed(decompressor: Any, data: bytes) -> Iterator[bytes]:
@@ -163,13 +224,47 @@ def open_stream(path: str) -> ByteStream:
     Raises CaptureError.
     """
     if path == STDIN:
-        return ByteStream(io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False)), STDIN)
+        return _stdin()
     if is_remote(path):
         remote, size = open_remote(path)
         return ByteStream(remote, path, size)
     try:
+        if stat.S_ISFIFO(os.stat(path).st_mode):
+            return ByteStream(_Fifo(path), path, pipe=True)
         source = open(path, "rb", buffering=0)  # noqa: SIM115
         about = os.fstat(source.fileno())
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
-    return ByteStream(source, path, about.st_size if stat.S_ISREG(about.st_mode) else None)
+    regular = stat.S_ISREG(about.st_mode)
+    return ByteStream(source, path, about.st_size if regular else None, pipe=not regular)
+
+
+def _stdin() -> ByteStream:
+    """Standard input. Raises CaptureError if it is a terminal, or closed."""
+    try:
+        source = io.FileIO(sys.stdin.fileno(), closefd=False)
+        about = os.fstat(source.fileno())
+    except (OSError, ValueError, AttributeError) as error:
+        raise CaptureError(f"{STDIN}: there is no standard input") from error
+    if source.isatty():
+        raise CaptureError(f"{STDIN}: standard input is a terminal; pipe a capture into kwsniff")
+    regular = stat.S_ISREG(about.st_mode)
+    return ByteStream(source, STDIN, about.st_size if regular else None, pipe=not regular)
+
+
+class _Fifo(io.FileIO):
+    """A named pipe. Opening it waits for nobody, the first read for somebody who writes."""
+
+    def __init__(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.set_blocking(descriptor, True)
+        super().__init__(descriptor, "rb")
+        self._begun = False
+
+    def read(self, size: int | None = -1, /) -> Any:
+        if not self._begun:
+            poll = select.poll()
+            poll.register(self.fileno(), select.POLLIN)
+            poll.poll()
+            self._begun = True
+        return super().read(size)

@@ -86,6 +86,11 @@ Quiet = Annotated[
 ]
 
 
+Recursive = Annotated[
+    bool, typer.Option("-r", "--recursive", help="Read the directories in directories, too.")
+]
+
+
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -162,6 +167,7 @@ def decode(
         ),
     ] = None,
     jobs: Jobs = None,
+    recursive: Recursive = False,
     memory: Memory = "512M",
     quiet: Quiet = False,
 ) -> None:
@@ -173,9 +179,12 @@ def decode(
     if context.obj is OWN_PROCESS:
         tuned()
     from kwsniff.cli import decode as job
-    from kwsniff.cli.source import parsed_duration
+    from kwsniff.cli.source import deeper, parsed_duration
 
     config = _config(port, memory, full=full or records, records=records)
+    if recursive and follow:
+        raise CommandError("--recursive does not go with --follow")
+    files = deeper(files) if recursive else files
     if duration is not None and not follow:
         raise CommandError("--duration goes with --follow")
     seconds = parsed_duration(duration, "--duration")
@@ -217,6 +226,7 @@ def report(
     ] = False,
     where: Where = None,
     port: Port = None,
+    recursive: Recursive = False,
     jobs: Jobs = None,
     memory: Memory = "512M",
     quiet: Quiet = False,
@@ -228,7 +238,9 @@ def report(
     if context.obj is OWN_PROCESS:
         one_heap()
     from kwsniff.cli import report as job
+    from kwsniff.cli.source import deeper
 
+    files = deeper(files) if recursive else files
     raise typer.Exit(job.report(job.Request(files, _config(port, memory), by, csv, json, where, quiet, jobs)))
 
 
@@ -358,15 +370,18 @@ def live(
 
 
 @app.command()
-def crosscheck(files: Paths, port: Port = None, memory: Memory = "512M") -> None:
+def crosscheck(
+    files: Paths, recursive: Recursive = False, port: Port = None, memory: Memory = "512M"
+) -> None:
     """Compare with Wireshark's own dissector, message by message. Needs tshark and pyshark.
 
     Prints per API and version how many messages both saw and agreed on, and the differences with packet
     numbers. Exit code 1 says that there are some in which it is not known who is right.
     """
     from kwsniff.cli.crosscheck import check
+    from kwsniff.cli.source import deeper
 
-    raise typer.Exit(check(files, _config(port, memory)))
+    raise typer.Exit(check(deeper(files) if recursive else files, _config(port, memory)))
 
 
 @app.command()
@@ -390,6 +405,7 @@ def pipeline(
             "--master", metavar="URL", help="Spark master. Default: this machine with all cores (local[*])."
         ),
     ] = None,
+    recursive: Recursive = False,
     append: Annotated[
         bool,
         typer.Option("--append", help="Read only files that the manifest in DIR does not list; add them."),
@@ -478,12 +494,16 @@ def pipeline(
 
         if not follow or append:
             raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
+        if recursive:
+            raise CommandError("--recursive does not go with --follow")
         wanted = stream.Request(
             paths, out, config, master, partitions, window, late, settle, once, end, quiet, verbose
         )
         raise typer.Exit(stream.follow(wanted))
     from kwsniff.cli import pipeline as job
+    from kwsniff.cli.source import deeper
 
+    paths = deeper(paths) if recursive else paths
     split = None if split_size is None else split_size << 20
     request = job.Request(paths, out, config, master, append, partitions, split, quiet, verbose)
     raise typer.Exit(job.pipeline(request))

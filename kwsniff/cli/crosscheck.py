@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import resolve
 from kwsniff.cli import problem
-from kwsniff.cli.problem import CommandError
+from kwsniff.cli.problem import CommandError, said
 from kwsniff.config import Config
 from kwsniff.crosscheck import ToolMissingError, crosscheck, lines
 from kwsniff.report.text import printable
@@ -20,8 +21,12 @@ def check(paths: Sequence[str], config: Config) -> int:
         CommandError: a tool is missing, or an input cannot be read.
     """
     found = False
+    unread: list[Unread] = []
     try:
-        for file in resolve(paths):
+        files = resolve(paths, unread)
+        for each in unread:
+            said(f"{each}; it is passed over")
+        for file in files:
             if file.size is None:
                 raise CommandError(f"{file.path}: crosscheck reads the file twice, a pipe cannot be")
             result = crosscheck(file.path, config)
@@ -30,4 +35,6 @@ def check(paths: Sequence[str], config: Config) -> int:
             found = found or bool(result.findings)
     except (CaptureError, ToolMissingError) as error:
         raise CommandError(str(error)) from None
+    if unread and not found:
+        return problem.DAMAGED
     return problem.FINDINGS if found else problem.DONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
 from kwsniff.cli.problem import CommandError, chosen_columns
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage, from_pipe, refuse_overwriting
+from kwsniff.cli.source import Damage, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
@@ -104,8 +103,11 @@ class _Run:
         self._output = output
         self._damage = Damage()
         self._trust = Trust(wanted=not request.quiet)
+        self._piped = from_pipe(request.paths)
+        self._growing = request.follow or self._piped
+        """Rows are to be seen as they come."""
         self._left = request.count
-        self._rows = 0
+        self._rows = self._seen = 0
         self._stop = Stop()
         colour = output.terminal and not os.environ.get("NO_COLOR")
         width = shutil.get_terminal_size().columns if output.terminal else None
@@ -117,6 +119,8 @@ class _Run:
         code = problem.DONE
         try:
             self._pass(interrupts)
+            if self._stop.is_set() and not self._request.follow:
+                code = problem.INTERRUPTED
         except KeyboardInterrupt:
             code = problem.INTERRUPTED
         except CaptureError as error:
@@ -127,20 +131,25 @@ class _Run:
             raise failure
         self._writer.close()
         self._output.commit()
-        self._trust.show(whole=failure is None and not code and self._left != 0)
+        stopped = code and not self._stop.is_set()
+        self._trust.show(whole=failure is None and not stopped and self._left != 0)
         if failure is not None:
             raise failure
+        if self._predicate is not None and not self._rows and self._seen:
+            problem.said(f"--where left none of {self._seen:,} rows")
+        if self._writer.note and not self._request.quiet:
+            problem.said(self._writer.note)
         if self._damage:
-            print(f"kwsniff: {self._damage.line()}", file=sys.stderr)
+            problem.said(self._damage.line())
         return code or (problem.DAMAGED if self._damage else problem.DONE)
 
     def _interrupts(self) -> Interrupts:
-        """What a signal does: follow no more, or break off."""
-        return Stopping(self._stop) if self._request.follow else Interrupts()
+        """What a signal does: read no more of what comes as it is written, or break off."""
+        return Stopping(self._stop) if self._growing else Interrupts()
 
     def _pass(self, interrupts: Interrupts) -> None:
         with (
-            ProgressBar(wanted=not self._output.terminal and not self._request.follow) as progress,
+            ProgressBar(wanted=not self._output.terminal and not self._growing) as progress,
             closing(self._events(progress)) as rows,
         ):
             for batch in rows:
@@ -148,7 +157,7 @@ class _Run:
                 with interrupts.held():
                     self._writer.write(chosen)
                     self._rows += chosen.num_rows
-                    if self._request.follow:
+                    if self._growing:
                         self._output.stream.flush()
                 if self._left == 0:
                     return
@@ -159,10 +168,15 @@ class _Run:
             yield from self._followed()
             return
         source = events(
-            request.paths, request.config, totals=self._trust.capture, progress=progress, jobs=request.jobs
+            request.paths,
+            patient(request.config) if self._piped else request.config,
+            totals=self._trust.capture,
+            progress=progress,
+            jobs=request.jobs,
+            stop=self._stop,
         )
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
-        hold = request.count is None and not from_pipe(request.paths)
+        hold = request.count is None and not self._piped
         rows = named(self._damage.watch(self._trust.watch(source)), hold=hold)
         # Bodies take as long to write as to decode; of calls alone, the writing is hardly anything.
         yield from ahead(rows) if request.config.full else rows
@@ -175,6 +189,7 @@ class _Run:
         return named(self._damage.watch(self._trust.watch(source)), hold=False)
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self._seen += batch.num_rows
         if self._predicate is not None:
             batch = batch.filter(self._predicate(batch))
         if self._left is not None:

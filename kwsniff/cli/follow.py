@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from threading import Timer
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kwsniff.capture.error import CaptureError
 from kwsniff.capture.follow import followed
+from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
-from kwsniff.cli.problem import CommandError
+from kwsniff.cli.problem import CommandError, said
+from kwsniff.cli.source import from_pipe, patient
 from kwsniff.config import Config
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import analyze
 
 if TYPE_CHECKING:
     from kwsniff.cli.decode import Request
-
-PATIENCE_S = 60.0
-"""Seconds after which a request counts as unanswered though its connection is open."""
 
 
 def checked(request: Request, form: str) -> Request:
@@ -34,7 +33,7 @@ def checked(request: Request, form: str) -> Request:
         raise CommandError("--follow writes lines: -f text, jsonl or csv, not parquet")
     if request.jobs is not None and request.jobs > 1:
         raise CommandError("-j does not go with --follow: files are followed by one process")
-    return replace(request, config=replace(request.config, request_timeout=PATIENCE_S))
+    return replace(request, config=patient(request.config))
 
 
 def following(
@@ -47,14 +46,23 @@ def following(
     """
     timer = Timer(duration or 0, stop.set)
     timer.daemon = True
-    segments = followed(paths, config, totals, stop, _say)
+    source = (
+        _piped(paths, config, totals, stop)
+        if from_pipe(paths)
+        else followed(paths, config, totals, stop, said)
+    )
     if duration is not None:
         timer.start()
     try:
-        yield from analyze(segments, config)
+        yield from analyze(source, config)
     finally:
         timer.cancel()
 
 
-def _say(line: str) -> None:
-    print(f"kwsniff: {line}", file=sys.stderr)
+def _piped(
+    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop
+) -> Iterator[pa.RecordBatch]:
+    """What comes through a pipe is followed in any case."""
+    if len(paths) > 1:
+        raise CaptureError("--follow takes one pipe, or files and directories, not both")
+    return segments(paths, config, totals, stop=stop)

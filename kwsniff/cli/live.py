@@ -16,7 +16,7 @@ import pyarrow as pa
 from kwsniff.cli import problem
 from kwsniff.cli.formats import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
-from kwsniff.cli.problem import CommandError, chosen_columns, suggestion
+from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
 from kwsniff.cli.trust import Trust
 from kwsniff.cli.where import Predicate, compile_where
 from kwsniff.config import Config
@@ -77,8 +77,8 @@ def live(request: Request) -> int:
     predicate = compile_where(request.where) if request.where is not None else None
     rotation = _rotation(request)
     try:
-        session = _session(request, rotation)
-        return _Run(request, session, form, columns, predicate).run()
+        session, heading = _session(request, rotation)
+        return _Run(request, session, form, columns, predicate).run(heading)
     except LiveError as error:
         raise CommandError(str(error)) from None
 
@@ -115,7 +115,8 @@ def _rotation(request: Request) -> Rotation | None:
         raise CommandError(f"--rotate: {error}") from None
 
 
-def _session(request: Request, rotation: Rotation | None) -> Session:
+def _session(request: Request, rotation: Rotation | None) -> tuple[Session, str]:
+    """The session, and the line that says what it listens to."""
     bpf = filter_of(request.ports, request.bpf)
     names = list(dict.fromkeys(request.interfaces)) or [ANY]
     listeners: list[Listener] = []
@@ -134,18 +135,17 @@ def _session(request: Request, rotation: Rotation | None) -> Session:
         for listener in listeners:
             listener.close()
         raise
-    if not request.quiet:
-        buffers = ", ".join(f"{each.buffer_bytes / (1 << 20):.0f} MiB" for each in listeners)
-        text = f"listening on {', '.join(names)} ({bpf}), kernel buffer {buffers}; Ctrl-C ends"
-        print(f"kwsniff: {text}", file=sys.stderr)
+    buffers = ", ".join(f"{each.buffer_bytes / (1 << 20):.0f} MiB" for each in listeners)
+    heading = f"listening on {', '.join(names)} ({bpf}), kernel buffer {buffers}; Ctrl-C ends"
     config = request.config
     if config.kernels == "auto":
         # Compiling would take the processor from those who are being watched. Asked as the user who will use
         # them: numba looks for its cache where that user may write.
         config = replace(config, kernels="always" if warm.kernels() == warm.READY else "never")
-    return Session(
+    session = Session(
         listeners, config, queue_bytes=config.block_bytes * 4, keeping=keeping, duration=request.duration
     )
+    return session, heading
 
 
 class _Run:
@@ -175,11 +175,14 @@ class _Run:
         else:
             self._sinks += [self._lines(form, columns), Warnings()]
 
-    def run(self) -> int:
+    def run(self, heading: str) -> int:
+        """Whoever has read `heading` can end the session with a signal."""
         if self._screen is None:
             with _stopping(self._session.stop):
+                self._say(heading)
                 self._session.run(self._sinks, self._through)
         else:
+            self._say(heading)
             self._beside(self._screen)
         for line in self._session.farewells:
             print(f"kwsniff: {line}", file=sys.stderr)
@@ -188,6 +191,10 @@ class _Run:
             warnings = Warnings()
             warnings.tick(self._session.health())
         return problem.DONE
+
+    def _say(self, text: str) -> None:
+        if not self._request.quiet:
+            print(f"kwsniff: {text}", file=sys.stderr, flush=True)
 
     def _beside(self, screen: Screen) -> None:
         """Run the session in a thread while the screen has this one; raise what it raised."""
@@ -310,11 +317,11 @@ class Warnings:
         """Look at the drops."""
         if health.dropped == self._told:
             return
-        share = health.dropped / max(health.packets + health.dropped, 1)
-        print(
-            f"kwsniff: {health.dropped - self._told} packets dropped, so far {health.kernel_dropped} by the "
-            f"kernel and {health.own_dropped} by kwsniff ({share:.1%}); what they carried is missing",
-            file=sys.stderr,
+        parts = [(health.kernel_dropped, "the kernel"), (health.own_dropped, "kwsniff")]
+        by = " and ".join(f"{count:,} by {who}" for count, who in parts if count)
+        said(
+            f"{health.dropped - self._told:,} packets dropped, so far {by}, {health.dropped_share:.1%} of "
+            "those that came; what they carried is missing"
         )
         self._told = health.dropped
 

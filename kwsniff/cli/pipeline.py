@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
-from kwsniff.cli.problem import CommandError
+from kwsniff.cli.problem import CommandError, said
 from kwsniff.config import Config
 
 if TYPE_CHECKING:
@@ -51,8 +52,11 @@ def pipeline(request: Request) -> int:
         session,
     )
 
+    unread: list[Unread] = []
     try:
-        inputs(request.paths, 0)  # before Spark takes its seconds to start
+        inputs(request.paths, 0, unread)  # before Spark takes its seconds to start
+        for each in unread:
+            said(f"{each}; it is passed over")
         spark = session(request.master, verbose=request.verbose)
         with watched(spark) as steps, plain_failures():
             result = job.run(
@@ -72,7 +76,7 @@ def pipeline(request: Request) -> int:
     except SparkFailedError as error:
         raise CommandError(f"{error} (-v shows Spark's log)", problem.INTERNAL) from error
     _tell(request, result)
-    return problem.DAMAGED if result.damaged else problem.DONE
+    return problem.DAMAGED if result.damaged or unread else problem.DONE
 
 
 def _tell(request: Request, result: job.Result) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 DONE = 0
@@ -25,6 +26,16 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: int = USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def said(message: str) -> None:
+    """Print one line on standard error, whatever a file name or a library puts into the message."""
+    line = " ".join(message.split())
+    if not line.isprintable():
+        from kwsniff.report.text import printable
+
+        line = printable(line)
+    print(f"kwsniff: {line}", file=sys.stderr, flush=True)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

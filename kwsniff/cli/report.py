@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.naming import named
+from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage
+from kwsniff.cli.source import Damage, from_pipe, patient
 from kwsniff.cli.trust import Trust
 from kwsniff.cli.where import Predicate, columns_in, compile_where
 from kwsniff.config import Config
@@ -48,9 +50,15 @@ def report(request: Request) -> int:
     tables = _tables(request.by)
     predicate = compile_where(request.where) if request.where is not None else None
     request = _only_needed(request)
-    damage, trust = Damage(), Trust(wanted=not request.quiet)
+    damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
+    piped = from_pipe(request.paths)
+    # What comes through a pipe often ends by Ctrl-C, and is to be told then.
+    interrupts = Stopping(stop) if piped else Interrupts()
     try:
-        with ProgressBar() as progress, closing(_events(request, predicate, damage, trust, progress)) as rows:
+        with (
+            ProgressBar(wanted=not piped) as progress,
+            closing(_events(request, predicate, damage, trust, progress, stop)) as rows,
+        ):
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
             statistics = Report.from_events(
                 rows,
@@ -61,6 +69,8 @@ def report(request: Request) -> int:
             )
     except CaptureError as error:
         raise CommandError(str(error)) from None
+    finally:
+        interrupts.restore()
     if request.csv is not None:
         statistics.write_csv(request.csv)
     if request.json:
@@ -70,9 +80,11 @@ def report(request: Request) -> int:
     sys.stdout.flush()
     trust.show()
     if statistics.note and request.csv is not None:
-        print(f"kwsniff: {statistics.note}", file=sys.stderr)
+        problem.said(statistics.note)
     if damage:
-        print(f"kwsniff: {damage.line()}", file=sys.stderr)
+        problem.said(damage.line())
+    if stop.is_set():
+        return problem.INTERRUPTED
     return problem.DAMAGED if damage else problem.DONE
 
 
@@ -100,13 +112,33 @@ def _tables(asked: str | None) -> Sequence[str]:
 
 
 def _events(
-    request: Request, predicate: Predicate | None, damage: Damage, trust: Trust, progress: ProgressBar
+    request: Request,
+    predicate: Predicate | None,
+    damage: Damage,
+    trust: Trust,
+    progress: ProgressBar,
+    stop: Stop,
 ) -> Generator[pa.RecordBatch]:
-    source = events(request.paths, request.config, totals=trust.capture, progress=progress, jobs=request.jobs)
+    config = patient(request.config) if from_pipe(request.paths) else request.config
+    source = events(
+        request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
+    )
     batches = ahead(damage.watch(trust.watch(source)))
     if predicate is None:
         yield from batches
         return
     # A condition on topics has to see their names; without one the report fills them in by itself.
+    seen = left = 0
     for batch in named(batches):
-        yield batch.filter(predicate(batch))
+        chosen = batch.filter(predicate(batch))
+        seen += _calls(batch)
+        left += _calls(chosen)
+        yield chosen
+    if seen and not left:
+        problem.said(f"--where left none of {seen:,} calls")
+
+
+def _calls(batch: pa.RecordBatch) -> int:
+    """How many rows are calls: only they have a status."""
+    calls: int = batch.num_rows - batch["status"].null_count
+    return calls

@@ -64,8 +64,7 @@ def _forget_stdout() -> None:
 
 
 def _said(message: str, code: int) -> int:
-    # One line whatever a file name or a library puts into the message.
-    print("kwsniff: " + " ".join(message.split()), file=sys.stderr)
+    problem.said(message)
     return code
 
 

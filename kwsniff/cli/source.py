@@ -11,22 +11,28 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.cli.problem import CommandError
+from kwsniff.capture.directory import recursive
+from kwsniff.capture.place import is_directory, is_remote, local
+from kwsniff.cli.problem import CommandError, said
 from kwsniff.config import LEAST_MEMORY, Config
 from kwsniff.report.trust import DAMAGE
 
+UNREAD = "capture_unreadable"
+
 
 class Damage:
-    """Counts what was damaged in the events that pass."""
+    """Counts what was damaged in the events that pass, and names files that could not be read."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._first = ""
+        self._unread = 0
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches."""
@@ -41,14 +47,20 @@ class Damage:
         if not pc.any(hit).as_py():
             return
         for row in batch.select(["code", "capture", "packet", "detail"]).filter(hit).to_pylist():
+            if row["code"] == UNREAD:
+                self._unread += 1
+                said(f"{row['capture']}: {row['detail']}; it is passed over")
+                continue
             self._counts[row["code"]] += 1
             self._first = self._first or _place(row)
 
     def __bool__(self) -> bool:
-        return bool(self._counts)
+        return bool(self._counts or self._unread)
 
     def line(self) -> str:
-        """What was damaged, in one line."""
+        """What was damaged, in one line; files that could not be read were named before."""
+        if not self._counts:
+            return f"{self._unread:,} file{'' if self._unread == 1 else 's'} could not be read"
         counts = ", ".join(f"{count} {code}" for code, count in sorted(self._counts.items()))
         return f"part of the input was damaged: {counts} (first: {self._first})"
 
@@ -80,13 +92,36 @@ def parsed_ports(text: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def from_pipe(paths: Sequence[str]) -> bool:
-    """Whether an input is standard input and no file, so that it may still be growing."""
-    if "-" not in paths:
-        return False
+    """Whether something comes through a pipe (standard input, a named pipe), so that it may still be
+    written."""
+    return any(is_pipe(path) for path in paths)
+
+
+PATIENCE_S = 60.0
+"""Seconds after which a request counts as unanswered though its connection is open."""
+
+
+def patient(config: Config) -> Config:
+    """The configuration for input that tells the time, as what comes when it is captured does."""
+    return replace(config, request_timeout=PATIENCE_S)
+
+
+def is_pipe(path: str) -> bool:
+    """Whether this is neither a file nor a directory."""
     try:
-        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+        mode = (os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)).st_mode
     except (OSError, ValueError):
-        return True
+        return path == "-"
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def deeper(paths: Sequence[str]) -> list[str]:
+    """The paths, each directory with the directories in it."""
+    return [recursive(path) if _is_directory(path) else path for path in paths]
+
+
+def _is_directory(path: str) -> bool:
+    return is_directory(path) if is_remote(path) else os.path.isdir(local(path))
 
 
 def refuse_overwriting(output: str | None, paths: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ _LINKTYPES = {1: ETHERNET, 772: ETHERNET, 65534: RAW_IP, 768: RAW_IP, 776: RAW_I
 """By the kernel's ARPHRD_ (linux/if_arp.h): Ethernet, loopback, and tunnels without a link layer."""
 _LOOPBACK, _OUTGOING = 772, 4
 _DLT_RAW = 12
-_SOL_PACKET, _STATISTICS = 263, 6
+_SOL_PACKET, _STATISTICS, _IGNORE_OUTGOING = 263, 6, 23
 _SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 33, 35
 _MSG_DONTWAIT, _MSG_TRUNC = 0x40, 0x20
 _ETH_P_ALL = 3
@@ -116,8 +116,14 @@ class Listener:
             raise LiveError(f"no interface {interface!r}; there are {known}")
         self._holder, self._socket = _opened(interface, bpf, promiscuous)
         self.linktype = RAW_IP if interface == ANY else self._linktype()
+        if interface != ANY:
+            self._spare_copies()
         self.buffer_bytes = self._enlarge(buffer_bytes)
-        self._dropped = 0
+        self._seen = self._dropped = 0
+        """By the kernel's count, which has loopback's packets twice."""
+        self._taken = self._kept = 0
+        """Packets taken, and those of them that are no copy."""
+        self._told = 0
         self._slots = np.zeros(SLOTS * SLOT_BYTES, np.uint8)
         self._view = memoryview(self._slots)  # type: ignore[arg-type]
         self._addresses = np.zeros(SLOTS, _ADDRESS)
@@ -151,17 +157,33 @@ class Listener:
         caplen = np.minimum(origlen, SLOT_BYTES)
         view = self._view
         wanted = self._wanted(count)
+        self._taken += count
+        self._kept += int(wanted.sum())
         data = b"".join(
             [view[i * SLOT_BYTES : i * SLOT_BYTES + caplen[i]] for i in np.flatnonzero(wanted).tolist()]
         )
         return Packets(data, caplen[wanted], origlen[wanted], self._times(count)[wanted])
 
+    def came(self) -> int:
+        """Packets that passed the filter since the start, by what `dropped` last heard: taken, dropped, or
+        still in the kernel's buffer."""
+        return max(self._without_copies(self._seen), self._kept + self._told)
+
     def dropped(self) -> int:
-        """Packets that found the kernel's buffer full, since the start (packet(7), PACKET_STATISTICS)."""
+        """Packets that found the kernel's buffer full, since the start (packet(7), PACKET_STATISTICS).
+
+        Of loopback's packets there the kernel drops both copies; they count once, in proportion to the
+        packets that were taken.
+        """
         with suppress(OSError):
             counts = self._socket.getsockopt(_SOL_PACKET, _STATISTICS, 8)
+            self._seen += int.from_bytes(counts[:4], sys.byteorder)
             self._dropped += int.from_bytes(counts[4:8], sys.byteorder)
-        return self._dropped
+        self._told = max(self._without_copies(self._dropped), self._told)
+        return self._told
+
+    def _without_copies(self, count: int) -> int:
+        return round(count * self._kept / self._taken) if self._taken else count
 
     def close(self) -> None:
         """Close the socket."""
@@ -175,7 +197,7 @@ class Listener:
             if self.take() is None:
                 break
         self.dropped()
-        self._dropped = 0
+        self._seen = self._dropped = self._taken = self._kept = self._told = 0
 
     def _point(self) -> None:
         """Make each message point at its slot, address and control."""
@@ -226,6 +248,12 @@ class Listener:
                 f"{self.interface}: kwsniff knows no link layer of hardware type {hardware}; try -i {ANY}"
             )
         return _LINKTYPES[hardware]
+
+    def _spare_copies(self) -> None:
+        """Keep the outgoing copies of loopback's packets out of the kernel's buffer (Linux 4.20)."""
+        if int(self._socket.getsockname()[3]) == _LOOPBACK:
+            with suppress(OSError):
+                self._socket.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
 
     def _enlarge(self, wanted: int) -> int:
         """Set the kernel's buffer, beyond the system's limit where that is allowed; return its size."""

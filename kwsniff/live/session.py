@@ -107,6 +107,7 @@ class Session:
             now_ns=source.now or time.time_ns(),
             packets=self.totals.packets,
             bytes=self.totals.bytes,
+            came=source.came,
             kernel_dropped=source.kernel_dropped,
             own_dropped=source.own_dropped,
             waiting_bytes=source.waiting_bytes,
@@ -150,7 +151,7 @@ class Session:
             raise failure
 
     def _last_tick(self) -> None:
-        self.totals.dropped = self._source.kernel_dropped + self._source.own_dropped
+        self.totals.dropped, self.totals.own_dropped = self._source.kernel_dropped, self._source.own_dropped
         self._tick()
 
     def _close_files(self) -> None:

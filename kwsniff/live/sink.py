@@ -19,9 +19,11 @@ class Health:
     now_ns: int
     """Until when packets have been decoded, nanoseconds since 1970 UTC."""
     packets: int = 0
-    """Packets that passed the kernel's filter and were taken."""
+    """Packets that passed the kernel's filter and were decoded."""
     bytes: int = 0
     """Of them, on the wire, link layer and all."""
+    came: int = 0
+    """Packets that passed the kernel's filter, also those that wait or were dropped."""
     kernel_dropped: int = 0
     """Packets that passed the filter but found the kernel's buffer full."""
     own_dropped: int = 0
@@ -37,6 +39,11 @@ class Health:
     def dropped(self) -> int:
         """Packets lost, wherever."""
         return self.kernel_dropped + self.own_dropped
+
+    @property
+    def dropped_share(self) -> float:
+        """The part of the packets that came which was lost."""
+        return self.dropped / max(self.came, self.packets + self.dropped, 1)
 
 
 class Sink(Protocol):

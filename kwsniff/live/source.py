@@ -58,6 +58,11 @@ class LiveSource:
         return sum(taker.kernel_dropped for taker in self.takers)
 
     @property
+    def came(self) -> int:
+        """Packets that passed the filters, decoded, waiting or dropped."""
+        return sum(taker.came for taker in self.takers)
+
+    @property
     def own_dropped(self) -> int:
         """Packets that found the queue full."""
         return sum(taker.own_dropped for taker in self.takers)

@@ -82,6 +82,8 @@ class Taker:
         """Packets taken, those dropped afterwards too."""
         self.own_dropped = 0
         """Packets given up because the queue was full."""
+        self.came = 0
+        """Packets that came to the interface and passed the filter, dropped or not."""
         self.kernel_dropped = 0
         """Packets that found the kernel's buffer full."""
         self._thread = threading.Thread(target=self._run, name=f"take {listener.interface}", daemon=True)
@@ -104,7 +106,7 @@ class Taker:
             ended = f"{self.listener.interface}: {error.strerror or error}"
         finally:
             self._flush(time.time_ns())
-            self.kernel_dropped = self.listener.dropped()
+            self._ask()
             self.listener.close()
             self._queue.put(Handed(self.index, None, time.time_ns(), ended))
 
@@ -116,7 +118,7 @@ class Taker:
             last = self._stop.is_set()
             asked = time.time_ns()
             found = self._drain()
-            self.kernel_dropped = self.listener.dropped()
+            self._ask()
             now = time.monotonic()
             if self._pending and (last or now - self._since >= GATHER):
                 self._flush(asked)
@@ -130,6 +132,10 @@ class Taker:
                 time.sleep(NAP)
             else:
                 poller.poll(1000 * (GATHER if self._pending else QUIET))
+
+    def _ask(self) -> None:
+        self.kernel_dropped = self.listener.dropped()
+        self.came = self.listener.came()
 
     def _drain(self) -> bool:
         found = False

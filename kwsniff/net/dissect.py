@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from kwsniff.net import ip, link, tcp, tunnel
+from kwsniff.net.duplicates import Duplicates
 from kwsniff.net.fragments import Defragmenter, Fragment
 from kwsniff.net.layer import Layer, frames
 from kwsniff.net.packets import Bytes, Integers, Mask, Note, PacketBlock
@@ -67,6 +68,7 @@ class Dissector:
         self._totals = totals
         self._defragmenter = Defragmenter()
         self._peeler = Peeler()
+        self._duplicates = Duplicates()
         self._notes: list[Note] = []
         self._noted: dict[str, int] = {}
         self._unknown_links: set[int] = set()
@@ -217,6 +219,7 @@ class Dissector:
             order = np.argsort(segments.row, kind="stable")
             segments, buffer = _taken(segments, order), buffer[order]
         self._totals.segments += len(segments)
+        self._totals.duplicates += self._duplicates.count(segments, block.time_ns[segments.row])
         self._totals.payloads_cut += int((segments.captured < segments.length).sum())
         notes = sorted(self._notes, key=lambda note: note.packet)
         return Dissected(block, segments, buffer, [each.data for each in rounds], notes)

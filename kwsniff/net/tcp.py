@@ -44,6 +44,8 @@ class Segments:
     """Offset of the payload in the block's buffer."""
     captured: Integers
     """Payload bytes captured."""
+    ident: Integers
+    """Identification of the IP packet, 0 where it has none (IPv6)."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -75,5 +77,6 @@ def segments(data: Bytes, datagrams: Datagrams) -> tuple[Segments, Refused]:
         layer.wire - start,
         start,
         np.maximum(layer.end - start, 0),
+        datagrams.ident,
     )
     return found, refused

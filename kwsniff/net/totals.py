@@ -36,6 +36,10 @@ class CaptureTotals:
     """Bytes skipped there."""
     dropped: int = 0
     """Packets that kernel or interface dropped, as far as the files say."""
+    duplicates: int = 0
+    """TCP segments that were captured again just before, as on both sides of a bridge."""
+    own_dropped: int = 0
+    """Packets of a live session that were given up because decoding did not keep up."""
     first_time_ns: int | None = None
     last_time_ns: int | None = None
 

@@ -7,7 +7,6 @@ terminal, to CSV files or to JSON. What the tables hold is declared in `kwsniff.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -136,10 +135,11 @@ class Report:
         }
         if self.percentile_error:
             summary["percentile_error"] = self.percentile_error
+        from kwsniff.report.text import json_printable
+
         tables = {name: _records(frame) for name, frame in self.tables.items()}
         text = json.dumps({"summary": summary, **tables}, default=_iso, ensure_ascii=False, allow_nan=False)
-        # json leaves alone what terminals obey beyond ASCII, and DEL.
-        return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        return json_printable(text)
 
     def print(self, console: Console | None = None, by: Iterable[str] = DEFAULT_BY) -> None:
         """Print the tables named in `by` on `console` (default: stdout), as tables if it is a terminal and as
@@ -156,9 +156,6 @@ class Report:
         print_tables(console, self.tables, by)
         if self.note:
             console.print(f"\n{self.note}", highlight=False, soft_wrap=True)
-
-
-_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from kwsniff.report.text import spreadsheet_safe
+from kwsniff.report.text import json_printable, printable_column, spreadsheet_safe
 from kwsniff.report.times import iso_times
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ OWN_WORDS = frozenset(
     ("event", "connection", "api", "status", "error", "unanswered_because", "code", "security")
 )
 """Columns of EVENTS whose texts are kwsniff's own, so that nothing in them needs to be made safe."""
+
+
+BODIES = frozenset(("request", "response"))
+"""Columns of EVENTS that hold JSON, and are to stay JSON."""
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
@@ -59,10 +63,7 @@ def shown_schema(schema: pa.Schema) -> pa.Schema:
 
 def shown(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """`batch` with the columns of its `shown_schema`, text made safe for spreadsheets."""
-    columns = [
-        _shown(column, name not in OWN_WORDS)
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    ]
+    columns = [_shown(column, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -70,7 +71,9 @@ def _shown_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _shown(column: pa.Array, from_wire: bool) -> pa.Array:
+def _shown(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_timestamp(column.type):
         return iso_times(column)
-    return spreadsheet_safe(column) if from_wire and pa.types.is_string(column.type) else column
+    if name in OWN_WORDS or not pa.types.is_string(column.type):
+        return column
+    return printable_column(column, json_printable) if name in BODIES else spreadsheet_safe(column)

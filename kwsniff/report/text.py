@@ -1,20 +1,70 @@
-"""Text from the wire, made safe to show: terminals obey control characters, spreadsheets obey formulas."""
+"""Text from the wire, made safe to show: terminals obey control characters, spreadsheets obey formulas.
+
+One rule for every output: a character that Python calls unprintable (controls of C0 and C1, DEL, direction
+overrides, byte order marks, characters of no width, line separators) is never written as it is. Lines for
+people and CSV write `\\xNN` or `\\uNNNN` in its place; JSON writes `\\uNNNN`, which readers turn back.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-FORMULA = r"^[=+\-@\t\r\n]"
+FORMULA_SIGNS = "=+-@\u207a\u207c\u208a\u208c\u2212\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
+"""What begins a formula: `=`, `+`, `-`, `@`, and what Unicode calls compatible with them (NFKC; the fullwidth
+ones are what East Asian keyboards give), and the minus sign."""
+FORMULA = f"(^|;)( *)([{re.escape(FORMULA_SIGNS)}])"
+"""Where a formula may begin: spaces don't keep a spreadsheet from reading one, and `;` parts the elements of
+lists, and the cells where the decimal sign is a comma."""
+
+_SUSPICIOUS = np.ones(256, dtype=bool)
+_SUSPICIOUS[0x20:0x7F] = False
+"""Bytes of UTF-8 that may be part of an unprintable character."""
+_NOT_ASCII = r"[^ -~]"
 
 
 def printable(text: str) -> str:
     """`text` with every character that is not printable (controls, escapes, direction overrides, line
     separators) written as `\\xNN` or `\\uNNNN`."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _escape(char) for char in text)
+    return text if text.isprintable() else _replaced(text, _escape)
+
+
+def json_printable(text: str) -> str:
+    """JSON text with every character that is not printable escaped: the same values, safe to show."""
+    return text if text.isprintable() else _replaced(text, _json_escape)
+
+
+def printable_column(column: pa.Array, escape: Callable[[str], str] = printable) -> pa.Array:
+    """The texts of a column through `printable`, or `json_printable`."""
+    if not _SUSPICIOUS[text_bytes(column)].any():  # nearly always, and far cheaper than matching texts
+        return column
+    special = pc.fill_null(pc.match_substring_regex(column, _NOT_ASCII), False)
+    named = column.filter(special).dictionary_encode()
+    safe = pa.array([escape(text) for text in named.dictionary.to_pylist()], column.type)
+    return pc.replace_with_mask(column, special, safe.take(named.indices))
+
+
+def text_bytes(texts: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The texts of an array (`string`) one after the other, as UTF-8."""
+    if len(texts) == 0 or texts.buffers()[2] is None:
+        return np.empty(0, np.uint8)
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
+    first, last = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
+    return np.frombuffer(texts.buffers()[2], np.uint8, last - first, first)
+
+
+def _replaced(text: str, escape: Callable[[str], str]) -> str:
+    return "".join(char if char.isprintable() else escape(char) for char in text)
+
+
+def _json_escape(char: str) -> str:
+    return json.dumps(char)[1:-1]
 
 
 def _escape(char: str) -> str:
@@ -25,13 +75,13 @@ def _escape(char: str) -> str:
 
 
 def spreadsheet_safe(column: pa.Array) -> pa.Array:
-    """Texts of a CSV column: an apostrophe goes before one that a spreadsheet would take for a formula (first
-    character `=`, `+`, `-`, `@`, tab, CR or LF), and NUL, which CSV readers cut at, becomes `\\x00`."""
-    column = pc.replace_substring(column, "\x00", "\\x00")
+    """Texts of a CSV column: what is not printable is written as `printable` does, and an apostrophe goes
+    before what a spreadsheet would take for a formula."""
+    column = printable_column(column)
     formula = pc.match_substring_regex(column, FORMULA)
     if not np.any(pc.fill_null(formula, False).to_numpy(zero_copy_only=False)):
         return column
-    return pc.if_else(formula, pc.binary_join_element_wise("'", column, ""), column)
+    return pc.replace_substring_regex(column, FORMULA, r"\1'\2\3")
 
 
 def bytes_text(size: int) -> str:

@@ -11,8 +11,11 @@ import pyarrow.compute as pc
 
 from kwsniff.report.text import bytes_text
 
-DAMAGE = ("capture_cut_short", "capture_damaged", "packet_malformed")
+DAMAGE = ("capture_unreadable", "capture_cut_short", "capture_damaged", "packet_malformed")
 """Anomalies that mean: part of the input could not be read."""
+
+TWICE = 0.01
+"""Packets captured twice are told from this part on: single ones are a sender's doing."""
 
 _SUMMED = (
     *("client_packets", "broker_packets", "client_bytes", "broker_bytes"),
@@ -40,6 +43,16 @@ class CaptureTotals(Protocol):
     def malformed(self) -> int: ...
     @property
     def dropped(self) -> int: ...
+    @property
+    def segments(self) -> int: ...
+    @property
+    def duplicates(self) -> int: ...
+    @property
+    def headers_cut(self) -> int: ...
+    @property
+    def payloads_cut(self) -> int: ...
+    @property
+    def own_dropped(self) -> int: ...
 
 
 @dataclass
@@ -115,10 +128,11 @@ def paragraph(events: TrustTotals, capture: CaptureTotals | None = None, *, whol
     """The paragraph as one line of sentences; the caller wraps it. Without `capture` (events that come from
     elsewhere) packets and bytes are those of the Kafka connections. Without `whole` the run was left before
     the input's end, where connections tell of their gaps and frames."""
-    told = [_connections, _gaps, _frames] if whole else []
+    cut = capture is not None and capture.payloads_cut > 0
+    told = [_connections(events), _gaps(events, cut=cut), _frames(events)] if whole else []
     sentences = [
         _packets(events, capture),
-        *(tell(events) for tell in told),
+        *told,
         _calls(events),
         _damage(events, capture),
         "" if whole else "Stopped before the end, so nothing is known of connections and gaps.",
@@ -134,7 +148,11 @@ def _packets(events: TrustTotals, capture: CaptureTotals | None) -> str:
     text = f"{_many(capture.packets, 'packet')}, {bytes_text(capture.bytes)}"
     text += f", from {_many(capture.files, 'file')}" if capture.files else ""
     other = [(capture.non_ip, "not IP"), (capture.non_tcp, "not TCP"), (capture.fragments, "IP fragments")]
+    other.append((capture.headers_cut, "cut inside their headers"))
     parts = [f"{count:,} {name}" for count, name in other if count]
+    share = capture.duplicates / max(capture.segments, 1)
+    if share >= TWICE:
+        parts.append(f"{capture.duplicates:,} captured twice, {share:.1%} of TCP")
     return text + (f" ({', '.join(parts)})." if parts else ".")
 
 
@@ -148,13 +166,16 @@ def _connections(events: TrustTotals) -> str:
     return text + "."
 
 
-def _gaps(events: TrustTotals) -> str:
+def _gaps(events: TrustTotals, *, cut: bool) -> str:
+    """`cut`: packets were captured only in part."""
     missing = events.sums["client_missing_bytes"] + events.sums["broker_missing_bytes"]
     gaps, found = events.anomalies.get("gap", 0), events.sums["resynchronisations"]
     if not (missing or gaps or found):
         return "No gaps."
-    # Without a gap, bytes are missing where the snap length cut packets, or at the end of a stream.
-    text = f"{_many(gaps, 'gap') if gaps else 'No gaps'}, {bytes_text(missing)} missing"
+    text = f"{_many(gaps, 'gap')}, " if gaps else "No gaps; "
+    text += f"{bytes_text(missing)} missing"
+    if missing and not gaps:  # then there is no other reason
+        text += ", cut off by the snap length" if cut else " at the end of streams"
     if found:
         text += f", {_many(found, 'resynchronisation')}"
     skipped = events.sums["skipped_bytes"]
@@ -176,6 +197,8 @@ def _calls(events: TrustTotals) -> str:
 
 def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
     parts = []
+    if events.anomalies.get("capture_unreadable"):
+        parts.append(f"{_many(events.anomalies['capture_unreadable'], 'file')} unreadable")
     if events.anomalies.get("capture_cut_short"):
         parts.append(f"{_many(events.anomalies['capture_cut_short'], 'file')} cut short")
     if events.anomalies.get("capture_damaged"):
@@ -183,9 +206,18 @@ def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
     malformed = capture.malformed if capture else events.anomalies.get("packet_malformed", 0)
     if malformed:
         parts.append(f"{_many(malformed, 'malformed packet')}")
-    if capture and capture.dropped:
-        parts.append(f"{_many(capture.dropped, 'packet')} dropped by the capturing kernel")
+    if capture:
+        parts += _dropped(capture)
     return f"Damaged input: {', '.join(parts)}." if parts else ""
+
+
+def _dropped(capture: CaptureTotals) -> list[str]:
+    came = capture.packets + capture.dropped + capture.own_dropped
+    told = [
+        (capture.dropped, "dropped by the capturing kernel"),
+        (capture.own_dropped, "dropped by kwsniff, which did not keep up"),
+    ]
+    return [f"{_many(count, 'packet')} ({count / came:.1%}) {how}" for count, how in told if count]
 
 
 def _count(counts: dict[str, int], column: pa.Array) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kwsniff.capture.directory import Unread
 from kwsniff.capture.place import is_remote
 from kwsniff.capture.source import resolve
 
@@ -79,15 +80,15 @@ def read(directory: Path) -> Manifest | None:
         raise OutputError(f"{directory / NAME}: is no manifest of kwsniff ({error})") from None
 
 
-def inputs(paths: Iterable[str], run: int) -> list[Input]:
-    """The files at `paths` in the order they are read.
+def inputs(paths: Iterable[str], run: int, unread: list[Unread] | None = None) -> list[Input]:
+    """The files at `paths` in the order they are read. `unread` takes those in directories that cannot be.
 
     Raises:
         kwsniff.capture.error.CaptureError: one is missing or no capture.
         OutputError: one is a pipe, which cannot be read by several tasks.
     """
     found = []
-    for file in resolve(paths):
+    for file in resolve(paths, unread):
         if file.size is None:
             raise OutputError(f"{file.path}: a pipe can be read by one process only; use kwsniff decode")
         path = file.path if is_remote(file.path) else os.path.abspath(file.path)

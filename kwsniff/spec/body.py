@@ -12,7 +12,7 @@ def decode_body(api_key: int, api_version: int, direction: str, body: bytes) -> 
     """Decodes one request or response body, without its header.
 
     Args:
-        api_key: number of the API, 0-92.
+        api_key: number of the API, as in the published protocol guide.
         api_version: version of the request, and so of its response.
         direction: `request` or `response`.
         body: all bytes behind the header.

@@ -1,9 +1,12 @@
-"""Record the workloads: real clients against librdkafka's mock cluster, tcpdump on a loopback of its own.
+"""Record the workloads: real clients, tcpdump on a loopback of its own.
 
     record.py [WORKLOAD ...] [--cache FOLDER] [--force]
 
-Needs root, tcpdump and confluent-kafka. Writes FOLDER/NAME.pcap and FOLDER/NAME.json, which tells the broker
-ports and how it was recorded. What is there already is kept, unless --force is given.
+The cluster's workloads (cluster-...) run against three nodes of Apache Kafka, the others against librdkafka's
+mock cluster. Needs root, tcpdump and confluent-kafka, for the cluster also Java and Maven. Writes
+FOLDER/NAME.pcap and FOLDER/NAME.json, which tells the broker ports and how it was recorded; then what is made
+of recorded ones (NAME-lost-20, NAME-midstream, ...; see variants.py). What is there already is kept, unless
+--force is given.
 """
 
 from __future__ import annotations
@@ -11,15 +14,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
+import cluster
+import cluster_record
 import damage
 import namespace
+import variants
 from sniffer import Sniffer
-from workloads import WORKLOADS, Workload
+from workloads import CLUSTER_WORKLOADS, WORKLOADS, ClusterWorkload, Workload
 
 HERE = Path(__file__).parent
 SEED = 4
@@ -30,7 +39,8 @@ def cache_folder() -> Path:
 
 
 def main() -> None:
-    names = [workload.name for workload in WORKLOADS] + ["damaged"]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and end what was started
+    names = [workload.name for workload in (*WORKLOADS, *CLUSTER_WORKLOADS)] + ["damaged"]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "workload", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(names)} (default: all)"
@@ -41,25 +51,48 @@ def main() -> None:
     if unknown := set(options.workload) - set(names):
         parser.error(f"no such workload: {', '.join(sorted(unknown))}")
     options.cache.mkdir(parents=True, exist_ok=True)
-    missing = [
-        name
-        for name in options.workload or names
-        if options.force or not (options.cache / f"{name}.json").exists()
-    ]
-    record([workload for workload in WORKLOADS if workload.name in missing], options.cache)
+    make(options.workload or names, options.cache, force=options.force)
+
+
+def make(names: list[str], folder: Path, *, force: bool = False) -> None:
+    """Record what is missing of these workloads, and make of them what is made of them."""
+    missing = [name for name in names if force or not (folder / f"{name}.json").exists()]
+    record([workload for workload in WORKLOADS if workload.name in missing], folder)
+    record_cluster([workload for workload in CLUSTER_WORKLOADS if workload.name in missing], folder)
     if "damaged" in missing:
-        make_damaged(options.cache)
+        make_damaged(folder)
+    for workload in CLUSTER_WORKLOADS:
+        if workload.name in names:
+            make_variants(workload, folder, force=workload.name in missing)
 
 
 def record(workloads: list[Workload], folder: Path) -> None:
     if not workloads:
         return
-    if os.geteuid() != 0:
-        raise SystemExit("record.py: recording needs root (tcpdump, a network namespace)")
-    network = namespace.enter()
+    network = enter_network()
     for workload in workloads:
         about = record_one(workload, folder / f"{workload.name}.pcap")
         _write_about(folder, workload.name, {"about": workload.about, "network": network, **about})
+
+
+def record_cluster(workloads: list[ClusterWorkload], folder: Path) -> None:
+    if not workloads:
+        return
+    jars = cluster.Jars(folder / "jars")
+    jars.fetch()  # before there is no other network
+    network = enter_network()
+    for workload in workloads:
+        with tempfile.TemporaryDirectory(prefix=f"{workload.name}-", dir=folder) as work:
+            about = cluster_record.record(workload, jars, folder, Path(work) / "nodes")
+        _write_about(folder, workload.name, {"about": workload.about, "network": network, **about})
+
+
+@cache
+def enter_network() -> str:
+    """Leave the machine's network, once."""
+    if os.geteuid() != 0:
+        raise SystemExit("record.py: recording needs root (tcpdump, a network namespace)")
+    return namespace.enter()
 
 
 def record_one(workload: Workload, path: Path) -> dict[str, object]:
@@ -119,9 +152,21 @@ def make_damaged(folder: Path) -> None:
     _write_about(folder, "damaged", about)
 
 
+def make_variants(workload: ClusterWorkload, folder: Path, *, force: bool) -> None:
+    """What is made of a recorded workload and not there yet."""
+    paths = {variant: folder / f"{workload.name}-{variant}.pcap" for variant in workload.variants}
+    wanted = {name: path for name, path in paths.items() if force or not path.with_suffix(".json").exists()}
+    if not wanted:
+        return
+    about = json.loads((folder / f"{workload.name}.json").read_text())
+    variants.make(folder / f"{workload.name}.pcap", wanted)
+    for name, path in wanted.items():
+        _write_about(folder, path.stem, {**about, "about": f"{workload.name}, {name}"})
+
+
 def _write_about(folder: Path, name: str, about: dict[str, object]) -> None:
     path = folder / f"{name}.pcap"
-    about = {"name": name, **about, "bytes": path.stat().st_size}
+    about = {**about, "name": name, "bytes": path.stat().st_size}
     (folder / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n")
     print(json.dumps(about), flush=True)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-KERNEL_BUFFER_KIB = 256 * 1024
+KERNEL_BUFFER_KIB = 512 * 1024
 
 
 class Sniffer:
@@ -21,7 +21,11 @@ class Sniffer:
     def __init__(self, path: Path, ports: list[int], *, packets: int | None = None) -> None:
         self.path = path
         self.dropped = 0
+        self._stopped = False
         self._command = [
+            "nice",
+            "-n",
+            "-10",
             "tcpdump",
             "-Z",
             "root",
@@ -57,6 +61,13 @@ class Sniffer:
             time.sleep(0.2)
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End tcpdump and read what it says of itself; the second time does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         _, said = self._process.communicate(timeout=60)

@@ -71,3 +71,95 @@ WORKLOADS = [
         ],
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ClusterWorkload:
+    """One recording of the three-node cluster, from before its start until its clients are gone."""
+
+    name: str
+    about: str
+    packets: int
+    """The clients are told to stop after so many; what they still have in flight comes on top."""
+    roles: tuple[str, ...] = ()
+    """A process of librdkafka's each; see load.py."""
+    java: tuple[tuple[str, ...], ...] = ()
+    """A process of Apache Kafka's own client each: main class and arguments."""
+    sasl: bool = False
+    logged: bool = False
+    """With the brokers' own log of the requests they handled."""
+    variants: tuple[str, ...] = ("midstream", "lost-1", "lost-20", "200k")
+    """What is made of it; see variants.py."""
+
+
+def java_producer(
+    acks: str, codec: str, topic: int, *properties: str, transaction: bool = False
+) -> tuple[str, ...]:
+    """Apache Kafka's producer test: small batches of records of 120 bytes, for ever."""
+    name = "org.apache.kafka.tools.ProducerPerformance"
+    size = ("--num-records", "1000000000", "--record-size", "120", "--throughput", "3000")
+    more = ("--transactional-id", f"till-{topic}", "--transaction-duration-ms", "200") if transaction else ()
+    given = (f"client.id=java-{acks}-{codec}", f"acks={acks}", f"compression.type={codec}", "batch.size=400")
+    return (name, "--topic", f"orders-{topic}", *size, *more, "--command-property", *given, *properties)
+
+
+def java_consumer(group: str, topic: int, *properties: str) -> tuple[str, ...]:
+    """Apache Kafka's consumer test."""
+    name = "org.apache.kafka.tools.ConsumerPerformance"
+    size = ("--num-records", "1000000000", "--timeout", "600000", "--reporting-interval", "5000")
+    given = [part for each in properties for part in ("--command-property", each)]
+    return (name, "--topic", f"orders-{topic}", *size, "--group", group, *given)
+
+
+SMALL = ("deep", "deep", "idempotent", "lingering", "groups", "groups", "polls", "visitors")
+
+CLUSTER_WORKLOADS = [
+    ClusterWorkload(
+        "cluster-small",
+        "small calls, thousands in flight: acks 0, 1, all, idempotent, five codecs, groups, long polls",
+        packets=1_300_000,
+        roles=SMALL,
+        variants=(
+            *("midstream", "lost-1", "lost-2", "lost-5", "lost-10", "lost-20", "lost-second"),
+            *("200k", "5mb", "100kb"),
+        ),
+    ),
+    ClusterWorkload(
+        "cluster-sasl",
+        "the same over SASL_PLAINTEXT with PLAIN, between brokers too",
+        packets=1_200_000,
+        roles=SMALL,
+        sasl=True,
+    ),
+    ClusterWorkload(
+        "cluster-bulk",
+        "large batches of five codecs, produced, replicated and read by a group",
+        packets=700_000,
+        roles=("bulk", "bulk-readers"),
+    ),
+    ClusterWorkload(
+        "cluster-java",
+        "Apache Kafka's own clients: each acks and codec, transactions, groups of both protocols",
+        packets=300_000,
+        java=(
+            java_producer("0", "none", 0, "enable.idempotence=false"),
+            java_producer("1", "gzip", 1, "enable.idempotence=false"),
+            java_producer("all", "lz4", 2, "enable.idempotence=false"),
+            java_producer("all", "snappy", 3),
+            java_producer("all", "zstd", 4, transaction=True),
+            java_consumer("billing", 0),
+            java_consumer("billing", 0),
+            java_consumer("search", 2, "group.protocol=consumer"),
+            java_consumer("ranking", 4, "isolation.level=read_committed"),
+        ),
+        variants=("midstream", "lost-1", "lost-20"),
+    ),
+    ClusterWorkload(
+        "cluster-truth",
+        "as cluster-small, with the brokers' log of the requests they handled",
+        packets=150_000,
+        roles=SMALL[1:],
+        logged=True,
+        variants=("lost-2", "lost-5", "lost-10", "lost-second"),
+    ),
+]

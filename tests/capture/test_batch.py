@@ -16,6 +16,7 @@ from kwsniff.capture.batch import segment_batch
 from kwsniff.capture.source import blocks, segments
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.totals import CaptureTotals
+from tests.strength import examples
 
 PAYLOADS = [bytes(range(size)) for size in (0, 1, 4, 11, 12, 13, 14, 100)]
 
@@ -41,7 +42,7 @@ def test_payloads_of_all_sizes_are_views_into_the_buffer_of_the_block(capture):
 
 
 @given(st.lists(st.binary(max_size=20), max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_payloads_at_the_very_end_of_a_buffer_are_whole(payloads):
     from kwsniff.net.packets import PacketBlock
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from scapy.utils import wrpcap
 
 from kwsniff.capture.source import CaptureError, CaptureTotals, blocks
+from tests.strength import examples
 
 HEADER = 24
 
@@ -198,7 +199,7 @@ def test_garbage_before_the_first_packet_is_skipped(write):
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_bytes_lost_from_the_middle_cost_the_packets_they_touch_and_at_most_the_one_before(
     tmp_path_factory, data
 ):
@@ -220,7 +221,7 @@ def test_bytes_lost_from_the_middle_cost_the_packets_they_touch_and_at_most_the_
 
 
 @given(st.binary(max_size=2000), st.sampled_from([64, 1000, 1 << 16]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_no_bytes_behind_a_file_header_make_reading_raise(tmp_path_factory, body, block_bytes):
     path = tmp_path_factory.getbasetemp() / "fuzz.pcap"
     path.write_bytes(pcap([]) + body)
@@ -229,7 +230,7 @@ def test_no_bytes_behind_a_file_header_make_reading_raise(tmp_path_factory, body
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_flipped_bytes_never_make_reading_raise_and_it_ends(tmp_path_factory, data):
     content = bytearray(pcap(frames(20)))
     for _ in range(data.draw(st.integers(1, 5))):

@@ -29,6 +29,7 @@ from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgWriter
 
 from kwsniff.capture.source import CaptureError, CaptureTotals
+from tests.strength import examples
 
 TSRESOL, TSOFFSET, COMMENT = 9, 14, 1
 
@@ -246,7 +247,7 @@ def test_a_block_length_that_is_no_multiple_of_four_stands_for_the_next_one(writ
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_bytes_lost_from_the_middle_cost_the_packets_they_touch_and_maybe_a_neighbour(tmp_path_factory, data):
     packets = frames(40, size=lambda index: 40 + index)
     starts = [len(pcapng([]))]
@@ -269,7 +270,7 @@ def test_bytes_lost_from_the_middle_cost_the_packets_they_touch_and_maybe_a_neig
 
 
 @given(st.binary(max_size=2000), st.sampled_from([64, 1000, 1 << 16]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_no_bytes_behind_a_section_header_make_reading_raise(tmp_path_factory, body, block_bytes):
     path = tmp_path_factory.getbasetemp() / "fuzz.pcapng"
     path.write_bytes(pcapng([]) + body)
@@ -278,7 +279,7 @@ def test_no_bytes_behind_a_section_header_make_reading_raise(tmp_path_factory, b
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_flipped_bytes_never_make_reading_raise_and_it_ends(tmp_path_factory, data):
     content = bytearray(pcapng(frames(12)) + pcapng(frames(5), ">"))
     for _ in range(data.draw(st.integers(1, 5))):

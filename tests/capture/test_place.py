@@ -85,5 +85,14 @@ def test_a_path_with_a_colon_is_a_path() -> None:
 
 def test_without_fsspec_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(CaptureError, match=r"needs fsspec: pip install 'kwsniff\[remote\]'"):
+    with pytest.raises(CaptureError, match=r"needs fsspec: pip install 'kwsniff\[remote\]' aiohttp"):
         resolve(["http://127.0.0.1/a.pcap"])
+
+
+def test_what_a_file_system_needs_besides_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
+    with pytest.raises(CaptureError) as error:
+        resolve(["http://127.0.0.1:9/a.pcap"])
+    assert str(error.value).startswith("http://127.0.0.1:9/a.pcap: needs ")
+    assert "aiohttp: pip install 'kwsniff[remote]' " in str(error.value)

@@ -32,7 +32,7 @@ def rotation(tmp_path):
 def test_the_captures_of_a_directory_are_read_in_time_order(rotation):
     directory, names, packets = rotation
     (directory / "notes.md").write_text("how these were recorded")
-    (directory / "empty.pcap").touch()
+    (directory / "empty").touch()
     (directory / "deeper").mkdir()
     totals = CaptureTotals()
     found = rows([directory], totals)

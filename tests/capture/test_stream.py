@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import zlib
 
 import lz4.frame
 import pytest
@@ -88,6 +89,25 @@ def test_broken_compressed_data_gives_what_came_before(tmp_path, codec):
     assert found == expected(PACKETS)[: len(found)]
     assert sum(16 + 54 + len(row[3]) for row in found) > 59_000
     assert len(notes(rows)) == totals.damaged + totals.cut_short == 1
+
+
+@pytest.mark.parametrize("wrong", [-1, -8], ids=["length", "checksum"])
+def test_a_gzip_with_a_wrong_trailer_gives_all_it_holds(tmp_path, wrong):
+    data = bytearray(gzip.compress(pcap(PACKETS)))
+    data[wrong] ^= 1
+    path = tmp_path / "test"
+    path.write_bytes(data)
+    rows = read(str(path))
+    assert (brief(rows), notes(rows)) == (expected(PACKETS), ["capture_damaged"])
+
+
+def test_a_gzip_broken_in_the_middle_gives_all_before(tmp_path):
+    packer = zlib.compressobj(wbits=31)
+    data = packer.compress(pcap(PACKETS[:1500])) + packer.flush(zlib.Z_FULL_FLUSH)
+    path = tmp_path / "test"
+    path.write_bytes(data + b"\xff" * 100)  # a block of a type that does not exist
+    rows = read(str(path))
+    assert (brief(rows), notes(rows)) == (expected(PACKETS[:1500]), ["capture_damaged"])
 
 
 def test_zeros_behind_compressed_data_are_padding(tmp_path):

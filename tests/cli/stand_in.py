@@ -48,6 +48,7 @@ def events(
     totals: Any = None,
     progress: Callable[..., None] | None = None,
     jobs: int | None = 1,
+    stop: Any = None,
 ) -> Iterator[pa.RecordBatch]:
     """The signature of `kwsniff.offline.events`."""
     for path in paths:

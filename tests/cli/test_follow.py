@@ -142,7 +142,7 @@ def test_a_directory_that_vanishes_ends_it_with_one_line_and_all_rows(tmp_path: 
         (("-j", "2"), "-j does not go with --follow"),
         (("--duration", "soon"), "--duration: 'soon' is no time"),
         (("missing.pcap",), "missing.pcap: No such file or directory"),
-        (("-",), "-: standard input cannot be followed"),
+        (("-",), "--follow takes one pipe, or files and directories, not both"),
         (("pyproject.toml",), "pyproject.toml: is no capture file (neither pcap nor pcapng)"),
     ],
 )

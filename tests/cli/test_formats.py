@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwsniff.cli.formats.csv import CsvWriter
@@ -65,14 +65,12 @@ def test_jsonl_of_chosen_columns_has_an_object_even_where_all_are_null() -> None
 VALUES = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.lists(VALUES, max_size=3)), max_size=5), st.integers(0, 5))
 def test_json_texts_say_what_pythons_json_reads_back(lists: list[Any], start: int) -> None:
     texts = json_texts(pa.array(lists, pa.list_(pa.string())).slice(start))
     assert [None if text is None else json.loads(text) for text in texts.to_pylist()] == lists[start:]
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.floats()), max_size=5))
 def test_json_has_no_number_that_is_none(values: list[float | None]) -> None:
     for value, text in zip(values, json_texts(pa.array(values, pa.float64())).to_pylist(), strict=True):

@@ -76,7 +76,6 @@ def started(*arguments: str, wait: bool = True) -> subprocess.Popen[str]:
 def test_a_signal_ends_it_with_exit_code_0(number: signal.Signals, tmp_path: Path) -> None:
     kept = tmp_path / "kept.pcapng"
     process = started("-i", "lo", "-w", str(kept))
-    time.sleep(0.5)
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
     assert process.returncode == 0

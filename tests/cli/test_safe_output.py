@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +27,8 @@ from tests.hostile.wire import Flow, write
 NASTY = [
     "usual", "\x1b[2J\x1b]0;owned\x07", "line\nbreak", "carriage\rreturn", 'quote"d', "=cmd|' /C calc'!A0",
     "+1+1", "-2", "@SUM(1)", "\tstart", "nul\0byte", "\u202eright to left", "\u2028separator",
-    "<script>alert(1)</script>", "a,b;c", "\x9b31mred",
+    "<script>alert(1)</script>", "a,b;c", "\x9b31mred", "\uff1d1+1", "\uff20SUM(1)", "\ufeff=1+1", "  =1+1",
+    "\u3000=1+1", "a;=1+1", "\ufe63 2", "\u200b=1", "\x1b]8;;http://x/\x1b\\link", "\u2066isolate\u2069",
 ]  # fmt: skip
 """Topics and client ids that want to be something else."""
 
@@ -48,15 +51,46 @@ def kwsniff(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.parametrize(
-    "command", [["decode", "-f", "text"], ["decode", "-f", "jsonl"], ["report"], ["report", "--json"]]
+    "command",
+    [
+        *(["decode", "-f", form] for form in ("text", "jsonl", "csv")),
+        *(["decode", "--full", "-f", form] for form in ("text", "jsonl", "csv")),
+        ["report", "--by", "api,client,topic,broker,error"],
+        ["report", "--json"],
+    ],
+    ids=" ".join,
 )
 def test_nothing_from_the_wire_reaches_a_terminal_as_a_command(command: list[str], capture: Path) -> None:
     done = kwsniff(command[0], str(capture), *command[1:])
-    shown = done.stdout.decode()
     assert done.returncode == 0
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
-    if command[-1] == "text":
-        assert not re.search("[\u202e\u2028]", shown)
+    assert _unprintable(done.stdout.decode()) == set()
+
+
+def _unprintable(text: str) -> set[str]:
+    """Characters that make a terminal do something, or that nobody sees; lines end as lines do."""
+    return {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")} - {"\n"}
+
+
+def test_nothing_from_the_wire_is_unprintable_in_tables(capture: Path, tmp_path: Path) -> None:
+    assert kwsniff("report", str(capture), "--csv", str(tmp_path)).returncode == 0
+    assert {path.name: _unprintable(path.read_text()) for path in tmp_path.iterdir()} == {
+        f"{name}.csv": set() for name in ("api", "broker", "calls", "client", "error", "topic")
+    }
+
+
+def test_bodies_in_csv_are_json_that_says_what_was_sent(capture: Path) -> None:
+    out = kwsniff("decode", "--full", "-f", "csv", str(capture), "--columns", "request").stdout.decode()
+    rows = [json.loads(row["request"]) for row in csv.DictReader(io.StringIO(out)) if row["request"]]
+    assert [row["topics"][0]["name"] for row in rows] == NASTY
+
+
+def test_the_name_of_a_file_is_no_command_either(tmp_path: Path) -> None:
+    odd = tmp_path / "\x1b]0;owned\x07\u202e.pcap"
+    assert _unprintable(kwsniff("decode", str(odd)).stderr.decode()) == set()
+    odd.write_bytes(Path("captures/ipv6.pcap").read_bytes()[:-7])
+    done = kwsniff("decode", str(odd), "-f", "csv")
+    assert done.returncode == 3
+    assert _unprintable(done.stdout.decode() + done.stderr.decode()) == set()
 
 
 def test_each_event_is_one_line_of_json_with_its_name_as_sent(capture: Path) -> None:
@@ -85,7 +119,8 @@ def _assert_no_formula(path: Path) -> None:
     for row in rows:
         for cell in row.values():
             is_number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell or "")
-            assert is_number or not re.match(r"[=+\-@\t\r\n]", cell or ""), cell
+            read = unicodedata.normalize("NFKC", cell or "").replace("\u2212", "-")
+            assert is_number or not re.search(r"(^|;)\W*?[=+\-@\t\r\n]", read.replace("'", "x")), cell
             assert "\0" not in cell
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwsniff.cli.problem import CommandError
@@ -149,7 +149,6 @@ WORDS += [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=8))
 def test_whatever_is_written_compiles_and_runs_or_is_refused(words: list[str]) -> None:
     batch = batch_of(ROWS)

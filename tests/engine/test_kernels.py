@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwsniff.capture.chain import follow
@@ -43,6 +43,7 @@ def parquet(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     "choices", [{}, {"full": True}, {"full": True, "records": True}, {"verify_crc": False}]
 )
@@ -78,6 +79,7 @@ def wrong_payload(share: float) -> Mutation:
 DAMAGE = {**MUTATIONS, "a wrong byte in 10 % of packets": wrong_payload(0.1)}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("mutation", DAMAGE)
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.10", "java-admin", "mock-produce", "quorum"])
 def test_damage_gives_the_same_rows_in_kernels_in_bulk_and_step_by_step(
@@ -104,7 +106,6 @@ def test_columns_that_are_asked_for_are_the_same_as_among_all() -> None:
         assert few["partitions"].null_count == len(few)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 40))
 def test_both_ways_to_compute_crc_32c_agree_with_the_package(data: bytes, start: int) -> None:
     start = min(start, len(data))
@@ -118,7 +119,6 @@ def recorded_record_data() -> bytes:
     return (CAPTURES / "mock-produce.pcapng").read_bytes()
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_batch_headers_are_summed_as_by_the_exact_path_or_left_to_it(data: st.DataObject) -> None:
     whole = recorded_record_data()

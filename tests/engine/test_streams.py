@@ -35,6 +35,7 @@ from tests.playbook import (
     run,
     wait,
 )  # fmt: skip
+from tests.strength import examples
 
 METADATA = kafka_request(3, 0, 1, pack(">i", 0))
 ANSWER = kafka_response(1, pack(">ii", 0, 0))
@@ -278,7 +279,7 @@ def calls(
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(conversations(), st.lists(st.integers(1, 60), max_size=6))
 def test_events_do_not_depend_on_how_segments_are_batched(script: Play, cuts: list[int]) -> None:
     whole = run(script.segments)
@@ -286,7 +287,7 @@ def test_events_do_not_depend_on_how_segments_are_batched(script: Play, cuts: li
     assert sorted(map(str, run(script.segments, cuts=range(100)))) == sorted(map(str, whole))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(conversations(), st.data())
 def test_duplicated_segments_give_the_same_calls(script: Play, data: st.DataObject) -> None:
     doubled: list[Segment] = []
@@ -295,7 +296,7 @@ def test_duplicated_segments_give_the_same_calls(script: Play, data: st.DataObje
     assert calls(run(doubled)) == calls(run(script.segments))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(conversations(), st.data())
 def test_segments_reordered_within_the_window_give_the_same_calls(script: Play, data: st.DataObject) -> None:
     """Each packet keeps its number and time; only its place in the capture changes, after the handshake."""
@@ -319,7 +320,7 @@ ARRIVAL = {
 """What may differ when packets come in another order: which of them completes a message."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(conversations(), st.data())
 def test_whatever_is_lost_no_call_is_invented(script: Play, data: st.DataObject) -> None:
     kept = [segment for segment in script.segments if data.draw(st.integers(0, 9)) > 1]

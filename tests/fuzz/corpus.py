@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,9 +58,8 @@ def _files(kind: str) -> Iterator[bytes]:
                     yield Path(path).read_bytes()[:20_000]
         else:
             link, whole = packets(sample(name).paths[0])
-            scratch = Path("/tmp") / f"kwsniff-seed-{name}"
-            yield write(scratch, link, whole[:40]).read_bytes()
-            scratch.unlink()
+            with tempfile.TemporaryDirectory() as folder:
+                yield write(Path(folder) / "seed.pcap", link, whole[:40]).read_bytes()
 
 
 def _bodies(target: str) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ options are those of `kwsniff decode`, `-f jsonl` for instance.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,8 @@ class Outcome:
 
     code: int
     seconds: float
+    processor: float
+    """Seconds of processor time, which others on the machine don't change."""
     megabytes: float
     """Most memory held at once (resident set), in 10⁶ bytes."""
     errors: str
@@ -34,7 +37,7 @@ class Outcome:
 def run(*arguments: str, timeout: float = 900) -> Outcome:
     """Run `kwsniff` with these arguments in a process of its own; standard output is dropped."""
     with tempfile.NamedTemporaryFile("r") as peak:
-        started = time.monotonic()
+        started, before = time.monotonic(), os.times()
         command = [sys.executable, "-m", "tests.hostile.child", peak.name, *arguments]
         done = subprocess.run(
             command,
@@ -44,8 +47,9 @@ def run(*arguments: str, timeout: float = 900) -> Outcome:
             check=False,
             timeout=timeout,
         )
-        seconds = time.monotonic() - started
-        return Outcome(done.returncode, seconds, int(peak.read() or 0) * 1024 / 1e6, done.stderr)
+        seconds, after = time.monotonic() - started, os.times()
+        processor = sum(after[2:4]) - sum(before[2:4])
+        return Outcome(done.returncode, seconds, processor, int(peak.read() or 0) * 1024 / 1e6, done.stderr)
 
 
 def table(names: list[str], *options: str) -> None:

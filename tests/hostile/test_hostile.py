@@ -23,6 +23,7 @@ from tests.hostile.attacks import ATTACKS, FULL
 from tests.hostile.peak import run
 from tests.hostile.wire import write
 from tests.samples import Row
+from tests.strength import ALL
 
 LIMIT_MB = 512
 
@@ -90,7 +91,7 @@ def test_limits_do_not_touch_what_keeps_within_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["one_byte_connections", "outstanding", "tiny_answers"])
 def test_the_slices_in_which_events_are_made_change_none(name: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name]))
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name] // (1 if ALL else 3)))
     sliced = rows(path, slice_bytes=5000, slice_events=10)
     assert sorted(map(repr, sliced)) == sorted(map(repr, rows(path)))
 
@@ -142,13 +143,13 @@ def test_limits_follow_from_the_memory_allowed() -> None:
 def test_a_zero_filled_stream_is_searched_as_fast_as_any(tmp_path: Path) -> None:
     # Every byte of zeros once was a candidate header, looked at one by one: 300 s for 700 MB.
     path = write(tmp_path / "attack.pcap", ATTACKS["holes"](7_000_000))
-    assert run("decode", str(path), "-q").seconds < 5
+    assert run("decode", str(path), "-q").processor < 5
 
 
 def test_what_waits_behind_holes_is_not_gone_through_for_each_segment(tmp_path: Path) -> None:
     # 30,000 segments of one byte, each behind a hole of its own, once took 45 s.
     path = write(tmp_path / "attack.pcap", ATTACKS["many_holes"](30_000))
-    assert run("decode", str(path), "-q").seconds < 10
+    assert run("decode", str(path), "-q").processor < 10
 
 
 def test_the_command_refuses_too_little_memory_in_one_line() -> None:

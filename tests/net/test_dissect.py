@@ -14,6 +14,7 @@ from scapy.packet import Raw
 from kwsniff.events import ANOMALIES
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.totals import CaptureTotals
+from tests.strength import examples
 
 LINKTYPES = [0, 1, 9, 12, 14, 51, 101, 105, 108, 113, 127, 147, 192, 228, 229, 276]
 GOOD = [
@@ -40,7 +41,7 @@ FRAMES = st.lists(st.tuples(st.one_of(st.binary(max_size=120), mutated()), st.in
 
 
 @given(FRAMES, st.lists(st.sampled_from(LINKTYPES), min_size=8, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_no_bytes_make_dissecting_raise_and_every_packet_is_accounted_for(frames, linktypes):
     lengths = [len(frame) + more for frame, more in frames]
     data = [frame for frame, _ in frames]
@@ -62,7 +63,7 @@ def test_no_bytes_make_dissecting_raise_and_every_packet_is_accounted_for(frames
 
 
 @given(st.lists(mutated(), max_size=30), st.integers(1, 7))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_blocks_of_any_size_give_the_same_rows_and_notes(frames, size):
     def outcome(blocks):
         dissector = Dissector(CaptureTotals())
@@ -96,7 +97,7 @@ LINK = st.sampled_from([Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")]
 
 
 @given(LINK, NETWORK, TRANSPORT, st.binary(max_size=40), st.integers(0, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_scapy_sees_the_same_segment(link, network, transport, payload, padding):
     frame = bytes(link / network / transport / Raw(payload)) + bytes(padding)
     seen = Ether(frame)

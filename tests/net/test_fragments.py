@@ -17,6 +17,7 @@ from scapy.packet import Raw
 from kwsniff.net import fragments
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.totals import CaptureTotals
+from tests.strength import examples
 
 MACS = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 PAYLOAD = random.Random(5).randbytes(4000)
@@ -58,7 +59,7 @@ def test_fragments_become_a_segment_at_the_last_of_them(cut):
 
 @pytest.mark.parametrize("cut", [v4, v6])
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_order_duplicates_and_block_boundaries_of_fragments_do_not_matter(cut, data):
     frames = cut()
     pieces = data.draw(st.permutations(frames + frames[:2]))

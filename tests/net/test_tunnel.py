@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from netblock import ETHERNET4, PAYLOAD, ROW4, SEGMENT, Row, dissect, ipv4
-from scapy.contrib.erspan import ERSPAN_II
+from scapy.contrib.erspan import ERSPAN_II, ERSPAN_III, ERSPAN_PlatformSpecific
 from scapy.contrib.geneve import GENEVE
 from scapy.contrib.mpls import MPLS
 from scapy.layers.dot11 import Dot11, RadioTap
@@ -47,6 +47,18 @@ TUNNELS = {
     / GRE(proto=0x22EB, seqnum_present=1, sequence_number=3)
     / Raw(bytes.fromhex("20010000 00000000 00000000"))
     / FRAME,
+    "ERSPAN III with a subheader": OUTER
+    / GRE(proto=0x22EB, seqnum_present=1, sequence_number=3)
+    / ERSPAN_III(o=1, hw=5, gra=2)
+    / ERSPAN_PlatformSpecific(platf_id=3)
+    / FRAME,
+    "ERSPAN III with IP": OUTER
+    / GRE(proto=0x22EB, seqnum_present=1, sequence_number=3)
+    / Raw(bytes.fromhex("20010000 00000000 00000800"))
+    / INNER,
+    "VXLAN-GPE": OUTER / UDP(dport=4790) / VXLAN(flags=0x0C, NextProtocol=3, vni=7) / FRAME,
+    "VXLAN-GPE with IP": OUTER / UDP(dport=4790) / VXLAN(flags=0x0C, NextProtocol=1, vni=7) / INNER,
+    "VXLAN-GPE that names no protocol": OUTER / UDP(dport=4790) / VXLAN(flags=0x08, vni=7) / FRAME,
     "IP in IP": OUTER / INNER,
     "IPv4 in IPv6": OUTER6 / INNER,
     "GRE in VXLAN": OUTER / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MACS) / OUTER / GRE() / INNER,
@@ -94,6 +106,17 @@ def test_tunnels_nested_too_deep_are_malformed():
 def test_udp_on_a_tunnel_port_that_is_no_tunnel_is_other_traffic():
     frame = bytes(Ether(**MACS) / OUTER / UDP(dport=4789) / Raw(bytes(60)))
     rows, notes, totals = dissect([frame])
+    assert (rows, notes, totals.non_tcp) == ([], [], 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "protocol"),
+    [(0x0C, 4), (0x04, 3), (0x1C, 3), (0x0D, 3)],
+    ids=["NSH", "no VNI", "version", "OAM"],
+)
+def test_what_vxlan_gpe_does_not_carry_for_anybody_is_other_traffic(flags, protocol):
+    packet = OUTER / UDP(dport=4790) / VXLAN(flags=flags, NextProtocol=protocol, vni=7) / FRAME
+    rows, notes, totals = dissect([bytes(Ether(**MACS) / packet)])
     assert (rows, notes, totals.non_tcp) == ([], [], 1)
 
 

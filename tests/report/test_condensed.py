@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kwsniff.report.condensed import Condensed
 from kwsniff.report.percentiles import QUANTILES
+from tests.strength import examples
 
 PERCENTS = [100 * quantile for quantile in QUANTILES.values()]
 VALUES = st.floats(-1e9, 1e9).map(lambda value: round(value, 3))
@@ -33,7 +34,7 @@ def test_few_values_have_the_percentiles_of_numpy(batches: list[list[tuple[float
     assert kept.error == 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(BATCHES)
 def test_values_are_off_by_no_more_than_the_stated_error(batches: list[list[tuple[float, int]]]) -> None:
     limit = 60

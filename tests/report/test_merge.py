@@ -21,6 +21,7 @@ from kwsniff.report.tables import TABLES
 from kwsniff.report.trust import TrustTotals, paragraph
 from tests.report.test_condensed import BATCHES, taken
 from tests.samples import names, sample
+from tests.strength import examples
 
 
 def of_sample(name: str) -> pa.RecordBatch:
@@ -65,7 +66,7 @@ def test_trust_of_parts_is_that_of_the_whole(name: str) -> None:
     assert found.sums == expected.sums
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(BATCHES, BATCHES)
 def test_merged_values_are_those_taken_together(
     first: list[list[tuple[float, int]]], second: list[list[tuple[float, int]]]

@@ -28,7 +28,10 @@ def connection(**columns: Any) -> dict[str, Any]:
 
 
 def capture(**counts: int) -> SimpleNamespace:
-    names = ("packets", "bytes", "non_ip", "non_tcp", "fragments", "malformed", "files", "dropped")
+    names = (
+        *("packets", "bytes", "segments", "non_ip", "non_tcp", "fragments", "malformed", "files", "dropped"),
+        *("own_dropped", "duplicates", "payloads_cut", "headers_cut"),
+    )
     return SimpleNamespace(**(dict.fromkeys(names, 0) | counts))
 
 
@@ -74,7 +77,8 @@ def test_everything_that_shakes_trust_is_named() -> None:
     ]
     seen = totals(*rows)
     text = paragraph(
-        seen, capture(packets=9, bytes=900, files=2, non_ip=1, non_tcp=2, malformed=3, dropped=4)
+        seen,
+        capture(packets=9, bytes=900, files=2, non_ip=1, non_tcp=2, malformed=3, dropped=4, own_dropped=2),
     )
     assert text == (
         "9 packets, 900 bytes, from 2 files (1 not IP, 2 not TCP). "
@@ -83,7 +87,8 @@ def test_everything_that_shakes_trust_is_named() -> None:
         "28 frames decoded, 2 not. "
         "4 calls: 1 paired, 1 no reply expected, 1 unanswered, 1 orphan. "
         "Damaged input: 1 file cut short, 1 damaged place passed over, 3 malformed packets, "
-        "4 packets dropped by the capturing kernel."
+        "4 packets (26.7%) dropped by the capturing kernel, "
+        "2 packets (13.3%) dropped by kwsniff, which did not keep up."
     )
     assert seen.damaged
 
@@ -107,4 +112,18 @@ def test_nothing_seen_is_said_too() -> None:
 
 def test_bytes_cut_by_the_snap_length_are_missing_without_a_gap() -> None:
     text = paragraph(totals(connection(client_missing_bytes=0, broker_missing_bytes=1500)))
-    assert "No gaps, 1.5 kB missing. " in text
+    assert "No gaps; 1.5 kB missing at the end of streams. " in text
+    whole = totals(connection(client_missing_bytes=0, broker_missing_bytes=1500))
+    assert "No gaps; 1.5 kB missing, cut off by the snap length. " in paragraph(
+        whole, capture(payloads_cut=9)
+    )
+
+
+def test_packets_cut_inside_their_headers_are_told() -> None:
+    text = paragraph(totals(connection()), capture(packets=9, headers_cut=4))
+    assert text.startswith("9 packets, 0 bytes (4 cut inside their headers). ")
+
+
+def test_packets_that_were_captured_twice_are_told_with_their_share() -> None:
+    text = paragraph(totals(connection()), capture(packets=1000, segments=900, duplicates=450))
+    assert text.startswith("1,000 packets, 0 bytes (450 captured twice, 50.0% of TCP). ")

@@ -32,6 +32,7 @@ def in_spark(spark: SparkSession, place: Path, paths: list[str], config: Config,
     return pa.Table.from_batches(batches, ROWS).sort_by("position").drop(["position"])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", names())
 def test_events_of_every_sample_are_those_of_one_process(
     spark: SparkSession, tmp_path: Path, name: str
@@ -50,7 +51,8 @@ def test_bodies_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert in_spark(spark, tmp_path, paths, config).equals(expected)
 
 
-@pytest.mark.parametrize("shards", [1, 2, 7, 50])
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("shards", [7, 2, 1, 50])
 def test_any_number_of_tasks_gives_the_same(spark: SparkSession, tmp_path: Path, shards: int) -> None:
     config = Config(block_packets=200)
     paths = [path for name in ("quorum", "midstream") for path in sample(name).paths]

@@ -13,19 +13,16 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 RENAMED = {"ListClientMetricsResources": "ListConfigResources"}
 
 
-def _rows(name: str) -> list[dict[str, Any]]:
-    with gzip.open(DATA / name, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
 @cache
 def messages() -> list[dict[str, Any]]:
-    return _rows("messages.jsonl.gz")
+    found: list[dict[str, Any]] = json.loads((DATA / "messages.json").read_text(encoding="utf-8"))
+    return found
 
 
 @cache
 def guide_tables() -> list[dict[str, Any]]:
-    return _rows("guide_tables.jsonl.gz")
+    with gzip.open(DATA / "guide_tables.jsonl.gz", "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 @cache

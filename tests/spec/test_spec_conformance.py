@@ -48,7 +48,6 @@ def nameless(fields: list[dict[str, Any]]) -> list[Any]:
 
 
 def test_every_published_message_version_is_dumped_field_by_field(dumped):
-    assert len(all_versions()) == 839
     missing = []
     for message, version in all_versions():
         flexible = covers(message["flexible"], version)
@@ -70,6 +69,12 @@ def test_every_published_message_version_is_dumped_field_by_field(dumped):
 def test_nothing_is_dumped_that_is_not_published(dumped):
     known = {(RENAMED.get(m["name"], m["name"]), m["dir"], version) for m, version in all_versions()}
     assert set(dumped) == known
+
+
+def test_the_published_table_has_both_messages_of_each_api_and_leaves_no_key_out():
+    """So that what is compared with it cannot have shrunk unseen."""
+    keys = {way: {m["key"] for m in messages() if m["dir"] == way} for way in ("request", "response")}
+    assert keys["request"] == keys["response"] == set(range(max(keys["request"]) + 1))
 
 
 # The guides leave out the names of plain structs and write an array of one-field structs as an array of
@@ -118,7 +123,7 @@ def dump_type(kind: str, flexible: bool, nullable: bool) -> str:
 
 
 def test_every_guide_table_has_the_same_wire_shape(dumped):
-    assert len(guide_tables()) == 910
+    assert len(guide_tables()) == 910, "the editions of 1.1, 2.3 and 2.7, which do not change any more"
     different = []
     for table in guide_tables():
         name = GUIDE_NAMES.get(table["api"], table["api"])
@@ -138,7 +143,7 @@ def test_versions_of_4x_are_those_published():
 
 def test_every_error_code_has_its_published_name_and_retriability_and_a_meaning():
     errors = catalog().errors
-    assert len(errors) == 135
+    assert list(errors) == list(range(-1, max(errors) + 1))
     assert {code: (error.name, error.retriable) for code, error in errors.items()} == error_codes()
     assert all(error.doc for error in errors.values())
 
@@ -147,8 +152,8 @@ def test_an_unknown_error_code_still_has_a_name():
     assert catalog().error(999).name == "UNKNOWN_999"
 
 
-def test_all_93_apis_are_there_each_with_a_sentence_on_its_purpose():
-    assert list(catalog().apis) == list(range(93))
+def test_all_published_apis_are_there_each_with_a_sentence_on_its_purpose():
+    assert list(catalog().apis) == sorted({m["key"] for m in messages() if m["dir"] == "request"})
     assert all(api.doc for api in catalog().apis.values())
 
 

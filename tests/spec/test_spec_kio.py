@@ -22,13 +22,14 @@ from spec_encoder import Encoder, present
 from spec_tables import RENAMED, messages, versions_of
 
 from kwsniff.spec.body import decode_body, decode_data
+from tests.strength import ALL
 
 kio_index = pytest.importorskip("kio.index", reason="the kio package is not installed")
 from kio.schema.errors import ErrorCode  # noqa: E402
 from kio.serial import entity_reader, entity_writer  # noqa: E402
 from kio.static.constants import EntityType  # noqa: E402
 
-EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "8" if ALL else "4"))
 DIRECTIONS = {
     EntityType.request: "request",
     EntityType.response: "response",

@@ -1,7 +1,7 @@
 """Random bodies of every message version: encoded by the tests' own encoder, decoded in every way.
 
-`KWSNIFF_EXAMPLES` sets how many bodies each version gets (8 by default), `KWSNIFF_SEED` where the random
-numbers start; the test marked slow takes hundreds.
+`KWSNIFF_EXAMPLES` sets how many bodies each version gets (4 by default, 8 with `KWSNIFF_TESTS=all`),
+`KWSNIFF_SEED` where the random numbers start; the test marked slow takes hundreds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from kwsniff.spec.compile import data_decoder, decoder, layout
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Layout, Message
+from tests.strength import ALL
 
-EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "8" if ALL else "4"))
 SEED = os.environ.get("KWSNIFF_SEED", "kwsniff")
 MESSAGES = [message for message in messages() if message["name"] not in RENAMED]
 IDS = [f"{m['name']}-{m['dir']}" for m in MESSAGES]
@@ -162,12 +163,12 @@ def test_every_truncation_is_refused(published):
 @pytest.mark.parametrize("number", [0x7FFFFFFF, 0x00FFFFFF])
 def test_an_array_that_claims_too_many_elements_is_refused_at_once(number):
     body = number.to_bytes(4, "big") + b"\0" * 100_000
-    started = time.perf_counter()
+    started = time.thread_time()
     for projection in ("full", "facts"):
         with pytest.raises(binary.DecodeError) as refused:
             decoder(3, 1, "request", projection)(body, 0, len(body))
         assert (refused.value.code, refused.value.path) == ("array_too_long", "topics")
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_nested_arrays_cannot_multiply_the_work():
@@ -175,11 +176,11 @@ def test_nested_arrays_cannot_multiply_the_work():
     inner = (2).to_bytes(2, "big") + b"ab" + (30_000).to_bytes(4, "big")
     body = (30_000).to_bytes(4, "big") + inner * 30_000
     buffer = body + inner * 7_500_000
-    started = time.perf_counter()
+    started = time.thread_time()
     for projection in ("full", "facts"):
         with pytest.raises(binary.DecodeError):
             decoder(21, 0, "request", projection)(buffer, 0, len(body))
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 @pytest.mark.parametrize(("version", "length"), [(1, "7fffffff"), (2, "ffffffff07")])
@@ -204,9 +205,9 @@ def test_record_data_is_passed_over_whatever_its_size():
     body = head + size.to_bytes(4, "big") + bytes(size)
     decode = decoder(0, 2, "request", "facts")
     decode(body, 0, len(body))
-    started = time.perf_counter()
+    started = time.thread_time()
     facts, pos = decode(body, 0, len(body))
-    assert time.perf_counter() - started < 0.01
+    assert time.thread_time() - started < 0.01
     assert pos == len(body)
     assert facts.partitions is not None
     assert facts.partitions[0].records_end - facts.partitions[0].records_start == size
@@ -224,11 +225,11 @@ def test_any_kind_of_buffer_will_do(kind):
 
 def test_layouts_of_unknown_messages_are_refused_by_name():
     with pytest.raises(binary.DecodeError, match="unknown_api"):
-        layout(93, 0, "request")
+        layout(max(catalog().apis) + 1, 0, "request")
     with pytest.raises(binary.DecodeError, match="unknown_version"):
-        decode_body(3, 14, "request", b"")
+        decode_body(3, catalog().api(3).max_version + 1, "request", b"")
     with pytest.raises(binary.DecodeError, match="unknown_version"):
-        decode_data("OffsetCommitValue", 5, b"")
+        decode_data("OffsetCommitValue", catalog().data("OffsetCommitValue").versions.last + 1, b"")
     with pytest.raises(ValueError, match="direction"):
         decode_body(3, 13, "reply", b"")
     with pytest.raises(ValueError, match="projection"):

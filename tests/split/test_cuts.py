@@ -14,6 +14,7 @@ from kwsniff.split.plan import Split, plan
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.samples import names, sample
 from tests.split.compare import SMALL, cut_at, differences
+from tests.strength import ALL, examples
 
 FEW = ["librdkafka-groups", "kafka-0.10-clients", "rotation", "sasl", "tls", "snaplen-128"]
 SEVEN = [0.07, 0.19, 0.33, 0.48, 0.6, 0.77, 0.93]
@@ -37,7 +38,7 @@ def test_any_number_of_cuts(name: str, count: int) -> None:
     fractions=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=9),
     full=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_any_cut(name: str, fractions: list[float], full: bool) -> None:
     config = Config(block_packets=50, block_bytes=1 << 13, kernels="never", full=full)
     paths = sample(name).paths
@@ -46,7 +47,7 @@ def test_any_cut(name: str, fractions: list[float], full: bool) -> None:
 
 @pytest.mark.slow
 @given(name=st.sampled_from(names()), fractions=st.lists(st.floats(0, 1, exclude_max=True), max_size=60))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 def test_any_cut_at_length(name: str, fractions: list[float]) -> None:
     paths = sample(name).paths
     differences(paths, cut_at(paths, fractions))
@@ -59,11 +60,12 @@ def test_kernels_take_over_from_a_guess(name: str) -> None:
     differences(paths, cut_at(paths, SEVEN, config), config)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("mutation", sorted(MUTATIONS))
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8"])
 def test_damaged_traffic_cut_anywhere(name: str, mutation: str, tmp_path: Path) -> None:
     link, everything = packets(sample(name).paths[0])
-    for seed in range(2):
+    for seed in range(2 if ALL else 1):
         chance = random.Random(seed)
         mutant = write(tmp_path / f"{seed}.pcap", link, MUTATIONS[mutation](everything, chance))
         differences([str(mutant)], cut_at([str(mutant)], [chance.random() for _ in range(6)]))

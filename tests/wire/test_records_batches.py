@@ -19,6 +19,7 @@ from kwsniff.config import Config
 from kwsniff.events import ANOMALIES
 from kwsniff.wire.batches import batches, records
 from kwsniff.wire.records import summarize
+from tests.strength import examples
 
 FIXTURES = json.loads((Path(__file__).parents[1] / "data/records/batches.json").read_text())
 BATCHES = FIXTURES["batches"]
@@ -267,7 +268,7 @@ SAMPLE = (
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_damage_anywhere_gives_records_or_a_decode_error_and_nothing_else(data):
     damaged = bytearray(SAMPLE[: data.draw(st.integers(0, len(SAMPLE)))] or b"\0")
@@ -285,7 +286,6 @@ def test_damage_anywhere_gives_records_or_a_decode_error_and_nothing_else(data):
         assert sum(len(r.value or b"") + len(r.key or b"") for r in got) <= 10_000 + len(taken)
 
 
-@settings(deadline=None)
 @given(st.integers(0, len(SAMPLE)))
 def test_summary_and_batches_agree_wherever_the_data_is_cut(cut):
     summary = summarize(SAMPLE[:cut], 0, cut)

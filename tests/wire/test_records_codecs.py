@@ -14,7 +14,7 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwsniff.binary import DecodeError
@@ -83,7 +83,7 @@ def test_a_bomb_takes_neither_memory_beyond_the_limit_nor_time(name):
     codec, compress = COMPRESSORS[name]
     data = compress(BOMB)
     tracemalloc.start()
-    begun = time.perf_counter()
+    begun = time.thread_time()
     try:
         code = code_of(codec, data, 2 * MIB, 1_000_000)
         _, peak = tracemalloc.get_traced_memory()
@@ -91,7 +91,7 @@ def test_a_bomb_takes_neither_memory_beyond_the_limit_nor_time(name):
         tracemalloc.stop()
     assert code == "decompressed_size_limit"
     assert peak < 2 * 2 * MIB + 2 * len(data) + MIB
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_a_raw_snappy_block_is_not_believed_about_its_size():
@@ -110,7 +110,6 @@ def test_a_cut_stream_fails(name):
 
 
 @EVERY_CODEC
-@settings(deadline=None)
 @given(position=st.integers(0, 10_000), change=st.integers(1, 255))
 def test_a_flipped_byte_gives_content_or_a_decode_error(name, position, change):
     codec, compress = COMPRESSORS[name]
@@ -120,7 +119,6 @@ def test_a_flipped_byte_gives_content_or_a_decode_error(name, position, change):
     assert code in CODES or len(content) <= MIB
 
 
-@settings(deadline=None)
 @given(codec=st.integers(0, 7), data=st.binary(max_size=300), legacy=st.booleans())
 def test_any_bytes_give_content_or_a_decode_error(codec, data, legacy):
     content, code = outcome(codec, data, 5000, 100, legacy=legacy)
@@ -153,9 +151,9 @@ def test_members_of_gzip_and_frames_of_lz4_follow_one_another():
 @pytest.mark.parametrize("name", ["gzip", "lz4"])
 def test_a_great_number_of_empty_members_is_given_up(name):
     codec, compress = COMPRESSORS[name]
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert code_of(codec, compress(b"") * 200_000) == "codec_failed"
-    assert time.perf_counter() - begun < 3
+    assert time.thread_time() - begun < 3
     assert decompress(codec, compress(b"abc") * 5000, MIB, 10_000) == b"abc" * 5000
 
 

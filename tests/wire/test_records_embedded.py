@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from record_bytes import nullable, text
 
@@ -110,7 +110,6 @@ def test_a_cut_or_longer_connect_message_is_refused_or_lacks_optional_fields(dat
         decode(data + b"\0")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_message_or_none(data):
     for read in (embedded.member_metadata, embedded.member_assignment):

@@ -6,7 +6,7 @@ import struct
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from record_bytes import NOON, batch, message, nullable, record, text
 
@@ -157,9 +157,9 @@ def test_wrong_crcs_inside_a_wrapper_are_counted():
 def test_bombs_in_one_message_share_its_limit():
     bomb = batch(gzip.compress(record(0, None, bytes(900_000))), 1, attributes=1)
     config = Config(records=True, max_decompressed_bytes=1_000_000)
-    begun = time.perf_counter()
+    begun = time.thread_time()
     found = produced(bomb * 500, config)
-    assert time.perf_counter() - begun < 5
+    assert time.thread_time() - begun < 5
     assert sum(len(b.get("records", ())) for b in found) == 2
     assert found[2]["problem"] == "decompressed_size_limit"
 
@@ -363,7 +363,6 @@ def test_an_unknown_api_is_a_key_error():
         render(12345, 0, "request", {}, FULL)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["orders", "__consumer_offsets", "__cluster_metadata"]))
 def test_any_record_data_is_shown(data, topic):
     for config in (FULL, RECORDS):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from record_bytes import NOON, batch, message
 
@@ -122,7 +122,6 @@ def test_a_span_beyond_the_buffer_is_taken_as_cut_short():
     assert summarize(data[:30], 0, len(data)).partial
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_damage_anywhere_is_reported_and_never_raised(data):
     sample = batch(b"r" * 30, 3) + message(1) + batch(b"r" * 20, 2, attributes=0x30)
@@ -137,7 +136,7 @@ def test_damage_anywhere_is_reported_and_never_raised(data):
 
 def test_a_megabyte_of_smallest_messages_takes_linear_time():
     smallest = message(0, b"")
-    begun = time.perf_counter()
+    begun = time.thread_time()
     summary = whole(smallest * 40_000)
     assert summary.records == 40_000
-    assert time.perf_counter() - begun < 5
+    assert time.thread_time() - begun < 5

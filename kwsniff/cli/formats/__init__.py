@@ -27,6 +27,10 @@ ENDINGS = {
 class Writer(Protocol):
     """Takes EVENTS batches in order."""
 
+    @property
+    def note(self) -> str:
+        """What whoever reads the output should know, empty if there is nothing."""
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of `batch` to the stream."""
 

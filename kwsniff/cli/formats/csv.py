@@ -16,6 +16,8 @@ from kwsniff.table import EVENTS
 class CsvWriter:
     """Streams rows; the header stands even above no rows at all."""
 
+    note = ""
+
     def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
         self._scalars = scalar_schema(columns if columns is not None else EVENTS.names)
         self._shown = shown_schema(self._scalars)

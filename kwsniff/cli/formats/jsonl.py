@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from typing import IO, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.report.lists import is_null, lengths, rebuilt
+from kwsniff.report.text import json_printable, printable_column, text_bytes
 from kwsniff.report.times import iso_times
 from kwsniff.table import EVENTS
 
@@ -25,15 +25,16 @@ SLICE_ROWS = 4096
 SLICE_BYTES = 8 << 20
 """Making the text of a slice takes several times its size."""
 
-_ESCAPED = r'["\\\x00-\x1f\x7f-\x{9f}]'
+_ESCAPED = r'["\\]|[^ -~]'
 _SUSPICIOUS = np.zeros(256, dtype=bool)
-_SUSPICIOUS[[*range(0x20), ord('"'), ord("\\"), 0x7F, 0xC2]] = True
-"""Bytes of text that may have to be escaped; 0xC2 begins the controls U+0080 to U+009F in UTF-8."""
-_C1 = re.compile("[\x7f-\x9f]")
+_SUSPICIOUS[[*range(0x20), ord('"'), ord("\\"), *range(0x7F, 0x100)]] = True
+"""Bytes of text that may have to be escaped."""
 
 
 class JsonlWriter:
     """Writes each row as an object on a line of its own, in UTF-8."""
+
+    note = ""
 
     def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
         self._stream = stream
@@ -49,13 +50,13 @@ class JsonlWriter:
 
     def _lines(self, batch: pa.RecordBatch) -> memoryview:
         members = [
-            _joined([json.dumps(name) + ":", values])
+            _joined([json.dumps(name) + ":", printable_column(values, json_printable)])
             if name in READY
             else json_texts(values, json.dumps(name) + ":")
             for name in self._columns
             if (values := batch[name]).null_count < len(values)
         ]
-        return _bytes(_joined(["{", _listed(members, len(batch)), "}\n"])).data
+        return text_bytes(_joined(["{", _listed(members, len(batch)), "}\n"])).data
 
     def close(self) -> None:
         """Nothing follows the last line."""
@@ -75,15 +76,6 @@ def _listed(members: list[pa.Array], rows: int) -> pa.Array:
         # Arrow 26 drops a row whose every part is null and skipped, so that later rows would move up.
         members = [pc.if_else(some, members[0], ""), *members[1:]]
     return pc.binary_join_element_wise(*members, ",", null_handling="skip")
-
-
-def _bytes(texts: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The texts of an array one after the other."""
-    if len(texts) == 0 or texts.buffers()[2] is None:
-        return np.empty(0, np.uint8)
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
-    first, last = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
-    return np.frombuffer(texts.buffers()[2], np.uint8, last - first, first)
 
 
 def json_texts(values: pa.Array, before: str = "") -> pa.Array:
@@ -106,17 +98,16 @@ def json_texts(values: pa.Array, before: str = "") -> pa.Array:
 
 def _escaped(values: pa.Array) -> pa.Array:
     # Nearly no column holds such a byte, and looking at bytes is far cheaper than matching texts.
-    if not _SUSPICIOUS[_bytes(values)].any():
+    if not _SUSPICIOUS[text_bytes(values)].any():
         return values
     special = pc.fill_null(pc.match_substring_regex(values, _ESCAPED), False)
-    chosen = values.filter(special).to_pylist()
-    escaped = pa.array([_quoted(text)[1:-1] for text in chosen], pa.string())
-    return pc.replace_with_mask(values, special, escaped)
+    named = values.filter(special).dictionary_encode()
+    quoted = pa.array([_quoted(text) for text in named.dictionary.to_pylist()], pa.string())
+    return pc.replace_with_mask(values, special, quoted.take(named.indices))
 
 
 def _quoted(text: str) -> str:
-    """JSON with every control character escaped, also those above ASCII that a terminal obeys."""
-    return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return json_printable(json.dumps(text, ensure_ascii=False)[1:-1])
 
 
 def _lists(values: pa.Array, before: str) -> pa.Array:

@@ -18,6 +18,8 @@ GROUP_BYTES = 24 << 20
 class ParquetWriter:
     """Collects batches into row groups; the file is readable once `close` has written its footer."""
 
+    note = ""
+
     def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
         self._schema = EVENTS if columns is None else pa.schema([EVENTS.field(name) for name in columns])
         self._writer = pq.ParquetWriter(Sink(stream), self._schema, compression="zstd")

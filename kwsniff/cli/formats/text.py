@@ -8,6 +8,7 @@ cursor or forge a line: control characters are shown as escapes.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -45,6 +46,16 @@ class TextWriter:
         self._colour = colour
         self._ends_width = 0
         self._day = ""
+        self._shortened = 0
+        """Lines that could not show all."""
+
+    @property
+    def note(self) -> str:
+        """How to see what lines left out."""
+        if not self._shortened:
+            return ""
+        lines = "1 line shows" if self._shortened == 1 else f"{self._shortened:,} lines show"
+        return f"{lines} only a part (…, +n, n errors): -f jsonl or csv has all of it, --full the bodies, too"
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of `batch`, which has the columns of EVENTS."""
@@ -77,8 +88,10 @@ class TextWriter:
         before.insert(0, time.ljust(27) if self._width is None else time[11:26].ljust(15))
         start = len("  ".join([*before, ""]))
         line = "  ".join([*before, *filter(None, [outcome, *after])]).rstrip()
-        if self._width is not None and len(line) > self._width:
-            line = line[: self._width - 1] + "…"
+        cut = self._width is not None and len(line) > self._width
+        if cut:
+            line = line[: (self._width or 0) - 1] + "…"
+        self._shortened += cut or _abridged(row)
         end = start + len(outcome)
         return line[:start] + self._painted(line[start:end], colour) + line[end:]
 
@@ -156,6 +169,17 @@ def _about(row: Row) -> Iterator[str]:
         yield f"throttled {row['throttle_ms']} ms"
     if row["software_name"] is not None and row["api_key"] == API_VERSIONS:
         yield printable(f"{row['software_name']} {row['software_version'] or ''}".rstrip())
+
+
+def _abridged(row: Row) -> bool:
+    """Whether there is more to this call than its line has room for, however wide."""
+    if (row["error_count"] or 0) > 1 or len(row["topics"] or row["topic_ids"] or ()) > PARTS_SHOWN:
+        return True
+    parts = row["partitions"] or ()
+    if len(parts) <= PARTS_SHOWN:
+        return False
+    by_topic = Counter(part["topic"] or part["topic_id"] for part in parts)
+    return len(by_topic) > PARTS_SHOWN or max(by_topic.values()) > PARTS_SHOWN
 
 
 def _topics(row: Row) -> str:
