@@ -33,7 +33,7 @@ from kwsniff.kernel.codes import (
     UNKNOWN_API,
     UNKNOWN_VERSION,
 )
-from kwsniff.kernel.headers import YES, comes_next, request_at
+from kwsniff.kernel.headers import YES, comes_next, names_client, request_at
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import (
@@ -48,7 +48,7 @@ from kwsniff.kernel.rows import (
     take_request,
 )
 from kwsniff.kernel.sasl import learn_user
-from kwsniff.kernel.skimming import layout_of, skip_tags, wants_program
+from kwsniff.kernel.skimming import EXTRA, layout_of, skip_tags, wants_program
 from kwsniff.kernel.tables import (
     ERROR_,
     GAP_REASON,
@@ -212,6 +212,8 @@ def settle_request(t: Any, row: int, data: Any) -> int:
     code = keep(t, row)
     if code != OK:
         return code
+    if t.facts[0].clean and request.client_id >= 0 and names_client(data, f.start):
+        conn.proven = 1
     code = learn(t, row, data)
     if code != OK:
         forget(t, row)
@@ -415,6 +417,8 @@ def answer(t: Any, row: int, data: Any) -> int:
                 status = UNDECODED_
         elif code != OK:
             return code
+        elif facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
+            conn.proven = 1
         elif facts.error != NONE and facts.error != 0 and (status == OK_ or request.layout < 0):
             status = ERROR_
     code = tell(t, row, True, status, 0)
@@ -621,6 +625,8 @@ def expire_early(t: Any, c: int, now: int) -> int:
     conn = t.conns[c]
     if conn.client >= 0 and t.sides[2 * c + conn.client].waiting and conn.early <= MAX_EARLY:
         return OK
+    if not conn.proven:
+        return OK  # they are told if the connection proves to be Kafka
     limit = now - t.limits[0].orphan_time
     while conn.first_early >= 0 and time_of(t.early[conn.first_early]) < limit:
         code = orphan(t, c, conn.first_early)
@@ -633,6 +639,9 @@ def expire_early(t: Any, c: int, now: int) -> int:
 def orphan(t: Any, c: int, row: int) -> int:
     """Report a response whose request does not come any more."""
     run = t.run[0]
+    if not t.conns[c].proven:
+        remove_early(t, c, row)
+        return OK
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
     early, conn, call = t.early[row], t.conns[c], t.calls[run.calls]
@@ -680,6 +689,8 @@ def blank(t: Any, call: Any, c: int) -> None:
 def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     """Add a call: a request with the response at hand, or without."""
     run, request = t.run[0], t.requests[row]
+    if not t.conns[request.conn].proven:
+        return OK
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
     call = t.calls[run.calls]
