@@ -417,10 +417,10 @@ def answer(t: Any, row: int, data: Any) -> int:
                 status = UNDECODED_
         elif code != OK:
             return code
-        elif facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
-            conn.proven = 1
         elif facts.error != NONE and facts.error != 0 and (status == OK_ or request.layout < 0):
             status = ERROR_
+    if facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
+        conn.proven = 1
     code = tell(t, row, True, status, 0)
     if code != OK:
         return code
