@@ -421,9 +421,11 @@ def answer(t: Any, row: int, data: Any) -> int:
             status = ERROR_
     if facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
         conn.proven = 1
+    reason, offset = facts.code, facts.offset
     code = tell(t, row, True, status, 0)
     if code != OK:
         return code
+    facts.code, facts.offset = reason, offset  # joining forgets what of a response was not decoded
     if bad:
         conn.undecoded += 1
         if facts.code == -1:
