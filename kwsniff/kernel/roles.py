@@ -50,9 +50,6 @@ BAD = 3
 """Requests that name their client, but none of which decodes: they are of something else."""
 RISING = 2
 """Responses in a row with rising correlation ids that show a broker whose client was not captured."""
-LONG = 256
-"""Bytes that an end sends before the other says anything, from which on a connection begun with them is not
-Kafka: brokers do not speak first."""
 PROVEN, PLAUSIBLE, UNDECIDED, REFUTED = 3, 2, 1, 0
 
 
@@ -266,7 +263,7 @@ def by_port(t: Any, c: int, final: bool) -> int:
         conn.client = client
         conn.proven = 1
         return KAFKA
-    return OTHER if s.from_start and other.have > LONG else PROBING
+    return PROBING
 
 
 @kernel
