@@ -145,13 +145,10 @@ def is_sure(t: Any, c: int, data: Any, at: int, end: int) -> bool:
 @kernel
 def hides_response(t: Any, c: int, now: int, data: Any, at: int, end: int) -> bool:
     """Whether a segment of the broker, inside a frame with the correlation id `now` that nobody waits for,
-    begins with whole responses of which the first is waited for: the framing was found in the wrong place."""
+    begins with a response that is waited for: the framing was found in the wrong place."""
     if end - at < RESPONSE_HEADER or byte(data, at) > t.limits[0].max_frame_bytes >> 24:
         return False
-    after = at + 4 + int32(data, at)
-    if after > end or find_waiting(t, c, int32(data, at + 4)) < 0 or find_waiting(t, c, now) >= 0:
-        return False
-    return is_due(t, c, data, at, end, True)
+    return find_waiting(t, c, now) < 0 and is_sure(t, c, data, at, end)
 
 
 @kernel
