@@ -31,6 +31,8 @@ from kwsniff.kernel.waiting import find_waiting
 
 MAX_HOPE = 256 * 1024
 """Bytes of a response that are held until it is seen whether it ends with a segment."""
+FEW = 64
+"""How far a response may be ahead of the requests that were seen while none of those is missing."""
 EFFORT = 4
 """How many bytes of bodies are read at the most for each byte searched."""
 
@@ -189,7 +191,9 @@ def in_range(t: Any, c: int, found: int) -> bool:
     conn = t.conns[c]
     latest = t.sides[2 * c + conn.client].latest
     before = conn.answered if conn.answered != UNKNOWN else latest - AHEAD
-    return before < found <= latest + AHEAD
+    client = t.sides[2 * c + conn.client]
+    ahead = AHEAD if client.waiting or not client.synchronised else FEW
+    return before < found <= latest + ahead
 
 
 @kernel
