@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.skimming import skim_request, skim_response
+from kwsniff.kernel.codes import NOT_KAFKA
 from kwsniff.kernel.frames import append, drop_front, empty_buffer
 from kwsniff.kernel.headers import (
     MORE,
@@ -35,7 +35,7 @@ from kwsniff.kernel.headers import (
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece, tell_notes
-from kwsniff.kernel.codes import NOT_KAFKA
+from kwsniff.kernel.skimming import skim_request, skim_response
 from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS, UNKNOWN
 
 PIECES = 64

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.skimming import skim_request
 from kwsniff.kernel.headers import (
     AHEAD,
     MORE,
@@ -25,6 +24,7 @@ from kwsniff.kernel.headers import (
 )
 from kwsniff.kernel.mode import kernel, uintp
 from kwsniff.kernel.numbers import OK, byte, int16, int32
+from kwsniff.kernel.skimming import skim_request
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.waiting import find_waiting

@@ -1,4 +1,4 @@
-"""A capture with a small snap length cannot show what a connection carries; it must not say that it is not Kafka."""
+"""A capture with a small snap length cannot show what a connection carries: it must not say `not_kafka`."""
 
 from __future__ import annotations
 
