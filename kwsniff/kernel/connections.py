@@ -149,7 +149,7 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.asked_software = conn.asked_version = -1
     conn.client_id = -2
     conn.response_end = conn.throttled_until = -1
-    conn.undecoded = conn.frames = conn.turned = conn.giving = 0
+    conn.undecoded = conn.frames = conn.turned = conn.giving = conn.proven = 0
     for k in range(2):
         reset_side(t, 2 * c + k)
     conn.silent_before = conn.silent_after = -1
@@ -346,9 +346,9 @@ def finish_frames(t: Any, c: int) -> int:
 
 @kernel
 def settle(t: Any, c: int) -> None:
-    """What was taken for Kafka because of its port, but held no frame, was none."""
+    """What was taken for Kafka because of its port, but proved nothing or held no frame, was none."""
     conn = t.conns[c]
-    if conn.state == KAFKA and t.sides[2 * c].frames + t.sides[2 * c + 1].frames == 0:
+    if conn.state == KAFKA and (not conn.proven or t.sides[2 * c].frames + t.sides[2 * c + 1].frames == 0):
         conn.state = OTHER
         if conn.ports and (t.sides[2 * c].spoken or t.sides[2 * c + 1].spoken):
             note_now(t, c, NOT_KAFKA, 1, 0)

@@ -33,7 +33,7 @@ from kwsniff.kernel.codes import (
     UNKNOWN_API,
     UNKNOWN_VERSION,
 )
-from kwsniff.kernel.headers import YES, comes_next, request_at
+from kwsniff.kernel.headers import YES, comes_next, names_client, request_at
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import (
@@ -48,7 +48,7 @@ from kwsniff.kernel.rows import (
     take_request,
 )
 from kwsniff.kernel.sasl import learn_user
-from kwsniff.kernel.skimming import layout_of, skip_tags, wants_program
+from kwsniff.kernel.skimming import EXTRA, layout_of, skip_tags, wants_program
 from kwsniff.kernel.tables import (
     ERROR_,
     GAP_REASON,
@@ -216,6 +216,8 @@ def settle_request(t: Any, row: int, data: Any) -> int:
     code = keep(t, row)
     if code != OK:
         return code
+    if t.facts[0].clean and request.client_id >= 0 and names_client(data, f.start):
+        conn.proven = 1
     code = learn(t, row, data)
     if code != OK:
         forget(t, row)
@@ -421,12 +423,13 @@ def answer(t: Any, row: int, data: Any) -> int:
             return code
         elif facts.error != NONE and facts.error != 0 and (status == OK_ or request.layout < 0):
             status = ERROR_
-    wrong, offset = facts.code, facts.offset
+    if facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
+        conn.proven = 1
+    reason, offset = facts.code, facts.offset
     code = tell(t, row, True, status, 0)
     if code != OK:
         return code
-    if bad:
-        facts.code, facts.offset = wrong, offset  # for joining, a body that was refused says nothing
+    facts.code, facts.offset = reason, offset  # joining forgets what of a response was not decoded
     if conn.first_request != row and not conn.response_gap and t.run[0].pairing < 0:
         note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
              t.requests[conn.first_request].correlation_id)  # fmt: skip
@@ -632,6 +635,8 @@ def expire_early(t: Any, c: int, now: int) -> int:
     conn = t.conns[c]
     if conn.client >= 0 and t.sides[2 * c + conn.client].waiting and conn.early <= MAX_EARLY:
         return OK
+    if not conn.proven:
+        return OK  # they are told if the connection proves to be Kafka
     limit = now - t.limits[0].orphan_time
     while conn.first_early >= 0 and time_of(t.early[conn.first_early]) < limit:
         code = orphan(t, c, conn.first_early)
@@ -644,6 +649,9 @@ def expire_early(t: Any, c: int, now: int) -> int:
 def orphan(t: Any, c: int, row: int) -> int:
     """Report a response whose request does not come any more."""
     run = t.run[0]
+    if not t.conns[c].proven:
+        remove_early(t, c, row)
+        return OK
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
     early, conn, call = t.early[row], t.conns[c], t.calls[run.calls]
@@ -692,6 +700,8 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     """Add a call: a request with the response at hand, or without."""
     run, request = t.run[0], t.requests[row]
     conn = t.conns[request.conn]
+    if not conn.proven:
+        return OK
     if run.told_bytes > MAX_TOLD:
         return lacks(t, WANT_CALLS, 0)
     if run.calls + 1 > len(t.calls):

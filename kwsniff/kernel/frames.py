@@ -24,6 +24,7 @@ from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
 from kwsniff.kernel.conversation import pair_pending, take_frame
 from kwsniff.kernel.headers import (
     REQUEST_HEADER,
+    RESPONSE_HEADER,
     YES,
     begins_request,
     comes_next,
@@ -35,7 +36,7 @@ from kwsniff.kernel.headers import (
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
 from kwsniff.kernel.rows import note, room_for_notes
-from kwsniff.kernel.search import EFFORT, find_request, find_response
+from kwsniff.kernel.search import EFFORT, find_request, find_response, hides_response
 from kwsniff.kernel.tables import TLS, UNKNOWN
 
 MIN_FRAME = 4
@@ -214,7 +215,7 @@ def cut_short(t: Any, c: int, k: int, packet: int) -> int:
         return FULL
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
     s.resynchronised += 1
-    if s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
+    if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
         s.size = s.got = s.have
     else:
         s.skipped += s.have
@@ -295,6 +296,9 @@ def go_on(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pack
         and hides_request(t, c, k, data, at, at + left)
     ):
         return cut_short(t, c, k, packet)
+    if k != t.conns[c].client and run.cursor == 0 and s.have >= RESPONSE_HEADER and s.buf >= 0:
+        if hides_response(t, c, int32(t.arena, s.buf + 4), data, at, at + left):
+            return cut_short(t, c, k, packet)
     wanted = min(s.size - s.got, left)
     if not s.broken:
         if append(t, s, data, at, wanted) != OK:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.skimming import skim_request
 from kwsniff.kernel.headers import (
     AHEAD,
     MORE,
@@ -25,12 +24,15 @@ from kwsniff.kernel.headers import (
 )
 from kwsniff.kernel.mode import kernel, uintp
 from kwsniff.kernel.numbers import OK, byte, int16, int32
+from kwsniff.kernel.skimming import skim_request
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.waiting import find_waiting
 
 MAX_HOPE = 256 * 1024
 """Bytes of a response that are held until it is seen whether it ends with a segment."""
+FEW = 64
+"""How far a response may be ahead of the requests that were seen while none of those is missing."""
 EFFORT = 4
 """How many bytes of bodies are read at the most for each byte of an item, however often its search begins anew."""
 
@@ -44,7 +46,7 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
     last = end - REQUEST_HEADER
     at = pos
     while at <= last:
-        if at == mark and begins_request(t, data, at, end):
+        if at == mark and begins_request(t, data, at, end) and is_in_order(t, c, k, data, at):
             return at, YES
         # Lengths are below 2^28, keys and versions small: most positions are ruled out by three bytes.
         if (
@@ -60,6 +62,14 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
                 return at, YES
         at += 1
     return max(pos, last + 1), NO
+
+
+@kernel
+def is_in_order(t: Any, c: int, k: int, data: Any, at: int) -> bool:
+    """Whether the correlation id of what looks like a request is one that may come, as far as that is known:
+    bytes of a record that begin a segment may look like a header of zeros."""
+    latest = t.sides[2 * c + k].latest
+    return latest == UNKNOWN or comes_next(int32(data, at + 8), latest)
 
 
 @kernel
@@ -132,6 +142,15 @@ def is_sure(t: Any, c: int, data: Any, at: int, end: int) -> bool:
 
 
 @kernel
+def hides_response(t: Any, c: int, now: int, data: Any, at: int, end: int) -> bool:
+    """Whether a segment of the broker, inside a frame with the correlation id `now` that nobody waits for,
+    begins with a response that is waited for: the framing was found in the wrong place."""
+    if end - at < RESPONSE_HEADER or byte(data, at) > t.limits[0].max_frame_bytes >> 24:
+        return False
+    return find_waiting(t, c, now) < 0 and is_sure(t, c, data, at, end)
+
+
+@kernel
 def may_go_on(t: Any, c: int, data: Any, at: int, end: int) -> bool:
     """Whether a segment may begin with a response that goes on in the next, while no request was seen that
     would tell: it has to end where a segment does."""
@@ -151,11 +170,10 @@ def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
     asked = t.sides[2 * c + t.conns[c].client].spoken
     if not asked or t.sides[2 * c + t.conns[c].client].latest == UNKNOWN:
         return begins and found >= 0 and ends_well(t, data, after, end)
-    if not in_range(t, c, found):
-        return False
-    if begins:
+    waited_for = find_waiting(t, c, found) >= 0
+    if begins and waited_for:
         return after >= end or end - after < RESPONSE_HEADER or in_range(t, c, int32(data, after + 4))
-    if find_waiting(t, c, found) < 0:
+    if not waited_for and not (begins and in_range(t, c, found)):
         return False
     if after == end:
         return True
@@ -170,7 +188,9 @@ def in_range(t: Any, c: int, found: int) -> bool:
     conn = t.conns[c]
     latest = t.sides[2 * c + conn.client].latest
     before = conn.answered if conn.answered != UNKNOWN else latest - AHEAD
-    return before < found <= latest + AHEAD
+    client = t.sides[2 * c + conn.client]
+    ahead = AHEAD if client.waiting or not client.synchronised else FEW
+    return before < found <= latest + ahead
 
 
 @kernel

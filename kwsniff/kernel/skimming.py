@@ -9,7 +9,7 @@ from kwsniff.kernel.headers import is_known
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK, PROGRAM, REFUSED, int16, uvarint
 
-EXTRA = 64
+EXTRA = 8
 """Bytes that may be left behind the last field of a body that proves something: some clients leave a few."""
 
 

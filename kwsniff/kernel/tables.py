@@ -153,6 +153,7 @@ SPECS: list[Spec] = [
         throttled_until="time until which the broker said it mutes the connection",
         undecoded="frames with an undecoded body",
         frames="frames cut, both ways",
+        proven="1: content proved that it is Kafka; before that it tells no calls",
         giving="1: it is giving up what it holds",
         turned="1: the roles of its ends were turned round",
     ),  # fmt: skip
