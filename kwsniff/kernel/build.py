@@ -34,7 +34,9 @@ from kwsniff.kernel.tables import ARRAYS, NAMES, SPECS
 KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
 
 
-ELEMENTS = {spec.name: numba.from_dtype(np.dtype([(name, np.int64) for name in spec.names])) for spec in SPECS}
+ELEMENTS = {
+    spec.name: numba.from_dtype(np.dtype([(name, np.int64) for name in spec.names])) for spec in SPECS
+}
 ELEMENTS |= {name: numba.from_dtype(np.dtype(KINDS[kind])) for name, kind in ARRAYS.items()}
 """The numba type of an element of each table."""
 
@@ -51,8 +53,8 @@ define i64 @{SYMBOL}(ptr %tables, i64 %what, i64 %how) {{
   ret i64 %value
 }}
 """
-"""What is called from outside: numba's functions return their result by address. The wrapper that numba writes
-for C needs Python to report what was raised; here nothing is."""
+"""What is called from outside: numba's functions return their result by address. The wrapper that numba
+writes for C needs Python to report what was raised; here nothing is."""
 
 
 class TablesType(types.Type):  # type: ignore[misc]
@@ -99,9 +101,9 @@ def lower_table(context: Any, builder: Any, kind: Any, value: Any, name: str) ->
 
 
 def only_translate() -> list[Any]:
-    """Let numba write LLVM's language and no machine code. It would link, optimise and assemble every function
-    with all that it calls, and wrap each for Python; here all are linked and optimised once. Returns the list
-    that the code libraries to link will be added to."""
+    """Let numba write LLVM's language and no machine code. It would link, optimise and assemble every
+    function with all that it calls, and wrap each for Python; here all are linked and optimised once.
+    Returns the list that the code libraries to link will be added to."""
     libraries: list[Any] = []
 
     def nothing(*_: Any, **__: Any) -> None:

@@ -77,8 +77,12 @@ def is_forward(seg: Any) -> bool:
 def find(t: Any, seg: Any) -> int:
     """The connection that a segment is of, -1 if there is none."""
     forward = is_forward(seg)
-    a_hi, a_lo, a_port = (seg.src_hi, seg.src_lo, seg.src_port) if forward else (seg.dst_hi, seg.dst_lo, seg.dst_port)
-    b_hi, b_lo, b_port = (seg.dst_hi, seg.dst_lo, seg.dst_port) if forward else (seg.src_hi, seg.src_lo, seg.src_port)
+    a_hi, a_lo, a_port = (
+        (seg.src_hi, seg.src_lo, seg.src_port) if forward else (seg.dst_hi, seg.dst_lo, seg.dst_port)
+    )
+    b_hi, b_lo, b_port = (
+        (seg.dst_hi, seg.dst_lo, seg.dst_port) if forward else (seg.src_hi, seg.src_lo, seg.src_port)
+    )
     c = t.slots[slot_of(t, a_hi, a_lo, b_hi, b_lo, a_port * 65536 + b_port)].first
     while c >= 0:
         t.run[0].steps += 1
@@ -120,8 +124,12 @@ def open_connection(t: Any, seg: Any) -> int:
         return -1
     conn = t.conns[c]
     forward = is_forward(seg)
-    conn.a_hi, conn.a_lo, conn.a_port = (seg.src_hi, seg.src_lo, seg.src_port) if forward else (seg.dst_hi, seg.dst_lo, seg.dst_port)
-    conn.b_hi, conn.b_lo, conn.b_port = (seg.dst_hi, seg.dst_lo, seg.dst_port) if forward else (seg.src_hi, seg.src_lo, seg.src_port)
+    conn.a_hi, conn.a_lo, conn.a_port = (
+        (seg.src_hi, seg.src_lo, seg.src_port) if forward else (seg.dst_hi, seg.dst_lo, seg.dst_port)
+    )
+    conn.b_hi, conn.b_lo, conn.b_port = (
+        (seg.dst_hi, seg.dst_lo, seg.dst_port) if forward else (seg.src_hi, seg.src_lo, seg.src_port)
+    )
     run.opened += 1
     run.followed += 1
     conn.number = run.opened
@@ -388,7 +396,12 @@ def tell_end(t: Any, c: int) -> None:
     row.a_hi, row.a_lo, row.b_hi, row.b_lo = conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo
     row.a_port, row.b_port, row.state = conn.a_port, conn.b_port, conn.state
     row.first_time, row.last_time = conn.first_time, conn.last_time
-    row.client_packets, row.broker_packets, row.client_bytes, row.broker_bytes = s.packets, o.packets, s.bytes, o.bytes
+    row.client_packets, row.broker_packets, row.client_bytes, row.broker_bytes = (
+        s.packets,
+        o.packets,
+        s.bytes,
+        o.bytes,
+    )
     row.client_missing, row.broker_missing = s.missing, o.missing
     row.client_retransmitted, row.broker_retransmitted = s.retransmitted, o.retransmitted
     row.syn, row.fin, row.rst, row.handshake = conn.syn, conn.fin, conn.rst, conn.handshake
@@ -486,6 +499,8 @@ def rehash_connections(t: Any) -> None:
     for c in range(t.run[0].conns_used):
         conn = t.conns[c]
         if conn.number:
-            slot = t.slots[slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)]
+            slot = t.slots[
+                slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)
+            ]
             conn.next = slot.first
             slot.first = c

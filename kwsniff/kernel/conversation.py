@@ -654,7 +654,7 @@ def orphan(t: Any, c: int, row: int) -> int:
         return OK
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
-    early, conn, call = t.early[row], t.conns[c], t.calls[run.calls]
+    early, call = t.early[row], t.calls[run.calls]
     blank(t, call, c)
     call.correlation_id = early.correlation_id
     call.response_first, call.response_last = early.first_time, early.last_time

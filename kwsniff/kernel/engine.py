@@ -33,8 +33,8 @@ NOTHING = np.zeros(0, np.uint8)
 
 
 class Engine:
-    """All connections of one input. What `feed`, `finish` and `tick` yield has to be taken to the end before the
-    next of them is called."""
+    """All connections of one input. What `feed`, `finish` and `tick` yield has to be taken to the end before
+    the next of them is called."""
 
     machine = Machine
 

@@ -43,7 +43,16 @@ from kwsniff.kernel.streams import (
     seen_before,
     set_free,
 )
-from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, OTHER, PROBING, RESET_REASON, TIMEOUT_REASON, TLS
+from kwsniff.kernel.tables import (
+    CLOSED_REASON,
+    GAP_REASON,
+    KAFKA,
+    OTHER,
+    PROBING,
+    RESET_REASON,
+    TIMEOUT_REASON,
+    TLS,
+)
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 SECOND = 1_000_000_000

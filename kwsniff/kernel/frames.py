@@ -146,9 +146,7 @@ def told(t: Any, c: int, s: Any, k: int, data: Any, start: int, end: int) -> Non
 
 
 @kernel
-def frame_in_place(
-    t: Any, c: int, k: int, data: Any, start: int, size: int, time: int, packet: int
-) -> int:
+def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int, time: int, packet: int) -> int:
     """Take a frame that lies in one segment."""
     s = t.sides[2 * c + k]
     f = t.frame[0]
@@ -231,9 +229,7 @@ def has_known_api(t: Any, data: Any, pos: int) -> bool:
 
 
 @kernel
-def feed(
-    t: Any, c: int, k: int, data: Any, pos: int, size: int, time: int, packet: int, order: int
-) -> int:
+def feed(t: Any, c: int, k: int, data: Any, pos: int, size: int, time: int, packet: int, order: int) -> int:
     """Take contiguous bytes of a Kafka stream: `size` of them from `pos` on, of which `run.cursor` were taken
     already."""
     run = t.run[0]

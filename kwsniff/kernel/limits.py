@@ -30,7 +30,14 @@ KEPT = 1024
 def buffered(t: Any, c: int) -> int:
     """Bytes held for a connection, about."""
     a, b = t.sides[2 * c], t.sides[2 * c + 1]
-    return a.block_room + b.block_room + a.waiting_bytes + b.waiting_bytes + 2 * t.conns[c].held_bytes + early_bytes(t, c)
+    return (
+        a.block_room
+        + b.block_room
+        + a.waiting_bytes
+        + b.waiting_bytes
+        + 2 * t.conns[c].held_bytes
+        + early_bytes(t, c)
+    )
 
 
 @kernel
@@ -181,7 +188,10 @@ def compact_texts(t: Any) -> None:
         if conn.number:
             conn.mechanism, conn.user = moved(t, conn.mechanism), moved(t, conn.user)
             conn.software, conn.software_version = moved(t, conn.software), moved(t, conn.software_version)
-            conn.asked_software, conn.asked_version = moved(t, conn.asked_software), moved(t, conn.asked_version)
+            conn.asked_software, conn.asked_version = (
+                moved(t, conn.asked_software),
+                moved(t, conn.asked_version),
+            )
             conn.client_id = moved(t, conn.client_id)
     for row in range(t.run[0].requests_used):
         if t.requests[row].conn >= 0:

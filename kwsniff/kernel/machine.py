@@ -43,8 +43,8 @@ PARTS = {
     "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
     "call_resources": 1024, "keep": 1 << 18,
 }  # fmt: skip
-"""Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the order of
-rows does not depend on it."""
+"""Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the
+order of rows does not depend on it."""
 TOLD = frozenset(("calls", "notes", "ends", "call_names", "call_rows", "call_resources", "keep"))
 """Tables that are emptied when they are full."""
 _SPECS = {spec.name: spec for spec in SPECS}
@@ -79,7 +79,8 @@ class Machine:
 
     def _reset(self) -> None:
         run, limits = self.t.run[0], self.t.limits[0]
-        for name in ("conns_free", "pieces_free", "requests_free", "early_free", "quiet_first", "quiet_last", "oldest", "newest", "giver",
+        for name in ("conns_free", "pieces_free", "requests_free", "early_free", "quiet_first", "quiet_last",
+                     "oldest", "newest", "giver",
                      "clock", "jump", "moment_row", "item", "conn", "pairing", "now", "swept"):  # fmt: skip
             setattr(run, name, -1)
         limits.seed = secrets.randbits(62)
@@ -239,7 +240,9 @@ class Machine:
     def _renew(self, name: str) -> None:
         """Start a pool of which no row is in use anew."""
         run = self.t.run[0]
-        if name == "requests" and any(conn.number and conn.unasked for conn in self.t.conns[: run.conns_used]):
+        if name == "requests" and any(
+            conn.number and conn.unasked for conn in self.t.conns[: run.conns_used]
+        ):
             return
         self.replace(name, self._empty(name, ROWS[name]))
         setattr(run, f"{name}_used", 0)

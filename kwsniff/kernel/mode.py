@@ -22,7 +22,7 @@ if COMPILING:
     uintp = types.uintp
     # Without numba's run-time system nothing is counted or allocated; with the error model of NumPy nothing
     # raises.
-    _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
     def kernel(function: F) -> F:
         """Compile as a function of its own, which LLVM may put into its callers."""

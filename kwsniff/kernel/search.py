@@ -34,7 +34,7 @@ MAX_HOPE = 256 * 1024
 FEW = 64
 """How far a response may be ahead of the requests that were seen while none of those is missing."""
 EFFORT = 4
-"""How many bytes of bodies are read at the most for each byte of an item, however often its search begins anew."""
+"""How many bytes of bodies are read at the most for each byte of an item, however often searched."""
 
 
 @kernel
@@ -118,7 +118,7 @@ def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: i
             return pos, NO
         after = pos + s.hope
         s.hope = 0
-        if after == end or after == mark:
+        if after in (end, mark):
             return pos, YES
         pos += 1
     last = end - RESPONSE_HEADER
@@ -162,7 +162,7 @@ def may_go_on(t: Any, c: int, data: Any, at: int, end: int) -> bool:
 @kernel
 def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
     """Whether a response that is due begins at `at`. One that `begins` a segment needs a correlation id in
-    the right range; one inside has to be waited for, and to be followed by another or to end with the bytes."""
+    the right range; one inside has to be waited for, and be followed by another or end with the bytes."""
     size, found = int32(data, at), int32(data, at + 4)
     if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
         return False
@@ -182,7 +182,7 @@ def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
 
 @kernel
 def in_range(t: Any, c: int, found: int) -> bool:
-    """Whether a correlation id may be that of a response to come: waited for, or of a request that was lost."""
+    """Whether a correlation id may be that of a response to come: waited for, or of a lost request."""
     if find_waiting(t, c, found) >= 0:
         return True
     conn = t.conns[c]

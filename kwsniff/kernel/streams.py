@@ -249,7 +249,9 @@ def note_overlap(t: Any, c: int, packet: int) -> None:
 
 
 @kernel
-def seen_before(t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, packet: int) -> None:
+def seen_before(
+    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, packet: int
+) -> None:
     """Compare what was delivered already with the first copy, as far as that is kept."""
     s = t.sides[2 * c + k]
     s.retransmitted += min(end, s.offset) - start
@@ -292,8 +294,10 @@ def insert(
             break
         other = t.pieces[at]
         first, last = max(begin, other.start), min(min(end, start + size), other.start + other.size)
-        if first < last and other.order != order and differs(
-            data, pos + first - start, t.arena, other.at + first - other.start, last - first
+        if (
+            first < last
+            and other.order != order
+            and differs(data, pos + first - start, t.arena, other.at + first - other.start, last - first)
         ):
             differing = True
         begin = min(other.end, end)

@@ -33,6 +33,7 @@ def _zero(row: Any) -> None:
 BYTES, WORDS = "bytes", "words"
 """Tables without fields: arrays of bytes and of 32-bit integers."""
 
+# fmt: off
 SPECS: list[Spec] = [
     Spec(
         "segments",
@@ -47,7 +48,7 @@ SPECS: list[Spec] = [
         captured="payload bytes at hand",
         buffer="which buffer holds them: 0 inline, 1 block, 2 extra",
         start="from where on",
-    ),  # fmt: skip
+    ),
     Spec(
         "run",
         "the run; there is one row",
@@ -85,7 +86,7 @@ SPECS: list[Spec] = [
         replaying="1: a held piece is being delivered", crowd="connections that are to end to make room",
         pairing="request whose response came before it and is to be paired now, -1 if none",
         now="time told by a source that goes on for ever, -1 if none",
-    ),  # fmt: skip
+    ),
     Spec(
         "limits",
         "limits and choices of the run; there is one row",
@@ -107,7 +108,7 @@ SPECS: list[Spec] = [
         full="1: bodies are kept for rendering",
         seed="of the hash functions",
         part="1: the run began in the middle of the input, what its first frames belong to is not known",
-    ),  # fmt: skip
+    ),
     Spec(
         "conns",
         "a TCP connection; end a is the one with the lower address",
@@ -156,7 +157,7 @@ SPECS: list[Spec] = [
         proven="1: content proved that it is Kafka; before that it tells no calls",
         giving="1: it is giving up what it holds",
         turned="1: the roles of its ends were turned round",
-    ),  # fmt: skip
+    ),
     Spec(
         "sides",
         "one direction of a connection: row 2 * connection + end",
@@ -192,7 +193,7 @@ SPECS: list[Spec] = [
         searched="bytes of the buffer that were searched in vain",
         hope="bytes that what is searched would have if a response begins there, 0 if none may",
         stray_end="sequence number behind the latest segment out of place, -1 if none",
-    ),  # fmt: skip
+    ),
     Spec(
         "pieces",
         "part of a stream that waits: behind a hole, or for a verdict",
@@ -201,7 +202,7 @@ SPECS: list[Spec] = [
         side="end it came from", gap="1: these bytes are missing",
         at="where in the arena, -1 if nothing", size="bytes kept",
         time="packet time", packet="number of its packet", order="its place in the input",
-    ),  # fmt: skip
+    ),
     Spec(
         "requests",
         "a request in flight",
@@ -219,7 +220,7 @@ SPECS: list[Spec] = [
         throttled_until="time until which the connection was muted when it came",
         serial="number of its body, -1 if it was not kept",
         **REQUEST_FIELDS,
-    ),  # fmt: skip
+    ),
     Spec(
         "early",
         "a response whose request has not come",
@@ -229,7 +230,7 @@ SPECS: list[Spec] = [
         size="bytes with the length", packet="packet that completed it",
         at="where in the arena", have="bytes kept",
         room="bytes taken in the arena",
-    ),  # fmt: skip
+    ),
     Spec(
         "frame",
         "the frame at hand; there is one row",
@@ -239,7 +240,7 @@ SPECS: list[Spec] = [
         packet="packet that completed it", order="place of the packet that settled it",
         whole="1: all bytes are at hand",
         body="where its body is",
-    ),  # fmt: skip
+    ),
     Spec(
         "notes",
         "an anomaly",
@@ -247,7 +248,7 @@ SPECS: list[Spec] = [
         code="see CODES", packet="packet it was noticed in", time="packet time",
         a="what it is about", b="further", c="further",
         at="where in keep the bytes are that it is about", size="how many",
-    ),  # fmt: skip
+    ),
     Spec(
         "ends",
         "a connection that is over",
@@ -262,7 +263,7 @@ SPECS: list[Spec] = [
         client_missing="", broker_missing="", client_retransmitted="", broker_retransmitted="",
         syn="", fin="", rst="", handshake="", closed_by="",
         mechanism="", user="", resynchronised="", skipped="", frames="", undecoded="",
-    ),  # fmt: skip
+    ),
     Spec(
         "calls",
         "a call that is over",
@@ -289,7 +290,8 @@ SPECS: list[Spec] = [
     Spec("bins", "free blocks of the arena, by size", first="where the first is, -1 if none"),
     Spec("ports", "a Kafka port", port="its number"),
     *(Spec(name, what, **fields) for name, what, fields in BODY_SPECS),
-]  # fmt: skip
+]
+# fmt: on
 
 ARRAYS: dict[str, str] = {
     "inline": BYTES,
@@ -302,7 +304,9 @@ ARRAYS: dict[str, str] = {
 """Tables without fields."""
 
 NAMES = (*(spec.name for spec in SPECS), *ARRAYS)
-Tables: Any = namedtuple("Tables", NAMES)  # type: ignore[misc]
+_Tables = namedtuple("_Tables", NAMES)  # type: ignore[misc]
+Tables: Any = _Tables
+"""All tables, by name."""
 
 # Values of fields
 

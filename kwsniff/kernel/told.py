@@ -13,15 +13,15 @@ from kwsniff.columns import column, flags, places
 from kwsniff.config import Config
 from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
 from kwsniff.kernel import tables as k
-from kwsniff.kernel.details import detail_of
 from kwsniff.kernel.codes import CODES
 from kwsniff.kernel.conversation import BAD_BODY
+from kwsniff.kernel.details import detail_of
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import NONE
 from kwsniff.net.address import text
-from kwsniff.spec.load import catalog
 from kwsniff.schema import RESOURCE
+from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
 from kwsniff.wire.records import CODEC_NAMES
 
@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 Columns = dict[str, pa.Array]
 KINDS = 4
-"""Anomalies of packets before it, then its calls, anomalies and connections: the order of events of a packet."""
+"""Anomalies of packets before it, then its calls, anomalies, connections: the order of events of a packet."""
 REASONS = pa.array(
     ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"]
 )
@@ -60,7 +60,8 @@ class Told:
     def note_packets(self, notes: list[tuple[int, str, str, int, int]], first: int, capture: int) -> None:
         """Add anomalies of packets that belong to no connection."""
         self._packet_notes += [
-            (first + order, code, detail, packet, time, capture) for order, code, detail, packet, time in notes
+            (first + order, code, detail, packet, time, capture)
+            for order, code, detail, packet, time in notes
         ]
 
     def take(self, everything: bool) -> pa.RecordBatch | None:
@@ -165,7 +166,7 @@ class Told:
             name: pa.array(values, EVENTS.field(name).type).take(taken)
             for name, values in zip(names, zip(*found, strict=True), strict=True)
         }
-        if "capture" in rows.dtype.names:
+        if "capture" in (rows.dtype.names or ()):
             columns["capture"] = self._capture_names(rows["capture"])
         else:
             captures = [self._capture_of(number, conns[number], ended) for number in numbers.tolist()]
@@ -182,16 +183,21 @@ class Told:
     def _whose(self, number: int, conn: int, ended: dict[int, Any]) -> tuple[Any, ...]:
         row = ended.get(number)
         if row is not None:
-            values = {name: int(row[name]) for name in ("a_hi", "a_lo", "b_hi", "b_lo", "a_port", "b_port",
-                                                        "first_time", "client")}  # fmt: skip
+            values = {name: int(row[name]) for name in _WHOSE}
         else:
             alive = self._machine.t.conns[conn]
-            values = {name: int(getattr(alive, name)) for name in ("a_hi", "a_lo", "b_hi", "b_lo", "a_port",
-                                                                   "b_port", "first_time", "client")}  # fmt: skip
+            values = {name: int(getattr(alive, name)) for name in _WHOSE}
         known = self._known.get(number)
         if known is not None and known[0] == values["client"]:
             return known[1]  # type: ignore[no-any-return]
-        ends = (values["a_hi"], values["a_lo"], values["a_port"], values["b_hi"], values["b_lo"], values["b_port"])
+        ends = (
+            values["a_hi"],
+            values["a_lo"],
+            values["a_port"],
+            values["b_hi"],
+            values["b_lo"],
+            values["b_port"],
+        )
         said = connection_id(ends[:3], ends[3:], values["first_time"])
         a, b = (text(ends[0], ends[1]), ends[2]), (text(ends[3], ends[4]), ends[5])
         client, broker = (b, a) if values["client"] == 1 else (a, b)
@@ -244,7 +250,9 @@ class Told:
 
     def _topics(self, calls: Rows) -> pa.Array:
         rows = self._list_rows("call_names", calls["names"])
-        return _lists(np.where(calls["names"] > 0, calls["names"], -1), self._texts.chosen(rows["name"]), TEXTS)
+        return _lists(
+            np.where(calls["names"] > 0, calls["names"], -1), self._texts.chosen(rows["name"]), TEXTS
+        )
 
     def _topic_ids(self, calls: Rows) -> pa.Array:
         rows = self._list_rows("call_names", calls["names"])
@@ -289,7 +297,9 @@ class Told:
         plain = np.where(codes >= BAD_BODY, codes - BAD_BODY, codes)
         columns["time"] = timestamps(notes["time"])
         columns["code"] = pa.array(CODES).take(places(plain))
-        columns["detail"] = pa.array([detail_of(row, self._config, self._machine) for row in notes], pa.string())
+        columns["detail"] = pa.array(
+            [detail_of(row, self._config, self._machine) for row in notes], pa.string()
+        )
         columns["packet"] = _without_negative(notes["packet"], pa.int64())
         return columns
 
@@ -325,6 +335,7 @@ class Told:
         return columns
 
 
+_WHOSE = ("a_hi", "a_lo", "b_hi", "b_lo", "a_port", "b_port", "first_time", "client")
 _TIMES = {
     "request_time": "first_time", "request_end_time": "last_time",
     "response_time": "response_first", "response_end_time": "response_last",
@@ -340,7 +351,8 @@ _NUMBERS = {
     "in_flight": "in_flight", "generation": "generation",
 }  # fmt: skip
 _NOT_NEGATIVE = {
-    "api_key": "key", "api_version": "version", "request_packet": "packet", "response_packet": "response_packet",
+    "api_key": "key", "api_version": "version", "request_packet": "packet",
+    "response_packet": "response_packet",
 }  # fmt: skip
 _TEXTS = {
     "client_id": "client_id", "group_id": "group", "member_id": "member",
@@ -382,7 +394,8 @@ def _resource_types(values: Ints) -> pa.Array:
 
 
 RESOURCES = {0: "unknown", 1: "any", 2: "topic", 3: "group", 4: "broker", 5: "transactional_id",
-             6: "delegation_token", 7: "user", 8: "broker_logger", 16: "client_metrics", 32: "group"}  # fmt: skip
+             6: "delegation_token", 7: "user", 8: "broker_logger", 16: "client_metrics",
+             32: "group"}  # fmt: skip
 
 
 def waits(calls: Rows) -> NDArray[np.bool_]:
@@ -398,8 +411,8 @@ def waits(calls: Rows) -> NDArray[np.bool_]:
 def time_parts(calls: Rows) -> Columns:
     """Where the time of each call went; the parts add up to its duration. Null without a latency.
 
-    A broker handles the requests of a connection one after the other, so it began with one no earlier than the
-    response before it ended; nor while it read nothing because it throttled (KIP-219)."""
+    A broker handles the requests of a connection one after the other, so it began with one no earlier than
+    the response before it ended; nor while it read nothing because it throttled (KIP-219)."""
     asked, begun = calls["last_time"], calls["response_first"]
     unknown = (asked < 0) | (begun < 0) | (begun < asked) | (calls["response_last"] < 0)
     free = np.clip(calls["response_end"], asked, np.maximum(begun, asked))
@@ -416,7 +429,9 @@ def time_parts(calls: Rows) -> Columns:
     }
     columns = {name: column(value / 1000.0, pa.float64(), unknown) for name, value in parts.items()}
     still = calls["open_until"] < 0
-    columns["waited_open_us"] = column((calls["open_until"] - asked) / 1000.0, pa.float64(), still | (asked < 0))
+    columns["waited_open_us"] = column(
+        (calls["open_until"] - asked) / 1000.0, pa.float64(), still | (asked < 0)
+    )
     columns["rtt_us"] = column(calls["handshake"] / 1000.0, pa.float64(), calls["handshake"] < 0)
     return columns
 
@@ -464,7 +479,9 @@ class Texts:
         data = self._machine.data("text_bytes", 0, int(store.text_bytes))
         plain = [
             data[at : at + size].decode("utf-8", "replace") if kind == 0 else ""
-            for at, size, kind in zip(rows["at"].tolist(), rows["size"].tolist(), rows["kind"].tolist(), strict=True)
+            for at, size, kind in zip(
+                rows["at"].tolist(), rows["size"].tolist(), rows["kind"].tolist(), strict=True
+            )
         ]
         self._strings = {0: pa.array(plain, pa.string())}
         self._ids = pa.array(

@@ -3,7 +3,7 @@
 A broker answers the requests of one connection in the order they came (protocol guide, "Network"), so the
 oldest one is expected; but the correlation id decides, because a capture may have lost either side.
 
-A Produce that wants no reply is remembered for a while in a list of its own: some brokers answer all the same.
+A Produce that wants no reply is remembered for a while in a list of its own: some brokers answer it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Interpreted tables that refuse what compiled code would do silently: negative indexes, and writing or copying
-beyond an end. Their tables begin as small as can be, so that each of them is found full."""
+"""Interpreted tables that refuse what compiled code would do silently: negative indexes, and writing or
+copying beyond an end. Their tables begin as small as can be, so that each of them is found full."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from kwsniff.kernel import engine as driver
 from kwsniff.kernel.machine import _SPECS, ROWS, Machine
 from kwsniff.kernel.tables import ARRAYS
 
+FIXED = frozenset(("run", "limits", "frame", "store", "facts", "bins", "word_bins", "segments"))
 TINY = {
-    name: count if name in ("run", "limits", "frame", "store", "facts", "bins", "word_bins", "segments") else 1
+    name: count if name in FIXED else 1
     for name, count in ROWS.items()
 } | {"sides": 2, "slots": 2, "asked": 2, "text_slots": 2, "places": 2, "arena": 64}  # fmt: skip
 
