@@ -10,7 +10,7 @@ TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
 # The release of kafka-clients that `make conformance` asks, for instance 4.5.0; nothing for the newest.
 VERSION ?=
 
-.PHONY: run pipeline test test-all check conformance fuzz bench clean
+.PHONY: kernels run pipeline test test-all check conformance fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
@@ -46,6 +46,10 @@ conformance: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	for target in $(TARGETS); do $(BIN)/python -m tests.fuzz.fuzz $$target $$(( $(MINUTES) * 60 )) || exit 1; done
+
+# Compile the engine over tables for this machine (see docs/design.md).
+kernels: $(VENV)/.run
+	$(BIN)/python -m kwsniff.kernel.build
 
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev

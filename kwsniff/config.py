@@ -3,7 +3,8 @@ worker process sees the same ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from typing import Any
 
 MIB = 1 << 20
@@ -46,6 +47,10 @@ class Config:
     kernels: str = "auto"
     """Compiled kernels for plain traffic: `auto` (for large inputs, if they are there), `always`, `never`.
     The events are the same."""
+
+    tables: bool = field(default_factory=lambda: os.environ.get("KWSNIFF_ENGINE") == "tables")
+    """Use the engine over tables (`kwsniff.kernel`), which is to replace the other; not with `full`, several
+    processes or in the pipeline."""
 
     columns: frozenset[str] | None = None
     """Columns of calls to fill, the others stay null; None for all. What else is asked of a call (when it

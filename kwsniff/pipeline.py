@@ -42,10 +42,26 @@ def analyze(
     anomaly rows. The next batch is asked for when the events of the last one have been taken. `engine`, if
     given, is a new one of the same `config`, for those who want to know how it stands.
     """
+    if engine is None and config.tables and not config.full:
+        yield from _by_tables(segments, config)
+        return
     for parts in keyed(segments, config, engine=engine):
         for batch, _ in parts:
             if batch is not None:
                 yield batch
+
+
+def _by_tables(segments: Iterable[pa.RecordBatch], config: Config) -> Iterator[pa.RecordBatch]:
+    """The same by the engine over tables."""
+    from kwsniff.kernel.engine import Engine as Tables
+
+    tables = Tables(config)
+    for batch in segments:
+        if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
+            yield from tables.tick(int(batch.schema.metadata[NOW]))
+        else:
+            yield from tables.feed(segment_columns(batch))
+    yield from tables.finish()
 
 
 Part = tuple[pa.RecordBatch | None, Ints]

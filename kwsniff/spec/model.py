@@ -39,6 +39,13 @@ ROLES = {
     "partition": ("int32", "partition index: its struct is one row of `partitions`"),
     "base_offset": ("int64", "offset given to the first record of the partition"),
     "records": ("records", "record data of the partition"),
+    # Further numbers of a partition
+    "high_watermark": ("int64", "offset behind the last record that all in-sync replicas have"),
+    "log_start_offset": ("int64", "offset of the first record that is kept"),
+    "last_stable_offset": ("int64", "offset before which all transactions are decided"),
+    "fetch_offset": ("int64", "offset from which records are asked for"),
+    "committed_offset": ("int64", "offset committed for a group"),
+    "leader_epoch": ("int32", "epoch of the partition's leader"),
     # Roles that go to `Facts.extra`, under their own name
     "software_name": ("string", "client library (KIP-511)"),
     "software_version": ("string", "its version"),
@@ -49,6 +56,15 @@ ROLES = {
     "protocol_type": ("string", "what a group's members have in common: consumer, connect"),
     "coordinator_key": ("string", "group or transactional id whose coordinator is asked for"),
     "coordinator_type": ("int8", "kind of `coordinator_key`: 0 group, 1 transaction, 2 share"),
+    "group_protocol": ("string", "how a group assigns partitions: range, cooperative-sticky, uniform"),
+    "generation": ("int32", "generation of a group, or epoch of its member"),
+    "reason": ("string", "why a member joins or leaves"),
+    "rack": ("string", "rack of the client"),
+    "validate_only": ("bool", "nothing is to be changed, only checked"),
+    # Roles of one struct that become one resource of an admin call
+    "resource": ("string", "name of what the call is about: topic, broker, group, user, feature"),
+    "resource_type": ("int8", "its kind, where the message says it"),
+    "detail": ("string", "what of it: the name of a setting"),
     # Three roles of one struct that become one entry of `Facts.extra["brokers"]`
     "node_id": ("int32", "broker id"),
     "host": ("string", "where clients reach that broker"),

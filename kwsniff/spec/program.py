@@ -132,7 +132,7 @@ class _Writer:
             self.struct(item.items, item.flexible, scope.inside(), depth)
 
     def value(self, item: Item, scope: _Scope) -> None:
-        roles = [role for role in item.roles if role != "secret"]
+        roles = [role for role in item.roles if role not in ("secret", "resource")] or ["resource"]
         if len(roles) != 1:
             raise UnsuitableError(f"{item.name} has several roles")
         role, stored = roles[0], NULLABLE * item.nullable | COMPACT * item.compact

@@ -195,7 +195,9 @@ class FactsWriter(Writer):
         if "error" in roles:
             lines += [f"if {variable}:", "    errors += 1", f"    error = error or {variable}"]
         for role in roles:
-            if role in SCALARS and role != variable:
+            if role in self.direct and role != variable:
+                lines.append(f"{role} = {variable}")
+            elif role in SCALARS and role != variable:
                 lines += [f"if {role} is None:", f"    {role} = {variable}"]
         return lines
 

@@ -336,3 +336,14 @@ def test_half_a_connection_gives_what_it_can() -> None:
     )
     lost >> request(corr=2) >> response(corr=2)
     lost << call(status="orphan", correlation_id=1) << call(status="ok", correlation_id=2)
+
+
+def test_a_response_whose_header_is_malformed_is_told_as_such() -> None:
+    (
+        play()
+        >> handshake()
+        >> request(api=3, version=9, corr=1, body=b"\0\x01\0\0\0\0")
+        >> response(corr=1, body=b"\xff" * 30)  # tagged fields of the header beyond its end
+        << call(api="Metadata", status="undecoded", correlation_id=1)
+        << anomaly("header_malformed", packet=5)
+    ).nothing_more()

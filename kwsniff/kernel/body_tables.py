@@ -1,0 +1,238 @@
+"""Tables of what bodies say: programs, registers, texts, lists, and the fields that requests and calls get.
+
+`kwsniff.kernel.tables` takes them in; what a field is, stands beside it.
+"""
+
+from __future__ import annotations
+
+BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
+    (
+        "apis",
+        "an API, by its key",
+        {
+            "first": "row of layouts of its lowest version, -1 if unknown",
+            "low": "lowest version",
+            "high": "highest version, -1 if unknown",
+        },
+    ),
+    (
+        "layouts",
+        "a version of an API",
+        {
+            "key": "API",
+            "version": "version",
+            "request": "row of programs for requests, -1 until it is loaded",
+            "response": "row of programs for responses, -1 until it is loaded",
+            "client_id": "1: the request header has a client id",
+            "flexible_request": "1: the request header ends with tagged fields",
+            "flexible_response": "1: the response header ends with tagged fields",
+            "downgraded": "row of layouts that an answer of error 35 follows, whatever was asked for; or -1",
+            "tokens": "1: SASL tokens that are no messages follow the response",
+            "acks_zero": "1: the request may say that it wants no response",
+            "answered_zero": "1: the response may carry correlation id 0",
+            "held": "nanoseconds for which the broker may hold the request, whatever it says",
+        },
+    ),
+    (
+        "programs",
+        "what an event takes from a message",
+        {
+            "start": "row of code where it begins",
+            "registers": "how many it uses",
+            "flags": "HAS_… of kwsniff.spec.instructions",
+            "columns": "columns that a row of partitions can have, a bit each",
+        },
+    ),
+    (
+        "code",
+        "an instruction",
+        {"op": "operation", "a": "operand", "b": "operand", "c": "operand", "d": "operand"},
+    ),
+    (
+        "facts",
+        "what a body says: row 0 of the request, row 1 of the response at hand",
+        {
+            "clean": "1: it was decoded",
+            "code": "what is wrong with it, a place in kwsniff.events.ANOMALIES; 0 if nothing",
+            "offset": "bytes of the body before what is wrong, or a little less",
+            "trailing": "bytes left behind the last field",
+            "flags": "what the message has at all, HAS_…; 0 if it was not decoded",
+            "columns": "columns that its rows can have",
+            "error": "first error code that is not 0, else 0; NONE if the message has none",
+            "errors": "error codes that are not 0",
+            "group": "text",
+            "member": "text",
+            "transactional_id": "text",
+            "software_name": "text",
+            "software_version": "text",
+            "mechanism": "text",
+            "protocol_type": "text",
+            "coordinator_key": "text",
+            "group_protocol": "text",
+            "reason": "text",
+            "rack": "text",
+            "throttle": "ms",
+            "acks": "acknowledgements wanted, also of a body that broke after them",
+            "max_wait": "ms",
+            "session_id": "fetch session",
+            "session_epoch": "epoch in it",
+            "coordinator_type": "0 group, 1 transaction, 2 share",
+            "generation": "generation or member epoch",
+            "validate_only": "1: nothing is to be changed",
+            "token": "position of the SASL token in the data, NONE without one",
+            "token_end": "position behind it",
+            "name_first": "first row of names",
+            "names": "how many",
+            "row_first": "first row of rows",
+            "rows": "how many",
+            "brokers": "rows of brokers",
+            "resources": "rows of resources",
+            "records": "records in all; NONE if the message has none, or a compressed wrapper hides them",
+            "record_bytes": "bytes of record data, NONE if the message has none",
+            "damaged": "rows whose record data is damaged",
+        },
+    ),
+    ("names", "a topic of the bodies at hand", {"name": "text", "uuid": "text of kind UUID"}),
+    (
+        "rows",
+        "a partition of the bodies at hand",
+        {
+            "name": "topic (text)",
+            "uuid": "topic (text of kind UUID)",
+            "partition": "partition index",
+            "error": "error code",
+            "base_offset": "offset of the first record",
+            "records": "records, NONE if unknown or without record data",
+            "bytes": "of record data",
+            "codecs": "codecs + 1 in order of appearance, 4 bits each, the first lowest; 0 for none",
+            "high_watermark": "offset behind the last committed record",
+            "log_start_offset": "offset of the first record kept",
+            "last_stable_offset": "offset up to which transactions are decided",
+            "fetch_offset": "offset asked for",
+            "committed_offset": "offset committed",
+            "leader_epoch": "epoch of its leader",
+            "mismatches": "batches with a wrong CRC",
+            "damage": "bit 0: the request's last batch is cut short, 1: codec unknown, 2: batch malformed",
+            "taken": "1: the row of a request that is done with",
+        },
+    ),
+    ("brokers", "an advertised broker", {"node": "its id", "host": "text", "port": "port"}),
+    (
+        "resources",
+        "a resource that a call names",
+        {"type": "type", "name": "text", "error": "error code", "detail": "text"},
+    ),
+    (
+        "texts",
+        "a text or uuid, each once",
+        {
+            "at": "where it begins in text_bytes",
+            "size": "bytes",
+            "kind": "0 text, 1 uuid",
+            "hash": "of its bytes",
+            "mark": "1: somebody refers to it, while texts are compacted",
+            "moved": "its number afterwards, -1 if it is gone",
+            "stamp": "of the call in which the topic came with a uuid",
+        },
+    ),
+    (
+        "places",
+        "a place of the hash table over names or rows of the call at hand",
+        {"stamp": "who wrote it", "at": "row"},
+    ),
+    (
+        "store",
+        "what is used of the tables of bodies; there is one row",
+        {
+            "texts": "rows of texts",
+            "text_bytes": "bytes of text_bytes",
+            "stamp": "of the latest use of places",
+            "words": "used or free words of the heap",
+            "words_live": "words of the heap in use, rounded up to their blocks",
+            "call_names": "rows of call_names",
+            "call_rows": "rows of call_rows",
+            "call_resources": "rows of call_resources",
+            "programs": "rows of programs",
+            "code": "rows of code",
+        },
+    ),
+    ("word_bins", "free blocks of the heap, by size", {"first": "where the first is, -1 if none"}),
+    ("call_names", "a topic of a call, in the order of calls", {"name": "text", "uuid": "text of kind UUID"}),
+]
+_OF_ONE_BODY = ("mismatches", "damage", "taken")
+
+
+def _fields(table: str) -> dict[str, str]:
+    return next(dict(fields) for name, _, fields in BODY_SPECS if name == table)
+
+
+BODY_SPECS += [
+    (
+        "call_rows",
+        "a partition of a call, in the order of calls",
+        {name: meaning for name, meaning in _fields("rows").items() if name not in _OF_ONE_BODY},
+    ),
+    ("call_resources", "a resource of a call, in the order of calls", _fields("resources")),
+]
+
+REQUEST_FIELDS = {
+    "flags": "of its body, HAS_…; 0 if it was not decoded",
+    "columns": "columns that its rows can have",
+    "acks": "acknowledgements wanted",
+    "max_wait": "ms",
+    "group": "text",
+    "member": "text",
+    "transactional_id": "text",
+    "coordinator_key": "text",
+    "coordinator_type": "0 group, 1 transaction, 2 share",
+    "session_id": "fetch session",
+    "session_epoch": "epoch in it",
+    "generation": "generation or member epoch",
+    "group_protocol": "text",
+    "protocol_type": "text",
+    "reason": "text",
+    "rack": "text",
+    "validate_only": "1: nothing is to be changed",
+    "records": "as of facts",
+    "record_bytes": "as of facts",
+    "words": "where its lists are in the heap, -1 without",
+    "names": "topics there",
+    "rows": "partitions there",
+    "resources": "resources there",
+}
+"""What a request keeps of its body while it waits."""
+
+CALL_FIELDS = {
+    "error": "as of facts of the response",
+    "errors": "NONE where error is",
+    "throttle": "ms",
+    "acks": "of the request",
+    "max_wait": "ms",
+    "group": "text",
+    "member": "text",
+    "transactional_id": "text",
+    "generation": "generation or member epoch",
+    "group_protocol": "text",
+    "protocol_type": "text",
+    "reason": "text",
+    "rack": "text",
+    "validate_only": "1: nothing was to be changed",
+    "session_id": "fetch session: the response's, else the request's",
+    "session_epoch": "epoch in it",
+    "names": "rows of call_names, 0 for null",
+    "uuids": "1: the list of topic ids is not null",
+    "rows": "rows of call_rows, 0 for null",
+    "resources": "rows of call_resources, 0 for null",
+    "records": "records in all",
+    "record_bytes": "bytes of record data",
+}
+"""What a call gets from the bodies of request and response."""
+
+BODY_ARRAYS = {"text_bytes": "bytes", "text_slots": "words", "registers": "longs", "words": "longs"}
+"""Tables without fields; `longs` are 64-bit integers. `text_slots` has texts + 1, 0 for none."""
+
+BODY_WANTS = (
+    "texts", "text_bytes", "text_slots", "names", "rows", "brokers", "resources", "places", "words",
+    "registers", "call_names", "call_rows", "call_resources",
+)  # fmt: skip
+"""Tables that may have to grow."""

@@ -1,0 +1,172 @@
+"""Compiles the kernels to an object file: `python -m kwsniff.kernel.build`.
+
+numba translates `act` and all that it calls; what it yields is linked into one module, optimised as a whole
+with all functions but the entry internal, and written by LLVM for the machine at hand. Compiled with NumPy's
+error model and without numba's run-time system, so that the code calls nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+os.environ["KWSNIFF_COMPILING"] = "1"
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import compiler, registry
+from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
+from numba.core.cpu import CPUContext
+from numba.core.dispatcher import _DispatcherBase
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import models, register_model
+from numba.np import arrayobj
+
+from kwsniff.kernel.entry import act
+from kwsniff.kernel.native_code import FOLDER, SYMBOL, architecture, path_of
+from kwsniff.kernel.tables import ARRAYS, NAMES, SPECS
+
+KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
+
+
+ELEMENTS = {
+    spec.name: numba.from_dtype(np.dtype([(name, np.int64) for name in spec.names])) for spec in SPECS
+}
+ELEMENTS |= {name: numba.from_dtype(np.dtype(KINDS[kind])) for name, kind in ARRAYS.items()}
+"""The numba type of an element of each table."""
+
+
+ENTRY = f"""
+declare i32 @"INNER"(ptr, ptr, ptr, i64, i64)
+
+define i64 @{SYMBOL}(ptr %tables, i64 %what, i64 %how) {{
+  %result = alloca i64
+  %raised = alloca ptr
+  store i64 0, ptr %result
+  %status = call i32 @"INNER"(ptr %result, ptr %raised, ptr %tables, i64 %what, i64 %how)
+  %value = load i64, ptr %result
+  ret i64 %value
+}}
+"""
+"""What is called from outside: numba's functions return their result by address. The wrapper that numba
+writes for C needs Python to report what was raised; here nothing is."""
+
+
+class TablesType(types.Type):  # type: ignore[misc]
+    """What `t` is compiled: the address of pairs of an address and a length, one for each table."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Tables")
+
+
+TABLES = TablesType()
+
+
+@register_model(TablesType)
+class TablesModel(models.PrimitiveModel):  # type: ignore[misc]
+    """A pointer to 64-bit integers."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.IntType(64).as_pointer())
+
+
+@infer_getattr
+class TablesAttributes(AttributeTemplate):  # type: ignore[misc]
+    """`t.name` is the array of that table."""
+
+    key = TablesType
+
+    def generic_resolve(self, value: Any, name: str) -> Any:
+        return types.Array(ELEMENTS[name], 1, "C") if name in ELEMENTS else None
+
+
+@lower_getattr_generic(TablesType)  # type: ignore[untyped-decorator]
+def lower_table(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
+    """Load the address and length of a table."""
+    array = types.Array(ELEMENTS[name], 1, "C")
+    made = arrayobj.make_array(array)(context, builder)
+    at = NAMES.index(name) * 2
+    address, count = (builder.load(builder.gep(value, [ir.Constant(ir.IntType(64), at + n)])) for n in (0, 1))
+    size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
+    arrayobj.populate_array(
+        made, data=builder.inttoptr(address, made.data.type), shape=[count], strides=[size], itemsize=size,
+        meminfo=None,
+    )  # fmt: skip
+    return made._getvalue()
+
+
+def only_translate() -> list[Any]:
+    """Let numba write LLVM's language and no machine code. It would link, optimise and assemble every
+    function with all that it calls, and wrap each for Python; here all are linked and optimised once.
+    Returns the list that the code libraries to link will be added to."""
+    libraries: list[Any] = []
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    def keep(dispatcher: Any, made: Any) -> None:
+        dispatcher.overloads[tuple(made.signature.args)] = made
+
+    CPUCodeLibrary.add_linking_library = lambda _, library: libraries.append(library)
+    CPUCodeLibrary._optimize_functions = CPUCodeLibrary._optimize_final_module = nothing
+    JITCodeLibrary._finalize_specific = nothing
+    CPUContext.create_cpython_wrapper = nothing
+    CPUContext.get_executable = lambda *_: object()  # what tells functions from each other
+    _DispatcherBase.add_overload = keep
+    return libraries
+
+
+def module() -> Any:
+    """The LLVM module of the entry and all that it calls, not optimised."""
+    libraries = only_translate()
+    target = registry.cpu_target
+    flags = compiler.Flags()
+    flags.error_model = "numpy"
+    flags.nrt = False
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.boundscheck = os.environ.get("KWSNIFF_BOUNDSCHECK") == "1"
+    made = compiler.compile_extra(
+        target.typing_context, target.target_context, act.py_func, (TABLES, types.int64, types.int64),
+        types.int64, flags, {},
+    )  # fmt: skip
+    linked = llvm.parse_assembly(str(made.library._final_module))
+    for library in dict.fromkeys(libraries):
+        part = llvm.parse_assembly(str(library._final_module))
+        for function in part.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "weak_odr"
+        linked.link_in(part)
+    linked.link_in(llvm.parse_assembly(ENTRY.replace("INNER", made.fndesc.llvm_func_name)))
+    for function in linked.functions:
+        if not function.is_declaration:
+            function.linkage = "external" if function.name == SYMBOL else "internal"
+    return linked
+
+
+def write(path: Any) -> None:
+    """Write the object file for this machine's processor."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    linked = module()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, reloc="pic"
+    )
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(linked, builder)
+    path.parent.mkdir(exist_ok=True)
+    for old in path.parent.glob(f"{architecture()}-*.o"):
+        old.unlink()
+    path.write_bytes(machine.emit_object(linked))
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    write(path_of(architecture()))
+    print(path_of(architecture()), file=sys.stderr)

@@ -1,0 +1,75 @@
+"""Anomalies in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.binary import DecodeError
+from kwsniff.config import Config
+from kwsniff.kernel.codes import CODES
+from kwsniff.kernel.conversation import BAD_BODY
+from kwsniff.spec.interpret import interpret
+from kwsniff.spec.load import catalog
+
+ENDS = ("request", "response")
+
+
+def detail_of(row: Any, config: Config, machine: Any) -> str:
+    """What an anomaly is about."""
+    code, a, b, c = int(row["code"]), int(row["a"]), int(row["b"]), int(row["c"])
+    if code >= BAD_BODY:
+        return _body(row, machine)
+    name = CODES[code]
+    conn = machine.t.conns[int(row["conn"])]
+    if name == "gap":
+        return f"{a} bytes from the {'broker' if b else 'client'}"
+    if name == "overlap_differs":
+        return "a retransmission differs from the first copy"
+    if name == "reorder_limit":
+        return f"more than {config.max_reorder_bytes} bytes"
+    if name == "time_backwards":
+        return f"by {a / 1e9:.3f} s"
+    if name in ("resynchronised", "frame_size_invalid", "frame_too_large"):
+        end = ENDS[0 if (b & 1) == int(conn.client) else 1]
+        if name == "resynchronised":
+            return f"{a} bytes skipped of the {end} stream"
+        if name == "frame_too_large":
+            return f"frame of {a} bytes of the {end} stream"
+        return f"length {a}{', but another frame follows' if b >= 2 else ''} of the {end} stream"
+    if name == "frame_incomplete":
+        return f"{ENDS[a & 1]} of {a >> 1} bytes, {b} captured"
+    if name == "buffer_limit":
+        return f"{a} bytes let go"
+    if name == "not_kafka":
+        return "no Kafka frame was found" if a else "the first bytes are no Kafka request"
+    if name in ("unknown_api", "unknown_version"):
+        return f"API key {a}, version {b}"
+    if name == "header_malformed":
+        return f"{ENDS[a]} of {b} bytes, {c} at hand" if a >= 0 else f"{ENDS[-1 - a]} header of {b} bytes"
+    if name == "response_out_of_order":
+        return f"correlation id {a} before {b}"
+    if name == "outstanding_limit":
+        return f"{a} requests in all were given up" if b else f"correlation id {a} was given up"
+    if name == "connection_limit":
+        return f"silent for {a / 1e9:.1f} s"
+    if name == "trailing_bytes":
+        return f"{a} bytes after the {ENDS[b]} body"
+    if name == "segment_misplaced":
+        return f"{a} bytes at an unlikely sequence number"
+    return f"correlation id {a}"
+
+
+def _body(row: Any, machine: Any) -> str:
+    """Which field of a body could not be read: the interpreter finds it in the same bytes."""
+    direction, offset = ENDS[int(row["a"])], int(row["b"])
+    key, version = divmod(int(row["c"]), 65536)
+    data = machine.data("keep", int(row["at"]), int(row["at"]) + int(row["size"]))
+    api = catalog().apis.get(key)
+    if api is None:
+        return f"{direction}, offset {offset}"
+    try:
+        interpret(api.message(direction).at(version), data, 0, len(data), facts=True)
+    except DecodeError as error:
+        where = f"{direction} {error.path}".rstrip()
+        return where if offset < 0 else f"{where}, offset {error.offset}"
+    return f"{direction}, offset {offset}"

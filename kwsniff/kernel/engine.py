@@ -1,0 +1,175 @@
+"""The engine: batches of segments in, EVENTS out.
+
+Theory of operation. The columns of a batch become rows of `segments`, and the kernels take them one after the
+other, in capture order. What they tell (calls, anomalies, connections that are over) stands in tables of a
+fixed size; when one is full, or the batch is over, it is made into EVENTS and the tables are emptied.
+
+Rows come out in the order of the packets that settled them, whatever the size of batches and tables: a table
+that is full is emptied up to the packet at hand only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kwsniff.config import Config
+from kwsniff.kernel import entry
+from kwsniff.kernel.machine import Machine
+from kwsniff.kernel.told import Told
+from kwsniff.net.columns import SegmentColumns
+
+Ints = NDArray[np.int64]
+SECOND = 1_000_000_000
+AT_ONCE = 16_384
+"""Segments that stand in the table at a time."""
+MAX_TEXTS, MAX_TEXT_BYTES = 32_768, 8 << 20
+"""Texts, and bytes of them, above which those are dropped that nothing refers to."""
+NOTHING = np.zeros(0, np.uint8)
+
+
+class Engine:
+    """All connections of one input. What `feed`, `finish` and `tick` yield has to be taken to the end before
+    the next of them is called."""
+
+    machine = Machine
+
+    def __init__(self, config: Config, *, compiled: bool | None = None) -> None:
+        """`compiled` as for `Machine`."""
+        self.config = config
+        self._machine = self.machine(compiled=compiled)
+        self._told = Told(self._machine, config)
+        self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
+        self._set_limits(config)
+
+    def _set_limits(self, config: Config) -> None:
+        limits = self._machine.t.limits[0]
+        limits.idle_time = int(config.idle_timeout * SECOND)
+        limits.reorder_packets = config.reorder_packets
+        limits.reorder_time = int(config.reorder_time * SECOND)
+        limits.hole_time = int(config.hole_time * SECOND)
+        limits.orphan_time = int(config.orphan_time * SECOND)
+        limits.request_timeout = (
+            -1 if config.request_timeout is None else int(config.request_timeout * SECOND)
+        )
+        for name in (
+            "max_reorder_bytes", "max_frame_bytes", "max_connection_bytes", "max_buffered_bytes",
+            "max_outstanding", "max_outstanding_total", "max_connections", "detect_bytes", "max_elements",
+        ):  # fmt: skip
+            setattr(limits, name, getattr(config, name))
+        limits.detect, limits.verify_crc, limits.full = config.detect, config.verify_crc, config.full
+        wanted = config.columns
+        limits.lists = wanted is None or bool(wanted & {"topics", "topic_ids", "partitions"})
+        self._machine.put("ports", [{"port": port} for port in config.ports])
+
+    def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
+        """Take a batch of segments in capture order; yield the events it settles."""
+        machine = self._machine
+        run = machine.t.run[0]
+        run.capture = self._told.capture(segments.capture)
+        first = int(run.order)
+        self._told.note_packets(segments.notes, first, int(run.capture))
+        buffer, start = self._set_buffers(segments)
+        for at in range(0, len(segments), AT_ONCE):
+            stop = min(at + AT_ONCE, len(segments))
+            self._set_segments(segments, buffer, start, at, stop)
+            run = machine.t.run[0]
+            run.row, run.phase = 0, 0
+            yield from self._act(entry.FOLLOW, stop - at)
+            if self._texts_are_many():
+                yield from self._drain(everything=True)
+                self._compact()
+        yield from self._drain(everything=True)
+        machine.shrink()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The input is over: what is still open ends, oldest connection first."""
+        yield from self._act(entry.FINISH)
+        yield from self._drain(everything=True)
+
+    def tick(self, now: int) -> Iterator[pa.RecordBatch]:
+        """No segment before `now` (nanoseconds since 1970) is still to come: yield what that settles."""
+        yield from self._act(entry.TICK, now)
+        yield from self._drain(everything=True)
+
+    @property
+    def connections(self) -> int:
+        """Connections followed at present."""
+        return int(self._machine.t.run[0].followed)
+
+    @property
+    def steps(self) -> int:
+        """Work done so far: segments, bytes searched and entries of lists passed."""
+        return int(self._machine.t.run[0].steps)
+
+    def _act(self, what: int, how: int = 0) -> Iterator[pa.RecordBatch]:
+        for everything in self._machine.act(what, how):
+            yield from self._drain(everything)
+
+    def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
+        batch = self._told.take(everything)
+        if batch is not None:
+            yield batch
+
+    def _texts_are_many(self) -> bool:
+        store = self._machine.t.store[0]
+        return bool(store.texts > self._most_texts or store.text_bytes > self._most_bytes)
+
+    def _compact(self) -> None:
+        """Drop texts; the next time when there are twice as many as are left."""
+        self._machine.compact_texts()
+        self._told.forget_texts()
+        store = self._machine.t.store[0]
+        self._most_texts = max(MAX_TEXTS, 2 * int(store.texts))
+        self._most_bytes = max(MAX_TEXT_BYTES, 2 * int(store.text_bytes))
+
+    # Segments in
+
+    def _set_buffers(self, segments: SegmentColumns) -> tuple[Ints, Ints]:
+        """Give the kernels the bytes of a batch; where those of each segment are then."""
+        buffers = segments.buffers
+        buffer, start = segments.buffer, segments.start
+        odd = buffer > 1
+        extra: Any = b""
+        if odd.any():
+            buffer, start = buffer.copy(), start.copy()
+            pieces, at = [], 0
+            for row in np.flatnonzero(odd).tolist():
+                first, size = int(start[row]), int(segments.captured[row])
+                pieces.append(bytes(buffers[int(buffer[row])][first : first + size]))
+                buffer[row], start[row] = 2, at
+                at += size
+            extra = b"".join(pieces)
+        chosen = {"inline": buffers[0] if buffers else b"", "block": buffers[1] if len(buffers) > 1 else b"",
+                  "extra": extra}  # fmt: skip
+        for name, data in chosen.items():
+            self._machine.replace(name, self._bytes(data))
+        return buffer, start
+
+    def _bytes(self, data: Any) -> Any:
+        if self._machine.compiled:
+            return np.frombuffer(data, np.uint8) if len(data) else NOTHING
+        return data if isinstance(data, bytes) else bytes(data)
+
+    def _set_segments(
+        self, segments: SegmentColumns, buffer: Ints, start: Ints, first: int, stop: int
+    ) -> None:
+        columns = {
+            name: getattr(segments, name)[first:stop]
+            for name in ("packet", "time", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port",
+                         "seq", "ack", "flags", "length", "captured")
+        } | {"buffer": buffer[first:stop], "start": start[first:stop]}  # fmt: skip
+        machine, count = self._machine, stop - first
+        if len(machine.t.segments) < count:
+            machine.grow("segments", count)
+        table = machine.t.segments
+        for name, values in columns.items():
+            if machine.compiled:
+                table[name][:count] = values
+            else:
+                for row, value in zip(table, values.tolist(), strict=False):
+                    setattr(row, name, value)

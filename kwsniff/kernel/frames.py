@@ -1,0 +1,454 @@
+"""Cutting one direction's bytes into length-prefixed frames.
+
+Theory of operation. A Kafka message is a four-byte signed length and that many bytes (protocol guide,
+"Common Request and Response Structure"). While a side is synchronised it is known where each frame ends, even
+across bytes that the capture lacks: a gap inside a frame whose length is known breaks that frame and nothing
+else. A gap that swallows a length, a late start or an impossible length loses the framing; then the next
+plausible header is searched for, and what is skipped is counted.
+
+A frame that lies in one segment is taken from where the segment lies; only what goes on in the next segment
+is copied to the arena. A damaged length hides what follows: so a segment of the client inside a frame that
+begins with the request that comes next ends that frame, whatever its length said.
+
+Every function that may find a table full leaves everything so that it can be called again: what was taken of
+the item at hand is in `run.cursor`, and a frame that is complete but was not told has `got == size`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel.arena import allocate, block_size, copy, release
+from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
+from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
+from kwsniff.kernel.conversation import pair_pending, take_frame
+from kwsniff.kernel.headers import (
+    REQUEST_HEADER,
+    RESPONSE_HEADER,
+    YES,
+    begins_request,
+    comes_next,
+    correlation_id,
+    is_known,
+    is_tls,
+    is_tls_alert,
+)
+from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
+from kwsniff.kernel.rows import note, room_for_notes
+from kwsniff.kernel.search import EFFORT, find_request, find_response, hides_response
+from kwsniff.kernel.tables import TLS, UNKNOWN
+
+MIN_FRAME = 4
+"""The shortest frame holds a correlation id ..."""
+TOKEN_FRAMES = 32
+"""... but among the first frames of a connection there may be SASL tokens, which may be empty."""
+KEPT = 1024
+"""Bytes of a broken frame kept for its header."""
+
+
+@kernel
+def least_size(s: Any) -> int:
+    """The smallest length that a frame may have now."""
+    return 0 if s.from_start and s.frames < TOKEN_FRAMES else MIN_FRAME
+
+
+@kernel
+def lose_framing(s: Any) -> None:
+    """It is not known any more where frames begin."""
+    if s.synchronised:
+        s.lost = 1
+    s.synchronised = 0
+    s.size = s.got = 0
+    s.broken = 0
+    s.searched = s.hope = 0
+
+
+@kernel
+def empty_buffer(t: Any, s: Any) -> None:
+    """Let go of the bytes of the frame in progress, or of what was searched."""
+    if s.buf >= 0:
+        release(t, s.block, s.block_room)
+    s.buf, s.room, s.have, s.searched, s.hope = -1, 0, 0, 0, 0
+    s.block_room = 0
+
+
+@kernel
+def append(t: Any, s: Any, data: Any, pos: int, size: int) -> int:
+    """Add bytes to the buffer of a side; FULL if the arena is."""
+    if s.have + size > s.room:
+        # What is emptied at its front as it grows at its end is not moved each time.
+        spare = s.have >> 1 if s.buf > s.block else 0
+        room = block_size(s.have + size + spare)
+        at = allocate(t, room)
+        if at < 0:
+            return FULL
+        if s.buf >= 0:
+            copy(t.arena, at, t.arena, s.buf, s.have)
+            release(t, s.block, s.block_room)
+        s.buf, s.room = at, room
+        s.block, s.block_room = at, room
+    copy(t.arena, s.buf + s.have, data, pos, size)
+    s.have += size
+    return OK
+
+
+@kernel
+def drop_front(t: Any, s: Any, count: int) -> None:
+    """Forget the first bytes of the buffer."""
+    if count >= s.have:
+        empty_buffer(t, s)
+    elif count > 0:
+        s.buf += count
+        s.room -= count
+        s.have -= count
+        s.searched = max(s.searched - count, 0)
+
+
+@kernel
+def came(t: Any, s: Any, time: int, packet: int, order: int, first: bool) -> None:
+    """Note the packet that brought bytes of the frame in progress."""
+    if first:
+        s.first_time = time
+        s.frame_order = -1
+    if order >= s.frame_order:
+        s.frame_order, s.frame_time, s.frame_packet = order, time, packet
+
+
+@kernel
+def finish_frame(t: Any, c: int, k: int) -> int:
+    """Take the frame in progress, all of which went by."""
+    s = t.sides[2 * c + k]
+    f = t.frame[0]
+    f.conn, f.side = c, k
+    f.start, f.end, f.size = s.buf, s.buf + s.have, s.size
+    f.first_time, f.last_time, f.packet = s.first_time, s.frame_time, s.frame_packet
+    f.whole = 0 if s.broken else 1
+    if s.buf < 0:
+        f.start = f.end = 0
+    code = take_frame(t, t.arena)
+    if code != OK:
+        return code
+    told(t, c, s, k, t.arena, f.start, f.end)
+    empty_buffer(t, s)
+    s.size = s.got = s.broken = 0
+    return OK
+
+
+@kernel
+def told(t: Any, c: int, s: Any, k: int, data: Any, start: int, end: int) -> None:
+    """Count a frame that was taken."""
+    s.frames += 1
+    if k == t.conns[c].client and end > start:
+        found = correlation_id(data, start, end)
+        if found != UNKNOWN:
+            s.latest = found
+
+
+@kernel
+def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int, time: int, packet: int) -> int:
+    """Take a frame that lies in one segment."""
+    s = t.sides[2 * c + k]
+    f = t.frame[0]
+    f.conn, f.side = c, k
+    f.start, f.end, f.size = start, start + size, size
+    f.first_time, f.last_time, f.packet = time, time, packet
+    f.whole = 1
+    code = take_frame(t, data)
+    if code != OK:
+        return code
+    told(t, c, s, k, data, start, start + size)
+    return OK
+
+
+@kernel
+def refuse_size(t: Any, c: int, k: int, size: int, packet: int) -> int:
+    """A length that no frame can have: the framing is lost."""
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    s = t.sides[2 * c + k]
+    note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, size, k)
+    lose_framing(s)
+    return OK
+
+
+@kernel
+def begin_frame(t: Any, c: int, k: int, size: int, packet: int) -> int:
+    """The length of the frame in progress is known, and it is not whole."""
+    s = t.sides[2 * c + k]
+    limits = t.limits[0]
+    if size < least_size(s) or size > limits.max_frame_bytes:
+        code = refuse_size(t, c, k, size, packet)
+        if code == OK:
+            s.skipped += 1
+            drop_front(t, s, 1)
+        return code
+    if size + 4 > limits.max_connection_bytes:
+        if room_for_notes(t, 1) != OK:
+            return FULL
+        note(t, c, FRAME_TOO_LARGE, packet, t.conns[c].last_time, size + 4, k)
+        s.broken = 1
+    s.size, s.got = size + 4, s.have
+    return OK
+
+
+@kernel
+def hides_request(t: Any, c: int, k: int, data: Any, pos: int, end: int) -> bool:
+    """Whether a segment of the client, inside a frame, begins with the request that comes next."""
+    s = t.sides[2 * c + k]
+    if end - pos < REQUEST_HEADER or byte(data, pos + 4) or byte(data, pos + 6):
+        return False
+    if not begins_request(t, data, pos, end):
+        return False
+    found = correlation_id(data, pos, end)
+    now = correlation_id(t.arena, s.buf, s.buf + s.have) if s.buf >= 0 else UNKNOWN
+    return comes_next(found, s.latest) or comes_next(found, now)
+
+
+@kernel
+def cut_short(t: Any, c: int, k: int, packet: int) -> int:
+    """The length of the frame in progress was wrong, another follows: it ends here."""
+    s = t.sides[2 * c + k]
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
+    s.resynchronised += 1
+    if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
+        s.size = s.got = s.have
+    else:
+        s.skipped += s.have
+        empty_buffer(t, s)
+        s.size = s.got = s.broken = 0
+    return OK
+
+
+@kernel
+def has_known_api(t: Any, data: Any, pos: int) -> bool:
+    """Whether bytes are the header of a request of a known version, but for their length."""
+    return is_known(t, int16(data, pos + 4), int16(data, pos + 6))
+
+
+@kernel
+def feed(t: Any, c: int, k: int, data: Any, pos: int, size: int, time: int, packet: int, order: int) -> int:
+    """Take contiguous bytes of a Kafka stream: `size` of them from `pos` on, of which `run.cursor` were taken
+    already."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if run.cursor == 0:
+        run.effort = EFFORT * (size + s.have)
+    while True:
+        left = size - run.cursor
+        at = pos + run.cursor
+        if run.pairing >= 0:
+            code = pair_pending(t)
+        elif s.size > 0 and s.got == s.size:
+            code = finish_frame(t, c, k)
+        elif s.synchronised and s.size == 0 and s.have >= 4:
+            code = unbuffer(t, c, k)
+        elif not s.synchronised and s.have > s.searched:
+            code = search_buffer(t, c, k)
+        elif left <= 0:
+            return OK
+        elif not s.synchronised:
+            code = search(t, c, k, data, at, left, time, packet, order)
+        elif s.size > 0:
+            code = go_on(t, c, k, data, at, left, time, packet, order)
+        else:
+            code = start(t, c, k, data, at, left, time, packet, order)
+        if code != OK:
+            return code
+
+
+@kernel
+def start(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+    """Take bytes of which the length of the next frame is the first, or what lacks of one."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if s.have == 0 and left >= 4:
+        size = int32(data, at)
+        if size >= least_size(s) and size <= t.limits[0].max_frame_bytes and 4 + size <= left:
+            code = frame_in_place(t, c, k, data, at, size + 4, time, packet)
+            if code == OK:
+                run.cursor += size + 4
+            return code
+    wanted = min(4 - s.have, left)
+    fresh = s.have == 0
+    if append(t, s, data, at, wanted) != OK:
+        return FULL
+    came(t, s, time, packet, order, fresh)
+    run.cursor += wanted
+    return OK
+
+
+@kernel
+def go_on(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+    """Take bytes of a frame whose length is known."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if (
+        k == t.conns[c].client
+        and run.cursor == 0
+        and s.got >= REQUEST_HEADER
+        and hides_request(t, c, k, data, at, at + left)
+    ):
+        return cut_short(t, c, k, packet)
+    if k != t.conns[c].client and run.cursor == 0 and s.have >= RESPONSE_HEADER and s.buf >= 0:
+        if hides_response(t, c, int32(t.arena, s.buf + 4), data, at, at + left):
+            return cut_short(t, c, k, packet)
+    wanted = min(s.size - s.got, left)
+    if not s.broken:
+        if append(t, s, data, at, wanted) != OK:
+            return FULL
+    elif s.have < KEPT and s.have == s.got:
+        if append(t, s, data, at, min(wanted, KEPT - s.have)) != OK:
+            return FULL
+    came(t, s, time, packet, order, False)
+    s.got += wanted
+    run.cursor += wanted
+    return OK
+
+
+@kernel
+def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, order: int) -> int:
+    """Take bytes that the capture lacks: those of an item from `size` to `length`, of which `run.cursor` says
+    how many were taken. `packet` is -1 unless a packet carried them that the snap length cut."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if k != t.conns[c].client:
+        t.conns[c].response_gap = 1
+    while True:
+        if run.pairing >= 0:
+            code = pair_pending(t)
+            if code != OK:
+                return code
+            continue
+        if s.size > 0 and s.got == s.size:
+            code = finish_frame(t, c, k)
+            if code != OK:
+                return code
+            continue
+        left = length - run.cursor
+        if left <= 0:
+            return OK
+        if s.size > 0:
+            wanted = min(s.size - s.got, left)
+            s.broken = 1
+            s.got += wanted
+            run.cursor += wanted
+            if packet >= 0:
+                came(t, s, time, packet, order, False)
+            elif s.got == s.size:
+                s.frame_time = -1
+            continue
+        s.skipped += s.have
+        empty_buffer(t, s)
+        lose_framing(s)
+        run.cursor = length
+
+
+@kernel
+def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+    """Framing is not known: look for a frame in what is left of a segment."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    conn = t.conns[c]
+    if s.have:
+        if append(t, s, data, at, left) != OK:
+            return FULL
+        came(t, s, time, packet, order, False)
+        run.cursor += left
+        return OK
+    if (
+        s.frames == 0
+        and is_tls(data, at, at + left)
+        and (k == conn.client or not is_tls_alert(data, at, at + left))
+    ):
+        conn.state = TLS
+        run.cursor += left
+        return OK
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    found, sure = find_frame(t, c, k, data, at, at + left, at if run.cursor == 0 else -1)
+    rest = at + left - found
+    if sure == YES:
+        s.skipped += found - at
+        run.cursor += found - at
+        synchronise(t, c, k, packet)
+        return OK
+    if rest > 0:
+        if append(t, s, data, found, rest) != OK:
+            return FULL
+        came(t, s, time, packet, order, True)
+        s.searched = s.have
+    s.skipped += found - at
+    run.cursor += left
+    return OK
+
+
+@kernel
+def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
+    """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
+    at `mark`, -1 if none does."""
+    run = t.run[0]
+    before = run.effort
+    if k == t.conns[c].client:
+        found, sure = find_request(t, c, k, data, pos, end, mark)
+    else:
+        found, sure = find_response(t, c, k, data, pos, end, mark)
+    run.steps += 1 + found - pos + before - run.effort
+    return found, sure
+
+
+@kernel
+def search_buffer(t: Any, c: int, k: int) -> int:
+    """Look for a frame in the buffer, the end of which came with the packet at hand."""
+    s = t.sides[2 * c + k]
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    found, sure = find_frame(t, c, k, t.arena, s.buf, s.buf + s.have, s.buf + s.searched)
+    skipped = found - s.buf
+    s.skipped += skipped
+    if skipped >= s.searched:
+        s.first_time = s.frame_time
+    drop_front(t, s, skipped)
+    s.searched = s.have
+    if sure == YES:
+        s.searched = 0
+        synchronise(t, c, k, s.frame_packet)
+    return OK
+
+
+@kernel
+def synchronise(t: Any, c: int, k: int, packet: int) -> None:
+    """A frame was found; that there is room for a note was seen to."""
+    s = t.sides[2 * c + k]
+    skipped = s.skipped - s.skipped_before
+    s.skipped_before = s.skipped
+    s.synchronised = 1
+    if s.lost or skipped:
+        s.lost = 0
+        s.resynchronised += 1
+        if k != t.conns[c].client:
+            t.conns[c].response_gap = 1
+        note(t, c, FOUND_AGAIN, packet, t.conns[c].last_time, skipped, k)
+
+
+@kernel
+def unbuffer(t: Any, c: int, k: int) -> int:
+    """Take the frame at the beginning of the buffer, if it is whole; if not, it is the one in progress."""
+    s = t.sides[2 * c + k]
+    size = int32(t.arena, s.buf)
+    if size < least_size(s) or size > t.limits[0].max_frame_bytes or size + 4 > s.have:
+        return begin_frame(t, c, k, size, s.frame_packet)
+    f = t.frame[0]
+    f.conn, f.side = c, k
+    f.start, f.end, f.size = s.buf, s.buf + size + 4, size + 4
+    f.first_time, f.last_time, f.packet = s.first_time, s.frame_time, s.frame_packet
+    f.whole = 1
+    code = take_frame(t, t.arena)
+    if code != OK:
+        return code
+    told(t, c, s, k, t.arena, s.buf, s.buf + size + 4)
+    s.first_time = s.frame_time
+    drop_front(t, s, size + 4)
+    return OK

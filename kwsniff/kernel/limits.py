@@ -1,0 +1,199 @@
+"""Keeping within the limits of the run: giving up what takes most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel.arena import allocate, copy, release
+from kwsniff.kernel.calls import mark_request, move_request
+from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
+from kwsniff.kernel.connections import OPEN
+from kwsniff.kernel.conversation import give_up, orphan
+from kwsniff.kernel.frames import empty_buffer
+from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.roles import judge
+from kwsniff.kernel.rows import note_now, room_for_notes
+from kwsniff.kernel.streams import flush, replay
+from kwsniff.kernel.tables import GAP_REASON, KAFKA, LIMIT_REASON, PROBING
+from kwsniff.kernel.texts import compact, mark, moved, unmark
+
+BUFFERS, REQUESTS = 1, 2
+"""What is given up, in `run.giving`."""
+LITTLE = 3072
+"""Bytes of one connection that are not worth giving up: beginnings of broken frames."""
+KEPT = 1024
+"""Bytes of a frame kept for its header when the rest is let go."""
+
+
+@kernel
+def buffered(t: Any, c: int) -> int:
+    """Bytes held for a connection, about."""
+    a, b = t.sides[2 * c], t.sides[2 * c + 1]
+    return (
+        a.block_room
+        + b.block_room
+        + a.waiting_bytes
+        + b.waiting_bytes
+        + 2 * t.conns[c].held_bytes
+        + early_bytes(t, c)
+    )
+
+
+@kernel
+def early_bytes(t: Any, c: int) -> int:
+    """Bytes of the responses without request."""
+    found, row = 0, t.conns[c].first_early
+    while row >= 0:
+        found += t.early[row].room
+        row = t.early[row].next
+    return found
+
+
+@kernel
+def keep_within_limits(t: Any) -> int:
+    """After each segment: give up what is more than the run may hold, half of it at once. Giving up goes over
+    all connections, first those that hold much, then those that hold half of that, and so on."""
+    run, limits = t.run[0], t.limits[0]
+    if run.giving == 0:
+        if run.arena_live > max(limits.max_buffered_bytes, run.floor + (run.floor >> 2)):
+            run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, run.arena_live // 2
+        elif run.waiting > limits.max_outstanding_total:
+            run.giving, run.goal, run.least = REQUESTS, limits.max_outstanding_total // 2, run.waiting // 2
+        else:
+            return OK
+        run.giver = run.quiet_first
+    while run.least > 0:
+        while run.giver >= 0:
+            if now_held(t, run.giving) <= run.goal:
+                run.least = 0
+                break
+            run.steps += 1
+            code = give_up_some(t, run.giver)
+            if code != OK:
+                return code
+            run.giver = t.conns[run.giver].silent_after
+        run.least >>= 1
+        run.giver = run.quiet_first
+    run.floor = run.arena_live if run.giving == BUFFERS and run.arena_live > run.goal else 0
+    run.giving, run.giver = 0, -1
+    return OK
+
+
+@kernel
+def now_held(t: Any, giving: int) -> int:
+    """Bytes of the arena in use, or requests in flight."""
+    return t.run[0].arena_live if giving == BUFFERS else t.run[0].waiting
+
+
+@kernel
+def give_up_some(t: Any, c: int) -> int:
+    """Give up what one connection holds if that is much."""
+    run, conn = t.run[0], t.conns[c]
+    if run.giving == BUFFERS:
+        held = buffered(t, c) if conn.step == OPEN else 0
+        return let_go(t, c, held) if conn.giving or held >= max(run.least, LITTLE) else OK
+    if not conn.giving:
+        if conn.in_flight < run.least or conn.in_flight == 0:
+            return OK
+        if room_for_notes(t, 1) != OK:
+            return FULL
+        note_now(t, c, OUTSTANDING_LIMIT, conn.in_flight, 1)
+        conn.giving = 1
+    while conn.first_request >= 0:
+        code = give_up(t, c, conn.first_request, GAP_REASON if conn.response_gap else LIMIT_REASON)
+        if code != OK:
+            return code
+    conn.giving = 0
+    return OK
+
+
+@kernel
+def let_go(t: Any, c: int, held: int) -> int:
+    """Give up holes and the bytes of frames in progress of one connection."""
+    conn = t.conns[c]
+    if conn.giving == 0:
+        if room_for_notes(t, 1) != OK:
+            return FULL
+        note_now(t, c, BUFFER_LIMIT, held, 0)
+        conn.giving = 1
+    for k in range(2):
+        code = flush(t, c, k)
+        if code != OK:
+            return code
+    if conn.state == PROBING:
+        code = judge(t, c, True)
+        if code != OK:
+            return code
+        code = replay(t, c)
+        if code != OK:
+            return code
+    if conn.state == KAFKA:
+        for k in range(2):
+            s = t.sides[2 * c + k]
+            if s.size > 0:
+                s.broken = 1
+                if shrink(t, s) != OK:
+                    return FULL
+            elif s.have > 8:
+                s.skipped += s.have
+                empty_buffer(t, s)
+    while conn.first_early >= 0:
+        code = orphan(t, c, conn.first_early)
+        if code != OK:
+            return code
+    conn.giving = 0
+    return OK
+
+
+@kernel
+def shrink(t: Any, s: Any) -> int:
+    """Keep only the beginning of the frame in progress: OK or FULL."""
+    if s.have <= KEPT:
+        return OK
+    at = allocate(t, KEPT)
+    if at < 0:
+        return FULL
+    copy(t.arena, at, t.arena, s.buf, KEPT)
+    release(t, s.block, s.block_room)
+    s.buf, s.room, s.have = at, KEPT, KEPT
+    s.block, s.block_room = at, KEPT
+    return OK
+
+
+# Texts
+
+
+@kernel
+def compact_texts(t: Any) -> None:
+    """Drop the texts that neither connections nor requests refer to; nothing else may do so now."""
+    unmark(t)
+    for c in range(t.run[0].conns_used):
+        conn = t.conns[c]
+        if conn.number:
+            mark(t, conn.mechanism)
+            mark(t, conn.user)
+            mark(t, conn.software)
+            mark(t, conn.software_version)
+            mark(t, conn.asked_software)
+            mark(t, conn.asked_version)
+            mark(t, conn.client_id)
+    for row in range(t.run[0].requests_used):
+        if t.requests[row].conn >= 0:
+            mark(t, t.requests[row].client_id)
+            mark_request(t, row)
+    compact(t)
+    for c in range(t.run[0].conns_used):
+        conn = t.conns[c]
+        if conn.number:
+            conn.mechanism, conn.user = moved(t, conn.mechanism), moved(t, conn.user)
+            conn.software, conn.software_version = moved(t, conn.software), moved(t, conn.software_version)
+            conn.asked_software, conn.asked_version = (
+                moved(t, conn.asked_software),
+                moved(t, conn.asked_version),
+            )
+            conn.client_id = moved(t, conn.client_id)
+    for row in range(t.run[0].requests_used):
+        if t.requests[row].conn >= 0:
+            t.requests[row].client_id = moved(t, t.requests[row].client_id)
+            move_request(t, row)

@@ -1,0 +1,297 @@
+"""The tables of a run and what carries out the kernels over them: compiled code, or the interpreter.
+
+Theory of operation. Compiled, a table is a NumPy array with a record type, and `act` is an object file that
+was written when the package was installed (see `kwsniff.kernel.build`): llvmlite loads it, ctypes calls it
+with addresses and lengths, and other threads run meanwhile. Interpreted, a table is a list of rows, and `act`
+is the very same function. A kernel that finds a table full says which; `Machine.act` makes it larger, or lets
+its owner empty it, and calls again.
+
+Invariant: rows are found by their numbers only, so tables may move when they grow.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwsniff.kernel import entry, heap
+from kwsniff.kernel.arena import BINS
+from kwsniff.kernel.native_code import load
+from kwsniff.kernel.numbers import FULL, OK, PROGRAM
+from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
+from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
+
+ROWS = {
+    "segments": 0, "run": 1, "limits": 1, "frame": 1, "store": 1, "facts": 2,
+    "bins": BINS, "word_bins": heap.BINS,
+    "conns": 256, "sides": 512, "slots": 1024, "pieces": 256, "requests": 1024, "asked": 4096, "early": 64,
+    "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
+    "call_resources": 1024,
+    "names": 256, "rows": 1024, "brokers": 64, "resources": 64, "places": 1024, "registers": 128,
+    "texts": 1024, "text_bytes": 65_536, "text_slots": 4096, "words": 16_384,
+    "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18,
+}  # fmt: skip
+"""Rows that tables have at first."""
+SCRATCH = 65_536
+"""Rows above which the lists of the body at hand are made small again."""
+KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
+PARTS = {
+    "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
+    "call_resources": 1024, "keep": 1 << 18,
+}  # fmt: skip
+"""Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the
+order of rows does not depend on it."""
+TOLD = frozenset(("calls", "notes", "ends", "call_names", "call_rows", "call_resources", "keep"))
+"""Tables that are emptied when they are full."""
+_SPECS = {spec.name: spec for spec in SPECS}
+RECORDS = {name: np.dtype([(field, np.int64) for field in spec.names]) for name, spec in _SPECS.items()}
+Ints = NDArray[np.int64]
+
+
+class Machine:
+    """Tables and kernels of one run; see the module's head."""
+
+    def __init__(self, *, compiled: bool | None = None) -> None:
+        """`compiled` says how kernels run; None: compiled if there is code for this machine."""
+        self._native = load() if compiled is not False else None
+        if compiled and self._native is None:
+            raise RuntimeError("no compiled code for this machine")
+        self.compiled = self._native is not None
+        self.t = Tables(*(self._empty(name, ROWS.get(name, 0)) for name in Tables._fields))
+        self._places: Ints | None = None
+        self._reset()
+
+    # Tables
+
+    def _empty(self, name: str, count: int) -> Any:
+        if name in ARRAYS:
+            if self.compiled:
+                return np.zeros(count, KINDS[ARRAYS[name]])
+            return bytearray(count) if ARRAYS[name] == "bytes" else [0] * count
+        if self.compiled:
+            return np.zeros(count, RECORDS[name]).view(np.recarray)
+        make = _SPECS[name].row
+        return [make() for _ in range(count)]
+
+    def _reset(self) -> None:
+        run, limits = self.t.run[0], self.t.limits[0]
+        for name in ("conns_free", "pieces_free", "requests_free", "early_free", "quiet_first", "quiet_last",
+                     "oldest", "newest", "giver",
+                     "clock", "jump", "moment_row", "item", "conn", "pairing", "now", "swept"):  # fmt: skip
+            setattr(run, name, -1)
+        limits.seed = secrets.randbits(62)
+        for name in ("slots", "asked", "bins"):
+            self.set_column(name, "first", -1)
+        heap.reset(self.t)
+        apis, layouts = api_rows()
+        self.put("apis", apis)
+        self.put("layouts", layouts)
+
+    def put(self, name: str, rows: list[dict[str, int]]) -> None:
+        """Replace a table by these rows."""
+        table = self._empty(name, len(rows))
+        for at, row in enumerate(rows):
+            for field, value in row.items():
+                setattr(table[at], field, value)
+        self.replace(name, table)
+
+    def set_column(self, name: str, field: str, value: int) -> None:
+        """Write the same value into a field of all rows."""
+        table = getattr(self.t, name)
+        if self.compiled:
+            table[field] = value
+        else:
+            for row in table:
+                setattr(row, field, value)
+
+    def replace(self, name: str, table: Any) -> None:
+        """Put another table in the place of one."""
+        self.t = self.t._replace(**{name: table})
+        self._places = None
+
+    def grow(self, name: str, room: int) -> None:
+        """Give a table at least `room` rows."""
+        table = getattr(self.t, name)
+        count = max(len(table), 1)
+        while count < room:
+            count *= 2
+        if self.compiled:
+            grown = self._empty(name, count)
+            grown[: len(table)] = table
+        elif name in ARRAYS:
+            table.extend(bytes(count - len(table)) if ARRAYS[name] == "bytes" else [0] * (count - len(table)))
+            grown = table
+        else:
+            make = _SPECS[name].row
+            table.extend(make() for _ in range(count - len(table)))
+            grown = table
+        self.replace(name, grown)
+
+    def array(self, name: str, count: int) -> NDArray[Any]:
+        """The first rows of a table as a record array, which the next call of a kernel may overwrite."""
+        table = getattr(self.t, name)
+        if self.compiled:
+            return table[:count].view(np.ndarray)  # type: ignore[no-any-return]
+        fields = _SPECS[name].names
+        made = np.zeros(count, RECORDS[name])
+        for field in fields:
+            made[field] = [getattr(row, field) for row in table[:count]]
+        return made
+
+    def data(self, name: str, first: int, end: int) -> bytes:
+        """A stretch of an array of bytes."""
+        return bytes(memoryview(getattr(self.t, name))[first:end])
+
+    # Kernels
+
+    def act(self, what: int, how: int = 0) -> Iterator[bool]:
+        """Carry out one of the actions of `kwsniff.kernel.entry`, with as much room as it takes. Yields
+        whenever what was told (calls, notes, ends) has to be taken out of the tables: False for what packets
+        before the one at hand settled, True for everything."""
+        while (code := self._call(what, how)) != OK:
+            if code == PROGRAM:
+                run = self.t.run[0]
+                self.learn(int(run.key), int(run.version))
+            elif code == FULL:
+                yield from self._make_room(WANTS[self.t.run[0].want], int(self.t.run[0].room))
+            else:
+                raise AssertionError(f"kernel returned {code}")
+
+    def _call(self, what: int, how: int) -> int:
+        if self._native is None:
+            return entry.act(self.t, what, how)
+        if self._places is None:
+            words = [word for table in self.t for word in (table.ctypes.data, len(table))]
+            self._places = np.array(words, np.int64)
+        return self._native(self._places.ctypes.data, what, how)
+
+    def _make_room(self, name: str, room: int) -> Iterator[bool]:
+        table = getattr(self.t, name)
+        if name in TOLD:
+            yield from self._empty_told(name, room)
+        elif name in ("conns", "pieces", "requests", "early"):
+            self.grow(name, 2 * len(table))
+            if name == "conns":
+                self.grow("sides", 2 * len(self.t.conns))
+                self._spread("slots", 4 * len(self.t.conns), entry.REHASH_CONNECTIONS)
+            elif name == "requests":
+                self._spread("asked", 2 * len(self.t.requests), entry.REHASH_REQUESTS)
+        elif name == "arena":
+            self.grow(name, max(len(table) + room, len(table) * 3 // 2))
+        elif name == "text_slots":
+            self._spread(name, max(room, 2 * len(table)), entry.REHASH_TEXTS)
+        elif name == "places":
+            self.replace(name, self._empty(name, max(2 * len(table), _power(room))))
+        else:
+            self.grow(name, max(room, 2 * len(table)))
+
+    def _empty_told(self, name: str, room: int) -> Iterator[bool]:
+        """Make room in one of the tables of what was told."""
+        if room == 0:  # enough is told
+            yield not self._told_before()
+            return
+        if self._told_before():
+            yield False
+            if self._used(name) + room <= len(getattr(self.t, name)):
+                return
+        if self._used(name) + room > PARTS[name] and self._told():
+            yield True
+        if (room := self._used(name) + room) > len(getattr(self.t, name)):
+            self.grow(name, room)
+
+    def _used(self, name: str) -> int:
+        owner = self.t.store[0] if name.startswith("call_") else self.t.run[0]
+        return int(getattr(owner, "kept" if name == "keep" else name))
+
+    def _told(self) -> bool:
+        run = self.t.run[0]
+        return bool(run.calls or run.notes or run.ends)
+
+    def _told_before(self) -> bool:
+        """Whether packets before the one at hand settled something."""
+        run = self.t.run[0]
+        tables = ((self.t.calls, run.calls), (self.t.notes, run.notes), (self.t.ends, run.ends))
+        return any(count and table[0].order < run.order for table, count in tables)
+
+    def shrink(self) -> None:
+        """Between blocks: give back the room of tables that a flood made large and that are nearly empty."""
+        for name, least in PARTS.items():
+            if len(getattr(self.t, name)) > 4 * least and not self._used(name):
+                self.replace(name, self._empty(name, least))
+        for name in ("names", "rows", "brokers", "resources", "places"):
+            if len(getattr(self.t, name)) > SCRATCH:
+                self.replace(name, self._empty(name, ROWS[name]))
+        run, store = self.t.run[0], self.t.store[0]
+        if not run.arena_live and len(self.t.arena) > 4 * ROWS["arena"]:
+            run.arena_used = 0
+            self.set_column("bins", "first", -1)
+            self.replace("arena", self._empty("arena", ROWS["arena"]))
+        if not store.words_live and len(self.t.words) > 4 * ROWS["words"]:
+            heap.reset(self.t)
+            self.replace("words", self._empty("words", ROWS["words"]))
+        for name, live in (("requests", run.waiting), ("pieces", run.pieces_live), ("conns", run.followed)):
+            if not live and len(getattr(self.t, name)) > 4 * ROWS[name]:
+                self._renew(name)
+
+    def _renew(self, name: str) -> None:
+        """Start a pool of which no row is in use anew."""
+        run = self.t.run[0]
+        if name == "requests" and any(
+            conn.number and conn.unasked for conn in self.t.conns[: run.conns_used]
+        ):
+            return
+        self.replace(name, self._empty(name, ROWS[name]))
+        setattr(run, f"{name}_used", 0)
+        setattr(run, f"{name}_free", -1)
+        if name == "conns":
+            self.replace("sides", self._empty("sides", ROWS["sides"]))
+            self._spread("slots", ROWS["slots"], entry.REHASH_CONNECTIONS)
+        elif name == "requests":
+            self._spread("asked", ROWS["asked"], entry.REHASH_REQUESTS)
+
+    def compact_texts(self) -> None:
+        """Between blocks, when nothing is told: drop the texts that nothing refers to any more."""
+        self._call(entry.COMPACT_TEXTS, 0)
+        store = self.t.store[0]
+        for name, used in (("texts", int(store.texts)), ("text_bytes", int(store.text_bytes))):
+            table = getattr(self.t, name)
+            count = max(_power(2 * used), ROWS[name])
+            if len(table) >= 4 * count:
+                self.replace(name, table[:count].copy() if self.compiled else table[:count])
+        room = max(4 * _power(int(store.texts)), ROWS["text_slots"])
+        if len(self.t.text_slots) >= 4 * room:
+            self._spread("text_slots", room, entry.REHASH_TEXTS)
+
+    def _spread(self, name: str, room: int, rehash: int) -> None:
+        """Make a hash table larger and fill it again."""
+        self.replace(name, self._empty(name, _power(room)))
+        self._call(rehash, 0)
+
+    def learn(self, key: int, version: int) -> None:
+        """Load the programs of one version of an API."""
+        api = self.t.apis[key]
+        layout = self.t.layouts[int(api.first) + version - int(api.low)]
+        store = self.t.store[0]
+        for field, program in zip(("request", "response"), programs_of(key, version), strict=True):
+            start, at = int(store.code), int(store.programs)
+            if start + len(program.code) > len(self.t.code):
+                self.grow("code", start + len(program.code))
+            if at >= len(self.t.programs):
+                self.grow("programs", at + 1)
+            for place, words in enumerate(code_rows(program, start), start):
+                row = self.t.code[place]
+                row.op, row.a, row.b, row.c, row.d = words
+            row = self.t.programs[at]
+            for name, value in program_row(program, start).items():
+                setattr(row, name, value)
+            setattr(layout, field, at)
+            store.code, store.programs = start + len(program.code), at + 1
+
+
+def _power(count: int) -> int:
+    """The power of two that is at least `count`."""
+    return 1 << max(count - 1, 1).bit_length()

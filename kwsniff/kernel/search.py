@@ -1,0 +1,211 @@
+"""Finding a frame among bytes whose framing is not known: after a gap, or where a capture begins.
+
+Bytes inside a request may look like another. So a header alone is believed only where little else could be:
+at the beginning of a segment, or with the client id that the connection is known to use and a correlation id
+that comes next. Elsewhere the frame has to be followed by another, to fill what came, or to have a body that
+decodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel.headers import (
+    AHEAD,
+    MORE,
+    NO,
+    REQUEST_HEADER,
+    RESPONSE_HEADER,
+    YES,
+    begins_request,
+    comes_next,
+    names_client,
+    request_at,
+)
+from kwsniff.kernel.mode import kernel, uintp
+from kwsniff.kernel.numbers import OK, byte, int16, int32
+from kwsniff.kernel.skimming import skim_request
+from kwsniff.kernel.tables import UNKNOWN
+from kwsniff.kernel.texts import same
+from kwsniff.kernel.waiting import find_waiting
+
+MAX_HOPE = 256 * 1024
+"""Bytes of a response that are held until it is seen whether it ends with a segment."""
+FEW = 64
+"""How far a response may be ahead of the requests that were seen while none of those is missing."""
+EFFORT = 4
+"""How many bytes of bodies are read at the most for each byte of an item, however often searched."""
+
+
+@kernel
+def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
+    """Where a request begins, and YES; or up to where none does, and NO. A segment begins
+    at `mark`, -1 if none does."""
+    limits = t.limits[0]
+    top = limits.max_frame_bytes >> 24
+    last = end - REQUEST_HEADER
+    at = pos
+    while at <= last:
+        if at == mark and begins_request(t, data, at, end) and is_in_order(t, c, k, data, at):
+            return at, YES
+        # Lengths are below 2^28, keys and versions small: most positions are ruled out by three bytes.
+        if (
+            data[uintp(at + 4)] == 0
+            and data[uintp(at + 6)] == 0
+            and data[uintp(at)] <= top
+            and (data[uintp(at + 12)] <= 2 or data[uintp(at + 12)] == 255)
+        ):
+            looks = request_at(t, data, at, end, False)
+            if looks == MORE and names_client(data, at):
+                return at, NO
+            if looks == YES and convinces(t, c, k, data, at, end):
+                return at, YES
+        at += 1
+    return max(pos, last + 1), NO
+
+
+@kernel
+def is_in_order(t: Any, c: int, k: int, data: Any, at: int) -> bool:
+    """Whether the correlation id of what looks like a request is one that may come, as far as that is known:
+    bytes of a record that begin a segment may look like a header of zeros."""
+    latest = t.sides[2 * c + k].latest
+    return latest == UNKNOWN or comes_next(int32(data, at + 8), latest)
+
+
+@kernel
+def convinces(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
+    """Whether what looks like a request is one."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    named = names_client(data, at)
+    found = int32(data, at + 8)
+    if conn.client_id >= 0 and named:
+        if not is_text(t, conn.client_id, data, at + REQUEST_HEADER, int16(data, at + 12)):
+            return False
+        if s.latest != UNKNOWN and comes_next(found, s.latest):
+            return True
+    elif conn.client_id >= 0 and s.latest != UNKNOWN:
+        return False
+    after = at + 4 + int32(data, at)
+    if after > end:
+        return named and conn.client_id < 0
+    if not decodes(t, data, at, after):
+        return False
+    if named:
+        return True
+    return after + REQUEST_HEADER <= end and request_at(t, data, after, end, False) == YES
+
+
+@kernel
+def decodes(t: Any, data: Any, at: int, end: int) -> bool:
+    """Whether the request from `at` to `end`, whose header is plausible, has a body of its version. Bytes may
+    be made to look like requests inside requests: so no more is read than there is, a few times over."""
+    t.run[0].effort -= end - at
+    if t.run[0].effort < 0:
+        return False
+    return skim_request(t, data, at, end) == OK
+
+
+@kernel
+def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
+    """Where a response begins, and YES; or up to where none does, and NO. A segment begins
+    at `mark`, -1 if none does."""
+    s = t.sides[2 * c + k]
+    if s.hope:
+        if mark >= 0 and end - mark >= RESPONSE_HEADER and is_sure(t, c, data, mark, end):
+            s.hope = 0
+            return mark, YES
+        if end - pos < s.hope:
+            return pos, NO
+        after = pos + s.hope
+        s.hope = 0
+        if after in (end, mark):
+            return pos, YES
+        pos += 1
+    last = end - RESPONSE_HEADER
+    top = t.limits[0].max_frame_bytes >> 24
+    at = pos
+    while at <= last:
+        if data[uintp(at)] <= top:
+            if is_due(t, c, data, at, end, at == mark):
+                return at, YES
+            if at == mark and may_go_on(t, c, data, at, end):
+                s.hope = 4 + int32(data, at)
+                return at, NO
+        at += 1
+    return max(pos, last + 1), NO
+
+
+@kernel
+def is_sure(t: Any, c: int, data: Any, at: int, end: int) -> bool:
+    """Whether a segment begins with a response that is waited for."""
+    return find_waiting(t, c, int32(data, at + 4)) >= 0 and is_due(t, c, data, at, end, True)
+
+
+@kernel
+def hides_response(t: Any, c: int, now: int, data: Any, at: int, end: int) -> bool:
+    """Whether a segment of the broker, inside a frame with the correlation id `now` that nobody waits for,
+    begins with a response that is waited for: the framing was found in the wrong place."""
+    if end - at < RESPONSE_HEADER or byte(data, at) > t.limits[0].max_frame_bytes >> 24:
+        return False
+    return find_waiting(t, c, now) < 0 and is_sure(t, c, data, at, end)
+
+
+@kernel
+def may_go_on(t: Any, c: int, data: Any, at: int, end: int) -> bool:
+    """Whether a segment may begin with a response that goes on in the next, while no request was seen that
+    would tell: it has to end where a segment does."""
+    size = int32(data, at)
+    known = t.sides[2 * c + t.conns[c].client].latest != UNKNOWN
+    return not known and int32(data, at + 4) >= 0 and end - at < 4 + size <= MAX_HOPE
+
+
+@kernel
+def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
+    """Whether a response that is due begins at `at`. One that `begins` a segment needs a correlation id in
+    the right range; one inside has to be waited for, and be followed by another or end with the bytes."""
+    size, found = int32(data, at), int32(data, at + 4)
+    if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
+        return False
+    after = at + 4 + size
+    asked = t.sides[2 * c + t.conns[c].client].spoken
+    if not asked or t.sides[2 * c + t.conns[c].client].latest == UNKNOWN:
+        return begins and found >= 0 and ends_well(t, data, after, end)
+    waited_for = find_waiting(t, c, found) >= 0
+    if begins and waited_for:
+        return after >= end or end - after < RESPONSE_HEADER or in_range(t, c, int32(data, after + 4))
+    if not waited_for and not (begins and in_range(t, c, found)):
+        return False
+    if after == end:
+        return True
+    return after + RESPONSE_HEADER <= end and in_range(t, c, int32(data, after + 4))
+
+
+@kernel
+def in_range(t: Any, c: int, found: int) -> bool:
+    """Whether a correlation id may be that of a response to come: waited for, or of a lost request."""
+    if find_waiting(t, c, found) >= 0:
+        return True
+    conn = t.conns[c]
+    latest = t.sides[2 * c + conn.client].latest
+    before = conn.answered if conn.answered != UNKNOWN else latest - AHEAD
+    client = t.sides[2 * c + conn.client]
+    ahead = AHEAD if client.waiting or not client.synchronised else FEW
+    return before < found <= latest + ahead
+
+
+@kernel
+def is_text(t: Any, number: int, data: Any, at: int, size: int) -> bool:
+    """Whether bytes are the text of that number."""
+    known = t.texts[number]
+    return known.size == size and same(data, at, t.text_bytes, known.at, size)
+
+
+@kernel
+def ends_well(t: Any, data: Any, after: int, end: int) -> bool:
+    """Whether a response that nothing is known of ends with the bytes, or is followed by others that do."""
+    while end - after >= RESPONSE_HEADER:
+        size = int32(data, after)
+        if size < RESPONSE_HEADER - 4 or int32(data, after + 4) < 0:
+            return False
+        after += 4 + size
+    return after == end

@@ -1,0 +1,412 @@
+"""One direction of a TCP connection: segments in any order in, its bytes in order out.
+
+Theory of operation. A stream knows the sequence number of the next byte it wants. A segment that begins there
+is delivered at once, from where it lies; one that lies beyond is copied and waits, in order, behind a hole;
+bytes that were delivered or wait already are not taken again (the first copy wins, RFC 9293 leaves it open; a
+differing copy is noted).
+
+A hole is given up, and becomes a gap, when the capture can no longer be expected to fill it: the receiver has
+acknowledged bytes beyond it and more packets or a time have gone by; or nobody acknowledged it for long; or
+too much waits; or the connection ends. A segment more than a mebibyte ahead counts only once a second one
+lies beside it: its sequence number may be damaged. A segment cut by the snap length leaves a gap at once.
+
+Invariants: the pieces that wait are in order and free of overlap, and the first begins beyond `offset`, but
+while it is being delivered. Offsets never wrap; only sequence numbers do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel import frames
+from kwsniff.kernel.arena import allocate, block_size, copy, release
+from kwsniff.kernel.codes import GAP, OVERLAP_DIFFERS, REORDER_LIMIT
+from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.numbers import FULL, OK, byte, distance
+from kwsniff.kernel.roles import hold, judge, pop_held
+from kwsniff.kernel.rows import drop_piece, note, note_now, room_for_notes, take_piece
+from kwsniff.kernel.tables import KAFKA, PROBING
+
+HISTORY = 2048
+"""Bytes of the latest segment kept to compare retransmissions with."""
+FAR = 1 << 20
+"""Bytes ahead of the next byte wanted from which on a segment alone is not believed."""
+COST = 256
+"""Bytes charged for a piece that waits, besides its payload."""
+MAX_WAITING = 8192
+"""Pieces that may wait behind holes of one stream."""
+MASK = 0xFFFFFFFF
+
+
+@kernel
+def deliver(
+    t: Any, c: int, k: int, data: Any, pos: int, size: int, length: int, time: int, packet: int, order: int
+) -> int:
+    """Take an item of a stream, in order: `length` bytes, of which the first `size` are at hand at `pos`.
+
+    `run.cursor` says how much of it was taken, and is `length` afterwards."""
+    run = t.run[0]
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if size:
+        s.spoken = 1
+    if conn.state == PROBING and run.cursor == 0 and not conn.held_pending:
+        code = hold(t, c, k, data, pos, size, length, time, packet, order)
+        if code != OK:
+            return code
+        conn.held_pending = 1
+    if conn.held_pending:
+        if conn.state == PROBING:
+            code = judge(t, c, False)
+            if code != OK:
+                return code
+        conn.held_pending = 0
+        run.cursor = length
+        return OK
+    if conn.state == KAFKA:
+        if run.cursor < size:
+            code = frames.feed(t, c, k, data, pos, size, time, packet, order)
+            if code != OK:
+                return code
+        if run.cursor < length and conn.state == KAFKA:
+            code = frames.gap(t, c, k, size, length, time, packet, order)
+            if code != OK:
+                return code
+        code = frames.feed(t, c, k, data, pos, 0, time, packet, order)
+        if code != OK:
+            return code
+    run.cursor = length
+    return OK
+
+
+@kernel
+def replay(t: Any, c: int) -> int:
+    """Deliver what was held until the connection was judged."""
+    run, conn = t.run[0], t.conns[c]
+    if conn.state == PROBING:
+        return OK
+    while conn.held_first >= 0:
+        if run.replaying == 0:
+            run.replaying, run.cursor = 1, 0
+        piece = t.pieces[conn.held_first]
+        if piece.gap and piece.start == 0 and conn.state == KAFKA:
+            if room_for_notes(t, 1) != OK:
+                return FULL
+            note_now(t, c, GAP, piece.end, 0 if piece.side == conn.client else 1)
+            piece.start = 1
+        code = deliver(
+            t, c, piece.side, t.arena, piece.at, piece.size, piece.end, piece.time, piece.packet, piece.order
+        )
+        if code != OK:
+            return code
+        pop_held(t, c)
+        run.replaying = 0
+    return OK
+
+
+@kernel
+def advance(s: Any, count: int) -> None:
+    """Move the delivery point."""
+    s.offset += count
+    s.next_seq = (s.next_seq + count) & MASK
+
+
+@kernel
+def hopeless(t: Any, c: int, k: int, now: int) -> bool:
+    """Whether the capture can no longer be expected to fill the first hole."""
+    s, limits = t.sides[2 * c + k], t.limits[0]
+    if s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING:
+        return True
+    waited = now - s.hole_time
+    if s.acked >= t.pieces[s.wait_first].start:
+        count = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
+        return count - s.hole_packets > limits.reorder_packets or waited > limits.reorder_time
+    return waited > limits.hole_time
+
+
+@kernel
+def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
+    """Deliver what waits: what follows what was delivered, and what lies behind holes that will not be filled
+    any more; or `all_of_it`."""
+    run = t.run[0]
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if run.item < 0:
+        code = replay(t, c)
+        if code != OK:
+            return code
+    while s.wait_first >= 0:
+        piece = t.pieces[s.wait_first]
+        hole = piece.start - s.offset
+        if hole > 0:
+            if run.item != s.wait_first:
+                if not all_of_it and not hopeless(t, c, k, now):
+                    return OK
+                if room_for_notes(t, 2) != OK:
+                    return FULL
+                limits = t.limits[0]
+                if not all_of_it and (s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING):
+                    note_now(t, c, REORDER_LIMIT, 0, 0)
+                if conn.state == KAFKA:
+                    note_now(t, c, GAP, hole, 0 if k == conn.client else 1)
+                run.item, run.cursor = s.wait_first, 0
+            code = deliver(t, c, k, t.arena, 0, 0, hole, -1, -1, -1)
+            if code != OK:
+                return code
+            if conn.held_last >= 0:
+                t.pieces[conn.held_last].gap = 1
+            run.item = -1
+            s.missing += hole
+            advance(s, hole)
+            s.history = 0
+            s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
+            s.hole_time = now
+        else:
+            if run.item != s.wait_first:
+                run.item, run.cursor = s.wait_first, 0
+            length = piece.end - piece.start
+            if room_for_history(t, s, piece.size, length) != OK:
+                return FULL
+            code = deliver(
+                t, c, k, t.arena, piece.at, piece.size, length, piece.time, piece.packet, piece.order
+            )
+            if code != OK:
+                return code
+            s.missing += length - piece.size
+            advance(s, length)
+            remember(t, s, t.arena, piece.at, piece.size, length)
+            drop_first(t, s)
+            run.item = -1
+            s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
+            s.hole_time = now
+        code = replay(t, c)
+        if code != OK:
+            return code
+    return OK
+
+
+@kernel
+def drop_first(t: Any, s: Any) -> None:
+    """Forget the first piece that waits."""
+    row = s.wait_first
+    piece = t.pieces[row]
+    s.wait_first = piece.next
+    if piece.next < 0:
+        s.wait_last = -1
+    s.waiting -= 1
+    s.waiting_bytes -= COST + piece.size
+    if piece.at >= 0:
+        release(t, piece.at, piece.size)
+    drop_piece(t, row)
+
+
+@kernel
+def flush(t: Any, c: int, k: int) -> int:
+    """Deliver everything that waits, as at the end of the connection."""
+    return set_free(t, c, k, t.conns[c].last_time, True)
+
+
+@kernel
+def room_for_history(t: Any, s: Any, size: int, length: int) -> int:
+    """See that there is room for what `remember` keeps: OK or FULL."""
+    if size < length or size == 0:
+        return OK
+    kept = block_size(min(size, HISTORY))
+    if s.history_at >= 0 and s.history_room >= kept:
+        return OK
+    at = allocate(t, kept)
+    if at < 0:
+        return FULL
+    if s.history_at >= 0:
+        copy(t.arena, at, t.arena, s.history_at, s.history)
+        release(t, s.history_at, s.history_room)
+    s.history_at, s.history_room = at, kept
+    return OK
+
+
+@kernel
+def remember(t: Any, s: Any, data: Any, pos: int, size: int, length: int) -> None:
+    """Keep the end of the latest segment, to compare retransmissions with; that there is room was seen to."""
+    if size < length or size == 0:
+        s.history = 0
+        return
+    kept = min(size, HISTORY)
+    copy(t.arena, s.history_at, data, pos + size - kept, kept)
+    s.history = kept
+
+
+@kernel
+def differs(one: Any, at: int, other: Any, pos: int, size: int) -> bool:
+    """Whether two stretches of bytes differ."""
+    for index in range(size):
+        if byte(one, at + index) != byte(other, pos + index):
+            return True
+    return False
+
+
+@kernel
+def note_overlap(t: Any, c: int, packet: int) -> None:
+    """A retransmission carries other bytes than the first copy; that there is room was seen to."""
+    note(t, c, OVERLAP_DIFFERS, packet, t.conns[c].last_time, 0, 0)
+
+
+@kernel
+def seen_before(
+    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, packet: int
+) -> None:
+    """Compare what was delivered already with the first copy, as far as that is kept."""
+    s = t.sides[2 * c + k]
+    s.retransmitted += min(end, s.offset) - start
+    if end == s.offset and end - start == 1:
+        return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
+    first = max(start, s.offset - s.history)
+    last = min(start + size, s.offset)
+    if first < last and differs(
+        data, pos + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
+    ):
+        note_overlap(t, c, packet)
+
+
+@kernel
+def insert(
+    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, time: int, packet: int,
+    order: int,
+) -> int:  # fmt: skip
+    """Let the parts of a segment wait that do not wait yet. Called again after FULL, it finds those there."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    before, at = -1, s.wait_first
+    if s.wait_last >= 0 and t.pieces[s.wait_last].end <= start:
+        before, at = s.wait_last, -1
+    differing = False
+    begin = start
+    while True:
+        while at >= 0 and t.pieces[at].end <= begin:
+            run.steps += 1
+            before, at = at, t.pieces[at].next
+        stop = end if at < 0 else min(end, max(t.pieces[at].start, begin))
+        if stop > begin:
+            row = put(t, s, before, at, begin, stop, start, data, pos, size)
+            if row < 0:
+                return FULL
+            piece = t.pieces[row]
+            piece.time, piece.packet, piece.order, piece.side = time, packet, order, k
+            before = row
+        if at < 0 or t.pieces[at].start >= end:
+            break
+        other = t.pieces[at]
+        first, last = max(begin, other.start), min(min(end, start + size), other.start + other.size)
+        if (
+            first < last
+            and other.order != order
+            and differs(data, pos + first - start, t.arena, other.at + first - other.start, last - first)
+        ):
+            differing = True
+        begin = min(other.end, end)
+        if begin >= end:
+            break
+    if differing:
+        if room_for_notes(t, 1) != OK:
+            return FULL
+        note_overlap(t, c, packet)
+    return OK
+
+
+@kernel
+def put(
+    t: Any, s: Any, before: int, after: int, begin: int, stop: int, start: int, data: Any, pos: int, size: int
+) -> int:
+    """Let bytes wait between two pieces; -1 if there is no room."""
+    kept = max(min(stop, start + size) - begin, 0)
+    at = -1
+    if kept:
+        at = allocate(t, kept)
+        if at < 0:
+            return -1
+    row = take_piece(t)
+    if row < 0:
+        if at >= 0:
+            release(t, at, kept)
+        return -1
+    if kept:
+        copy(t.arena, at, data, pos + begin - start, kept)
+    piece = t.pieces[row]
+    piece.start, piece.end, piece.at, piece.size, piece.gap = begin, stop, at, kept, 0
+    piece.next = after
+    if before >= 0:
+        t.pieces[before].next = row
+    else:
+        s.wait_first = row
+    if after < 0:
+        s.wait_last = row
+    s.waiting += 1
+    s.waiting_bytes += COST + kept
+    return row
+
+
+@kernel
+def acknowledge(t: Any, s: Any, ack: int) -> None:
+    """Note an acknowledgement number of the other end. One far beyond all that was seen is damaged."""
+    if s.next_seq < 0:
+        return
+    offset = s.offset + distance(ack, s.next_seq)
+    seen = t.pieces[s.wait_last].end if s.wait_last >= 0 else s.offset
+    if offset <= seen + FAR and offset > s.acked:
+        s.acked = offset
+
+
+@kernel
+def is_near(t: Any, s: Any, start: int) -> bool:
+    """Whether a segment far ahead lies beside one that waits."""
+    return s.wait_last >= 0 and -FAR <= start - t.pieces[s.wait_last].end <= FAR
+
+
+@kernel
+def keep_far(
+    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, time: int, packet: int,
+    order: int,
+) -> int:  # fmt: skip
+    """A segment far ahead is believed once another lies beside it. One alone may have a damaged sequence
+    number, and following it would make all that comes after it look like old bytes."""
+    s = t.sides[2 * c + k]
+    if s.far >= 0:
+        far = t.pieces[s.far]
+        if far.start >= s.offset and -FAR <= start - far.end <= FAR:
+            code = OK
+            if not far.gap:
+                code = insert(
+                    t, c, k, far.start, far.end, t.arena, far.at, far.size, far.time, far.packet, far.order
+                )
+            if code == OK:
+                far.gap = 1  # it stands there, should there be no room for the other
+                code = insert(t, c, k, start, end, data, pos, size, time, packet, order)
+            if code == OK:
+                drop_far(t, s)
+            return code
+    at = -1
+    if size:
+        at = allocate(t, size)
+        if at < 0:
+            return FULL
+    row = take_piece(t)
+    if row < 0:
+        if at >= 0:
+            release(t, at, size)
+        return FULL
+    if s.far >= 0:
+        drop_far(t, s)
+    if size:
+        copy(t.arena, at, data, pos, size)
+    piece = t.pieces[row]
+    piece.start, piece.end, piece.at, piece.size, piece.gap, piece.side = start, end, at, size, 0, k
+    piece.time, piece.packet, piece.order, piece.next = time, packet, order, -1
+    s.far = row
+    return OK
+
+
+@kernel
+def drop_far(t: Any, s: Any) -> None:
+    """Forget the segment that is too far ahead."""
+    piece = t.pieces[s.far]
+    if piece.at >= 0:
+        release(t, piece.at, piece.size)
+    drop_piece(t, s.far)
+    s.far = -1

@@ -1,0 +1,576 @@
+"""What the kernels told, as EVENTS: calls, anomalies and connections that are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kwsniff.columns import column, flags, places
+from kwsniff.config import Config
+from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
+from kwsniff.kernel import tables as k
+from kwsniff.kernel.codes import CODES
+from kwsniff.kernel.conversation import BAD_BODY
+from kwsniff.kernel.details import detail_of
+from kwsniff.kernel.identity import connection_id
+from kwsniff.kernel.machine import Machine
+from kwsniff.kernel.numbers import NONE
+from kwsniff.net.address import text
+from kwsniff.schema import RESOURCE
+from kwsniff.spec.load import catalog
+from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
+from kwsniff.wire.records import CODEC_NAMES
+
+Ints = NDArray[np.int64]
+Rows = NDArray[Any]
+Columns = dict[str, pa.Array]
+KINDS = 4
+"""Anomalies of packets before it, then its calls, anomalies, connections: the order of events of a packet."""
+REASONS = pa.array(
+    ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"]
+)
+_STATUSES = pa.array(list(STATUSES))
+BODIES = frozenset(("request", "response"))
+ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
+"""Columns of calls that are filled whatever was asked for: the summary of a run needs them."""
+
+
+class Told:
+    """Makes EVENTS of what stands in the tables of a machine."""
+
+    def __init__(self, machine: Machine, config: Config) -> None:
+        self._machine, self._config = machine, config
+        self._wanted = call_columns(config)
+        self._texts = Texts(machine)
+        self._known: dict[int, tuple[Any, ...]] = {}
+        """Of connections by number: id, client, broker, capture."""
+        self._captures: list[str | None] = []
+        self._packet_notes: list[tuple[int, str, str, int, int, int]] = []
+
+    def capture(self, name: str | None) -> int:
+        """The number of a capture file."""
+        if not self._captures or self._captures[-1] != name:
+            self._captures.append(name)
+        return len(self._captures) - 1
+
+    def note_packets(self, notes: list[tuple[int, str, str, int, int]], first: int, capture: int) -> None:
+        """Add anomalies of packets that belong to no connection."""
+        self._packet_notes += [
+            (first + order, code, detail, packet, time, capture)
+            for order, code, detail, packet, time in notes
+        ]
+
+    def take(self, everything: bool) -> pa.RecordBatch | None:
+        """An EVENTS batch of all that was told, or of what packets before the one at hand settled."""
+        machine = self._machine
+        run = machine.t.run[0]
+        calls = machine.array("calls", int(run.calls))
+        notes = machine.array("notes", int(run.notes))
+        ends = machine.array("ends", int(run.ends))
+        counts = [len(calls), len(notes), len(ends)]
+        if not everything:
+            now = int(run.order)
+            before = [int(np.searchsorted(rows["order"], now)) for rows in (calls, notes, ends)]
+            counts = before
+        calls, notes, ends = calls[: counts[0]], notes[: counts[1]], ends[: counts[2]]
+        batch = self._batch(calls, notes, ends)
+        self._forget(calls, counts)
+        if everything:
+            run.packet_bytes = 0
+        run.told_bytes = run.packet_bytes
+        self._forget_kept(int(run.notes))
+        return batch
+
+    def forget_texts(self) -> None:
+        """The numbers of texts have changed."""
+        self._texts.forget()
+
+    def _batch(self, calls: Rows, notes: Rows, ends: Rows) -> pa.RecordBatch | None:
+        now = int(self._machine.t.run[0].order)
+        packet_notes = [each for each in self._packet_notes if each[0] <= now]
+        self._packet_notes = self._packet_notes[len(packet_notes) :]
+        parts: list[tuple[Columns, int]] = []
+        keys: list[Ints] = []
+        if len(calls):
+            parts.append((self._call_columns(calls) | self._identity(calls, ends), len(calls)))
+            keys.append(calls["order"] * KINDS + 1)
+        if len(packet_notes):
+            parts.append((self._packet_note_columns(packet_notes), len(packet_notes)))
+            keys.append(np.array([each[0] for each in packet_notes], np.int64) * KINDS)
+        if len(notes):
+            parts.append((self._note_columns(notes) | self._identity(notes, ends), len(notes)))
+            keys.append(notes["order"] * KINDS + 2)
+        shown = ends[ends["known"] != 0]
+        if len(shown):
+            parts.append((self._end_columns(shown) | self._identity(shown, ends), len(shown)))
+            keys.append(shown["order"] * KINDS + 3)
+        for number in ends["number"].tolist():
+            self._known.pop(number, None)
+        if not parts:
+            return None
+        batch = _joined(parts)
+        if len(parts) > 1:
+            order = np.argsort(np.concatenate(keys), kind="stable")
+            batch = batch.take(places(order))
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        return _record_batch(columns, len(batch), EVENTS)
+
+    def _forget(self, calls: Rows, counts: list[int]) -> None:
+        """Take rows out of the tables, those of the packet at hand stay."""
+        machine = self._machine
+        run, store = machine.t.run[0], machine.t.store[0]
+        lists = {"call_names": "names", "call_rows": "rows", "call_resources": "resources"}
+        gone = {name: int(np.maximum(calls[field], 0).sum()) for name, field in lists.items()}
+        for name, count in [*zip(("calls", "notes", "ends"), counts, strict=True), *gone.items()]:
+            owner = store if name in lists else run
+            left = int(getattr(owner, name)) - count
+            if count and left:
+                table = getattr(machine.t, name)
+                if machine.compiled:
+                    table[:left] = table[count : count + left].copy()
+                else:
+                    table[: count + left] = [*table[count : count + left], *table[:count]]
+            setattr(owner, name, left)
+
+    def _forget_kept(self, left: int) -> None:
+        """Move the bytes that the notes which are left are about to the front."""
+        machine = self._machine
+        run = machine.t.run[0]
+        rows = machine.t.notes[:left]
+        used = [row for row in rows if row.size]
+        if not used:
+            run.kept = 0
+            return
+        first = min(int(row.at) for row in used)
+        kept = int(run.kept) - first
+        data = machine.data("keep", first, first + kept)
+        machine.t.keep[:kept] = np.frombuffer(data, np.uint8) if machine.compiled else data
+        for row in used:
+            row.at -= first
+        run.kept = kept
+
+    # Whose
+
+    def _identity(self, rows: Rows, ends: Rows) -> Columns:
+        numbers, index = np.unique(rows["number"], return_inverse=True)
+        ended = {int(row["number"]): row for row in ends}
+        conns = dict(zip(rows["number"].tolist(), rows["conn"].tolist(), strict=True))
+        found = [self._whose(number, conns[number], ended) for number in numbers.tolist()]
+        names = ["connection", "client_ip", "client_port", "broker_ip", "broker_port"]
+        taken = places(index)
+        columns = {
+            name: pa.array(values, EVENTS.field(name).type).take(taken)
+            for name, values in zip(names, zip(*found, strict=True), strict=True)
+        }
+        if "capture" in (rows.dtype.names or ()):
+            columns["capture"] = self._capture_names(rows["capture"])
+        else:
+            captures = [self._capture_of(number, conns[number], ended) for number in numbers.tolist()]
+            columns["capture"] = self._capture_names(np.array(captures, np.int64)).take(taken)
+        return columns
+
+    def _capture_names(self, numbers: Ints) -> pa.Array:
+        return pa.array(self._captures, pa.string()).take(places(numbers))
+
+    def _capture_of(self, number: int, conn: int, ended: dict[int, Any]) -> int:
+        row = ended.get(number)
+        return int(self._machine.t.conns[conn].capture if row is None else row["capture"])
+
+    def _whose(self, number: int, conn: int, ended: dict[int, Any]) -> tuple[Any, ...]:
+        row = ended.get(number)
+        if row is not None:
+            values = {name: int(row[name]) for name in _WHOSE}
+        else:
+            alive = self._machine.t.conns[conn]
+            values = {name: int(getattr(alive, name)) for name in _WHOSE}
+        known = self._known.get(number)
+        if known is not None and known[0] == values["client"]:
+            return known[1]  # type: ignore[no-any-return]
+        ends = (
+            values["a_hi"],
+            values["a_lo"],
+            values["a_port"],
+            values["b_hi"],
+            values["b_lo"],
+            values["b_port"],
+        )
+        said = connection_id(ends[:3], ends[3:], values["first_time"])
+        a, b = (text(ends[0], ends[1]), ends[2]), (text(ends[3], ends[4]), ends[5])
+        client, broker = (b, a) if values["client"] == 1 else (a, b)
+        made = (said, *client, *broker)
+        self._known[number] = (values["client"], made)
+        return made
+
+    # Calls
+
+    def _call_columns(self, calls: Rows) -> Columns:
+        wanted, count = self._wanted, len(calls)
+        columns: Columns = {"event": pa.repeat(CALL, count).cast(pa.string())}
+        for name, field in _TIMES.items():
+            if name in wanted:
+                columns[name] = timestamps(calls[field])
+        columns["time"] = timestamps(
+            np.where(calls["first_time"] >= 0, calls["first_time"], calls["response_first"])
+        )
+        for name, begin, end in _DURATIONS:
+            if name in wanted:
+                columns[name] = _microseconds(calls[begin], calls[end])
+        columns |= {name: values for name, values in time_parts(calls).items() if name in wanted}
+        columns["status"] = _STATUSES.take(places(calls["status"]))
+        for name, field in _NUMBERS.items():
+            if name in wanted:
+                columns[name] = numbers(calls[field], EVENTS.field(name).type)
+        for name, field in _NOT_NEGATIVE.items():
+            if name in wanted:
+                columns[name] = _without_negative(calls[field], EVENTS.field(name).type)
+        for name, field in _TEXTS.items():
+            if name in wanted:
+                columns[name] = self._texts.chosen(calls[field])
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "api": lambda: _names(calls["key"], _api_name),
+            "error": lambda: _names(numbers(calls["error"], pa.int32()), _error_name),
+            "unanswered_because": lambda: _reasons(calls["because"]),
+            "topics": lambda: self._topics(calls),
+            "topic_ids": lambda: self._topic_ids(calls),
+            "partitions": lambda: self._partitions(calls),
+            "resources": lambda: self._resources(calls),
+            "closed_by": lambda: _closers(calls["closed_by"]),
+            "security": lambda: pa.repeat("plaintext", count).cast(pa.string()),
+        }
+        for name in wanted.intersection(makers):
+            columns[name] = makers[name]()
+        return columns
+
+    def _list_rows(self, name: str, lengths: Ints) -> Rows:
+        return self._machine.array(name, int(np.maximum(lengths, 0).sum()))
+
+    def _topics(self, calls: Rows) -> pa.Array:
+        rows = self._list_rows("call_names", calls["names"])
+        return _lists(
+            np.where(calls["names"] > 0, calls["names"], -1), self._texts.chosen(rows["name"]), TEXTS
+        )
+
+    def _topic_ids(self, calls: Rows) -> pa.Array:
+        rows = self._list_rows("call_names", calls["names"])
+        named = calls["uuids"] != 0
+        of = np.repeat(named, np.maximum(calls["names"], 0))
+        lengths = np.where(named, calls["names"], -1)
+        return _lists(lengths, self._texts.uuids(rows["uuid"][of]), TEXTS)
+
+    def _partitions(self, calls: Rows) -> pa.Array:
+        rows = self._list_rows("call_rows", calls["rows"])
+        fields = list(PARTITION)
+        arrays = []
+        for field in fields:
+            if field.name == "topic":
+                arrays.append(self._texts.chosen(rows["name"], MAX_TOPIC))
+            elif field.name == "topic_id":
+                arrays.append(self._texts.uuids(rows["uuid"]))
+            elif field.name == "codec":
+                arrays.append(_codecs(rows["codecs"]))
+            else:
+                arrays.append(numbers(rows[_ROW_FIELDS[field.name]], field.type))
+        values = pa.StructArray.from_arrays(arrays, fields=fields)
+        return _lists(np.where(calls["rows"] > 0, calls["rows"], -1), values, pa.list_(PARTITION))
+
+    def _resources(self, calls: Rows) -> pa.Array:
+        rows = self._list_rows("call_resources", calls["resources"])
+        makers: dict[str, pa.Array] = {
+            "type": _resource_types(rows["type"]),
+            "name": self._texts.chosen(rows["name"]),
+            "error_code": numbers(rows["error"], pa.int32()),
+            "detail": self._texts.chosen(rows["detail"]),
+        }
+        fields = list(RESOURCE)
+        values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
+        return _lists(np.where(calls["resources"] > 0, calls["resources"], -1), values, pa.list_(RESOURCE))
+
+    # Anomalies
+
+    def _note_columns(self, notes: Rows) -> Columns:
+        columns: Columns = {"event": pa.repeat(ANOMALY, len(notes)).cast(pa.string())}
+        codes = notes["code"]
+        plain = np.where(codes >= BAD_BODY, codes - BAD_BODY, codes)
+        columns["time"] = timestamps(notes["time"])
+        columns["code"] = pa.array(CODES).take(places(plain))
+        columns["detail"] = pa.array(
+            [detail_of(row, self._config, self._machine) for row in notes], pa.string()
+        )
+        columns["packet"] = _without_negative(notes["packet"], pa.int64())
+        return columns
+
+    def _packet_note_columns(self, notes: list[tuple[int, str, str, int, int, int]]) -> Columns:
+        _, codes, details, packets, times, captures = zip(*notes, strict=True)
+        return {
+            "event": pa.repeat(ANOMALY, len(notes)).cast(pa.string()),
+            "time": timestamps(np.array(times, np.int64)),
+            "code": pa.array(codes, pa.string()),
+            "detail": pa.array(details, pa.string()),
+            "packet": _without_negative(np.array(packets, np.int64), pa.int64()),
+            "capture": self._capture_names(np.array(captures, np.int64)),
+        }
+
+    # Connections
+
+    def _end_columns(self, ends: Rows) -> Columns:
+        columns: Columns = {"event": pa.repeat(CONNECTION, len(ends)).cast(pa.string())}
+        for name in ("first_time", "last_time"):
+            columns[name] = timestamps(ends[name])
+        columns["time"] = columns["first_time"]
+        for name, field in _END_NUMBERS.items():
+            columns[name] = column(ends[field], EVENTS.field(name).type)
+        for name in ("syn", "fin", "rst"):
+            columns[name] = flags(ends[name] != 0)
+        columns["handshake_us"] = column(ends["handshake"] / 1e3, pa.float64(), ends["handshake"] < 0)
+        states = {k.KAFKA: "plaintext", k.TLS: "tls"}
+        columns["security"] = pa.array([states.get(state, "unknown") for state in ends["state"].tolist()])
+        columns["closed_by"] = _closers(ends["closed_by"])
+        columns["rtt_us"] = columns["handshake_us"]
+        columns["sasl_mechanism"] = self._texts.chosen(ends["mechanism"])
+        columns["user"] = self._texts.chosen(ends["user"])
+        return columns
+
+
+_WHOSE = ("a_hi", "a_lo", "b_hi", "b_lo", "a_port", "b_port", "first_time", "client")
+_TIMES = {
+    "request_time": "first_time", "request_end_time": "last_time",
+    "response_time": "response_first", "response_end_time": "response_last",
+}  # fmt: skip
+_DURATIONS = (
+    ("latency_us", "last_time", "response_first"),
+    ("duration_us", "first_time", "response_last"),
+)
+_NUMBERS = {
+    "correlation_id": "correlation_id", "request_bytes": "size", "response_bytes": "response_size",
+    "error_code": "error", "error_count": "errors", "throttle_ms": "throttle", "acks": "acks",
+    "max_wait_ms": "max_wait", "record_count": "records", "record_bytes": "record_bytes",
+    "in_flight": "in_flight", "generation": "generation",
+}  # fmt: skip
+_NOT_NEGATIVE = {
+    "api_key": "key", "api_version": "version", "request_packet": "packet",
+    "response_packet": "response_packet",
+}  # fmt: skip
+_TEXTS = {
+    "client_id": "client_id", "group_id": "group", "member_id": "member",
+    "transactional_id": "transactional_id", "software_name": "software",
+    "software_version": "software_version", "group_protocol": "group_protocol", "reason": "reason",
+    "rack": "rack", "user": "user",
+}  # fmt: skip
+_ROW_FIELDS = {
+    "partition": "partition", "error_code": "error", "base_offset": "base_offset", "records": "records",
+    "bytes": "bytes", "high_watermark": "high_watermark", "log_start_offset": "log_start_offset",
+    "last_stable_offset": "last_stable_offset", "fetch_offset": "fetch_offset",
+    "committed_offset": "committed_offset", "leader_epoch": "leader_epoch",
+}  # fmt: skip
+_END_NUMBERS = {
+    "client_packets": "client_packets", "broker_packets": "broker_packets", "client_bytes": "client_bytes",
+    "broker_bytes": "broker_bytes", "client_missing_bytes": "client_missing",
+    "broker_missing_bytes": "broker_missing", "resynchronisations": "resynchronised",
+    "skipped_bytes": "skipped", "frames": "frames", "undecoded_frames": "undecoded",
+}  # fmt: skip
+
+
+CLOSERS = pa.array([None if at not in (5, 6, 9, 10) else
+                    f"{'client' if at & 1 else 'broker'}_{'rst' if at & 4 else 'fin'}" for at in range(16)],
+                   pa.string())  # fmt: skip
+FETCHES, GROUP_WAITS = (1, 78), (11, 14)
+REBALANCE_IN_PROGRESS = 27
+MILLISECOND = 1_000_000
+
+
+def _closers(codes: Ints) -> pa.Array:
+    return CLOSERS.take(places(codes))
+
+
+def _resource_types(values: Ints) -> pa.Array:
+    """Types of resources by name (KIP-133, KIP-231), others by number."""
+    distinct, index = np.unique(values, return_inverse=True)
+    named = [None if value == NONE else RESOURCES.get(value, str(value)) for value in distinct.tolist()]
+    return pa.array(named, pa.string()).take(places(index))
+
+
+RESOURCES = {0: "unknown", 1: "any", 2: "topic", 3: "group", 4: "broker", 5: "transactional_id",
+             6: "delegation_token", 7: "user", 8: "broker_logger", 16: "client_metrics",
+             32: "group"}  # fmt: skip
+
+
+def waits(calls: Rows) -> NDArray[np.bool_]:
+    """Which calls waited on purpose: see `kwsniff.report.waiting`, which has the rule in words."""
+    latency = calls["response_first"] - calls["last_time"]
+    allowed = np.where(calls["max_wait"] == NONE, 0, calls["max_wait"]) * MILLISECOND
+    in_time = (allowed > 0) & (latency >= allowed - np.minimum(MILLISECOND, allowed // 2))
+    empty = (calls["record_bytes"] == 0) & (calls["records"] == 0) & (calls["status"] == k.OK_)
+    served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
+    return (np.isin(calls["key"], FETCHES) & in_time & empty) | (np.isin(calls["key"], GROUP_WAITS) & served)
+
+
+def time_parts(calls: Rows) -> Columns:
+    """Where the time of each call went; the parts add up to its duration. Null without a latency.
+
+    A broker handles the requests of a connection one after the other, so it began with one no earlier than
+    the response before it ended; nor while it read nothing because it throttled (KIP-219)."""
+    asked, begun = calls["last_time"], calls["response_first"]
+    unknown = (asked < 0) | (begun < 0) | (begun < asked) | (calls["response_last"] < 0)
+    free = np.clip(calls["response_end"], asked, np.maximum(begun, asked))
+    heard = np.clip(calls["throttled_until"], free, np.maximum(begun, free))
+    left = begun - heard
+    waited = np.where(waits(calls), left, 0)
+    parts = {
+        "request_transfer_us": asked - calls["first_time"],
+        "queued_us": free - asked,
+        "throttled_us": heard - free,
+        "waited_us": waited,
+        "broker_us": left - waited,
+        "response_transfer_us": calls["response_last"] - begun,
+    }
+    columns = {name: column(value / 1000.0, pa.float64(), unknown) for name, value in parts.items()}
+    still = calls["open_until"] < 0
+    columns["waited_open_us"] = column(
+        (calls["open_until"] - asked) / 1000.0, pa.float64(), still | (asked < 0)
+    )
+    columns["rtt_us"] = column(calls["handshake"] / 1000.0, pa.float64(), calls["handshake"] < 0)
+    return columns
+
+
+class Texts:
+    """The texts of a machine as Arrow strings, made anew when there are more."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._count = -1
+        self._strings: dict[int, pa.Array] = {}
+        self._ids = pa.array([], pa.string())
+
+    def chosen(self, at: Ints, limit: int = 0) -> pa.Array:
+        """Texts by their numbers, null for negative ones, cut to `limit` characters."""
+        missing = at < 0
+        if missing.all():
+            return pa.nulls(len(at), pa.string())
+        self._renew()
+        if limit and limit not in self._strings:
+            import pyarrow.compute as pc
+
+            self._strings[limit] = pc.utf8_slice_codeunits(self._strings[0], 0, limit)
+        return self._strings[limit].take(places(np.where(missing, 0, at), missing))
+
+    def uuids(self, at: Ints) -> pa.Array:
+        """Uuids in hyphenated hexadecimal by their numbers, null for negative ones."""
+        missing = at < 0
+        if missing.all():
+            return pa.nulls(len(at), pa.string())
+        self._renew()
+        return self._ids.take(places(np.where(missing, 0, at), missing))
+
+    def forget(self) -> None:
+        """The numbers of texts have changed."""
+        self._count = -1
+
+    def _renew(self) -> None:
+        store = self._machine.t.store[0]
+        count = int(store.texts)
+        if count == self._count:
+            return
+        self._count = count
+        rows = self._machine.array("texts", count)
+        data = self._machine.data("text_bytes", 0, int(store.text_bytes))
+        plain = [
+            data[at : at + size].decode("utf-8", "replace") if kind == 0 else ""
+            for at, size, kind in zip(
+                rows["at"].tolist(), rows["size"].tolist(), rows["kind"].tolist(), strict=True
+            )
+        ]
+        self._strings = {0: pa.array(plain, pa.string())}
+        self._ids = pa.array(
+            [
+                _uuid(data[at : at + 16]) if kind == 1 else ""
+                for at, kind in zip(rows["at"].tolist(), rows["kind"].tolist(), strict=True)
+            ],
+            pa.string(),
+        )
+
+
+def _uuid(data: bytes) -> str:
+    found = data.hex()
+    return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
+
+
+def call_columns(config: Config) -> frozenset[str]:
+    """The columns of calls to fill."""
+    every = frozenset(EVENTS.names) if config.full else frozenset(EVENTS.names) - BODIES
+    return every if config.columns is None else every & (config.columns | ALWAYS)
+
+
+def timestamps(nanoseconds: Ints) -> pa.Array:
+    """Microsecond timestamps; -1 becomes null."""
+    return column(nanoseconds // 1000, TIMESTAMP, nanoseconds < 0)
+
+
+def _microseconds(begin: Ints, end: Ints) -> pa.Array:
+    # A response captured before its request has no latency that the capture could show.
+    return column((end - begin) / 1000.0, pa.float64(), (begin < 0) | (end < begin))
+
+
+def numbers(values: Ints, kind: pa.DataType) -> pa.Array:
+    """Integers, NONE as null."""
+    missing = values == NONE
+    return column(np.where(missing, 0, values), kind, missing)
+
+
+def _without_negative(values: Ints, kind: pa.DataType) -> pa.Array:
+    return column(values, kind, values < 0)
+
+
+def _reasons(because: Ints) -> pa.Array:
+    return REASONS.take(places(because, because == 0))
+
+
+def _codecs(codes: Ints) -> pa.Array:
+    distinct, index = np.unique(codes, return_inverse=True)
+    names = [
+        "+".join(CODEC_NAMES[(code >> 4 * at & 15) - 1] for at in range(8) if code >> 4 * at & 15) or None
+        for code in distinct.tolist()
+    ]
+    return pa.array(names, pa.string()).take(places(index))
+
+
+def _names(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
+    """Names of small integers, each looked up once."""
+    codes = codes if isinstance(codes, pa.Array) else pa.array(codes)
+    encoded = codes.cast(pa.int32()).dictionary_encode()
+    names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
+    return names.take(encoded.indices)
+
+
+def _api_name(key: int) -> str | None:
+    api = catalog().apis.get(key)
+    return api.name if api else None
+
+
+def _error_name(code: int) -> str:
+    return catalog().error(code).name
+
+
+def _lists(lengths: Ints, values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Lists of so many values each, one after the other; -1 is null."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
+    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=kind, mask=flags(lengths < 0))
+
+
+def _joined(parts: list[tuple[Columns, int]]) -> pa.RecordBatch:
+    """All parts below each other, with the columns that any of them has."""
+    present = set().union(*(columns for columns, _ in parts))
+    schema = pa.schema([field for field in EVENTS if field.name in present])
+    batches = [_record_batch(columns, count, schema) for columns, count in parts]
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

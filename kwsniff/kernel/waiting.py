@@ -1,0 +1,138 @@
+"""Requests in flight: by correlation id, and in the order they came.
+
+A broker answers the requests of one connection in the order they came (protocol guide, "Network"), so the
+oldest one is expected; but the correlation id decides, because a capture may have lost either side.
+
+A Produce that wants no reply is remembered for a while in a list of its own: some brokers answer it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel.mode import kernel
+
+
+@kernel
+def place_of(t: Any, c: int, correlation_id: int) -> int:
+    """Where in `asked` the requests with this id begin."""
+    mixed = ((c + t.limits[0].seed) & 0xFFFFFFFF) * 0x9E3779B1 & 0xFFFFFFFFFFFFFFF
+    mixed = (mixed ^ (mixed >> 17) ^ correlation_id) & 0xFFFFFFFF
+    mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6B & 0xFFFFFFFFFFFFFFF
+    mixed = (mixed ^ (mixed >> 17) ^ (t.limits[0].seed >> 30)) & 0xFFFFFFFF
+    mixed = (mixed ^ (mixed >> 15)) * 0xC2B2AE35 & 0xFFFFFFFFFFFFFFF
+    mixed ^= mixed >> 21
+    return mixed & (len(t.asked) - 1)
+
+
+@kernel
+def find_waiting(t: Any, c: int, correlation_id: int) -> int:
+    """The oldest request in flight with this correlation id, -1 if there is none."""
+    row = t.asked[place_of(t, c, correlation_id)].first
+    found = -1
+    t.run[0].steps += 1
+    while row >= 0:
+        t.run[0].steps += 1
+        request = t.requests[row]
+        if request.correlation_id == correlation_id and request.conn == c and not request.unasked:
+            found = row  # the newest stands first
+        row = request.next
+    return found
+
+
+@kernel
+def find_unasked(t: Any, c: int, correlation_id: int) -> int:
+    """A remembered request with this id that wanted no reply, -1 if there is none."""
+    row = t.asked[place_of(t, c, correlation_id)].first
+    t.run[0].steps += 1
+    while row >= 0:
+        t.run[0].steps += 1
+        request = t.requests[row]
+        if request.correlation_id == correlation_id and request.conn == c and request.unasked:
+            return row
+        row = request.next
+    return -1
+
+
+@kernel
+def link(t: Any, row: int) -> None:
+    """Add a request to those in flight, or to those remembered."""
+    request = t.requests[row]
+    conn = t.conns[request.conn]
+    slot = t.asked[place_of(t, request.conn, request.correlation_id)]
+    t.run[0].steps += 1
+    request.next = slot.first
+    slot.first = row
+    request.after = -1
+    if request.unasked:
+        request.before = conn.last_unasked
+        if conn.last_unasked >= 0:
+            t.requests[conn.last_unasked].after = row
+        else:
+            conn.first_unasked = row
+        conn.last_unasked = row
+        conn.unasked += 1
+        return
+    request.before = conn.last_request
+    if conn.last_request >= 0:
+        t.requests[conn.last_request].after = row
+    else:
+        conn.first_request = row
+    conn.last_request = row
+    conn.in_flight += 1
+    t.run[0].waiting += 1
+
+
+@kernel
+def unlink(t: Any, row: int) -> None:
+    """Take a request out of its lists."""
+    request = t.requests[row]
+    conn = t.conns[request.conn]
+    slot = t.asked[place_of(t, request.conn, request.correlation_id)]
+    if slot.first == row:
+        slot.first = request.next
+    else:
+        at = slot.first
+        while t.requests[at].next != row:
+            t.run[0].steps += 1
+            at = t.requests[at].next
+        t.requests[at].next = request.next
+    if request.before >= 0:
+        t.requests[request.before].after = request.after
+    elif request.unasked:
+        conn.first_unasked = request.after
+    else:
+        conn.first_request = request.after
+    if request.after >= 0:
+        t.requests[request.after].before = request.before
+    elif request.unasked:
+        conn.last_unasked = request.before
+    else:
+        conn.last_request = request.before
+    if request.unasked:
+        conn.unasked -= 1
+    else:
+        conn.in_flight -= 1
+        t.run[0].waiting -= 1
+
+
+@kernel
+def rehash(t: Any) -> None:
+    """Put all requests in their places again, after `asked` grew. The newest of an id has to stand first."""
+    for at in range(len(t.asked)):
+        t.asked[at].first = -1
+    for c in range(t.run[0].conns_used):
+        if t.conns[c].number:
+            rehash_list(t, c, t.conns[c].first_request)
+            rehash_list(t, c, t.conns[c].first_unasked)
+
+
+@kernel
+def rehash_list(t: Any, c: int, row: int) -> None:
+    """The same for one list of a connection."""
+    while row >= 0:
+        request = t.requests[row]
+        slot = t.asked[place_of(t, c, request.correlation_id)]
+        request.next = slot.first
+        slot.first = row
+        row = request.after

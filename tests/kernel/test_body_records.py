@@ -1,0 +1,99 @@
+"""Sums of record data against `kwsniff.wire.records`: batches and messages of every kind, one behind the
+other, cut short and damaged; and the checksums, against other implementations and published values."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from body_machine import Machine, codecs, number
+from crc32c import crc32c as package_crc32c
+
+from kwsniff.kernel import checksum
+from kwsniff.kernel.mode import COMPILING
+from kwsniff.kernel.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
+from kwsniff.wire.records import RecordsSummary, summarize
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
+from record_bytes import batch, message
+
+
+def array(data: bytes) -> Any:
+    return np.frombuffer(data, np.uint8) if COMPILING else data
+
+
+def summary(machine: Machine, data: bytes, is_request: bool, verify: bool) -> dict[str, Any]:
+    buffer = b"\x02\x02" + data + b"\x02" * 70
+    row = machine.t.rows[0]
+    base = sum_up(array(buffer), 2, 2 + len(data), is_request, verify, row)
+    row = machine.row("rows")
+    return {
+        "records": number(row.records), "bytes": row.bytes, "codec": codecs(row.codecs),
+        "base_offset": number(base), "mismatches": row.mismatches, "damage": row.damage,
+    }  # fmt: skip
+
+
+def expected(found: RecordsSummary, is_request: bool) -> dict[str, Any]:
+    damage = CUT_SHORT if found.partial and is_request else 0
+    damage |= {None: 0, "batch_malformed": MALFORMED, "codec_unknown": CODEC_UNKNOWN}[found.malformed]
+    return {
+        "records": found.records, "bytes": found.bytes, "codec": found.codec if found.batches else None,
+        "base_offset": found.base_offset, "mismatches": found.crc_mismatches, "damage": damage,
+    }  # fmt: skip
+
+
+def piece(rng: random.Random) -> bytes:
+    magic = rng.choice((0, 1, 2, 2, 2))
+    codec = rng.choice((0, 0, 0, 1, 2, 3, 4, 5, 7))
+    crc = rng.choice((None, None, None, 5))
+    if magic < 2:
+        return message(magic, rng.randbytes(rng.randrange(40)), attributes=codec, crc=crc)
+    payload = rng.randbytes(rng.choice((0, 20, 300)))
+    count = rng.choice((0, 1, len(payload) // 7, 50, -1))
+    attributes, base_offset = codec | rng.choice((0, 0x10, 0x30)), rng.choice((0, 1 << 40))
+    return batch(payload, count, attributes=attributes, base_offset=base_offset, crc=crc)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_record_data_of_any_kind_is_summed_up_as_before(seed: int) -> None:
+    machine, rng = Machine(), random.Random(seed)
+    for _ in range(25):
+        data = b"".join(piece(rng) for _ in range(rng.choice((0, 1, 1, 2, 3))))
+        if rng.random() < 0.3:
+            data = data[: rng.randrange(len(data) + 1)]
+        if data and rng.random() < 0.3:
+            wrong = bytearray(data)
+            wrong[rng.randrange(len(wrong))] = rng.choice((0, 1, 2, 3, 0x7F, 0xFF))
+            data = bytes(wrong)
+        for is_request in (False, True):
+            verify = rng.random() < 0.8
+            found = summary(machine, data, is_request, verify)
+            assert found == expected(summarize(data, 0, len(data), verify_crc=verify), is_request), data.hex()
+
+
+PUBLISHED = [
+    (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E),
+    (bytes(range(31, -1, -1)), 0x113FDB5C), (b"123456789", 0xE3069283), (b"", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "crc"), PUBLISHED)
+def test_crc32c_is_that_of_rfc_3720(data: bytes, crc: int) -> None:
+    assert checksum.crc32c(array(data), 0, len(data)) == crc
+    assert checksum.crc32c_by_table(array(data), 0, len(data)) == crc
+
+
+def test_checksums_of_any_length_and_place_are_those_of_other_implementations() -> None:
+    data = random.Random(4).randbytes(300)
+    for start in range(9):
+        for end in range(start, 300, 7):
+            part = data[start:end]
+            assert checksum.crc32c(array(data), start, end) == package_crc32c(part)
+            assert checksum.crc32c_by_table(array(data), start, end) == package_crc32c(part)
+            assert checksum.crc32(array(data), start, end) == zlib.crc32(part)
+            assert checksum.crc32_by_table(array(data), start, end) == zlib.crc32(part)
