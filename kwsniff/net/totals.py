@@ -37,8 +37,8 @@ class CaptureTotals:
     dropped: int = 0
     """Packets that kernel or interface dropped, as far as the files say."""
     duplicates: int = 0
-    """TCP segments that were captured again just before, as on both sides of a bridge; where an input is read in
-    splits, not those whose first copy lies in the split before."""
+    """TCP segments that were captured again just before, as on both sides of a bridge; where input is read
+    in splits, not those whose first copy lies in the split before."""
     own_dropped: int = 0
     """Packets of a live session that were given up because decoding did not keep up."""
     first_time_ns: int | None = None
