@@ -65,6 +65,7 @@ def test_samples_through_the_smallest_tables(name: str, monkeypatch: pytest.Monk
     same_events(str(CAPTURES / name), monkeypatch)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("mutation", mutants.MUTATIONS)
 def test_damage_through_the_smallest_tables(
     mutation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +77,7 @@ def test_damage_through_the_smallest_tables(
     same_events(str(path), monkeypatch)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("limits", ["default", "tight"])
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name not in CROWDS])
 def test_attacks_through_the_smallest_tables(
