@@ -102,12 +102,15 @@ def plain_failures() -> Iterator[None]:
 
 def _outside(last: str) -> str | None:
     """What a task said, from the last line of its traceback, if it could not read or write."""
+    full = os.strerror(errno.ENOSPC)
+    if full in last:  # Arrow puts words of its own around it
+        return f"[Errno {errno.ENOSPC}] {full}"
     kind, _, text = last.partition(": ")
     name = kind.rpartition(".")[2]
     known = getattr(builtins, name, None)
     if name == CaptureError.__name__ or (isinstance(known, type) and issubclass(known, OSError)):
         return text.strip()
-    return last.strip() if os.strerror(errno.ENOSPC) in last else None
+    return None
 
 
 def _settings(verbose: bool) -> dict[str, str]:
