@@ -216,8 +216,6 @@ SPECS: list[Spec] = [
         size="bytes with the length", packet="packet that completed it",
         in_flight="requests in flight when it was sent",
         status="OK_, TRUNCATED or UNDECODED",
-        response_end="time at which the response before it ended, -1 if unknown",
-        throttled_until="time until which the connection was muted when it came",
         serial="number of its body, -1 if it was not kept",
         **REQUEST_FIELDS,
     ),
