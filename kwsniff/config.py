@@ -49,8 +49,8 @@ class Config:
     The events are the same."""
 
     tables: bool = field(default_factory=lambda: os.environ.get("KWSNIFF_ENGINE") == "tables")
-    """Use the engine over tables (`kwsniff.kernel`), which is to replace the other; not with `full`, several
-    processes or in the pipeline."""
+    """Use the engine over tables (`kwsniff.kernel`), which is to replace the other; not with several processes
+    or in the pipeline."""
 
     columns: frozenset[str] | None = None
     """Columns of calls to fill, the others stay null; None for all. What else is asked of a call (when it

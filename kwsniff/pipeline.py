@@ -42,7 +42,7 @@ def analyze(
     anomaly rows. The next batch is asked for when the events of the last one have been taken. `engine`, if
     given, is a new one of the same `config`, for those who want to know how it stands.
     """
-    if engine is None and config.tables and not config.full:
+    if engine is None and config.tables:
         yield from _by_tables(segments, config)
         return
     for parts in keyed(segments, config, engine=engine):

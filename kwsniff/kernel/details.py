@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
+from kwsniff.events import MAX_TOPIC
 from kwsniff.kernel.codes import CODES
 from kwsniff.kernel.conversation import BAD_BODY
+from kwsniff.kernel.texts import UUID
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 
@@ -56,7 +59,27 @@ def detail_of(row: Any, config: Config, machine: Any) -> str:
         return f"{a} bytes after the {ENDS[b]} body"
     if name == "segment_misplaced":
         return f"{a} bytes at an unlikely sequence number"
+    if name in ("crc_mismatch", "batch_malformed", "codec_unknown"):
+        return _damage(name, a, b, c, machine)
     return f"correlation id {a}"
+
+
+def _damage(name: str, count: int, topic: int, partition: int, machine: Any) -> str:
+    """Which partition's record data is damaged."""
+    where = f"{_topic(topic, machine)}-{partition}"
+    if name == "crc_mismatch":
+        return f"{count} of {where}"
+    return f"batch of {where} cut short" if count < 0 else f"record data of {where}"
+
+
+def _topic(number: int, machine: Any) -> str:
+    if number < 0:
+        return ""
+    row = machine.t.texts[number]
+    data = machine.data("text_bytes", int(row.at), int(row.at) + int(row.size))
+    if row.kind == UUID:
+        return str(uuid.UUID(bytes=data))
+    return data.decode("utf-8", "replace")[:MAX_TOPIC]  # type: ignore[no-any-return]
 
 
 def _body(row: Any, machine: Any) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.kernel import entry
-from kwsniff.kernel.machine import Machine
+from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
 from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 
@@ -45,6 +45,9 @@ class Engine:
         self._told = Told(self._machine, config)
         self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
         self._set_limits(config)
+        if config.full:
+            self._machine.grow("bodies", BODIES)
+            self._machine.grow("body_data", BODY_DATA)
 
     def _set_limits(self, config: Config) -> None:
         limits = self._machine.t.limits[0]
@@ -61,7 +64,8 @@ class Engine:
             "max_outstanding", "max_outstanding_total", "max_connections", "detect_bytes", "max_elements",
         ):  # fmt: skip
             setattr(limits, name, getattr(config, name))
-        limits.detect, limits.verify_crc, limits.full = config.detect, config.verify_crc, config.full
+        limits.detect, limits.verify_crc = config.detect, config.verify_crc
+        limits.full, limits.records = config.full, config.records
         wanted = config.columns
         limits.lists = wanted is None or bool(wanted & {"topics", "topic_ids", "partitions"})
         self._machine.put("ports", [{"port": port} for port in config.ports])
@@ -108,7 +112,10 @@ class Engine:
 
     def _act(self, what: int, how: int = 0) -> Iterator[pa.RecordBatch]:
         for everything in self._machine.act(what, how):
-            yield from self._drain(everything)
+            if everything is None:
+                self._told.show()
+            else:
+                yield from self._drain(everything)
 
     def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
         batch = self._told.take(everything)

@@ -32,7 +32,7 @@ ROWS = {
     "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
     "call_resources": 1024,
     "names": 256, "rows": 1024, "brokers": 64, "resources": 64, "places": 1024, "registers": 128,
-    "texts": 1024, "text_bytes": 65_536, "text_slots": 4096, "words": 16_384,
+    "bodies": 1, "texts": 1024, "text_bytes": 65_536, "text_slots": 4096, "words": 16_384,
     "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18,
 }  # fmt: skip
 """Rows that tables have at first."""
@@ -47,6 +47,9 @@ PARTS = {
 order of rows does not depend on it."""
 TOLD = frozenset(("calls", "notes", "ends", "call_names", "call_rows", "call_resources", "keep"))
 """Tables that are emptied when they are full."""
+BODIES = 8192
+BODY_DATA = 4 << 20
+"""Bodies, and bytes of them, that stand in the tables at a time if they are shown."""
 _SPECS = {spec.name: spec for spec in SPECS}
 RECORDS = {name: np.dtype([(field, np.int64) for field in spec.names]) for name, spec in _SPECS.items()}
 Ints = NDArray[np.int64]
@@ -142,16 +145,20 @@ class Machine:
             made[field] = [getattr(row, field) for row in table[:count]]
         return made
 
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """The record type of the rows of a table."""
+        return RECORDS[name]
+
     def data(self, name: str, first: int, end: int) -> bytes:
         """A stretch of an array of bytes."""
         return bytes(memoryview(getattr(self.t, name))[first:end])
 
     # Kernels
 
-    def act(self, what: int, how: int = 0) -> Iterator[bool]:
+    def act(self, what: int, how: int = 0) -> Iterator[bool | None]:
         """Carry out one of the actions of `kwsniff.kernel.entry`, with as much room as it takes. Yields
         whenever what was told (calls, notes, ends) has to be taken out of the tables: False for what packets
-        before the one at hand settled, True for everything."""
+        before the one at hand settled, True for everything; None if only the bodies have to."""
         while (code := self._call(what, how)) != OK:
             if code == PROGRAM:
                 run = self.t.run[0]
@@ -169,9 +176,13 @@ class Machine:
             self._places = np.array(words, np.int64)
         return self._native(self._places.ctypes.data, what, how)
 
-    def _make_room(self, name: str, room: int) -> Iterator[bool]:
+    def _make_room(self, name: str, room: int) -> Iterator[bool | None]:
         table = getattr(self.t, name)
-        if name in TOLD:
+        if name in ("bodies", "body_data"):
+            yield None
+            if room > len(table):
+                self.grow(name, room)
+        elif name in TOLD:
             yield from self._empty_told(name, room)
         elif name in ("conns", "pieces", "requests", "early"):
             self.grow(name, 2 * len(table))
@@ -222,6 +233,8 @@ class Machine:
         for name, least in PARTS.items():
             if len(getattr(self.t, name)) > 4 * least and not self._used(name):
                 self.replace(name, self._empty(name, least))
+        if len(self.t.body_data) > 4 * BODY_DATA and not self.t.run[0].body_bytes:
+            self.replace("body_data", self._empty("body_data", BODY_DATA))
         for name in ("names", "rows", "brokers", "resources", "places"):
             if len(getattr(self.t, name)) > SCRATCH:
                 self.replace(name, self._empty(name, ROWS[name]))

@@ -11,7 +11,7 @@ from kwsniff.kernel.tables import PROBING
 MAX_UNTOLD = 100
 """Anomalies that wait until it is known who the client is."""
 WANT_CONNS, WANT_PIECES, WANT_REQUESTS, WANT_EARLY = range(4)
-WANT_CALLS, WANT_NOTES, WANT_ENDS, WANT_KEEP = range(5, 9)
+WANT_CALLS, WANT_NOTES, WANT_ENDS, WANT_KEEP, WANT_BODIES, WANT_BODY_DATA = range(5, 11)
 
 
 @kernel
@@ -66,6 +66,8 @@ def take_request(t: Any) -> int:
 @kernel
 def drop_request(t: Any, row: int) -> None:
     """Give a row of `requests` back."""
+    t.run[0].bodies_waiting -= t.requests[row].shown
+    t.requests[row].shown = 0
     t.requests[row].conn = -1
     t.requests[row].next = t.run[0].requests_free
     t.run[0].requests_free = row

@@ -75,7 +75,8 @@ SPECS: list[Spec] = [
         waiting="requests in flight, in all",
         arena_used="bytes of the arena in use or free", arena_live="bytes in use",
         calls="rows of calls filled", notes="rows of notes filled", ends="rows of ends filled",
-        bodies="rows of bodies filled", kept="bytes of keep filled",
+        bodies="rows of bodies filled", body_bytes="bytes of body_data filled",
+        bodies_waiting="bytes of bodies of requests in flight that are shown", kept="bytes of keep filled",
         steps="work done: segments, bytes searched and list entries passed",
         effort="bytes of bodies that may still be read in the search at hand",
         conn="connection of the segment at hand, -1 if it is not known yet",
@@ -105,7 +106,7 @@ SPECS: list[Spec] = [
         detect_bytes="bytes held while a connection is not judged",
         max_elements="array elements of a body", verify_crc="1: check CRCs of record batches",
         lists="1: topics and partitions of calls are wanted",
-        full="1: bodies are kept for rendering",
+        full="1: bodies are kept to be shown", records="1: with the payloads of records",
         seed="of the hash functions",
         part="1: the run began in the middle of the input, what its first frames belong to is not known",
     ),
@@ -216,7 +217,7 @@ SPECS: list[Spec] = [
         size="bytes with the length", packet="packet that completed it",
         in_flight="requests in flight when it was sent",
         status="OK_, TRUNCATED or UNDECODED",
-        serial="number of its body, -1 if it was not kept",
+        serial="number of its body, -1 if it was not kept", shown="bytes of it that count as waiting",
         **REQUEST_FIELDS,
     ),
     Spec(
@@ -237,7 +238,7 @@ SPECS: list[Spec] = [
         first_time="of its first byte", last_time="of its last, -1 if that was not captured",
         packet="packet that completed it", order="place of the packet that settled it",
         whole="1: all bytes are at hand",
-        body="where its body is",
+        body="where its body is", layout="row of layouts by which that was read",
     ),
     Spec(
         "notes",
@@ -283,6 +284,15 @@ SPECS: list[Spec] = [
         request_body="number of its body, -1 if not kept", response_body="that of the response",
         **CALL_FIELDS,
     ),
+    Spec(
+        "bodies",
+        "a body that is to be shown",
+        order="place in the input", conn="row of its connection", number="its number",
+        serial="number of the body", packet="packet that completed its frame", time="packet time",
+        key="API", version="version whose layout it has", direction="0 request, 1 response",
+        guessed="1: it is of a newer version than is known",
+        at="where in body_data it is", size="bytes",
+    ),
     Spec("slots", "a place of the hash table of connections", first="first connection"),
     Spec("asked", "a place of the hash table of requests in flight", first="first request"),
     Spec("bins", "free blocks of the arena, by size", first="where the first is, -1 if none"),
@@ -297,6 +307,7 @@ ARRAYS: dict[str, str] = {
     "extra": BYTES,
     "arena": BYTES,
     "keep": BYTES,
+    "body_data": BYTES,
     **BODY_ARRAYS,
 }
 """Tables without fields."""
@@ -321,5 +332,8 @@ others is reached; from KAFKA and OTHER, CLOSED; nothing leads back but turning 
 (OK_, ERROR_, NO_REPLY_, UNANSWERED_, ORPHAN_, UNDECODED_, TRUNCATED_) = range(7)
 """Statuses of a call, in the order of `kwsniff.events.STATUSES`."""
 
-WANTS = ("conns", "pieces", "requests", "early", "arena", "calls", "notes", "ends", "keep", *BODY_WANTS)
+WANTS = (
+    "conns", "pieces", "requests", "early", "arena", "calls", "notes", "ends", "keep", "bodies", "body_data",
+    *BODY_WANTS,
+)  # fmt: skip
 """Tables that may have to grow, or to be emptied."""

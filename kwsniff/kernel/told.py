@@ -13,6 +13,7 @@ from kwsniff.columns import column, flags, places
 from kwsniff.config import Config
 from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
 from kwsniff.kernel import tables as k
+from kwsniff.kernel.bodytexts import Bodies, Problem
 from kwsniff.kernel.codes import CODES
 from kwsniff.kernel.conversation import BAD_BODY
 from kwsniff.kernel.details import detail_of
@@ -50,6 +51,7 @@ class Told:
         """Of connections by number: id, client, broker, capture."""
         self._captures: list[str | None] = []
         self._packet_notes: list[tuple[int, str, str, int, int, int]] = []
+        self._bodies = Bodies(machine, config) if config.full else None
 
     def capture(self, name: str | None) -> int:
         """The number of a capture file."""
@@ -68,6 +70,7 @@ class Told:
         """An EVENTS batch of all that was told, or of what packets before the one at hand settled."""
         machine = self._machine
         run = machine.t.run[0]
+        self.show()
         calls = machine.array("calls", int(run.calls))
         notes = machine.array("notes", int(run.notes))
         ends = machine.array("ends", int(run.ends))
@@ -77,10 +80,12 @@ class Told:
             before = [int(np.searchsorted(rows["order"], now)) for rows in (calls, notes, ends)]
             counts = before
         calls, notes, ends = calls[: counts[0]], notes[: counts[1]], ends[: counts[2]]
-        batch = self._batch(calls, notes, ends)
+        batch = self._batch(calls, notes, ends, everything)
         self._forget(calls, counts)
         if everything:
             run.packet_bytes = 0
+            if self._bodies is not None:
+                self._bodies.tidy()
         run.told_bytes = run.packet_bytes
         self._forget_kept(int(run.notes))
         return batch
@@ -89,7 +94,12 @@ class Told:
         """The numbers of texts have changed."""
         self._texts.forget()
 
-    def _batch(self, calls: Rows, notes: Rows, ends: Rows) -> pa.RecordBatch | None:
+    def show(self) -> None:
+        """Make the bodies that were kept into texts, and empty their tables."""
+        if self._bodies is not None:
+            self._bodies.render()
+
+    def _batch(self, calls: Rows, notes: Rows, ends: Rows, everything: bool) -> pa.RecordBatch | None:
         now = int(self._machine.t.run[0].order)
         packet_notes = [each for each in self._packet_notes if each[0] <= now]
         self._packet_notes = self._packet_notes[len(packet_notes) :]
@@ -104,6 +114,11 @@ class Told:
         if len(notes):
             parts.append((self._note_columns(notes) | self._identity(notes, ends), len(notes)))
             keys.append(notes["order"] * KINDS + 2)
+        problems = [] if self._bodies is None else self._bodies.problems(None if everything else now)
+        if problems:
+            whose = np.array([each[0] for each in problems], self._machine.dtype("bodies"))
+            parts.append((_problem_columns(whose, problems) | self._identity(whose, ends), len(problems)))
+            keys.append(whose["order"] * KINDS + 2)
         shown = ends[ends["known"] != 0]
         if len(shown):
             parts.append((self._end_columns(shown) | self._identity(shown, ends), len(shown)))
@@ -241,6 +256,11 @@ class Told:
             "closed_by": lambda: _closers(calls["closed_by"]),
             "security": lambda: pa.repeat("plaintext", count).cast(pa.string()),
         }
+        if self._bodies is not None:
+            for name in BODIES:
+                texts = self._bodies.take(calls[f"{name}_body"])
+                if name in wanted:
+                    columns[name] = texts
         for name in wanted.intersection(makers):
             columns[name] = makers[name]()
         return columns
@@ -333,6 +353,16 @@ class Told:
         columns["sasl_mechanism"] = self._texts.chosen(ends["mechanism"])
         columns["user"] = self._texts.chosen(ends["user"])
         return columns
+
+
+def _problem_columns(whose: Rows, problems: list[Problem]) -> Columns:
+    return {
+        "event": pa.repeat(ANOMALY, len(problems)).cast(pa.string()),
+        "time": timestamps(whose["time"]),
+        "code": pa.array([code for _, code, _ in problems], pa.string()),
+        "detail": pa.array([detail for _, _, detail in problems], pa.string()),
+        "packet": _without_negative(whose["packet"], pa.int64()),
+    }
 
 
 _WHOSE = ("a_hi", "a_lo", "b_hi", "b_lo", "a_port", "b_port", "first_time", "client")

@@ -1,0 +1,39 @@
+"""Bodies that are shown: the engine over tables, interpreted, against the other engine, on every sample."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kwsniff.arrow import segment_columns
+from kwsniff.capture.source import segments
+from kwsniff.config import Config
+from kwsniff.kernel.engine import Engine
+from tests.samples import Row, names, sample
+
+SHOWN = ("event", "connection", "api", "api_version", "correlation_id", "request_packet", "response_packet",
+         "status", "code", "detail", "packet", "request", "response")  # fmt: skip
+
+
+@cache
+def by_tables(name: str, records: bool) -> list[Row]:
+    config = Config(kernels="never", full=True, records=records)
+    engine = Engine(config, compiled=False)
+    batches = [
+        made for batch in segments(sample(name).paths, config) for made in engine.feed(segment_columns(batch))
+    ]
+    return [row for batch in [*batches, *engine.finish()] for row in batch.to_pylist()]
+
+
+def told(rows: list[Row]) -> Counter[Any]:
+    return Counter(tuple(row[name] for name in SHOWN) for row in rows)
+
+
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("name", names())
+def test_a_sample_shows_the_bodies_of_the_other_engine(name: str, records: bool) -> None:
+    expected = sample(name).events(kernels="never", tables=False, full=True, records=records)
+    assert told(by_tables(name, records)) == told(expected)
