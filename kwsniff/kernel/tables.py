@@ -81,6 +81,7 @@ SPECS: list[Spec] = [
         conn="connection of the segment at hand, -1 if it is not known yet",
         moment="time of the segment at hand, as far as it is believed", moment_row="its place in the input",
         compared="1: the segment at hand was compared with what was delivered",
+        stray="whether the segment at hand is out of place, see `kwsniff.kernel.strays`",
         jump="packet time far ahead of the clock that no other bore out yet, -1 if none",
         serial="bodies kept so far",
         replaying="1: a held piece is being delivered", crowd="connections that are to end to make room",
@@ -157,6 +158,8 @@ SPECS: list[Spec] = [
         proven="1: content proved that it is Kafka; before that it tells no calls",
         giving="1: it is giving up what it holds",
         turned="1: the roles of its ends were turned round",
+        aside_first="first request that was taken out of place (pieces)", aside_last="last one",
+        aside="how many",
     ),
     Spec(
         "sides",
