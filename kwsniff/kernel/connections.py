@@ -145,7 +145,7 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.capture = run.capture
     conn.last_packet, conn.last_order = -1, -1
     conn.syn_time = conn.syn_ack_time = conn.handshake = conn.reset_time = conn.reset_order = -1
-    conn.closed_by = conn.syn = conn.fin = conn.rst = conn.backwards = conn.ending = 0
+    conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.ending = 0
     conn.held_first = conn.held_last = conn.untold_first = conn.untold_last = -1
     conn.aside_first = conn.aside_last = -1
     conn.untold = conn.aside = 0

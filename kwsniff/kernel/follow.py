@@ -390,14 +390,19 @@ def take_flags(t: Any, c: int, k: int, seg: Any) -> None:
         conn.rst = 1
         if conn.reset_time < 0:
             conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
-            if conn.closed_by == 0:
-                conn.closed_by = who | 4
+        closed_first(conn, who | 4, seg.time)
         return
     if seg.flags & FIN:
         conn.fin = 1
-        if conn.closed_by == 0:
-            conn.closed_by = who | 8
+        closed_first(conn, who | 8, seg.time)
         s.fin_at = s.offset + distance((seg.seq + seg.length) & MASK, s.next_seq) if s.next_seq >= 0 else 0
+
+
+@kernel
+def closed_first(conn: Any, how: int, time: int) -> None:
+    """Note who ended a connection first, by packet time: an RST may overtake a FIN on the way to the capture."""
+    if conn.closed_by == 0 or time < conn.closed_time:
+        conn.closed_by, conn.closed_time = how, time
 
 
 @kernel

@@ -126,6 +126,7 @@ SPECS: list[Spec] = [
         syn_time="of the SYN", syn_ack_time="of the SYN-ACK", handshake="from SYN to the ACK that ends it",
         reset_time="of an RST that has not closed it yet", reset_order="its place",
         closed_by="0 unknown, 1 client, 2 broker, with 4 for RST, 8 for FIN",
+        closed_time="packet time of that",
         syn="1: a SYN was seen", fin="1: a FIN was seen", rst="1: an RST was seen",
         backwards="1: time ran backwards",
         step="how far it was closed, see `kwsniff.kernel.connections`",
