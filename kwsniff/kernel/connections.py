@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import release
+from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.codes import CONNECTION_LIMIT, FRAME_INCOMPLETE, NOT_KAFKA
 from kwsniff.kernel.conversation import give_up_all, pair_pending
 from kwsniff.kernel.frames import empty_buffer, finish_frame
@@ -144,9 +145,10 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.capture = run.capture
     conn.last_packet, conn.last_order = -1, -1
     conn.syn_time = conn.syn_ack_time = conn.handshake = conn.reset_time = conn.reset_order = -1
-    conn.closed_by = conn.syn = conn.fin = conn.rst = conn.backwards = conn.ending = 0
+    conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.ending = 0
     conn.held_first = conn.held_last = conn.untold_first = conn.untold_last = -1
-    conn.untold = 0
+    conn.aside_first = conn.aside_last = -1
+    conn.untold = conn.aside = 0
     conn.held = conn.held_bytes = conn.judged = conn.tries = conn.held_pending = 0
     conn.first_request = conn.last_request = conn.first_unasked = conn.last_unasked = -1
     conn.first_early = conn.last_early = -1
@@ -430,6 +432,7 @@ def remove(t: Any, c: int) -> None:
             release(t, s.history_at, s.history_room)
         if s.far >= 0:
             drop_far(t, s)
+    forget_all(t, c)
     remove_quiet(t, c)
     conn.number = 0
     conn.next = run.conns_free

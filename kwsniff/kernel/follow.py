@@ -43,6 +43,7 @@ from kwsniff.kernel.streams import (
     seen_before,
     set_free,
 )
+from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.tables import (
     CLOSED_REASON,
     GAP_REASON,
@@ -206,8 +207,27 @@ def succeed(t: Any, c: int, seg: Any) -> int:
             run.conn = -1
         return code
     if is_reset(t, c, seg.time):
-        return close(t, c, RESET_REASON)
+        code = close(t, c, RESET_REASON)
+        if code != OK:
+            return code
+    if conn.step == CLOSED_ and conn.state == KAFKA and k == conn.client and seg.length:
+        if goes_on(t, c, k, seg):
+            code = end(t, c, CLOSED_REASON)
+            if code == OK:
+                run.conn = -1
+            return code
     return OK
+
+
+@kernel
+def goes_on(t: Any, c: int, k: int, seg: Any) -> bool:
+    """Whether a segment after the end holds the client's next request: there was no end, or none was seen of
+    what came between."""
+    if seg.buffer == 0:
+        return is_next_request(t, c, k, t.inline, seg.start, seg.start + seg.captured)
+    if seg.buffer == 1:
+        return is_next_request(t, c, k, t.block, seg.start, seg.start + seg.captured)
+    return is_next_request(t, c, k, t.extra, seg.start, seg.start + seg.captured)
 
 
 @kernel
@@ -314,6 +334,14 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
     seq = (seg.seq + 1) & MASK if seg.flags & SYN else seg.seq
     if s.next_seq < 0:
         s.next_seq = seq
+    if seq != s.next_seq or run.stray != IN_PLACE:
+        code = take_stray(t, c, k, seg, seq, data)
+        if code != OK or run.stray == ASIDE:
+            if code == OK:
+                run.stray = IN_PLACE
+            return code
+    elif seg.captured < seg.length:
+        s.stray_end = (seq + seg.captured) & MASK  # unless the capture cuts packets, its length is wrong
     start = s.offset + distance(seq, s.next_seq)
     end, pos, size, length = start + seg.length, seg.start, seg.captured, seg.length
     if start < s.offset:
@@ -324,7 +352,7 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
                 seen_before(t, c, k, start, end, data, pos, size, seg.packet)
                 run.compared = 1
         if end <= s.offset:
-            run.compared = 0
+            run.compared = run.stray = 0
             return OK
         cut = s.offset - start
         start, pos, size, length = start + cut, pos + cut, max(size - cut, 0), length - cut
@@ -349,7 +377,7 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
             advance(s, length)
             remember(t, s, data, pos, size, length)
     if code == OK:
-        run.compared = 0
+        run.compared, run.stray = 0, IN_PLACE
     return code
 
 
@@ -362,14 +390,19 @@ def take_flags(t: Any, c: int, k: int, seg: Any) -> None:
         conn.rst = 1
         if conn.reset_time < 0:
             conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
-            if conn.closed_by == 0:
-                conn.closed_by = who | 4
+        closed_first(conn, who | 4, seg.time)
         return
     if seg.flags & FIN:
         conn.fin = 1
-        if conn.closed_by == 0:
-            conn.closed_by = who | 8
+        closed_first(conn, who | 8, seg.time)
         s.fin_at = s.offset + distance((seg.seq + seg.length) & MASK, s.next_seq) if s.next_seq >= 0 else 0
+
+
+@kernel
+def closed_first(conn: Any, how: int, time: int) -> None:
+    """Note who ended a connection first, by packet time: an RST may overtake a FIN on the way to the capture."""
+    if conn.closed_by == 0 or time < conn.closed_time:
+        conn.closed_by, conn.closed_time = how, time
 
 
 @kernel

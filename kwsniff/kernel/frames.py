@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import allocate, block_size, copy, release
+from kwsniff.kernel.aside import is_aside, pass_by
 from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
 from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
 from kwsniff.kernel.conversation import pair_pending, take_frame
@@ -126,13 +127,35 @@ def finish_frame(t: Any, c: int, k: int) -> int:
     f.whole = 0 if s.broken else 1
     if s.buf < 0:
         f.start = f.end = 0
-    code = take_frame(t, t.arena)
+    code = take_once(t, t.arena)
     if code != OK:
         return code
     told(t, c, s, k, t.arena, f.start, f.end)
     empty_buffer(t, s)
     s.size = s.got = s.broken = 0
     return OK
+
+
+@kernel
+def take_once(t: Any, data: Any) -> int:
+    """Take the frame at hand, unless it was taken already, when it lay out of place."""
+    f = t.frame[0]
+    conn = t.conns[f.conn]
+    if conn.aside == 0 or f.side != conn.client:
+        return take_frame(t, data)
+    found = correlation_id(data, f.start, f.end)
+    code = OK if is_aside(t, f.conn, found) else take_frame(t, data)
+    if code == OK and found != UNKNOWN:
+        pass_by(t, f.conn, found)
+    return code
+
+
+@kernel
+def in_progress(t: Any, s: Any) -> int:
+    """Correlation id of the request in progress, UNKNOWN if there is none."""
+    if s.buf < 0 or not s.synchronised:
+        return UNKNOWN
+    return correlation_id(t.arena, s.buf, s.buf + s.have)
 
 
 @kernel
@@ -154,7 +177,7 @@ def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int, tim
     f.start, f.end, f.size = start, start + size, size
     f.first_time, f.last_time, f.packet = time, time, packet
     f.whole = 1
-    code = take_frame(t, data)
+    code = take_once(t, data)
     if code != OK:
         return code
     told(t, c, s, k, data, start, start + size)
@@ -201,8 +224,7 @@ def hides_request(t: Any, c: int, k: int, data: Any, pos: int, end: int) -> bool
     if not begins_request(t, data, pos, end):
         return False
     found = correlation_id(data, pos, end)
-    now = correlation_id(t.arena, s.buf, s.buf + s.have) if s.buf >= 0 else UNKNOWN
-    return comes_next(found, s.latest) or comes_next(found, now)
+    return comes_next(found, s.latest) or comes_next(found, in_progress(t, s))
 
 
 @kernel
@@ -445,7 +467,7 @@ def unbuffer(t: Any, c: int, k: int) -> int:
     f.start, f.end, f.size = s.buf, s.buf + size + 4, size + 4
     f.first_time, f.last_time, f.packet = s.first_time, s.frame_time, s.frame_packet
     f.whole = 1
-    code = take_frame(t, t.arena)
+    code = take_once(t, t.arena)
     if code != OK:
         return code
     told(t, c, s, k, t.arena, s.buf, s.buf + size + 4)

@@ -219,31 +219,60 @@ def accept(t: Any, c: int) -> None:
 def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
     """OK and a state, PROBING while it cannot be said; or another code."""
     conn = t.conns[c]
-    for k in range(2):
-        s = t.sides[2 * c + k]
-        if s.have and is_tls(t.arena, s.buf, s.buf + s.have):
-            if final or not is_tls_alert(t.arena, s.buf, s.buf + s.have):
-                return OK, TLS if conn.ports else OTHER
-            return OK, PROBING
+    tls = tls_of(t, c)
+    if tls == YES:
+        return OK, TLS if conn.ports else OTHER
     if not conn.ports and not t.limits[0].detect:
         return OK, OTHER
-    best, client = REFUTED, -1
-    for k in range(2):
-        if conn.client < 0 or conn.client == k:
-            code, found = evidence(t, c, k, final)
-            if code != OK:
-                return code, PROBING
-            if found > best:
-                best, client = found, k
-            elif found == best and found >= PLAUSIBLE:
-                best = UNDECIDED  # both ways round seem right
+    code, best, client = most_evidence(t, c, final)
+    if code != OK:
+        return code, PROBING
     if best == PROVEN or (best == PLAUSIBLE and conn.ports):
+        if conn.client >= 0 and conn.client != client:
+            conn.turned = 1
         conn.client = client
         conn.proven = 1
         return OK, KAFKA
+    if tls == MORE:
+        return OK, PROBING if not final else TLS if conn.ports else OTHER
     if best == REFUTED:
         return OK, OTHER
     return OK, by_port(t, c, final) if conn.ports else PROBING
+
+
+@kernel
+def tls_of(t: Any, c: int) -> int:
+    """Whether an end speaks TLS: YES, NO, or MORE if it sent an alert, which says nothing of the other end."""
+    found = NO
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        if s.have and is_tls(t.arena, s.buf, s.buf + s.have):
+            if not is_tls_alert(t.arena, s.buf, s.buf + s.have):
+                return YES
+            found = MORE
+    return found
+
+
+@kernel
+def most_evidence(t: Any, c: int, final: bool) -> tuple[int, int, int]:
+    """OK, how much speaks for an end as the client, and for which; or another code. Against what SYN or port
+    say of the ends only a proof counts: either may be damaged, or chosen badly."""
+    conn = t.conns[c]
+    best, client = REFUTED, -1
+    for k in range(2):
+        code, found = evidence(t, c, k, final)
+        if code != OK:
+            return code, best, client
+        if conn.client >= 0 and conn.client != k and found < PROVEN:
+            continue
+        if found > best:
+            best, client = found, k
+        elif found == best and found >= PLAUSIBLE:
+            if conn.client >= 0:
+                client = conn.client
+            else:
+                best = UNDECIDED  # both ways round seem right
+    return OK, best, client
 
 
 @kernel

@@ -316,8 +316,16 @@ ARRIVAL = {
     "response_end_time",
     "latency_us",
     "duration_us",
+    "request_transfer_us",
+    "queued_us",
+    "throttled_us",
+    "waited_us",
+    "broker_us",
+    "response_transfer_us",
+    "waited_open_us",
 }
-"""What may differ when packets come in another order: which of them completes a message."""
+"""What may differ when packets come in another order: which of them completes a message, and what is measured
+from there."""
 
 
 @settings(max_examples=examples(150))
