@@ -94,6 +94,16 @@ class Groups:
             Table("lag", "Lag on the wire", LAG, lag),
         ]
 
+    def shares(self) -> list[Row]:
+        """What each member had when: group, member (its client id), from when, until when (None: it is not
+        known to have ended), and the partitions as text."""
+        return [
+            {"group": name, **row, "share": self._with_names(row["share"])}
+            for name, life in sorted(self._groups.items())
+            for row in life.spans()
+            if self._only in (None, name)
+        ]
+
     def notes(self) -> list[str]:
         """What could not be told."""
         if self._closed:

@@ -166,6 +166,32 @@ class Life:
                 "members": None, "protocol": self.kind,
             }  # fmt: skip
 
+    def spans(self) -> Iterator[Row]:
+        """What each member had when, a row for each stretch of time; `until` is None where no end was seen."""
+        given = [
+            (found.end or found.joined, member_id, found.shares.get(member_id))
+            for _, found in sorted(self.rebalances.items())
+            for member_id in sorted(found.members | set(self.members))
+        ]
+        given += [(change["time"], change["who"], change["after"]) for change in self.changes]
+        by_member: dict[str, list[tuple[datetime, Share | None]]] = {}
+        for time, member_id, share in given:
+            by_member.setdefault(member_id, []).append((time, share))
+        for member_id, shares in by_member.items():
+            yield from self._spans_of(member_id, sorted(shares, key=lambda item: item[0]))
+
+    def _spans_of(self, member_id: str, shares: list[tuple[datetime, Share | None]]) -> Iterator[Row]:
+        member = self.members.get(member_id)
+        left = member.left if member else None
+        for place, (time, share) in enumerate(shares):
+            if share is None or (left is not None and left <= time):
+                continue
+            until = shares[place + 1][0] if place + 1 < len(shares) else None
+            if left is not None:
+                until = left if until is None else min(until, left)
+            yield {"member": self._name(member_id), "member_id": member_id, "from": time, "until": until,
+                   "share": share_text(share)}  # fmt: skip
+
     def _rebalance_rows(self) -> Iterator[Row]:
         before: Rebalance | None = None
         shares: dict[str, Share] = {}

@@ -57,15 +57,56 @@ class Group:
     greatest: float = 0.0
 
 
+class Slowest:
+    """The calls that took longest, at most `kept` of them."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._heap: list[tuple[float, int, Row]] = []
+        self._order = 0
+
+    def take(self, calls: pa.RecordBatch) -> None:
+        """Take calls of EVENTS whose `duration_us` is known."""
+        durations = calls["duration_us"].to_numpy(zero_copy_only=False)
+        least = self._heap[0][0] if len(self._heap) == self._kept else -1.0
+        candidates = np.flatnonzero(durations > least)
+        if len(candidates) > self._kept:
+            candidates = np.sort(candidates[np.argsort(-durations[candidates], kind="stable")[: self._kept]])
+        names = [*SHOWN, *PARTS]
+        for row in calls.select(names).take(pa.array(candidates, pa.int64())).to_pylist():
+            self._put(row)
+
+    def merge(self, other: Slowest) -> None:
+        """Take what another one kept, of calls that come after those of this one."""
+        for _, _, row in sorted(other._heap, key=lambda item: -item[1]):
+            self._put(row)
+
+    def _put(self, row: Row) -> None:
+        self._order -= 1
+        item = (row["duration_us"], self._order, row)
+        if len(self._heap) < self._kept:
+            heapq.heappush(self._heap, item)
+        else:
+            heapq.heappushpop(self._heap, item)
+
+    def rows(self) -> list[Row]:
+        """As EVENTS has them, the slowest first."""
+        return [row for _, _, row in sorted(self._heap, key=lambda item: (-item[0], -item[1]))]
+
+    def table(self) -> Table:
+        """The same as people see them."""
+        return Table("calls", "Slowest calls", CALLS, [_call_row(row) for row in self.rows()], top=15)
+
+
 class Slow:
     """Takes EVENTS and gives the slowest calls and clients. `waiting`: also calls that waited on purpose."""
 
     def __init__(self, *, waiting: bool = False) -> None:
         self.needs = NEEDS
         self._waiting = waiting
-        self._slowest: list[tuple[float, int, Row]] = []
+        self._slowest = Slowest()
         self._groups: dict[tuple[Any, ...], Group] = {}
-        self._order = self._calls = self._waited = self._parted = 0
+        self._calls = self._waited = self._parted = 0
         self._random = np.random.default_rng(7)
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -79,23 +120,8 @@ class Slow:
             calls = calls.filter(pa.array(~on_purpose))
         if len(calls):
             self._parted += len(calls) - calls["broker_us"].null_count
-            self._take_slowest(calls)
+            self._slowest.take(calls)
             self._take_groups(calls)
-
-    def _take_slowest(self, calls: pa.RecordBatch) -> None:
-        durations = calls["duration_us"].to_numpy(zero_copy_only=False)
-        least = self._slowest[0][0] if len(self._slowest) == KEPT else -1.0
-        candidates = np.flatnonzero(durations > least)
-        if len(candidates) > KEPT:
-            candidates = np.sort(candidates[np.argsort(-durations[candidates], kind="stable")[:KEPT]])
-        names = [*SHOWN, *PARTS]
-        for row in calls.select(names).take(pa.array(candidates)).to_pylist():
-            self._order -= 1
-            item = (row["duration_us"], self._order, row)
-            if len(self._slowest) < KEPT:
-                heapq.heappush(self._slowest, item)
-            else:
-                heapq.heappushpop(self._slowest, item)
 
     def _take_groups(self, calls: pa.RecordBatch) -> None:
         keys = ["client_id", "client_ip", "api", "broker_ip", "broker_port"]
@@ -127,10 +153,9 @@ class Slow:
 
     def tables(self) -> list[Table]:
         """The slowest calls, and clients by the time their calls took in all."""
-        slowest = sorted(self._slowest, key=lambda item: (-item[0], -item[1]))
         groups = sorted(self._groups.items(), key=lambda item: -item[1].sums["duration_us"])
         return [
-            Table("calls", "Slowest calls", CALLS, [_call_row(row) for _, _, row in slowest], top=15),
+            self._slowest.table(),
             Table("clients", "Clients by time", CLIENTS, list(_client_rows(groups)), top=10),
         ]
 
