@@ -47,8 +47,8 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	for target in $(TARGETS); do $(BIN)/python -m tests.fuzz.fuzz $$target $$(( $(MINUTES) * 60 )) || exit 1; done
 
-# Compile the engine over tables for this machine (see docs/design.md).
-kernels: $(VENV)/.run
+# Compile the kernels again after a change to them; installing does it the first time (see docs/design.md).
+kernels: $(VENV)/.dev
 	$(BIN)/python -m kwsniff.kernel.build
 
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).

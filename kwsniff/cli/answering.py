@@ -19,6 +19,7 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.asked import Asked
+from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
@@ -122,6 +123,7 @@ def _source(
     if captures:
         config = replace(asked.config, columns=columns, full=asked.config.full or bool(columns & BODIES))
         config = patient(config) if from_pipe(captures) else config
+        tell_if_interpreted(captures)
         found = events(captures, config, totals=trust.capture, progress=progress, jobs=asked.jobs, stop=stop)
         yield from trust.watch(found)
 

@@ -15,6 +15,7 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
+from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
 from kwsniff.cli.problem import CommandError, chosen_columns
@@ -175,6 +176,7 @@ class _Run:
         if request.follow:
             yield from self._followed()
             return
+        tell_if_interpreted(request.paths)
         source = events(
             request.paths,
             patient(request.config) if self._piped else request.config,

@@ -16,6 +16,7 @@ from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
@@ -155,6 +156,7 @@ def _events(
     stop: Stop,
 ) -> Generator[pa.RecordBatch]:
     config = patient(request.config) if from_pipe(request.paths) else request.config
+    tell_if_interpreted(request.paths)
     source = events(
         request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
     )

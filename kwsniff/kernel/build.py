@@ -2,13 +2,15 @@
 
 numba translates `act` and all that it calls; what it yields is linked into one module, optimised as a whole
 with all functions but the entry internal, and written by LLVM for the machine at hand. Compiled with NumPy's
-error model and without numba's run-time system, so that the code calls nobody.
+error model and without numba's run-time system, so that the code calls nobody. `hatch_build.py` runs this
+when kwsniff is installed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
+from pathlib import Path
 from typing import Any
 
 os.environ["KWSNIFF_COMPILING"] = "1"
@@ -28,7 +30,7 @@ from numba.extending import models, register_model
 from numba.np import arrayobj
 
 from kwsniff.kernel.entry import act
-from kwsniff.kernel.native_code import FOLDER, SYMBOL, architecture, path_of
+from kwsniff.kernel.native_code import LEVELS, NATIVE, SYMBOL, digest, path_of, sealed
 from kwsniff.kernel.tables import ARRAYS, NAMES, SPECS
 
 KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
@@ -149,24 +151,39 @@ def module() -> Any:
     return linked
 
 
-def write(path: Any) -> None:
-    """Write the object file for this machine's processor."""
+def write(path: Path, cpu: str) -> None:
+    """Write the object file for a processor. Older ones for other sources go."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     linked = module()
+    name, features = cpu, ""
+    if cpu == NATIVE:
+        name, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, reloc="pic"
+        cpu=name, features=features, opt=3, reloc="pic"
     )
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(linked, builder)
     path.parent.mkdir(exist_ok=True)
-    for old in path.parent.glob(f"{architecture()}-*.o"):
-        old.unlink()
-    path.write_bytes(machine.emit_object(linked))
+    for old in path.parent.glob("*.o"):
+        if not old.name.endswith(f"-{digest()}.o"):
+            old.unlink(missing_ok=True)
+    made = path.with_suffix(f".{os.getpid()}")
+    made.write_bytes(sealed(machine.emit_object(linked)))
+    made.replace(path)
+
+
+def main() -> None:
+    """Compile unless it is done already, and print where the object file is."""
+    parser = argparse.ArgumentParser(prog="python -m kwsniff.kernel.build", description=main.__doc__)
+    parser.add_argument("--cpu", choices=(NATIVE, *LEVELS), default=NATIVE, help="processor to compile for")
+    cpu = parser.parse_args().cpu
+    path = path_of(cpu)
+    if not path.exists():
+        write(path, cpu)
+    print(path)
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    write(path_of(architecture()))
-    print(path_of(architecture()), file=sys.stderr)
+    main()

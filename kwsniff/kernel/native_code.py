@@ -1,7 +1,8 @@
 """Finding and loading the compiled kernels that fit this machine and these sources.
 
-The object file's name carries a digest of the sources of this package, so that a stale one is never loaded.
-llvmlite, without numba, loads it in a few milliseconds.
+An object file's name carries the processor that it was made for and a digest of the sources of this package,
+so that neither a stale one nor one with instructions that this machine doesn't have is ever loaded. llvmlite,
+without numba, loads it in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ FOLDER = Path(__file__).parent / "compiled"
 SYMBOL = "kwsniff_act"
 AROUND = frozenset(("engine", "machine", "native_code", "told", "details", "identity", "programs"))
 """Modules of this package that are Python's: the driver around the kernels."""
+NATIVE = "native"
+"""In place of a level: this very machine's processor."""
+LEVELS: dict[str, frozenset[str]] = {
+    "x86-64-v3": frozenset(("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")),
+    "x86-64-v2": frozenset(("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")),
+    "generic": frozenset(),
+}
+"""Processors that code can be compiled for to be handed on, best first, and the features that they have
+(x86-64 psABI, "Micro-Architecture Levels"). `generic` is what every machine of an architecture can do."""
 Native = Callable[..., int]
 
 
@@ -31,9 +41,9 @@ def digest() -> str:
     return said.hexdigest()
 
 
-def path_of(architecture: str) -> Path:
-    """Where the object file for an architecture is kept."""
-    return FOLDER / f"{architecture}-{digest()}.o"
+def path_of(cpu: str) -> Path:
+    """Where the object file for a processor (NATIVE or one of LEVELS) is kept."""
+    return FOLDER / f"{architecture()}-{_this_machine() if cpu == NATIVE else cpu}-{digest()}.o"
 
 
 def architecture() -> str:
@@ -42,16 +52,44 @@ def architecture() -> str:
     return f"{uname.machine}-{uname.sysname}".lower()
 
 
+def fitting() -> Path | None:
+    """The best object file that this machine can run, if there is one."""
+    ours, about = f"{architecture()}-", f"-{digest()}.o"
+    there = {each.name[len(ours) : -len(about)]: each for each in FOLDER.glob(f"{ours}*{about}")}
+    if not there:
+        return None
+    if (own := there.get(_this_machine())) is not None:
+        return own
+    able = [level for level, needs in LEVELS.items() if level in there and needs <= _features()]
+    return there[able[0]] if able else None
+
+
 @cache
 def load() -> Native | None:
     """The compiled `act`, or None if there is none for this machine."""
     if os.environ.get("KWSNIFF_KERNELS") == "interpreted":
         return None
     try:
-        path = path_of(architecture())
-        return _loaded(path.read_bytes()) if path.exists() else None
+        path = fitting()
+        return _loaded(opened(path.read_bytes())) if path is not None else None
     except Exception:  # llvmlite is missing, or refuses the file: then kernels are interpreted
         return None
+
+
+SEAL = 16
+"""Bytes of the digest in front of the code: LLVM ends the process when a file is damaged."""
+
+
+def sealed(code: bytes) -> bytes:
+    """What is written: the code behind its digest."""
+    return blake2b(code, digest_size=SEAL).digest() + code
+
+
+def opened(data: bytes) -> bytes:
+    """The code of a file. Raises ValueError if it is not as it was written."""
+    if sealed(data[SEAL:]) != data:
+        raise ValueError("damaged")
+    return data[SEAL:]
 
 
 _alive: list[Any] = []
@@ -70,3 +108,18 @@ def _loaded(code: bytes) -> Native:
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     _alive.append(engine)
     return kind(engine.get_function_address(SYMBOL))
+
+
+def _features() -> frozenset[str]:
+    """What this machine's processor can do, in LLVM's words."""
+    import llvmlite.binding as llvm
+
+    return frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
+
+
+def _this_machine() -> str:
+    """The processor's name and, as virtual machines hide some, a digest of its features."""
+    import llvmlite.binding as llvm
+
+    about = ",".join(sorted(_features()))
+    return f"{llvm.get_host_cpu_name()}+{blake2b(about.encode(), digest_size=4).hexdigest()}"

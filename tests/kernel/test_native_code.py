@@ -1,0 +1,145 @@
+"""Which object file is loaded, and what becomes of an installation that can't compile."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kwsniff.cli import kernels
+from kwsniff.kernel import native_code
+from kwsniff.kernel.native_code import LEVELS, NATIVE, fitting, path_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(native_code, "FOLDER", tmp_path)
+    monkeypatch.setattr(native_code, "_features", lambda: LEVELS["x86-64-v2"] | {"avx"})
+    return tmp_path
+
+
+def test_code_for_this_very_processor_goes_before_code_to_be_handed_on(folder: Path) -> None:
+    assert fitting() is None
+    for cpu in ("generic", "x86-64-v2", NATIVE):
+        path_of(cpu).touch()
+        assert fitting() == path_of(cpu)
+
+
+def test_code_with_instructions_that_this_processor_lacks_is_passed_over(folder: Path) -> None:
+    path_of("x86-64-v3").touch()
+    (folder / path_of(NATIVE).name.replace("+", "+0")).touch()
+    assert fitting() is None
+
+
+def test_processors_of_one_name_with_other_features_are_told_apart(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path_of(NATIVE).touch()
+    monkeypatch.setattr(native_code, "_features", lambda: LEVELS["x86-64-v3"])
+    assert fitting() is None
+
+
+def test_code_of_other_sources_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path_of(NATIVE).touch()
+    monkeypatch.setattr(native_code, "digest", lambda: "0" * 16)
+    assert fitting() is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF and no more", native_code.sealed(b"code")[:-1]])
+def test_a_damaged_file_leaves_kernels_interpreted(data: bytes, folder: Path) -> None:
+    path_of(NATIVE).write_bytes(data)
+    native_code.load.cache_clear()
+    try:
+        assert native_code.load() is None
+    finally:
+        native_code.load.cache_clear()
+
+
+def hook() -> ModuleType:
+    pytest.importorskip("hatchling")
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def built(version: str, answer: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
+    """What the hook adds to the wheel, and its warnings, when the compiler answers so."""
+    module = hook()
+    warnings: list[str] = []
+    data: dict[str, Any] = {"force_include": {}}
+    monkeypatch.setattr(module.subprocess, "run", answer)
+    made = module.Kernels(
+        str(ROOT), {}, None, None, "", "wheel", SimpleNamespace(display_warning=warnings.append)
+    )
+    made.initialize(version, data)
+    return data, warnings
+
+
+def test_a_compiler_that_fails_leaves_a_wheel_for_all_machines_and_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise subprocess.CalledProcessError(
+            1, "python", stderr="Traceback\nModuleNotFoundError: No module numba\n"
+        )
+
+    data, (warning,) = built("standard", fails, monkeypatch)
+    assert data == {"force_include": {}}
+    assert warning.endswith("will be slow: ModuleNotFoundError: No module numba")
+
+
+def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = ROOT / "kwsniff" / "kernel" / "compiled" / "test.o"
+    code.parent.mkdir(exist_ok=True)
+    code.touch()
+
+    def compiles(command: list[str], **_: Any) -> Any:
+        assert command[:3] == [sys.executable, "-m", "kwsniff.kernel.build"]
+        return SimpleNamespace(stdout=f"{code}\n")
+
+    try:
+        data, warnings = built("standard", compiles, monkeypatch)
+        assert data["force_include"] == {str(code): "kwsniff/kernel/compiled/test.o"}
+        assert data["tag"].startswith("py3-none-")
+        assert not data["tag"].endswith("-any")
+        assert built("editable", compiles, monkeypatch) == ({"force_include": {}}, [])
+        assert warnings == []
+    finally:
+        code.unlink()
+
+
+@pytest.mark.parametrize(("size", "told"), [(kernels.LARGE - 1, 0), (kernels.LARGE, 1)])
+def test_a_large_input_without_compiled_kernels_is_told(
+    size: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kernels, "load", lambda: None)
+    monkeypatch.delenv("KWSNIFF_KERNELS", raising=False)
+    with (tmp_path / "a.pcap").open("wb") as file:
+        file.truncate(size)
+    kernels.tell_if_interpreted([str(tmp_path), str(tmp_path / "missing"), "-"])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == told
+    assert all("python -m kwsniff.kernel.build" in line for line in lines)
+
+
+def test_who_wants_interpreted_kernels_is_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kernels, "load", lambda: None)
+    monkeypatch.setenv("KWSNIFF_KERNELS", "interpreted")
+    with (tmp_path / "a.pcap").open("wb") as file:
+        file.truncate(kernels.LARGE)
+    kernels.tell_if_interpreted([str(tmp_path)])
+    assert capsys.readouterr().err == ""
