@@ -88,6 +88,20 @@ RESOURCE_FIELDS = (
 )
 
 
+ASKED_FIELDS = (
+    _call("topic", TEXT, "", "topic name, null where the request names it by uuid", REQUEST),
+    _call("topic_id", TEXT, "", "topic uuid, hyphenated hexadecimal", REQUEST),
+    _call("partition", INT, "number", "partition index", REQUEST),
+    _call("fetch_offset", LONG, "offset", "asked for from here on; null: it leaves the session", REQUEST),
+)
+
+BROKER_FIELDS = (
+    _call("node_id", INT, "number", "id of the broker", RESPONSE),
+    _call("host", TEXT, "", "where clients reach it: name or address", RESPONSE),
+    _call("port", INT, "number", "and port", RESPONSE),
+)
+
+
 def _struct(fields: Iterable[Column]) -> pa.DataType:
     return pa.struct([arrow_field(column) for column in fields])
 
@@ -100,8 +114,15 @@ def arrow_field(column: Column) -> pa.Field:
 
 PARTITION = _struct(PARTITION_FIELDS)
 RESOURCE = _struct(RESOURCE_FIELDS)
+ASKED = _struct(ASKED_FIELDS)
+BROKER = _struct(BROKER_FIELDS)
 
-ITEMS = {"partitions": PARTITION_FIELDS, "resources": RESOURCE_FIELDS}
+ITEMS = {
+    "partitions": PARTITION_FIELDS,
+    "resources": RESOURCE_FIELDS,
+    "asked": ASKED_FIELDS,
+    "advertised": BROKER_FIELDS,
+}
 """The fields of what list columns hold."""
 
 _ANY = (
@@ -123,7 +144,14 @@ _CALL_HEADER = (
     _call("api", TEXT, "", "name of the API", HEADER),
     _call("api_version", INT, "number", "version of the request, and so of the response", HEADER),
     _call("correlation_id", INT, "number", "what pairs request and response", HEADER),
-    _call("client_id", TEXT, "", "as the client calls itself in the request header", HEADER),
+    Column(
+        "client_id",
+        TEXT,
+        "",
+        CALL_AND_END,
+        "as the client calls itself in the request header; of a connection: the latest",
+        HEADER,
+    ),
 )
 
 _CALL_TIMES = (
@@ -193,6 +221,19 @@ _CALL_FACTS = (
     _call("topic_ids", TEXTS, "", "topic uuids, one for each of `topics`", BODIES),
     _call("partitions", pa.list_(PARTITION), "", "partitions of data calls", BODIES),
     _call("resources", pa.list_(RESOURCE), "", "what an administrative call is about", BODIES),
+    _call("session_id", INT, "number", "fetch session (KIP-227), 0 or null without one", BODIES),
+    _call(
+        "session_epoch", INT, "number",
+        "request within the session: 0 opens one, -1 has none; from 1 on only changes are named", REQUEST,
+    ),
+    _call(
+        "asked", pa.list_(ASKED), "",
+        "partitions that a Fetch names and its response doesn't: what changes in its session", REQUEST,
+    ),
+    _call(
+        "advertised", pa.list_(BROKER), "",
+        "brokers that the response names: the addresses that clients will connect to", RESPONSE,
+    ),
     _call("record_count", LONG, "records", "sum of `records` of the partitions", BODIES),
     _call("record_bytes", LONG, "bytes", "sum of `bytes` of the partitions", BODIES),
     _call("in_flight", INT, "number", "requests of the connection unanswered when this was sent", DERIVED),
@@ -215,6 +256,22 @@ _CONNECTION = (
     _end("broker_packets", LONG, "packets", "packets from the broker", TCP),
     _end("client_bytes", LONG, "bytes", "payload from the client, retransmissions too", TCP),
     _end("broker_bytes", LONG, "bytes", "payload from the broker, retransmissions too", TCP),
+    _end(
+        "client_retransmissions", LONG, "packets",
+        "packets from the client with payload that was captured before, without keep-alives and copies", TCP,
+    ),
+    _end("broker_retransmissions", LONG, "packets", "the same from the broker", TCP),
+    _end(
+        "client_zero_windows", LONG, "number",
+        "how often the client closed its receive window: it does not read its responses", TCP,
+    ),
+    _end(
+        "broker_zero_windows", LONG, "number",
+        "how often the broker did: it does not read requests, as when it mutes a channel", TCP,
+    ),
+    _end("duplicates", LONG, "packets", "packets that the capture holds twice", "IP and TCP headers"),
+    _end("first_packet", LONG, "number", "its first packet, from 1", FILE),
+    _end("last_packet", LONG, "number", "its last packet", FILE),
     _end("client_missing_bytes", LONG, "bytes", "client bytes the capture lacks", TCP),
     _end("broker_missing_bytes", LONG, "bytes", "broker bytes the capture lacks", TCP),
     _end("syn", FLAG, "", "a SYN was seen", TCP),
@@ -222,6 +279,8 @@ _CONNECTION = (
     _end("rst", FLAG, "", "an RST was seen", TCP),
     _end("handshake_us", DURATION, "µs", "from SYN to the ACK that ends the handshake", TCP),
     Column("security", TEXT, "", CALL_AND_END, "plaintext, tls or unknown", DERIVED),
+    _end("tls_alert", TEXT, "", "first TLS alert in the clear: level, name and number", "TLS records"),
+    _end("tls_alert_by", TEXT, "", "who sent it: client or broker", "TLS records"),
     _end("sasl_mechanism", TEXT, "", "as asked for in SaslHandshake", REQUEST),
     Column("user", TEXT, "", CALL_AND_END, "SASL user name where the mechanism shows it", "SASL tokens"),
     _end("resynchronisations", LONG, "number", "how often framing was lost and found", DERIVED),

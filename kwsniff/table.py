@@ -31,7 +31,11 @@ SEGMENTS = pa.schema(
         _column("dst_port", pa.int32(), "TCP destination port"),
         _column("seq", pa.int64(), "TCP sequence number of the first payload byte, or of the SYN"),
         _column("ack", pa.int64(), "TCP acknowledgement number"),
-        _column("flags", pa.int32(), "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16"),
+        _column(
+            "flags",
+            pa.int32(),
+            "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 256: window of 0, 512: captured twice",
+        ),
         _column("length", pa.int64(), "payload bytes on the wire; `payload` holds fewer if cut by snaplen"),
         _column("payload", pa.binary_view(), "payload bytes captured"),
         _column("anomaly", pa.string(), "set in a row that is no segment but reports on a packet"),

@@ -35,7 +35,11 @@ PACKETS = pa.schema(
         _column("dst_port", pa.int32(), "TCP destination port"),
         _column("seq", pa.int64(), "TCP sequence number"),
         _column("ack", pa.int64(), "TCP acknowledgement number"),
-        _column("flags", pa.int32(), "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16"),
+        _column(
+            "flags",
+            pa.int32(),
+            "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 256: window of 0, 512: captured twice",
+        ),
         _column("payload_bytes", pa.int64(), "TCP payload on the wire"),
     ]
 )

@@ -152,6 +152,7 @@ BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
             "call_names": "rows of call_names",
             "call_rows": "rows of call_rows",
             "call_resources": "rows of call_resources",
+            "call_brokers": "rows of call_brokers",
             "programs": "rows of programs",
             "code": "rows of code",
         },
@@ -173,6 +174,7 @@ BODY_SPECS += [
         {name: meaning for name, meaning in _fields("rows").items() if name not in _OF_ONE_BODY},
     ),
     ("call_resources", "a resource of a call, in the order of calls", _fields("resources")),
+    ("call_brokers", "a broker that a call advertises, in the order of calls", _fields("brokers")),
 ]
 
 REQUEST_FIELDS = {
@@ -222,7 +224,11 @@ CALL_FIELDS = {
     "names": "rows of call_names, 0 for null",
     "uuids": "1: the list of topic ids is not null",
     "rows": "rows of call_rows, 0 for null",
+    "asked": "rows of call_rows behind those: of a Fetch, what only the request names; without an offset it "
+    "leaves the session",
     "resources": "rows of call_resources, 0 for null",
+    "brokers": "rows of call_brokers, 0 for null",
+    "tail": "1: all records it brought are the last ones of their partitions",
     "records": "records in all",
     "record_bytes": "bytes of record data",
 }
@@ -233,6 +239,6 @@ BODY_ARRAYS = {"text_bytes": "bytes", "text_slots": "words", "registers": "longs
 
 BODY_WANTS = (
     "texts", "text_bytes", "text_slots", "names", "rows", "brokers", "resources", "places", "words",
-    "registers", "call_names", "call_rows", "call_resources",
+    "registers", "call_names", "call_rows", "call_resources", "call_brokers",
 )  # fmt: skip
 """Tables that may have to grow."""

@@ -28,6 +28,8 @@ from kwsniff.spec import instructions as i
 _NAMES, _ROWS = WANTS.index("names"), WANTS.index("rows")
 _CALL_NAMES, _CALL_ROWS = WANTS.index("call_names"), WANTS.index("call_rows")
 _RESOURCES, _CALL_RESOURCES = WANTS.index("resources"), WANTS.index("call_resources")
+_CALL_BROKERS = WANTS.index("call_brokers")
+_FETCH_OFFSET = 1 << (i.NUMBERS_AT + i.ROW_NUMBERS.index("fetch_offset"))
 _WORD = 0xFFFFFFFF
 _HAS_ERROR, _HAS_RECORDS = 1 << i.ERROR_AT, 1 << i.RECORDS_AT
 _NUMBERS = i.NUMBERS_AT
@@ -271,7 +273,7 @@ def join(t: Any, row: int, call: int) -> int:
     if not reply.clean:
         clear(t, 1)
     out = t.calls[call]
-    out.names = out.uuids = out.rows = out.resources = 0
+    out.names = out.uuids = out.rows = out.asked = out.resources = out.brokers = 0
     if t.limits[0].lists:
         if _room(t, query, reply) == FULL:
             return FULL
@@ -280,6 +282,7 @@ def join(t: Any, row: int, call: int) -> int:
         _join_names(t, query, reply, out)
         _join_rows(t, query, reply, out)
         _join_resources(t, query, reply, out)
+        _tell_brokers(t, reply, out)
     out.error, out.errors = reply.error, reply.errors if reply.error != NONE else NONE
     out.throttle, out.acks, out.max_wait = reply.throttle, query.acks, query.max_wait
     out.group, out.member = _either(t, query.group, reply.group), _either(t, query.member, reply.member)
@@ -296,6 +299,7 @@ def join(t: Any, row: int, call: int) -> int:
     out.generation = _known(reply.generation, query.generation)
     out.session_id = _known(reply.session_id, query.session_id)
     out.session_epoch = _known(query.session_epoch, reply.session_epoch)
+    out.tail = 1 if _reaches_end(t, reply) else 0
     if query.record_bytes != NONE:
         out.records, out.record_bytes = query.records, query.record_bytes
     else:
@@ -320,6 +324,8 @@ def _room(t: Any, query: Any, reply: Any) -> int:
         return want(t, _RESOURCES, resources)
     if store.call_resources + resources > len(t.call_resources):
         return want(t, _CALL_RESOURCES, resources)
+    if store.call_brokers + reply.brokers > len(t.call_brokers):
+        return want(t, _CALL_BROKERS, reply.brokers)
     if query.names and reply.names and open_places(t, names) == FULL:
         return FULL
     if query.rows > 1 and open_places(t, query.rows) == FULL:
@@ -396,6 +402,12 @@ def _join_rows(t: Any, query: Any, reply: Any, out: Any) -> None:
             if not t.rows[uintp(index)].taken:
                 _tell_row(t, t.rows[uintp(index)])
     out.rows = t.store[0].call_rows - before
+    # What a fetch session follows has to be known whether or not there is news of it (KIP-227).
+    if reply.flags & i.HAS_PARTITION and query.columns & _FETCH_OFFSET:
+        for index in range(first, first + query.rows):
+            if not t.rows[uintp(index)].taken:
+                _tell_row(t, t.rows[uintp(index)])
+        out.asked = t.store[0].call_rows - before - out.rows
 
 
 @kernel
@@ -468,3 +480,29 @@ def _join_resources(t: Any, query: Any, reply: Any, out: Any) -> None:
             t.store[0].call_resources += 1
             told += 1
     out.resources = told
+
+
+@kernel
+def _tell_brokers(t: Any, reply: Any, out: Any) -> None:
+    """The brokers that the response names: where clients will connect to."""
+    store = t.store[0]
+    for index in range(reply.brokers):
+        broker, row = t.brokers[uintp(index)], t.call_brokers[uintp(store.call_brokers)]
+        row.node, row.host, row.port = broker.node, broker.host, broker.port
+        store.call_brokers += 1
+    out.brokers = reply.brokers
+
+
+@kernel
+def _reaches_end(t: Any, reply: Any) -> bool:
+    """Whether the response brings records, and of each partition the last that could be read."""
+    brought = False
+    for index in range(reply.rows):
+        row = t.rows[uintp(index)]
+        if row.bytes != NONE and row.bytes > 0:
+            if row.records == NONE or row.base_offset == NONE or row.high_watermark == NONE:
+                return False
+            if row.base_offset + row.records < row.high_watermark:
+                return False
+            brought = True
+    return brought

@@ -143,7 +143,8 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.state, conn.step = PROBING, OPEN
     conn.first_time = conn.last_time = seg.time
     conn.capture = run.capture
-    conn.last_packet, conn.last_order = -1, -1
+    conn.first_packet, conn.last_packet, conn.last_order = seg.packet, -1, -1
+    conn.copies, conn.alert, conn.alert_side = 0, -1, 0
     conn.syn_time = conn.syn_ack_time = conn.handshake = conn.reset_time = conn.reset_order = -1
     conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.ending = 0
     conn.held_first = conn.held_last = conn.untold_first = conn.untold_last = -1
@@ -199,7 +200,7 @@ def reset_side(t: Any, at: int) -> None:
     """A direction of which nothing was seen."""
     s = t.sides[at]
     s.next_seq, s.offset, s.from_start, s.isn, s.fin_at = -1, 0, 0, -1, -1
-    s.packets = s.bytes = s.missing = s.retransmitted = s.zero_windows = 0
+    s.packets = s.bytes = s.missing = s.retransmitted = s.again = s.zero_windows = s.shut = 0
     s.acked = -1
     s.hole_packets = s.hole_time = 0
     s.wait_first = s.wait_last = -1
@@ -406,6 +407,10 @@ def tell_end(t: Any, c: int) -> None:
     )
     row.client_missing, row.broker_missing = s.missing, o.missing
     row.client_retransmitted, row.broker_retransmitted = s.retransmitted, o.retransmitted
+    row.client_again, row.broker_again = s.again, o.again
+    row.client_shut, row.broker_shut = s.zero_windows, o.zero_windows
+    row.copies, row.alert, row.alert_side = conn.copies, conn.alert, 0 if conn.alert_side == client else 1
+    row.client_id, row.first_packet, row.last_packet = conn.client_id, conn.first_packet, conn.last_packet
     row.syn, row.fin, row.rst, row.handshake = conn.syn, conn.fin, conn.rst, conn.handshake
     row.closed_by, row.mechanism, row.user = conn.closed_by, conn.mechanism, conn.user
     row.resynchronised = s.resynchronised + o.resynchronised

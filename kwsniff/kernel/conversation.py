@@ -765,8 +765,9 @@ def blank(t: Any, call: Any, c: int) -> None:
     call.group = call.member = call.transactional_id = -1
     call.group_protocol = call.protocol_type = call.reason = call.rack = -1
     call.generation = call.validate_only = call.session_id = call.session_epoch = NONE
-    call.names = call.uuids = call.rows = call.resources = 0
+    call.names = call.uuids = call.rows = call.asked = call.resources = call.brokers = 0
     call.records = call.record_bytes = NONE
+    call.tail = 0
 
 
 @kernel

@@ -15,6 +15,8 @@ from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 
 ENDS = ("request", "response")
+TLS_ALERTS = range(0x150300, 0x150305)
+"""What begins a TLS record with an alert (RFC 8446, 5.1), as the upper bytes of a length."""
 
 
 def detail_of(row: Any, config: Config, machine: Any) -> str:
@@ -36,6 +38,8 @@ def detail_of(row: Any, config: Config, machine: Any) -> str:
         end = ENDS[0 if (b & 1) == int(conn.client) else 1]
         if name == "resynchronised":
             return f"{a} bytes skipped of the {end} stream"
+        if name == "frame_size_invalid" and a >> 8 in TLS_ALERTS:
+            return f"a TLS alert in the {end} stream"
         if name == "frame_too_large":
             return f"frame of {a} bytes of the {end} stream"
         return f"length {a}{', but another frame follows' if b >= 2 else ''} of the {end} stream"

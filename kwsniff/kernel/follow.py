@@ -24,11 +24,13 @@ from kwsniff.kernel.connections import (
     sweep,
 )
 from kwsniff.kernel.conversation import expire_early, give_up
+from kwsniff.kernel.headers import MAX_ALERT, TLS_ALERT, alert_of
 from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.streams import (
+    COPY,
     FAR,
     MASK,
     acknowledge,
@@ -56,6 +58,8 @@ from kwsniff.kernel.tables import (
 )
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
+ZERO_WINDOW = 256
+"""Of `flags`, see `kwsniff.net.columns`."""
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 """So far ahead a packet's time is not believed unless the next bears it out."""
@@ -278,6 +282,16 @@ def count(t: Any, c: int, seg: Any) -> None:
         note(t, c, TIME_BACKWARDS, seg.packet, conn.last_time, conn.last_time - seg.time, 0)
     s.packets += 1
     s.bytes += seg.length
+    if seg.flags & COPY:
+        conn.copies += 1
+    if seg.flags & (SYN | FIN | RST) == 0:
+        if seg.flags & ZERO_WINDOW == 0:
+            s.shut = 0
+        elif s.shut == 0:
+            s.shut = 1
+            s.zero_windows += 1
+    if conn.alert < 0 and TLS_ALERT <= seg.length <= MAX_ALERT and seg.captured >= TLS_ALERT:
+        note_alert(t, conn, k, seg)
     moment = run.moment
     if moment > conn.last_time:
         conn.last_time = moment
@@ -290,6 +304,18 @@ def count(t: Any, c: int, seg: Any) -> None:
     followed = conn.state == KAFKA or conn.state == PROBING
     if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN and followed:
         acknowledge(t, other, seg.ack)
+
+
+@kernel
+def note_alert(t: Any, conn: Any, k: int, seg: Any) -> None:
+    """Keep the first TLS alert that is not encrypted, whatever the connection is taken for."""
+    if seg.buffer == 0:
+        conn.alert = alert_of(t.inline, seg.start)
+    elif seg.buffer == 1:
+        conn.alert = alert_of(t.block, seg.start)
+    else:
+        conn.alert = alert_of(t.extra, seg.start)
+    conn.alert_side = k
 
 
 @kernel
@@ -349,7 +375,7 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
             if room_for_notes(t, 1) != OK:
                 return FULL
             if not run.compared:
-                seen_before(t, c, k, start, end, data, pos, size, seg.packet)
+                seen_before(t, c, k, start, end, data, pos, size, seg)
                 run.compared = 1
         if end <= s.offset:
             run.compared = run.stray = 0

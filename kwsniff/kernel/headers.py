@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.mode import int64, kernel
 from kwsniff.kernel.numbers import byte, int16, int32, uint32
 from kwsniff.kernel.tables import UNKNOWN
 
@@ -18,6 +18,9 @@ RESPONSE_HEADER = 8
 """Bytes of a response up to its body."""
 MAX_CLIENT_ID = 512
 """No longer client id is believed where a frame is searched for; in a frame any length is."""
+TLS_ALERT, MAX_ALERT = 7, 64
+"""Bytes of a TLS alert with its record header, and of a segment that may begin with one: what else has come
+is hardly ever sent along."""
 AHEAD = 20_000
 """How far the correlation id of a request may be from that of the latest one: others may have been lost."""
 LOOSE = 256
@@ -148,6 +151,17 @@ def is_tls_alert(data: Any, pos: int, end: int) -> bool:
     """Whether bytes begin with a TLS alert (RFC 8446, 6), as a broker sends it to a client that speaks
     plaintext: what the client says need not be TLS."""
     return is_tls(data, pos, end) and byte(data, pos) == 0x15
+
+
+@kernel
+def alert_of(data: Any, pos: int) -> int:
+    """256 * level + description if bytes, of which there are TLS_ALERT, begin with a TLS alert that is not
+    encrypted (RFC 8446, 6), else -1."""
+    if byte(data, pos) != 0x15 or byte(data, pos + 1) != 3 or byte(data, pos + 2) > 4:
+        return int64(-1)
+    if byte(data, pos + 3) != 0 or byte(data, pos + 4) != 2 or not 1 <= byte(data, pos + 5) <= 2:
+        return int64(-1)
+    return int64(byte(data, pos + 5) << 8 | byte(data, pos + 6))
 
 
 @kernel

@@ -27,6 +27,8 @@ from kwsniff.kernel.roles import hold, judge, pop_held
 from kwsniff.kernel.rows import drop_piece, note, note_now, room_for_notes, take_piece
 from kwsniff.kernel.tables import KAFKA, PROBING
 
+COPY = 512
+"""Of a segment's `flags`, see `kwsniff.net.columns`."""
 HISTORY = 2048
 """Bytes of the latest segment kept to compare retransmissions with."""
 FAR = 1 << 20
@@ -250,19 +252,21 @@ def note_overlap(t: Any, c: int, packet: int) -> None:
 
 @kernel
 def seen_before(
-    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, packet: int
+    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, seg: Any
 ) -> None:
     """Compare what was delivered already with the first copy, as far as that is kept."""
     s = t.sides[2 * c + k]
     s.retransmitted += min(end, s.offset) - start
     if end == s.offset and end - start == 1:
         return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
+    if seg.flags & COPY == 0:
+        s.again += 1
     first = max(start, s.offset - s.history)
     last = min(start + size, s.offset)
     if first < last and differs(
         data, pos + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
     ):
-        note_overlap(t, c, packet)
+        note_overlap(t, c, seg.packet)
 
 
 @kernel

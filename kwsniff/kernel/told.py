@@ -21,7 +21,7 @@ from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import NONE
 from kwsniff.net.address import text
-from kwsniff.schema import RESOURCE
+from kwsniff.schema import ASKED, BROKER, RESOURCE
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
 from kwsniff.wire.records import CODEC_NAMES
@@ -138,8 +138,14 @@ class Told:
         """Take rows out of the tables, those of the packet at hand stay."""
         machine = self._machine
         run, store = machine.t.run[0], machine.t.store[0]
-        lists = {"call_names": "names", "call_rows": "rows", "call_resources": "resources"}
-        gone = {name: int(np.maximum(calls[field], 0).sum()) for name, field in lists.items()}
+        lists = {
+            "call_names": ("names",), "call_rows": ("rows", "asked"), "call_resources": ("resources",),
+            "call_brokers": ("brokers",),
+        }  # fmt: skip
+        gone = {
+            name: sum(int(np.maximum(calls[field], 0).sum()) for field in fields)
+            for name, fields in lists.items()
+        }
         for name, count in [*zip(("calls", "notes", "ends"), counts, strict=True), *gone.items()]:
             owner = store if name in lists else run
             left = int(getattr(owner, name)) - count
@@ -253,6 +259,8 @@ class Told:
             "topic_ids": lambda: self._topic_ids(calls),
             "partitions": lambda: self._partitions(calls),
             "resources": lambda: self._resources(calls),
+            "asked": lambda: self._asked(calls),
+            "advertised": lambda: self._advertised(calls),
             "closed_by": lambda: _closers(calls["closed_by"]),
             "security": lambda: pa.repeat("plaintext", count).cast(pa.string()),
         }
@@ -282,7 +290,7 @@ class Told:
         return _lists(lengths, self._texts.uuids(rows["uuid"][of]), TEXTS)
 
     def _partitions(self, calls: Rows) -> pa.Array:
-        rows = self._list_rows("call_rows", calls["rows"])
+        rows = self._partition_rows(calls, asked=False)
         fields = list(PARTITION)
         arrays = []
         for field in fields:
@@ -296,6 +304,38 @@ class Told:
                 arrays.append(numbers(rows[_ROW_FIELDS[field.name]], field.type))
         values = pa.StructArray.from_arrays(arrays, fields=fields)
         return _lists(np.where(calls["rows"] > 0, calls["rows"], -1), values, pa.list_(PARTITION))
+
+    def _partition_rows(self, calls: Rows, *, asked: bool) -> Rows:
+        """Of the calls' partitions those that the response, or only the request, names."""
+        rows = self._list_rows("call_rows", np.maximum(calls["rows"], 0) + calls["asked"])
+        if not calls["asked"].any():
+            return rows[:0] if asked else rows
+        turns = np.stack([np.maximum(calls["rows"], 0), calls["asked"]], axis=1).reshape(-1)
+        which = np.repeat(np.tile([False, True], len(calls)), turns)
+        return rows[which if asked else ~which]
+
+    def _asked(self, calls: Rows) -> pa.Array:
+        rows = self._partition_rows(calls, asked=True)
+        makers: dict[str, pa.Array] = {
+            "topic": self._texts.chosen(rows["name"], MAX_TOPIC),
+            "topic_id": self._texts.uuids(rows["uuid"]),
+            "partition": numbers(rows["partition"], pa.int32()),
+            "fetch_offset": numbers(rows["fetch_offset"], pa.int64()),
+        }
+        fields = list(ASKED)
+        values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
+        return _lists(np.where(calls["asked"] > 0, calls["asked"], -1), values, pa.list_(ASKED))
+
+    def _advertised(self, calls: Rows) -> pa.Array:
+        rows = self._list_rows("call_brokers", calls["brokers"])
+        makers: dict[str, pa.Array] = {
+            "node_id": numbers(rows["node"], pa.int32()),
+            "host": self._texts.chosen(rows["host"]),
+            "port": numbers(rows["port"], pa.int32()),
+        }
+        fields = list(BROKER)
+        values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
+        return _lists(np.where(calls["brokers"] > 0, calls["brokers"], -1), values, pa.list_(BROKER))
 
     def _resources(self, calls: Rows) -> pa.Array:
         rows = self._list_rows("call_resources", calls["resources"])
@@ -352,6 +392,11 @@ class Told:
         columns["rtt_us"] = columns["handshake_us"]
         columns["sasl_mechanism"] = self._texts.chosen(ends["mechanism"])
         columns["user"] = self._texts.chosen(ends["user"])
+        columns["client_id"] = self._texts.chosen(ends["client_id"])
+        for name in ("first_packet", "last_packet"):
+            columns[name] = _without_negative(ends[name], pa.int64())
+        columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())
+        columns["tls_alert_by"] = ALERTED.take(places(np.where(ends["alert"] < 0, 0, ends["alert_side"] + 1)))
         return columns
 
 
@@ -379,6 +424,7 @@ _NUMBERS = {
     "error_code": "error", "error_count": "errors", "throttle_ms": "throttle", "acks": "acks",
     "max_wait_ms": "max_wait", "record_count": "records", "record_bytes": "record_bytes",
     "in_flight": "in_flight", "generation": "generation",
+    "session_id": "session_id", "session_epoch": "session_epoch",
 }  # fmt: skip
 _NOT_NEGATIVE = {
     "api_key": "key", "api_version": "version", "request_packet": "packet",
@@ -400,6 +446,8 @@ _END_NUMBERS = {
     "client_packets": "client_packets", "broker_packets": "broker_packets", "client_bytes": "client_bytes",
     "broker_bytes": "broker_bytes", "client_missing_bytes": "client_missing",
     "broker_missing_bytes": "broker_missing", "resynchronisations": "resynchronised",
+    "client_retransmissions": "client_again", "broker_retransmissions": "broker_again",
+    "client_zero_windows": "client_shut", "broker_zero_windows": "broker_shut", "duplicates": "copies",
     "skipped_bytes": "skipped", "frames": "frames", "undecoded_frames": "undecoded",
 }  # fmt: skip
 
@@ -410,6 +458,29 @@ CLOSERS = pa.array([None if at not in (5, 6, 9, 10) else
 FETCHES, GROUP_WAITS = (1, 78), (11, 14)
 REBALANCE_IN_PROGRESS = 27
 MILLISECOND = 1_000_000
+
+
+ALERTED = pa.array([None, "client", "broker"])
+LEVELS = {1: "warning", 2: "fatal"}
+ALERTS = {
+    0: "close_notify", 10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow",
+    40: "handshake_failure", 42: "bad_certificate", 43: "unsupported_certificate",
+    44: "certificate_revoked", 45: "certificate_expired", 46: "certificate_unknown",
+    47: "illegal_parameter", 48: "unknown_ca", 49: "access_denied", 50: "decode_error",
+    51: "decrypt_error", 70: "protocol_version", 71: "insufficient_security", 80: "internal_error",
+    86: "inappropriate_fallback", 90: "user_canceled", 109: "missing_extension",
+    110: "unsupported_extension", 112: "unrecognized_name", 113: "bad_certificate_status_response",
+    115: "unknown_psk_identity", 116: "certificate_required", 120: "no_application_protocol",
+}  # fmt: skip
+"""Descriptions of TLS alerts (RFC 8446, 6 and B.2)."""
+
+
+def _alert(code: int) -> str | None:
+    """A TLS alert as the kernel keeps it, in words."""
+    if code < 0:
+        return None
+    level, description = divmod(code, 256)
+    return f"{LEVELS[level]} {ALERTS.get(description, 'unknown')} ({description})"
 
 
 def _closers(codes: Ints) -> pa.Array:
@@ -434,8 +505,12 @@ def waits(calls: Rows) -> NDArray[np.bool_]:
     allowed = np.where(calls["max_wait"] == NONE, 0, calls["max_wait"]) * MILLISECOND
     in_time = (allowed > 0) & (latency >= allowed - np.minimum(MILLISECOND, allowed // 2))
     empty = (calls["record_bytes"] == 0) & (calls["records"] == 0) & (calls["status"] == k.OK_)
+    until = np.maximum(allowed, MILLISECOND) + MILLISECOND
+    arrived = (calls["tail"] != 0) & (latency >= MILLISECOND) & (latency <= until) & (allowed > 0)
     served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
-    return (np.isin(calls["key"], FETCHES) & in_time & empty) | (np.isin(calls["key"], GROUP_WAITS) & served)
+    return (np.isin(calls["key"], FETCHES) & ((in_time & empty) | arrived)) | (
+        np.isin(calls["key"], GROUP_WAITS) & served
+    )
 
 
 def time_parts(calls: Rows) -> Columns:

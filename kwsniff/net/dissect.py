@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from kwsniff.net import ip, link, tcp, tunnel
+from kwsniff.net.columns import COPY
 from kwsniff.net.duplicates import Duplicates
 from kwsniff.net.fragments import Defragmenter, Fragment
 from kwsniff.net.layer import Layer, frames
@@ -219,7 +220,9 @@ class Dissector:
             order = np.argsort(segments.row, kind="stable")
             segments, buffer = _taken(segments, order), buffer[order]
         self._totals.segments += len(segments)
-        self._totals.duplicates += self._duplicates.count(segments, block.time_ns[segments.row])
+        copies = self._duplicates.find(segments, block.time_ns[segments.row])
+        segments.flags = segments.flags | np.where(copies, COPY, 0)
+        self._totals.duplicates += int(copies.sum())
         self._totals.payloads_cut += int((segments.captured < segments.length).sum())
         notes = sorted(self._notes, key=lambda note: note.packet)
         return Dissected(block, segments, buffer, [each.data for each in rounds], notes)

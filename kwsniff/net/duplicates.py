@@ -11,6 +11,7 @@ bounded.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwsniff.net.packets import Integers
 from kwsniff.net.tcp import Segments
@@ -19,20 +20,22 @@ WINDOW = 64
 """A network card hands over so many packets at a time, before they are handed on."""
 SOON_NS = 10_000_000
 
+Mask = NDArray[np.bool_]
+
 _MIX = np.int64(-7046029254386353131)
 """An odd number, by which a column is multiplied before the next is added (2^64 divided by the golden
 ratio)."""
 
 
 class Duplicates:
-    """Counts copies among the segments of one run, which come in blocks."""
+    """Finds copies among the segments of one run, which come in blocks."""
 
     def __init__(self) -> None:
         self._keys: Integers = np.empty(0, np.int64)
         self._times: Integers = np.empty(0, np.int64)
 
-    def count(self, segments: Segments, time_ns: Integers) -> int:
-        """How many of these are copies of an earlier one; `time_ns` has one time for each."""
+    def find(self, segments: Segments, time_ns: Integers) -> Mask:
+        """Which of these are copies of an earlier one; `time_ns` has one time for each."""
         keys = np.concatenate([self._keys, _keys(segments)])
         times = np.concatenate([self._times, time_ns])
         copies = np.zeros(len(keys), np.bool_)
@@ -40,9 +43,9 @@ class Duplicates:
             same = keys[back:] == keys[:-back]
             if same.any():
                 copies[back:] |= same & (np.abs(times[back:] - times[:-back]) <= SOON_NS)
-        new = copies[len(self._keys) :] & ((segments.ident != 0) | (segments.length > 0))
+        new: Mask = copies[len(self._keys) :] & ((segments.ident != 0) | (segments.length > 0))
         self._keys, self._times = keys[-WINDOW:], times[-WINDOW:]
-        return int(new.sum())
+        return new
 
 
 def _keys(segments: Segments) -> Integers:

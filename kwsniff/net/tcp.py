@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kwsniff.net.columns import ZERO_WINDOW
 from kwsniff.net.ip import Datagrams, Refused, refuse
+from kwsniff.net.layer import Layer
 from kwsniff.net.packets import Bytes, Integers, number
 
 PROTOCOL = 6
@@ -22,6 +24,10 @@ _TCP = np.dtype(
     ]
 )
 """As far as it matters here, so that a capture cut behind it still counts."""
+
+
+WINDOW = 14
+"""Where the receive window stands in the header."""
 
 
 @dataclass(slots=True)
@@ -73,10 +79,18 @@ def segments(data: Bytes, datagrams: Datagrams) -> tuple[Segments, Refused]:
         number(header["dst_port"]),
         number(header["seq"]),
         number(header["ack"]),
-        number(header["flags"]),
+        number(header["flags"]) | _closed(data, layer),
         layer.wire - start,
         start,
         np.maximum(layer.end - start, 0),
         datagrams.ident,
     )
     return found, refused
+
+
+def _closed(data: Bytes, layer: Layer) -> Integers:
+    """ZERO_WINDOW for each header that announces a window of 0, as far as it was captured."""
+    there = layer.holds(WINDOW + 2)
+    at = np.where(there, layer.at + WINDOW, 0)
+    shut = there & (data[at] == 0) & (data[at + 1] == 0) if len(layer) else there
+    return np.where(shut, ZERO_WINDOW, 0)

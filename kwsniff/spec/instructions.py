@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from kwsniff.spec.interpret import has_roles
+from kwsniff.spec.interpret import forgets, has_roles
 from kwsniff.spec.model import WIDTHS, Item, Layout
 from kwsniff.spec.source import width_of
 
@@ -120,6 +120,8 @@ class _Scope:
     block: int = 0
     """Of the row or resource that the struct is; 0 if it is none."""
     is_row: bool = False
+    forgets: bool = False
+    """The struct names what leaves a fetch session: its partitions are rows, its topic is none."""
     errors: int = 0
 
     def inside(self) -> _Scope:
@@ -154,6 +156,7 @@ class _Writer:
     def struct(self, items: tuple[Item, ...], flexible: bool, scope: _Scope) -> None:
         own = {role for item in items if not item.array and item.tag is None for role in item.roles}
         scope.is_row = "partition" in own
+        scope.forgets = any("forgotten" in item.roles for item in items)
         if scope.is_row or "resource" in own:
             scope.block = self.take(BLOCK)
         for item in items:
@@ -185,7 +188,7 @@ class _Writer:
     def rows(self, scope: _Scope) -> None:
         """What a struct adds to the tables once it is read."""
         own = scope.own
-        if "topic" in own or "topic_id" in own:
+        if ("topic" in own or "topic_id" in own) and not scope.forgets:
             self.emit(NAME, own.get("topic", NO_TEXT), own.get("topic_id", NO_TEXT))
         if "partition" in own:
             self.emit(ROW, scope.topic, scope.topic_id, scope.block, int("records" in own))
@@ -201,7 +204,7 @@ class _Writer:
     # Fields
 
     def item(self, item: Item, scope: _Scope) -> None:
-        if not has_roles(item):
+        if not has_roles(item) and not forgets(item):
             self.pass_over(item)
         elif item.array:
             self.array(item, scope)

@@ -46,6 +46,7 @@ ROLES = {
     "fetch_offset": ("int64", "offset from which records are asked for"),
     "committed_offset": ("int64", "offset committed for a group"),
     "leader_epoch": ("int32", "epoch of the partition's leader"),
+    "forgotten": ("int32", "beside `partition`: it leaves the fetch session, and is asked for no more"),
     # Roles that go to `Facts.extra`, under their own name
     "software_name": ("string", "client library (KIP-511)"),
     "software_version": ("string", "its version"),
