@@ -54,7 +54,7 @@ def find(url: str) -> list[Found]:
     from pyarrow import fs
 
     with _plain_errors(url):
-        system, path, prefix = _opened(url)
+        system, path, prefix = file_system(url)
         wild = re.search(r"[*?\[]", path)
         if wild:
             above = path[: wild.start()].rpartition("/")[0]
@@ -83,19 +83,19 @@ def is_directory(url: str) -> bool:
     from pyarrow import fs
 
     with _plain_errors(url):
-        system, path, _ = _opened(url)
+        system, path, _ = file_system(url)
         return bool(system.get_file_info(path).type == fs.FileType.Directory)
 
 
 def open_remote(url: str) -> tuple[BinaryIO, int | None]:
     """The bytes at `url`, from front to back, and how many. Raises CaptureError."""
     with _plain_errors(url):
-        system, path, _ = _opened(url)
+        system, path, _ = file_system(url)
         stream = system.open_input_stream(path, compression=None, buffer_size=READ_AHEAD)
         return stream, system.get_file_info(path).size
 
 
-def _opened(url: str) -> tuple[Any, str, str]:
+def file_system(url: str) -> tuple[Any, str, str]:
     """File system, path in it, and what stands before such a path in a URL."""
     from pyarrow import fs
 

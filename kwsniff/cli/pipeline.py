@@ -42,7 +42,7 @@ def pipeline(request: Request) -> int:
     """
     from kwsniff.spark import job
     from kwsniff.spark.java import JavaError
-    from kwsniff.spark.manifest import OutputError, inputs
+    from kwsniff.lake.manifest import OutputError, inputs
     from kwsniff.spark.progress import watched
     from kwsniff.spark.session import (
         SparkFailedError,

@@ -53,7 +53,7 @@ def follow(request: Request) -> int:
     """
     from kwsniff.spark import stream
     from kwsniff.spark.java import JavaError
-    from kwsniff.spark.manifest import OutputError
+    from kwsniff.lake.manifest import OutputError
     from kwsniff.spark.session import SparkFailedError, SparkMissingError, TaskError
 
     out = Path(request.out).absolute()

@@ -7,14 +7,15 @@ time, for longer than it took to decode. So what has to be brought to another ta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from kwsniff.spark.decode import ROWS
+from kwsniff.lake.place import Place
+from kwsniff.lake.tables import ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 EDGE, AGAIN, NAMING, WRONG, EVENTS, TOLD = "edge", "again", "naming", "wrong", "events", "told"
 """Kinds of rows: a packed Edge or Again; a connection's name; one not to be believed; EVENTS with positions;
 JSON."""
+STORED = "stored"
+"""Files of tables, as JSON."""
 
 CONTROL = pa.schema(
     [
@@ -67,7 +70,7 @@ def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 def tasks(spark: SparkSession, count: int, work: Work) -> DataFrame:
     """A task for each number below `count`; they yield CONTROL."""
-    return spark.range(0, count, 1, count).mapInArrow(work, spark_schema())
+    return spark.range(0, count, 1, max(count, 1)).mapInArrow(work, spark_schema())
 
 
 def spark_schema() -> Any:
@@ -78,28 +81,68 @@ def spark_schema() -> Any:
 
 
 class Kept:
-    """CONTROL rows between two jobs, as Parquet: so nothing is computed twice."""
+    """CONTROL rows between two jobs, in files that tasks write: so nothing is computed twice."""
 
-    def __init__(self, spark: SparkSession, place: Path) -> None:
+    def __init__(self, spark: SparkSession, place: Place) -> None:
         self._spark, self._place = spark, place
+        self._files: list[str] = []
 
     def write(self, frame: DataFrame) -> None:
         """Run the job. Raises what Spark raises."""
-        frame.write.parquet(self._place.as_uri())
+        told = frame.mapInArrow(_keeping(self._place), spark_schema()).toArrow()
+        files = zip(told["split"].to_pylist(), told["key"].to_pylist(), strict=True)
+        self._files = [path for _, path in sorted(files)]
 
     def rows(self) -> DataFrame:
         """All of them, as Spark has them."""
-        return self._spark.read.schema(spark_schema()).parquet(self._place.as_uri())
+        files = self._files
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for number in numbers(batches):
+                yield from _kept(files[number])
+
+        return tasks(self._spark, len(files), read)
 
     def column(self, name: str, kind: str) -> list[Any]:
-        """A column of the rows of a kind that are few."""
-        stored = ds.dataset(self._place, format="parquet", schema=CONTROL)
-        found: list[Any] = stored.to_table([name], filter=pc.field("kind") == kind)[name].to_pylist()
-        return found
+        """A column of the rows of a kind that are few, in the order of the tasks that wrote them."""
+        return [
+            value
+            for path in self._files
+            for batch in _kept(path)
+            for value in batch.filter(pc.equal(batch["kind"], kind))[name].to_pylist()
+        ]
 
     def details(self, kind: str) -> list[str]:
         """`detail` of such rows."""
         return self.column("detail", kind)
+
+
+def _keeping(place: Place) -> Work:
+    """Writes the rows of a task to a file of its own, and tells it."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        file = place / f"{number:06}-{uuid4().hex[:12]}.arrow"
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with file.create() as stream, pa.ipc.new_file(stream, CONTROL, options=options) as writer:
+            for batch in chain([first], batches):
+                writer.write_batch(batch.cast(CONTROL))
+        yield from batched([{"kind": TOLD, "split": number, "key": file.url}])
+
+    return work
+
+
+def _kept(path: str) -> Iterator[pa.RecordBatch]:
+    with Place(path).open() as stream:
+        file = pa.ipc.open_file(stream)
+        for index in range(file.num_record_batches):
+            yield file.get_batch(index)
 
 
 def packed(batch: pa.RecordBatch) -> bytes:

@@ -16,14 +16,11 @@ import pyarrow as pa
 
 from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.config import Config
+from kwsniff.lake.tables import ROWS
 from kwsniff.pipeline import Ints, keyed
-from kwsniff.table import EVENTS
 
 TOTALS = "totals"
 """The event of a row that holds CaptureTotals as JSON in `detail`."""
-
-POSITION = pa.field("position", pa.int64(), metadata={"doc": "sorts rows into the order of one process"})
-ROWS = pa.schema([*EVENTS, POSITION])
 
 RUN_BITS, BLOCK_BITS = 52, 32
 """Bits of a position below the number of the run and below the number of the block."""

@@ -1,10 +1,11 @@
-"""The last jobs of a run: events as tasks left them to events, anomalies and statistics as users read them.
+"""The last jobs of a run: events as tasks left them to tables and statistics as users read them.
 
 Theory of operation. A *group* is some files that follow each other, one task's work; the `corrections` that
 are for a group are brought to its task. Twice its rows go by: once, if topics are given by uuid anywhere, to
-learn their names, and once to be written, with all names, into folders by date and hour. On that way they are
-counted: a task hands over statistics of its group as bytes, which are merged a few at a time until one is
-left. So nobody holds more than some groups' worth of them, and percentiles are exact up to `EXACT` calls.
+learn their names, and once to be written, with all names, into the files of their tables. On that way they are
+counted: a task hands over statistics and findings of its group as bytes, which are merged a few at a time
+until one is left. So nobody holds more than some groups' worth of them, and percentiles are exact up to
+`EXACT` calls. Small files of a table are joined at the end.
 """
 
 from __future__ import annotations
@@ -12,25 +13,40 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import groupby
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import csv as arrow_csv
 
 from kwsniff.config import MIB
+from kwsniff.findings import NEEDED, Findings
+from kwsniff.lake.compact import bundles, joined
+from kwsniff.lake.files import Stored
+from kwsniff.lake.place import Place
+from kwsniff.lake.tables import ROWS, TABLES
+from kwsniff.lake.version import Version
 from kwsniff.report.bounded import BoundedStore
-from kwsniff.report.calls import CALLS, flattened
-from kwsniff.report.csv import shown, shown_schema
 from kwsniff.report.topics import MAX_LEARNT, fill, first_named
 from kwsniff.report.trust import TrustTotals
-from kwsniff.spark.control import EVENTS, NAMING, TOLD, WRONG, Kept, Row, Work, batched, unbatched, unpacked
+from kwsniff.spark.control import (
+    EVENTS,
+    NAMING,
+    STORED,
+    TOLD,
+    WRONG,
+    Kept,
+    Row,
+    Work,
+    batched,
+    numbers,
+    tasks,
+    unbatched,
+    unpacked,
+)
 from kwsniff.spark.control import spark_schema as control_schema
-from kwsniff.spark.decode import ROWS
-from kwsniff.spark.staged import Folders, ParquetFile, Staged, WholeFile, stored
+from kwsniff.spark.staged import Staged, Tables, merged, stored
 from kwsniff.split.settle import Settler
 from kwsniff.split.stitch import Naming
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
@@ -46,24 +62,13 @@ EXACT = 1_000_000
 MERGED = 16
 """Statistics that one task merges."""
 MOST_ROWS = 1_000_000
-"""Rows up to which there is a calls.csv, since beyond that nobody opens it, and the events hold the same; and
-up to which tasks hand over every value for the percentiles."""
+"""Rows up to which tasks hand over every value for the percentiles."""
 SEED = "seed"
 """Kind of a row that only says: there is such a group."""
 
 LEARNT_FROM = (
     *("event", "connection", "software_name", "software_version"), "topics", "topic_ids", "position",
 )  # fmt: skip
-ANOMALIES = pa.schema(
-    [
-        ROWS.field(name)
-        for name in (
-            *("time", "capture", "packet", "code", "detail", "connection", "position"),
-            *("client_ip", "client_port", "broker_ip", "broker_port"),
-        )
-    ]
-)
-"""Columns of `anomalies/`."""
 
 
 def grouped(files: Sequence[Staged], cores: int) -> list[list[Staged]]:
@@ -86,47 +91,79 @@ class Counted:
 
     store: BoundedStore = field(default_factory=lambda: BoundedStore(limit=EXACT))
     trust: TrustTotals = field(default_factory=TrustTotals)
+    findings: Findings = field(default_factory=Findings)
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count rows (ROWS)."""
+    def add(self, batch: pa.RecordBatch, *, findings: bool = True) -> None:
+        """Count rows (ROWS); findings take them in their order only."""
         events = batch.select(EVENTS_SCHEMA.names)
         self.trust.add(events)
         self.store.add(events)
+        if findings:
+            self.findings.take(events)
 
     def merge(self, other: Counted) -> None:
-        """Take what another one counted."""
+        """Take what another one counted, of rows that come after those of this one."""
         self.store.merge(other.store)
         self.trust.merge(other.trust)
+        self.findings.merge(other.findings)
 
 
 class Finish:
-    """Finishes `groups`; results go into directories in `place`."""
+    """Finishes `groups` into the files of `version`."""
 
     def __init__(
         self,
         spark: SparkSession,
         groups: Sequence[Sequence[Staged]],
         corrections: Sequence[DataFrame],
-        place: Path,
+        version: Version,
+        *,
+        in_order: bool = True,
     ) -> None:
-        """The `split` of corrections is the number of the group that they are for."""
-        self._spark, self._groups, self._place = spark, [list(group) for group in groups], place
-        self._corrections = corrections
+        """The `split` of corrections is the number of the group that they are for. `in_order`: each group's
+        rows come before those of the next one; otherwise each file's rows are in order by themselves."""
+        self._spark, self._groups = spark, [list(group) for group in groups]
+        self._corrections, self._version = corrections, version
+        self._in_order = in_order
+        self.files: list[Stored] = []
+        """The files of all tables, once they are written."""
 
     def run(self) -> Counted:
         """Run the jobs. Raises what Spark raises, and OSError."""
         names = self._names() if any(file.named for group in self._groups for file in group) else {}
-        few = sum(file.rows for group in self._groups for file in group) <= MOST_ROWS
-        work = _writing(self._groups, names, self._place, few)
-        kept = Kept(self._spark, self._place / "counted-0")
-        kept.write(self._by_group().mapInArrow(work, control_schema()))
+        kept = Kept(self._spark, self._version.staging / "counted-0")
+        kept.write(self._by_group().mapInArrow(self._writing(names), control_schema()))
+        told = kept.details(STORED)
+        self.files = [Stored(**each) for detail in told for each in json.loads(detail)]
         counted = self._merged(kept, len(self._groups))
-        if few:
-            self._join_calls()
+        if not self._in_order:
+            counted.findings = self._findings(names)
+        self._compact()
         return counted
 
+    def _writing(self, names: Mapping[str, str]) -> Work:
+        version = self._version
+        below = {name: version.below(name) for name in TABLES}
+        tables = partial(Tables, version.out, below, metadata=spark_metadata())
+        few = sum(file.rows for group in self._groups for file in group) <= MOST_ROWS
+        return _writing(self._groups, names, tables, few, self._in_order)
+
+    def _findings(self, names: Mapping[str, str]) -> Findings:
+        """By one task that takes the rows of all files in their order."""
+        files = [file for group in self._groups for file in group]
+        told = tasks(self._spark, 1, _finding(files, names)).toArrow()["data"].to_pylist()
+        found: Findings = pickle.loads(told[0])
+        return found
+
+    def _compact(self) -> None:
+        """Join small files, a task for each bundle."""
+        found = bundles(self.files)
+        if not found:
+            return
+        self.files = compacted(self._spark, self.files, found, self._version.out, self._version.below)
+
     def _by_group(self) -> DataFrame:
-        """A task for each group, with its corrections: events first, then what has to be known."""
+        """The corrections, sorted into the partitions of their groups, and a row for each group besides."""
         from pyspark.sql import functions as f
 
         count = len(self._groups)
@@ -158,9 +195,10 @@ class Finish:
         level = 0
         while count > MERGED:
             count, level = -(-count // MERGED), level + 1
-            further = Kept(self._spark, self._place / f"counted-{level}")
+            further = Kept(self._spark, self._version.staging / f"counted-{level}")
             share = f.expr(f"cast(split div {MERGED} as int)")
-            parts = kept.rows().repartitionById(count, share).sortWithinPartitions("split")
+            told = kept.rows().where(f.col("kind") == TOLD)
+            parts = told.repartitionById(count, share).sortWithinPartitions("split")
             further.write(parts.mapInArrow(_merging(MERGED), control_schema()))
             kept = further
         counted = Counted()
@@ -168,13 +206,49 @@ class Finish:
             counted.merge(pickle.loads(data))
         return counted
 
-    def _join_calls(self) -> None:
-        """calls.csv of what the tasks left of it."""
-        found = sorted((self._place / "calls").glob("[0-9]*.csv"))
-        with WholeFile(self._place / "statistics" / "calls.csv") as file:
-            arrow_csv.write_csv(shown_schema(CALLS).empty_table(), file.stream)
-            for part in found:
-                file.append(part)
+
+def spark_metadata() -> dict[str, dict[str, str]]:
+    """For each table, what Spark itself would write beside its Parquet: so it shows the columns' comments."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    return {
+        name: {
+            "org.apache.spark.sql.parquet.row.metadata": StructType(
+                [
+                    StructField(
+                        field.name, from_arrow_type(field.type), True,
+                        {"comment": field.metadata[b"comment"].decode()},
+                    )
+                    for field in table.schema
+                ]
+            ).json()
+        }
+        for name, table in TABLES.items()
+    }  # fmt: skip
+
+
+def compacted(
+    spark: SparkSession,
+    files: Sequence[Stored],
+    found: Sequence[Sequence[Stored]],
+    out: Place,
+    below: Callable[[str], str],
+) -> list[Stored]:
+    """`files` with each of the bundles joined to one, by a task each. Raises what Spark raises."""
+    places = [below(bundle[0].table) for bundle in found]
+    metadata = spark_metadata()
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers(batches):
+            bundle = found[number]
+            one = joined(bundle, out, places[number], metadata[bundle[0].table])
+            yield from batched([{"kind": STORED, "detail": json.dumps(asdict(one))}])
+
+    told = tasks(spark, len(found), work).toArrow()["detail"].to_pylist()
+    gone = {file.path for bundle in found for file in bundle}
+    rest = [file for file in files if file.path not in gone]
+    return [*rest, *(Stored(**json.loads(detail)) for detail in told)]
 
 
 # Tasks
@@ -194,27 +268,34 @@ def _each_group(groups: list[list[Staged]], finish: Finishing) -> Work:
 def _believed(
     files: Iterable[Staged], rows: Iterator[Row], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a group as they are true, with at least these columns."""
+    """The rows of a group as they are true, in the order of the files, with at least these columns."""
+    added: list[pa.RecordBatch] = []
     names: list[Naming] = []
     wrong: list[str] = []
     for row in rows:
         if row["kind"] == EVENTS:
-            yield from unpacked(row["data"])
+            added += unpacked(row["data"])
         elif row["kind"] == NAMING:
             group = row["split"]
             names.append(Naming(group, row["key"], *json.loads(row["detail"])))
         elif row["kind"] == WRONG:
             wrong.append(row["key"])
     settler = Settler(names, wrong)
-    for file in files:
-        for batch in stored(file.path, columns):
-            yield batch if file.split is None else settler.settle(batch)
+    known = chain.from_iterable(
+        stored(file.path, columns) if file.split is None else map(settler.settle, stored(file.path, columns))
+        for file in files
+    )
+    if not added:
+        return known
+    late = pa.Table.from_batches(added).sort_by("position").combine_chunks().to_batches()
+    return merged([known, iter(late)])
 
 
 def _learning(groups: list[list[Staged]]) -> Work:
     def learn(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
         first: dict[str, tuple[int, str]] = {}
-        for batch in _believed([file for file in files if file.named], rows, LEARNT_FROM):
+        new = [file for file in files if file.named and file.table is None]
+        for batch in chain(_believed(new, rows, LEARNT_FROM), _earlier(files, LEARNT_FROM)):
             if len(first) < MAX_LEARNT:
                 first |= first_named(batch, batch["position"], first)
         yield {"kind": TOLD, "split": number, "detail": json.dumps(first)}
@@ -222,28 +303,61 @@ def _learning(groups: list[list[Staged]]) -> Work:
     return _each_group(groups, learn)
 
 
-def _writing(groups: list[list[Staged]], names: Mapping[str, str], place: Path, few: bool) -> Work:
+def _earlier(files: Iterable[Staged], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of files of an earlier version."""
+    for file in files:
+        if file.table is not None:
+            yield from stored(file.path, columns, file.table)
+
+
+def _writing(
+    groups: list[list[Staged]],
+    names: Mapping[str, str],
+    tables: Callable[..., Tables],
+    few: bool,
+    in_order: bool,
+) -> Work:
     def write(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
         counted = Counted()
-        with ExitStack() as stack:
-            sinks = [
-                stack.enter_context(Folders(place / "events", f"part-{number:06}")).add,
-                stack.enter_context(
-                    _Anomalies(place / "anomalies" / f"part-{number:06}.parquet", number == 0)
-                ).add,
-                counted.add,
-            ]
-            if few:
-                sinks.append(stack.enter_context(_Calls(place / "calls" / f"{number:06}.csv")).add)
-            for batch in _believed(files, rows, ROWS.names):
+        for batch in _earlier(files, ROWS.names):
+            counted.add(batch)
+        new = [file for file in files if file.table is None]
+        with tables(name=f"part-{number:06}") as sink:
+            for batch in _believed(new, rows, ROWS.names):
                 whole = fill(batch.select(ROWS.names).cast(ROWS), names)
-                for take in sinks:
-                    take(whole)
+                sink.add(whole)
+                counted.add(whole, findings=in_order)
         if not few:
             counted.store.condense()
+        yield {"kind": STORED, "split": number, "detail": json.dumps([asdict(each) for each in sink.stored])}
         yield {"kind": TOLD, "split": number, "data": pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)}
 
     return _each_group(groups, write)
+
+
+def _finding(files: list[Staged], names: Mapping[str, str]) -> Work:
+    """All findings of files whose rows are in order by themselves."""
+    needed = [name for name in ROWS.names if name in NEEDED or name in ("position", "topic_ids", "topics")]
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in numbers(batches):
+            findings = Findings()
+            for batch in _earlier(files, ROWS.names):
+                findings.take(batch.select(EVENTS_SCHEMA.names))
+            for batch in merged([stored(file.path, needed) for file in files if file.table is None]):
+                findings.take(fill(_widened(batch), names).select(EVENTS_SCHEMA.names))
+            yield from batched([{"kind": TOLD, "data": pickle.dumps(findings, pickle.HIGHEST_PROTOCOL)}])
+
+    return work
+
+
+def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With all columns of ROWS; those that are not there are null."""
+    known = set(batch.schema.names)
+    arrays = [
+        batch[field.name] if field.name in known else pa.nulls(batch.num_rows, field.type) for field in ROWS
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
 
 def _merging(share: int) -> Work:
@@ -257,34 +371,3 @@ def _merging(share: int) -> Work:
             yield from batched([{"kind": TOLD, "split": first // share, "data": data}])
 
     return work
-
-
-class _Anomalies(ParquetFile):
-    """The anomalies among rows: a file only if there are any, or if `always`."""
-
-    def __init__(self, path: Path, always: bool) -> None:
-        super().__init__(path, ANOMALIES)
-        self._found = always
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        anomalies = batch.filter(batch["code"].is_valid()).select(ANOMALIES.names)
-        if anomalies.num_rows:
-            self._found = True
-            super().add(anomalies)
-
-    @property
-    def wanted(self) -> bool:
-        return self._found
-
-
-class _Calls(WholeFile):
-    """The calls among rows as lines of CSV."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._schema = shown_schema(CALLS)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        for calls in flattened([batch], {}):
-            lines = pa.Table.from_batches([shown(calls, self._schema)])
-            arrow_csv.write_csv(lines, self.stream, arrow_csv.WriteOptions(include_header=False))

@@ -31,7 +31,8 @@ from pyspark.sql.streaming.datasource import (
 from kwsniff.capture.rotation import Rotation, present
 from kwsniff.config import MIB, Config
 from kwsniff.pipeline import Part
-from kwsniff.spark.decode import ROWS, TOTALS
+from kwsniff.lake.tables import ROWS
+from kwsniff.spark.decode import TOTALS
 from kwsniff.spark.kept import Kept
 from kwsniff.spark.staged import ParquetFile
 

@@ -1,33 +1,36 @@
-"""The batch job of `kwsniff pipeline`: captures to a directory of events, statistics and anomalies.
+"""The batch job of `kwsniff pipeline`: captures to tables of calls, anomalies, connections and findings.
 
 Theory of operation. Tasks decode (`kwsniff.spark.splits`, or `kwsniff.spark.shards` for input that is not
-worth splitting) into files of a staging directory beside the results; these are finished, together with the
-events of earlier runs if there are any, by `kwsniff.spark.finish`. Finished parts take the places of earlier
-ones by renaming, and `_SUCCESS` is removed before that and written after it: a directory with `_SUCCESS` is
-complete.
+worth splitting) into files of a staging directory beside the results; these are finished by
+`kwsniff.spark.finish` into files of a new version, which its manifest makes the result
+(`kwsniff.lake.version`). One run at a time writes to a place (`kwsniff.lake.lock`).
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from kwsniff import __version__
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
+from kwsniff.lake import formats, manifest
+from kwsniff.lake.files import Folders, Stored
+from kwsniff.lake.lock import Lock, LockedError, locked
+from kwsniff.lake.manifest import Input, Manifest, OutputError
+from kwsniff.lake.place import Place
+from kwsniff.lake.tables import FOUND, OF_EVENTS
+from kwsniff.lake.version import PARQUET, Version, usable
 from kwsniff.offline import with_kernels
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
-from kwsniff.spark import manifest
-from kwsniff.spark.finish import Counted, Finish, grouped
-from kwsniff.spark.manifest import Input, Manifest, OutputError
+from kwsniff.spark.finish import Counted, Finish, grouped, spark_metadata
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spark.staged import Staged
@@ -35,9 +38,6 @@ from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-STAGING = ".kwsniff-staging"
-PARTS = ("events", "statistics", "anomalies")
 
 Corrections = Callable[[list[list[Staged]]], "list[DataFrame]"]
 """Takes the groups of files that are finished together; gives what is to be put right in them."""
@@ -59,53 +59,68 @@ class Result:
 def run(
     spark: SparkSession,
     paths: Sequence[str],
-    out: str | Path,
+    out: str | os.PathLike[str],
     config: Config,
     *,
     append: bool = False,
     shards: int | None = None,
     split: int | None = None,
+    form: str = PARQUET,
     tell: Callable[[str], None] = lambda step: None,
 ) -> Result:
-    """Decode the captures at `paths` on `spark` and write the results into the directory `out`.
+    """Decode the captures at `paths` on `spark` and write the results to `out`, a directory or a URL.
 
     A run replaces the results of an earlier one. With `append` it reads only files the earlier ones did not,
-    adds their events, and makes statistics of all. Large input is read in splits, of `split` bytes if given;
-    with `shards`, so many tasks read everything and share the connections. `tell` is told each step.
+    adds their rows, and makes statistics and findings of all. Large input is read in splits, of `split` bytes
+    if given; with `shards`, so many tasks read everything and share the connections. `form` is the format of
+    the tables: parquet, delta or iceberg. `tell` is told each step.
 
     Raises:
         kwsniff.capture.error.CaptureError: an input cannot be read.
-        OutputError: `out` holds something else, or results of other settings.
+        OutputError: `out` holds something else, results of other settings, or another run writes to it.
         OSError: a result cannot be written.
     """
-    place = Path(out).absolute()
-    before = _before(place, config, append)
+    place = Place.of(out)
+    formats.check(form, place)
+    usable(place)
+    try:
+        with locked(place) as lock:
+            return _run_alone(spark, paths, place, config, append, shards, split, form, tell, lock)
+    except LockedError as error:
+        raise OutputError(str(error)) from None
+
+
+def _run_alone(
+    spark: SparkSession,
+    paths: Sequence[str],
+    place: Place,
+    config: Config,
+    append: bool,
+    shards: int | None,
+    split: int | None,
+    form: str,
+    tell: Callable[[str], None],
+    lock: Lock,
+) -> Result:
+    last = usable(place)
+    before = _before(place, last, config, form) if append else None
     found = manifest.inputs(paths, before.runs if before else 0)
     known = {(each.path, each.bytes, each.modified_ns) for each in before.inputs} if before else set()
     new = [each for each in found if (each.path, each.bytes, each.modified_ns) not in known]
     if before and not new:
         return Result([], before, None)
-    return _Run(spark, place, config, before, new, shards, split, tell).run()
+    version = Version(place, last, form)
+    version.clear()
+    return _Run(spark, version, config, before, new, shards, split, tell, lock).run()
 
 
-def _before(place: Path, config: Config, append: bool) -> Manifest | None:
-    """The manifest to go on from, after a look at what is in the way."""
-    if not place.exists():
-        return None
-    if not place.is_dir():
-        raise OutputError(f"{place}: is a file, not a directory")
-    known = manifest.read(place)
-    own = {*PARTS, STAGING, manifest.NAME, manifest.SUCCESS}
-    if (place / ".stream").exists():
-        raise OutputError(f"{place}: belongs to a stream (--follow); name another directory")
-    other = sorted(entry.name for entry in place.iterdir() if entry.name not in own)
-    if other and known is None:
-        raise OutputError(f"{place}: holds other files ({other[0]}); name a directory of its own")
-    if not append or known is None:
-        return None
-    if known.config != _plain(config):
+def _before(place: Place, last: Manifest | None, config: Config, form: str) -> Manifest | None:
+    """The manifest to add to."""
+    if last is not None and last.config != _plain(config):
         raise OutputError(f"{place}: was made with other settings, so nothing can be appended")
-    return known
+    if last is not None and last.format != form:
+        raise OutputError(f"{place}: holds tables of the format {last.format}; append with --format {last.format}")
+    return last
 
 
 def _plain(config: Config) -> dict[str, Any]:
@@ -119,35 +134,39 @@ class _Run:
     def __init__(
         self,
         spark: SparkSession,
-        place: Path,
+        version: Version,
         config: Config,
         before: Manifest | None,
         new: list[Input],
         shards: int | None,
         split: int | None,
         tell: Callable[[str], None],
+        lock: Lock,
     ) -> None:
-        self._tell = tell
-        self._spark, self._place, self._config = spark, place, config
+        self._tell, self._lock = tell, lock
+        self._spark, self._version, self._config = spark, version, config
         self._before, self._new, self._shards, self._split = before, new, shards, split
         self._account: dict[str, Any] = {}
-        self._staging = place / STAGING
+        self._staging = version.staging
         self._totals = CaptureTotals(**before.capture) if before else CaptureTotals()  # type: ignore[arg-type]
+        self._in_order = True
 
     def run(self) -> Result:
-        shutil.rmtree(self._staging, ignore_errors=True)
-        self._staging.mkdir(parents=True)
         try:
             files, corrections = self._decoded()
             groups = grouped(files, self._cores)
             fixes = corrections(groups)
-            self._stage("writing events and statistics")
-            counted = Finish(self._spark, groups, fixes, self._staging).run()
+            self._stage("writing tables and statistics")
+            finish = Finish(self._spark, groups, fixes, self._version, in_order=self._in_order)
+            counted = finish.run()
             report = self._report(counted)
-            done = self._manifest(counted)
-            self._publish(done)
+            done = self._manifest(counted, [*finish.files, *self._findings(counted)])
+            self._stage("publishing")
+            self._lock.held()
+            formats.commit(self._version, done)
+            self._version.publish(done)
         finally:
-            shutil.rmtree(self._staging, ignore_errors=True)
+            self._version.discard()
         return Result(self._new, done, report, counted.trust.damaged)
 
     def _decoded(self) -> tuple[list[Staged], Corrections]:
@@ -161,6 +180,7 @@ class _Run:
                 self._spark, paths, self._config, self._staging / "events-of-tasks", self._number,
                 self._shards or self._cores,
             )  # fmt: skip
+            self._in_order = False
             shards.decode()
             self._totals.merge(shards.totals)
             return [*self._earlier(), *shards.files], lambda groups: []
@@ -185,15 +205,16 @@ class _Run:
         run = SplitRun(self._spark, splits, config, self._staging / "splits", self._number)
         if run.decode():
             return run
-        shutil.rmtree(self._staging / "splits")
+        (self._staging / "splits").remove_tree()
         return None
 
     def _earlier(self) -> list[Staged]:
-        """Files of events of earlier runs."""
-        found = sorted((self._place / "events").rglob("*.parquet")) if self._before else []
+        """Files of the tables of earlier runs."""
+        tables = self._before.tables if self._before else {}
         return [
-            Staged(str(path), pq.read_metadata(path).num_rows, path.stat().st_size, named=True)
-            for path in found
+            Staged((self._version.out / file.path).url, file.rows, file.bytes, named=True, table=table.name)
+            for table in OF_EVENTS
+            for file in tables.get(table.name, ())
         ]
 
     @property
@@ -205,13 +226,29 @@ class _Run:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def _report(self, counted: Counted) -> Report:
-        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-        report = Report.from_store(counted.store, errors=errors)
-        report.write_csv(self._staging / "statistics")
+        report = Report.from_store(counted.store, errors=_errors())
+        with tempfile.TemporaryDirectory(prefix="kwsniff-") as scratch:
+            report.write_csv(scratch)
+            for file in sorted(Path(scratch).iterdir()):
+                (self._version.out / self._version.statistics / file.name).replace(file.read_bytes())
         return report
 
-    def _manifest(self, counted: Counted) -> Manifest:
+    def _findings(self, counted: Counted) -> list[Stored]:
+        """The files of the table of findings."""
+        metadata = spark_metadata()[FOUND.name]
+        below = self._version.below(FOUND.name)
+        with Folders(FOUND, self._version.out, below, "part", metadata) as folders:
+            for batch in counted.findings.table(_errors()).cast(FOUND.schema).to_batches():
+                folders.add(batch)
+        return folders.stored
+
+    def _manifest(self, counted: Counted, files: list[Stored]) -> Manifest:
         trust = counted.trust
+        tables: dict[str, list[Stored]] = {table.name: [] for table in (*OF_EVENTS, FOUND)}
+        if self._before:
+            tables |= {table.name: list(self._before.tables.get(table.name, ())) for table in OF_EVENTS}
+        for file in files:
+            tables[file.table].append(file)
         inputs = [*(self._before.inputs if self._before else []), *self._new]
         return Manifest(
             kwsniff=__version__,
@@ -219,6 +256,8 @@ class _Run:
             config=_plain(self._config),
             runs=self._number + 1,
             inputs=inputs,
+            tables=tables,
+            statistics=self._version.statistics,
             events={
                 "call": trust.calls,
                 "anomaly": sum(trust.anomalies.values()),
@@ -230,16 +269,10 @@ class _Run:
             percentile_error=counted.store.error,
         )
 
-    def _publish(self, done: Manifest) -> None:
-        (self._place / manifest.SUCCESS).unlink(missing_ok=True)
-        for left in self._staging.rglob(".*.part"):  # by a worker that was killed
-            left.unlink()
-        for part in PARTS:
-            shutil.rmtree(self._place / part, ignore_errors=True)
-            (self._staging / part).mkdir(exist_ok=True)  # there need be no anomaly
-            (self._staging / part).rename(self._place / part)
-        done.write(self._place)
-
     def _stage(self, name: str) -> None:
         self._tell(name)
         self._spark.sparkContext.setJobDescription(f"kwsniff: {name}")
+
+
+def _errors() -> dict[int, tuple[str, bool]]:
+    return {code: (error.name, error.retriable) for code, error in catalog().errors.items()}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
+from kwsniff.lake.place import Place
 from kwsniff.spark.control import TOLD, Work, batched, numbers, tasks
 from kwsniff.spark.decode import rows
 from kwsniff.spark.staged import Staged, StagedFile
@@ -24,7 +24,7 @@ class ShardRun:
     """One run of `shards` tasks that share the connections."""
 
     def __init__(
-        self, spark: SparkSession, paths: Sequence[str], config: Config, place: Path, run: int, shards: int
+        self, spark: SparkSession, paths: Sequence[str], config: Config, place: Place, run: int, shards: int
     ) -> None:
         """Events go into files in `place`. `run` puts positions behind those of runs with a lower number."""
         self._spark, self._paths, self._config = spark, list(paths), config
@@ -42,7 +42,7 @@ class ShardRun:
                 self.totals.merge(CaptureTotals(**said["totals"]))
 
 
-def _work(paths: list[str], config: Config, place: Path, run: int, shards: int) -> Work:
+def _work(paths: list[str], config: Config, place: Place, run: int, shards: int) -> Work:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for shard in numbers(batches):
             totals = CaptureTotals()

@@ -27,7 +27,7 @@ from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import Config
 from kwsniff.pipeline import keyed
-from kwsniff.spark.decode import ROWS
+from kwsniff.lake.tables import ROWS
 from kwsniff.spark.filters import Tests
 from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
 from kwsniff.table import EVENTS, SEGMENTS

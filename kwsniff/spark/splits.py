@@ -16,7 +16,6 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ import pyarrow as pa
 from kwsniff.arrow import KINDS
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
+from kwsniff.lake.place import Place
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.spark.control import (
     AGAIN,
@@ -43,7 +43,8 @@ from kwsniff.spark.control import (
     tasks,
     unbatched,
 )
-from kwsniff.spark.decode import ROWS, RUN_BITS, positioned
+from kwsniff.lake.tables import ROWS
+from kwsniff.spark.decode import RUN_BITS, positioned
 from kwsniff.spark.staged import Staged, StagedFile
 from kwsniff.split.again import Rerun
 from kwsniff.split.decode import SplitDecoder
@@ -115,7 +116,7 @@ class SplitRun:
     """One run over `splits`, with the files between its jobs in `place`."""
 
     def __init__(
-        self, spark: SparkSession, splits: Sequence[Split], config: Config, place: Path, run: int
+        self, spark: SparkSession, splits: Sequence[Split], config: Config, place: Place, run: int
     ) -> None:
         """`run` puts the positions behind those of runs with a lower number."""
         self._spark, self._splits, self._config = spark, list(splits), config
@@ -190,7 +191,7 @@ class SplitRun:
 # Tasks
 
 
-def _decoding(splits: list[Split], config: Config, place: Path, run: int) -> Work:
+def _decoding(splits: list[Split], config: Config, place: Place, run: int) -> Work:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in numbers(batches):
             yield from batched(_decoded(splits, number, config, place, run))
@@ -198,7 +199,7 @@ def _decoding(splits: list[Split], config: Config, place: Path, run: int) -> Wor
     return work
 
 
-def _decoded(splits: list[Split], number: int, config: Config, place: Path, run: int) -> Iterator[Row]:
+def _decoded(splits: list[Split], number: int, config: Config, place: Place, run: int) -> Iterator[Row]:
     """What one split comes to besides its events: edges, and what is told of its packets."""
     reader = SplitReader(splits, number, config)
     decoder = SplitDecoder(config, number, number == 0)

@@ -35,7 +35,7 @@ from kwsniff.report.topics import TopicNames
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import manifest, windows
 from kwsniff.spark.followed import LIST, STATE, Following, staged_in
-from kwsniff.spark.manifest import Input, Manifest, OutputError
+from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.spark.staged import spread
 from kwsniff.spark.windows import SECOND, Windows
 from kwsniff.table import EVENTS

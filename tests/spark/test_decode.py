@@ -10,7 +10,7 @@ import pytest
 
 from kwsniff.config import Config
 from kwsniff.offline import events
-from kwsniff.spark.decode import ROWS
+from kwsniff.lake.tables import ROWS
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.staged import stored
 from kwsniff.table import EVENTS

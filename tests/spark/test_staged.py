@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from kwsniff.spark import staged
-from kwsniff.spark.decode import ROWS
+from kwsniff.lake.tables import ROWS
 from kwsniff.spark.staged import Folders, ParquetFile, StagedFile, stored
 
 START = datetime(2026, 11, 30, 22, 30, tzinfo=UTC)

@@ -1,0 +1,255 @@
+"""Rows of a table as Parquet files in folders by date and hour, each file sorted by time.
+
+Theory of operation. Rows come in the order in which they were completed, which is nearly that of their times.
+So each file holds some rows back: when it has `HELD` of them it sorts them and writes the earlier half. A row
+that comes after later ones were written (a request that nobody ever answered is known when its connection
+ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end.
+
+At most `MAX_OPEN` files are open: the hour that was not written to for longest is rarely wanted again. If it
+is, it gets a second file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kwsniff.lake.place import Place
+from kwsniff.lake.tables import Table
+
+NOWHERE = "__HIVE_DEFAULT_PARTITION__"
+"""Where rows without a time lie, as Spark and Hive name it."""
+NO_HOUR = -1
+HOUR = 3_600_000_000
+"""Microseconds."""
+HELD = 1 << 16
+HELD_BYTES = 32 << 20
+"""Rows that a file holds back, and their bytes."""
+MAX_OPEN = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file of a table."""
+
+    table: str
+    path: str
+    """Below the place of the results."""
+    hour: int
+    """Since 1970 UTC; NO_HOUR for rows without a time."""
+    rows: int
+    bytes: int
+    first: int | None = None
+    last: int | None = None
+    """Times of its first and last row, in microseconds since 1970 UTC."""
+
+
+class SortedFile:
+    """One new file of sorted rows, which are added in their order."""
+
+    def __init__(self, table: Table, place: Place, metadata: Mapping[str, str]) -> None:
+        self._table, self.place = table, place
+        self.rows = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        schema = table.schema
+        self.schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]  # whose values repeat
+        order = [pq.SortingColumn(schema.get_field_index(name)) for name in table.order]
+        self._stream = place.create()
+        self._writer = pq.ParquetWriter(
+            self._stream, self.schema, compression="zstd", use_dictionary=texts, sorting_columns=order
+        )
+
+    def add(self, rows: pa.Table) -> None:
+        """Write rows that are sorted, and later than those before. Raises OSError."""
+        if rows.num_rows:
+            times = rows[self._table.time].cast(pa.int64())
+            self.first = times[0].as_py() if self.first is None else self.first
+            self.last = times[-1].as_py()
+            self.rows += rows.num_rows
+            self._writer.write_table(rows.replace_schema_metadata(self.schema.metadata).combine_chunks())
+
+    def close(self) -> int:
+        """Finish the file; gives its size in bytes. Raises OSError."""
+        self._writer.close()
+        size: int = self._stream.tell()
+        self._stream.close()
+        return size
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        with suppress(OSError):
+            self._stream.close()
+        with suppress(OSError):
+            self.place.remove()
+
+
+class _Hour:
+    """The rows of one hour: a file, and late rows."""
+
+    def __init__(self, make: Any, order: list[str]) -> None:
+        self._make = make
+        self._order = [(name, "ascending") for name in order]
+        self._waiting: list[pa.RecordBatch] = []
+        self._late: list[pa.RecordBatch] = []
+        self._rows = self._bytes = self._late_bytes = 0
+        self._mark: int | None = None
+        """Time of the last row that was written."""
+        self._file: SortedFile | None = None
+        self.files: list[SortedFile] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if self._mark is not None:
+            times = rows[self._order[0][0]].cast(pa.int64())
+            early = pc.less(times, self._mark)
+            if pc.any(early).as_py():
+                self._put_late(rows.filter(early))
+                rows = rows.filter(pc.invert(early))
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= HELD or self._bytes >= HELD_BYTES:
+            self._write(self._rows // 2)
+
+    def _put_late(self, rows: pa.RecordBatch) -> None:
+        self._late.append(rows)
+        self._late_bytes += rows.nbytes
+        if self._late_bytes >= HELD_BYTES:
+            self._write_late()
+
+    def _sorted(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(batches).sort_by(self._order)
+
+    def _write(self, count: int | None = None) -> None:
+        if not self._rows:
+            return
+        rows = self._sorted(self._waiting)
+        now = rows if count is None else rows.slice(0, count)
+        rest = rows.slice(now.num_rows).combine_chunks()
+        if self._file is None:
+            self._file = self._new()
+        self._file.add(now)
+        self._mark = self._file.last
+        self._waiting = rest.to_batches()
+        self._rows, self._bytes = rest.num_rows, rest.nbytes
+
+    def _write_late(self) -> None:
+        if self._late:
+            self._new().add(self._sorted(self._late))
+            self._late, self._late_bytes = [], 0
+
+    def _new(self) -> SortedFile:
+        made: SortedFile = self._make()
+        self.files.append(made)
+        return made
+
+    def finish(self) -> None:
+        self._write()
+        self._write_late()
+
+
+class Folders:
+    """The rows of one table that one task writes, `PLACE/date=2026-11-21/hour=7/NAME-….parquet`.
+
+    Raises OSError; if the block breaks off, its files are removed.
+    """
+
+    def __init__(
+        self, table: Table, root: Place, below: str, name: str, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Files lie in the directory `below` of `root`."""
+        self._table, self._root, self._below, self._name = table, root, below, name
+        self._metadata = metadata or {}
+        self._open: dict[int, _Hour] = {}
+        """Latest last."""
+        self.stored: list[Stored] = []
+        """What was written, once the block is over."""
+
+    def __enter__(self) -> Folders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                for hour in list(self._open):
+                    self._close(hour)
+        finally:
+            for each in self._open.values():
+                for file in each.files:
+                    file.abandon()
+            if kind is not None:
+                for known in self.stored:
+                    (self._root / known.path).remove()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows of the table."""
+        if not rows.num_rows:
+            return
+        micros = rows[self._table.time].cast(pa.int64())
+        hours = pc.fill_null(pc.divide(micros, HOUR), NO_HOUR)
+        found = pc.unique(hours).to_pylist()
+        for hour in found:
+            own = rows if len(found) == 1 else rows.filter(pc.equal(hours, hour))
+            self._hour(hour).add(own)
+
+    def add_sorted(self, hour: int, rows: pa.Table) -> None:
+        """Take rows of one hour that are sorted already, as one file."""
+        known = self._hour(hour)
+        known.files.append(self._file(hour))
+        known.files[-1].add(rows)
+
+    def _hour(self, hour: int) -> _Hour:
+        known = self._open.pop(hour, None)
+        if known is None:
+            if len(self._open) >= MAX_OPEN:
+                self._close(next(iter(self._open)))
+            known = _Hour(lambda: self._file(hour), self._table.order)
+        self._open[hour] = known
+        return known
+
+    def _file(self, hour: int) -> SortedFile:
+        name = f"{self._name}-{uuid4().hex[:12]}.parquet"
+        return SortedFile(self._table, self._root / self._below / folder(hour) / name, self._metadata)
+
+    def _close(self, hour: int) -> None:
+        self._open[hour].finish()
+        for file in self._open.pop(hour).files:
+            path = file.place.relative_to(self._root)
+            size = file.close()
+            self.stored.append(
+                Stored(self._table.name, path, hour, file.rows, size, file.first, file.last)
+            )
+
+
+def folder(hour: int) -> str:
+    """Where rows of an hour since 1970 UTC lie."""
+    date, number = partition(hour)
+    return f"date={date or NOWHERE}/hour={NOWHERE if number is None else number}"
+
+
+def partition(hour: int) -> tuple[str | None, int | None]:
+    """Date and hour of the day; None for rows without a time."""
+    if hour == NO_HOUR:
+        return None, None
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour)
+    return f"{time:%Y-%m-%d}", time.hour
+
+
+def rows_of(place: Place, columns: Sequence[str] | None = None, at_once: int = 1 << 15) -> Iterator[Any]:
+    """The rows of a Parquet file, some thousands at a time. Raises OSError."""
+    with place.open() as stream, pq.ParquetFile(stream) as file:
+        yield from file.iter_batches(at_once, columns=None if columns is None else list(columns))

@@ -1,0 +1,107 @@
+"""The tables of a result: which rows each has, its columns, how it is sorted, and what tells rows apart.
+
+The columns of `calls`, `anomalies` and `connections` are those that `kwsniff.schema` declares for their kind of
+row. What each column means stays with it: in the metadata of the Arrow field, which Parquet keeps, as `doc`
+and `unit`, and as `comment`, which Spark and Delta show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.events import ANOMALY, CALL, CONNECTION
+from kwsniff.findings.finding import FINDINGS
+from kwsniff.schema import COLUMNS, Column, arrow_field
+from kwsniff.table import EVENTS
+
+POSITION = pa.field(
+    "position", pa.int64(), metadata={"doc": "sorts rows into the order of one process", "unit": "number"}
+)
+ROWS = pa.schema([*EVENTS, POSITION])
+"""EVENTS with what orders them."""
+
+_NUMPY = {pa.int64(): "Int64", pa.int32(): "Int32", pa.bool_(): "boolean"}
+"""What pandas calls integers and flags that may be missing: without being told so, it makes them float."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a result."""
+
+    name: str
+    kind: str | None
+    """The kind of EVENTS rows that it holds; None: it is made of them."""
+    meaning: str
+    fields: tuple[pa.Field, ...]
+    key: tuple[str, ...]
+    """Columns that together tell its rows apart, also from those of another run over the same packets: what to
+    merge by."""
+    time: str = "time"
+    """The column by whose date and hour its rows lie in folders, and by which they are sorted."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Its columns, documented, and what pandas is to make of them."""
+        fields = [_commented(field) for field in self.fields]
+        about = {"table": self.name, "meaning": self.meaning, "key": list(self.key)}
+        return pa.schema(fields, {"kwsniff": json.dumps(about), "pandas": json.dumps(_pandas(fields))})
+
+    @property
+    def order(self) -> list[str]:
+        """The columns by which the rows of a file are sorted."""
+        return [self.time, "position"] if POSITION.name in self.schema.names else [self.time]
+
+    def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of EVENTS rows with positions that belong into it."""
+        own = rows.filter(pc.equal(rows["event"], self.kind))
+        return pa.RecordBatch.from_arrays([own[name] for name in self.schema.names], schema=self.schema)
+
+
+def _columns(kind: str) -> tuple[pa.Field, ...]:
+    chosen: Iterable[Column] = (each for each in COLUMNS if kind in each.kinds and each.name != "event")
+    return (*map(arrow_field, chosen), POSITION)
+
+
+CALLS = Table(
+    "calls", CALL, "requests with their responses", _columns(CALL),
+    ("connection", "correlation_id", "time", "request_packet", "response_packet"),
+)  # fmt: skip
+ANOMALIES = Table(
+    "anomalies", ANOMALY, "what is not as it should be", _columns(ANOMALY),
+    ("capture", "connection", "packet", "time", "code", "detail"),
+)  # fmt: skip
+CONNECTIONS = Table(
+    "connections", CONNECTION, "TCP connections, when they end", _columns(CONNECTION), ("connection",)
+)
+FOUND = Table(
+    "findings", None, "what the rules found in all of the input", tuple(FINDINGS), ("code", "subject"),
+    "first_time",
+)  # fmt: skip
+OF_EVENTS = (CALLS, ANOMALIES, CONNECTIONS)
+TABLES = {table.name: table for table in (*OF_EVENTS, FOUND)}
+
+
+def _commented(field: pa.Field) -> pa.Field:
+    known = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    unit = f" [{known['unit']}]" if "unit" in known else ""
+    return field.with_metadata({**known, "comment": known.get("doc", "") + unit})
+
+
+def _pandas(fields: list[pa.Field]) -> dict[str, Any]:
+    """The metadata that pandas writes itself, so that whole numbers with gaps stay whole when it reads."""
+    columns = [
+        {
+            "name": field.name, "field_name": field.name, "pandas_type": str(field.type),
+            "numpy_type": _NUMPY[field.type], "metadata": None,
+        }
+        for field in fields
+        if field.type in _NUMPY
+    ]  # fmt: skip
+    return {"index_columns": [], "column_indexes": [], "columns": columns, "creator": {"library": "kwsniff"}}
