@@ -3,8 +3,7 @@ worker process sees the same ones."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 MIB = 1 << 20
@@ -45,12 +44,8 @@ class Config:
 
     # How
     kernels: str = "auto"
-    """Compiled kernels for plain traffic: `auto` (for large inputs, if they are there), `always`, `never`.
-    The events are the same."""
-
-    tables: bool = field(default_factory=lambda: os.environ.get("KWSNIFF_ENGINE") == "tables")
-    """Use the engine over tables (`kwsniff.kernel`), which is to replace the other; not with several processes
-    or in the pipeline."""
+    """`auto`: the engine's kernels as they were compiled when kwsniff was installed, if they were; `never`:
+    interpreted, which is slow. The events are the same."""
 
     columns: frozenset[str] | None = None
     """Columns of calls to fill, the others stay null; None for all. What else is asked of a call (when it

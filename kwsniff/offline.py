@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,14 +11,8 @@ from kwsniff import parallel
 from kwsniff.capture.source import CaptureTotals, resolve, segments
 from kwsniff.capture.stop import Stop
 from kwsniff.config import MIB, Config
-from kwsniff.engine.bulk import warm
-from kwsniff.engine.bulk.rehearsal import compile_apart
 from kwsniff.pipeline import analyze
 
-WORTH_KERNELS = 24 * MIB
-"""Bytes of input from which on loading compiled kernels pays ..."""
-WORTH_COMPILING = 256 * MIB
-"""... and compiling them first."""
 WORTH_PROCESSES = 64 * MIB
 """Bytes of input from which on starting other processes pays."""
 
@@ -44,23 +37,15 @@ def events(
         CaptureError: with one line that says which input cannot be read, and why.
     """
     totals = CaptureTotals() if totals is None else totals
-    sizes = [file.size for file in resolve(paths)] if jobs != 1 or config.kernels == "auto" else []
-    if sizes and None not in sizes:
-        size = sum(filter(None, sizes))
-        config = with_kernels(config, size)
+    if jobs != 1:
+        sizes = [file.size for file in resolve(paths)]
         if jobs is None:
-            # Reading is most of what the kernels leave to do, and every process reads all.
-            divisible = config.full or config.kernels == "never"
-            jobs = (os.cpu_count() or 1) if size > WORTH_PROCESSES and divisible else 1
-        if jobs > 1:
+            jobs = _worth(sizes) if config.full else 1
+        if jobs > 1 and sizes and None not in sizes:
             return parallel.events(paths, config, jobs, totals, progress)
     return analyze(segments(paths, config, totals, progress, stop), config)
 
 
-def with_kernels(config: Config, size: int) -> Config:
-    """Settle now whether a run over so many bytes uses compiled kernels: later it would cost exact blocks."""
-    if config.kernels != "auto":
-        return config
-    state = warm.kernels() if size > WORTH_KERNELS else warm.MISSING
-    worth = state == warm.READY or (state == warm.COLD and size > WORTH_COMPILING and compile_apart())
-    return replace(config, kernels="always" if worth else "never")
+def _worth(sizes: list[int | None]) -> int:
+    """How many processes gain for files of these sizes."""
+    return (os.cpu_count() or 1) if sum(filter(None, sizes)) > WORTH_PROCESSES else 1

@@ -28,7 +28,7 @@ from kwsniff.arrow import KINDS
 from kwsniff.capture.source import CaptureError, CaptureTotals, segments
 from kwsniff.config import Config
 from kwsniff.engine import Engine
-from kwsniff.pipeline import Ints, keyed
+from kwsniff.former import Ints, keyed
 
 Progress = Callable[[int, int | None], None]
 

@@ -1,23 +1,21 @@
-"""The journey from SEGMENTS to EVENTS: one function, the same in one process and in Spark."""
+"""From SEGMENTS to EVENTS: one function, the same in one process and in Spark."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.arrow import events_batch, segment_columns
 from kwsniff.config import Config
-from kwsniff.engine import Engine, Events
-from kwsniff.pace import Pace
+from kwsniff.kernel.engine import Engine
+from kwsniff.segments import segment_columns
 from kwsniff.table import SEGMENTS
 
 Ints = NDArray[np.int64]
-
+Part = tuple[pa.RecordBatch, Ints]
+"""Events and the keys that order them."""
 
 NOW = b"kwsniff.now"
 """In the metadata of an empty SEGMENTS batch: the time it tells."""
@@ -42,49 +40,26 @@ def analyze(
     anomaly rows. The next batch is asked for when the events of the last one have been taken. `engine`, if
     given, is a new one of the same `config`, for those who want to know how it stands.
     """
-    if engine is None and config.tables:
-        yield from _by_tables(segments, config)
-        return
-    for parts in keyed(segments, config, engine=engine):
-        for batch, _ in parts:
-            if batch is not None:
-                yield batch
-
-
-def _by_tables(segments: Iterable[pa.RecordBatch], config: Config) -> Iterator[pa.RecordBatch]:
-    """The same by the engine over tables."""
-    from kwsniff.kernel.engine import Engine as Tables
-
-    tables = Tables(config)
+    analysis = Analysis(config, engine=engine)
     for batch in segments:
-        if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
-            yield from tables.tick(int(batch.schema.metadata[NOW]))
-        else:
-            yield from tables.feed(segment_columns(batch))
-    yield from tables.finish()
-
-
-Part = tuple[pa.RecordBatch | None, Ints]
-"""Events and the keys that order them."""
+        yield from analysis.events(batch)
+    yield from analysis.engine.finish()
 
 
 def keyed(
-    segments: Iterable[pa.RecordBatch],
-    config: Config,
-    shard: tuple[int, int] | None = None,
-    engine: Engine | None = None,
+    segments: Iterable[pa.RecordBatch], config: Config, share: tuple[int, int] | None = None
 ) -> Iterator[Iterator[Part]]:
     """For each SEGMENTS batch, and once more at the end, the events it completes, in parts that are made one
     after the other, and keys that order them.
 
-    With `shard` (index, count) only one share of the connections is followed; the keys of all shares together
+    With `share` (index, count) only one share of the connections is followed; the keys of all shares together
     give the order in which one process yields the events. Each batch's parts have to be taken before the
     next batch is asked for.
     """
-    analysis = Analysis(config, shard, engine)
+    analysis = Analysis(config, share)
     for batch in segments:
         yield analysis.feed(batch)
-    yield iter([analysis.finish()])
+    yield analysis.finish()
 
 
 class Analysis:
@@ -92,53 +67,25 @@ class Analysis:
     another process of the same version of kwsniff."""
 
     def __init__(
-        self, config: Config, shard: tuple[int, int] | None = None, engine: Engine | None = None
+        self, config: Config, share: tuple[int, int] | None = None, engine: Engine | None = None
     ) -> None:
-        """`shard` and `engine` as for `keyed`."""
-        self._config = config
-        self._engine = engine or Engine(config, shard)
-        self._pace = Pace(config)
+        """`share` as for `keyed`, `engine` as for `analyze`."""
+        self.engine = engine or Engine(config, share)
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[Part]:
         """The events that a SEGMENTS batch completes, in parts; all have to be taken."""
-        engine, pace = self._engine, self._pace
-        if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
-            yield events_batch(engine.tick(int(batch.schema.metadata[NOW])), None, self._config)
-            return
-        for part in pace.slices(batch):
-            opened, load = engine.opened, engine.load
-            columns = segment_columns(part)
-            with _collector_paused():
-                events = engine.feed(columns)
-                # Counted as if all were objects, so that slices, and with them the place of late events, are
-                # the same with kernels and without.
-                brought = 3 * (engine.opened - opened) + max(engine.load - load, 0)
-                pace.learn(_weight(events) + brought, engine.load)
-                made = events_batch(events, columns.capture, self._config)
-            del events
-            yield made
+        return self._keyed(self.events(batch))
 
-    def finish(self) -> Part:
+    def finish(self) -> Iterator[Part]:
         """The input is over: what is still open ends."""
-        return events_batch(self._engine.finish(), None, self._config)
+        return self._keyed(self.engine.finish())
 
+    def events(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The same as `feed` without keys."""
+        if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
+            return self.engine.tick(int(batch.schema.metadata[NOW]))
+        return self.engine.feed(segment_columns(batch))
 
-def _weight(events: Events) -> int:
-    """How much events take, about: a partition may take as much as a call."""
-    calls = len(events.calls) + sum(map(len, events.blocks))
-    partitions = sum([len(call.partitions) for call in events.calls if call.partitions])
-    partitions += sum([len(block.rows) for block in events.blocks])
-    return calls + partitions + len(events.anomalies) + 3 * len(events.ends)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Without garbage collection: a block makes a million objects and no cycles, and looking for cycles among
-    them takes a fifth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    def _keyed(self, events: Iterator[pa.RecordBatch]) -> Iterator[Part]:
+        for batch in events:
+            yield batch, self.engine.keys

@@ -5,7 +5,10 @@ With `-n`, every worker of pytest-xdist takes single tests, but those of one gro
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -38,11 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers find the kernels compiled, rather than compile them each for itself."""
-    if getattr(config.option, "numprocesses", None):
-        from kwsniff.engine.bulk.rehearsal import compile_apart
+    """Workers find the kernels compiled, as those have them who installed kwsniff, rather than compile them
+    each for itself. Tests of single kernels interpret them all the same."""
+    from kwsniff.kernel.native_code import load
 
-        compile_apart()
+    if os.environ.get("KWSNIFF_KERNELS") != "interpreted" and load() is None:
+        subprocess.run([sys.executable, "-m", "kwsniff.kernel.build"], check=True, stdout=subprocess.DEVNULL)
+        load.cache_clear()
 
 
 @pytest.hookimpl(optionalhook=True)

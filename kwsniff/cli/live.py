@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 
 import pyarrow as pa
@@ -20,7 +20,6 @@ from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
 from kwsniff.cli.source import refuse_bodies
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
-from kwsniff.engine.bulk import warm
 from kwsniff.live.errors import LiveError
 from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.pcapng import Interface, PcapngFiles, Rotation
@@ -141,10 +140,6 @@ def _session(request: Request, rotation: Rotation | None) -> tuple[Session, str]
     buffers = ", ".join(f"{each.buffer_bytes / (1 << 20):.0f} MiB" for each in listeners)
     heading = f"listening on {', '.join(names)} ({bpf}), kernel buffer {buffers}; Ctrl-C ends"
     config = request.config
-    if config.kernels == "auto":
-        # Compiling would take the processor from those who are being watched. Asked as the user who will use
-        # them: numba looks for its cache where that user may write.
-        config = replace(config, kernels="always" if warm.kernels() == warm.READY else "never")
     session = Session(
         listeners, config, queue_bytes=config.block_bytes * 4, keeping=keeping, duration=request.duration
     )

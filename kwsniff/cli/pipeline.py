@@ -40,9 +40,9 @@ def pipeline(request: Request) -> int:
     Raises:
         CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
     """
+    from kwsniff.lake.manifest import OutputError, inputs
     from kwsniff.spark import job
     from kwsniff.spark.java import JavaError
-    from kwsniff.lake.manifest import OutputError, inputs
     from kwsniff.spark.progress import watched
     from kwsniff.spark.session import (
         SparkFailedError,

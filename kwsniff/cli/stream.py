@@ -51,9 +51,9 @@ def follow(request: Request) -> int:
     Raises:
         CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
     """
+    from kwsniff.lake.manifest import OutputError
     from kwsniff.spark import stream
     from kwsniff.spark.java import JavaError
-    from kwsniff.lake.manifest import OutputError
     from kwsniff.spark.session import SparkFailedError, SparkMissingError, TaskError
 
     out = Path(request.out).absolute()

@@ -133,7 +133,7 @@ def open_connection(t: Any, seg: Any) -> int:
     )
     run.opened += 1
     run.followed += 1
-    conn.number = run.opened
+    conn.number = run.order + 1
     slot = t.slots[slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)]
     conn.next = slot.first
     slot.first = c
@@ -487,11 +487,13 @@ def make_room(t: Any) -> int:
 
 @kernel
 def end_all(t: Any) -> int:
-    """The input is over: end all that is open, oldest connection first."""
+    """The input is over: end all that is open, oldest connection first. Each has a place of its own behind
+    the last segment, the same whatever other connections are followed in this run."""
     run = t.run[0]
     while run.followed > 0:
         oldest = run.oldest
         run.steps += 1
+        run.order = run.finished + t.conns[oldest].number
         expired = run.clock - t.conns[oldest].last_time > patience(t, oldest)
         code = end(t, oldest, CLOSED_REASON if expired else CAPTURE_REASON)
         if code != OK:

@@ -6,8 +6,8 @@ from typing import Any
 
 from kwsniff.kernel.codes import BATCH_MALFORMED, CODEC_UNKNOWN, CRC_MISMATCH
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.records import CUT_SHORT, MALFORMED
 from kwsniff.kernel.records import CODEC_UNKNOWN as UNKNOWN
+from kwsniff.kernel.records import CUT_SHORT, MALFORMED
 from kwsniff.kernel.rows import note
 
 KINDS = 3

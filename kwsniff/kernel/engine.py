@@ -6,6 +6,9 @@ fixed size; when one is full, or the batch is over, it is made into EVENTS and t
 
 Rows come out in the order of the packets that settled them, whatever the size of batches and tables: a table
 that is full is emptied up to the packet at hand only.
+
+Between two batches an engine may be pickled: what it holds is then as large as what waits (see
+`kwsniff.kernel.snapshot`), and it goes on in any process of the same version, compiled there or not.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.kernel import entry
+from kwsniff.kernel import entry, snapshot
 from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
+from kwsniff.kernel.shares import share_of
 from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 
@@ -38,9 +42,15 @@ class Engine:
 
     machine = Machine
 
-    def __init__(self, config: Config, *, compiled: bool | None = None) -> None:
-        """`compiled` as for `Machine`."""
+    def __init__(
+        self, config: Config, share: tuple[int, int] | None = None, *, compiled: bool | None = None
+    ) -> None:
+        """`share` is (index, count): follow only the connections that fall to this one of several engines,
+        each of which is fed everything. `compiled` as for `Machine`; None also leaves it to the config."""
         self.config = config
+        self._share = share
+        if compiled is None and config.kernels == "never":
+            compiled = False
         self._machine = self.machine(compiled=compiled)
         self._told = Told(self._machine, config)
         self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
@@ -76,7 +86,8 @@ class Engine:
         run = machine.t.run[0]
         run.capture = self._told.capture(segments.capture)
         first = int(run.order)
-        self._told.note_packets(segments.notes, first, int(run.capture))
+        if self._share is None or self._share[0] == 0:  # they belong to no connection
+            self._told.note_packets(segments.notes, first, int(run.capture))
         buffer, start = self._set_buffers(segments)
         for at in range(0, len(segments), AT_ONCE):
             stop = min(at + AT_ONCE, len(segments))
@@ -92,6 +103,8 @@ class Engine:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The input is over: what is still open ends, oldest connection first."""
+        run = self._machine.t.run[0]
+        run.finished = run.order
         yield from self._act(entry.FINISH)
         yield from self._drain(everything=True)
 
@@ -100,10 +113,47 @@ class Engine:
         yield from self._act(entry.TICK, now)
         yield from self._drain(everything=True)
 
+    # How it stands
+
     @property
     def connections(self) -> int:
         """Connections followed at present."""
         return int(self._machine.t.run[0].followed)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for a response, of all connections."""
+        return int(self._machine.t.run[0].waiting)
+
+    @property
+    def keys(self) -> Ints:
+        """Of the rows of the batch that was yielded last: numbers that ascend, and by which rows of engines
+        that share the connections come into the order that one engine would give them."""
+        return self._told.keys
+
+    def may_be_kafka(self, segments: SegmentColumns) -> NDArray[np.bool_]:
+        """For each of some segments that were fed, whether its connection is Kafka, or may yet be."""
+        found = np.zeros(len(segments), np.bool_)
+        nowhere = np.zeros(len(segments), np.int64)
+        for at in range(0, len(segments), AT_ONCE):
+            stop = min(at + AT_ONCE, len(segments))
+            self._set_segments(segments, nowhere, nowhere, at, stop)
+            list(self._machine.act(entry.WATCH, stop - at))
+            found[at:stop] = self._machine.array("segments", stop - at)["watched"] != 0
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "config": self.config,
+            "share": self._share,
+            "captures": self._told.captures(),
+            "tables": snapshot.taken(self._machine),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["config"], state["share"])  # type: ignore[misc]
+        snapshot.restore(self._machine, state["tables"])
+        self._told.set_captures(state["captures"])
 
     @property
     def steps(self) -> int:
@@ -170,6 +220,9 @@ class Engine:
             for name in ("packet", "time", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port",
                          "seq", "ack", "flags", "length", "captured")
         } | {"buffer": buffer[first:stop], "start": start[first:stop]}  # fmt: skip
+        if self._share is not None:
+            index, shares = self._share
+            columns["apart"] = (share_of(segments, shares)[first:stop] != index).astype(np.int64)
         machine, count = self._machine, stop - first
         if len(machine.t.segments) < count:
             machine.grow("segments", count)

@@ -29,6 +29,7 @@ from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.rows import note, room_for_notes
+from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.streams import (
     COPY,
     FAR,
@@ -45,7 +46,6 @@ from kwsniff.kernel.streams import (
     seen_before,
     set_free,
 )
-from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.tables import (
     CLOSED_REASON,
     GAP_REASON,
@@ -74,14 +74,19 @@ def follow(t: Any, stop: int) -> int:
     """Take segments from `run.row` on, up to `stop`."""
     run = t.run[0]
     while run.row < stop:
-        if run.phase != WITHIN:
-            code = take_segment(t, t.segments[run.row])
+        if t.segments[run.row].apart:
+            code = pass_time(t, t.segments[run.row])
             if code != OK:
                 return code
-            run.phase = WITHIN
-        code = keep_within_limits(t)
-        if code != OK:
-            return code
+        else:
+            if run.phase != WITHIN:
+                code = take_segment(t, t.segments[run.row])
+                if code != OK:
+                    return code
+                run.phase = WITHIN
+            code = keep_within_limits(t)
+            if code != OK:
+                return code
         run.row += 1
         run.order += 1
         run.phase = FIND
@@ -154,14 +159,9 @@ def is_from_a(conn: Any, seg: Any) -> bool:
 def find_connection(t: Any, seg: Any) -> int:
     """The connection that a segment is of, a new one if need be, in `run.conn`."""
     run = t.run[0]
-    if run.moment_row != run.order:
-        run.moment, run.moment_row = agreed_time(t, seg), run.order
-    moment = run.moment
-    if moment > run.swept + SECOND:
-        code = sweep(t, moment)
-        if code != OK:
-            return code
-        run.swept = moment
+    code = pass_time(t, seg)
+    if code != OK:
+        return code
     run.conn = find(t, seg)
     if run.conn >= 0:
         code = succeed(t, run.conn, seg)
@@ -175,8 +175,22 @@ def find_connection(t: Any, seg: Any) -> int:
         run.conn = open_connection(t, seg)
         if run.conn < 0:
             return FULL
-    if moment > run.clock:
-        run.clock = moment
+    return OK
+
+
+@kernel
+def pass_time(t: Any, seg: Any) -> int:
+    """End what had been silent for too long when a segment came; its time is `run.moment` then."""
+    run = t.run[0]
+    if run.moment_row != run.order:
+        run.moment, run.moment_row = agreed_time(t, seg), run.order
+    if run.moment > run.swept + SECOND:
+        code = sweep(t, run.moment)
+        if code != OK:
+            return code
+        run.swept = run.moment
+    if run.moment > run.clock:
+        run.clock = run.moment
     return OK
 
 
@@ -441,6 +455,16 @@ def close_if_over(t: Any, c: int) -> int:
     ended = a.fin_at >= 0 and b.fin_at >= 0 and a.offset >= a.fin_at and b.offset >= b.fin_at
     if ended or conn.step != OPEN:
         return close(t, c, CLOSED_REASON)
+    return OK
+
+
+@kernel
+def watch(t: Any, stop: int) -> int:
+    """Say of each segment that was taken whether its connection is Kafka, or may yet be."""
+    for at in range(stop):
+        seg = t.segments[at]
+        c = find(t, seg)
+        seg.watched = 1 if c < 0 or t.conns[c].state == KAFKA or t.conns[c].state == PROBING else 0
     return OK
 
 

@@ -190,13 +190,13 @@ class Machine:
             self.grow(name, 2 * len(table))
             if name == "conns":
                 self.grow("sides", 2 * len(self.t.conns))
-                self._spread("slots", 4 * len(self.t.conns), entry.REHASH_CONNECTIONS)
+                self.rehash("slots", 4 * len(self.t.conns), entry.REHASH_CONNECTIONS)
             elif name == "requests":
-                self._spread("asked", 2 * len(self.t.requests), entry.REHASH_REQUESTS)
+                self.rehash("asked", 2 * len(self.t.requests), entry.REHASH_REQUESTS)
         elif name == "arena":
             self.grow(name, max(len(table) + room, len(table) * 3 // 2))
         elif name == "text_slots":
-            self._spread(name, max(room, 2 * len(table)), entry.REHASH_TEXTS)
+            self.rehash(name, max(room, 2 * len(table)), entry.REHASH_TEXTS)
         elif name == "places":
             self.replace(name, self._empty(name, max(2 * len(table), _power(room))))
         else:
@@ -264,9 +264,9 @@ class Machine:
         setattr(run, f"{name}_free", -1)
         if name == "conns":
             self.replace("sides", self._empty("sides", ROWS["sides"]))
-            self._spread("slots", ROWS["slots"], entry.REHASH_CONNECTIONS)
+            self.rehash("slots", ROWS["slots"], entry.REHASH_CONNECTIONS)
         elif name == "requests":
-            self._spread("asked", ROWS["asked"], entry.REHASH_REQUESTS)
+            self.rehash("asked", ROWS["asked"], entry.REHASH_REQUESTS)
 
     def compact_texts(self) -> None:
         """Between blocks, when nothing is told: drop the texts that nothing refers to any more."""
@@ -279,10 +279,10 @@ class Machine:
                 self.replace(name, table[:count].copy() if self.compiled else table[:count])
         room = max(4 * _power(int(store.texts)), ROWS["text_slots"])
         if len(self.t.text_slots) >= 4 * room:
-            self._spread("text_slots", room, entry.REHASH_TEXTS)
+            self.rehash("text_slots", room, entry.REHASH_TEXTS)
 
-    def _spread(self, name: str, room: int, rehash: int) -> None:
-        """Make a hash table larger and fill it again."""
+    def rehash(self, name: str, room: int, rehash: int) -> None:
+        """Make a hash table of at least so many places and fill it again."""
         self.replace(name, self._empty(name, _power(room)))
         self._call(rehash, 0)
 

@@ -17,7 +17,9 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "compiled"
 SYMBOL = "kwsniff_act"
-AROUND = frozenset(("engine", "machine", "native_code", "told", "details", "identity", "programs"))
+AROUND = frozenset(
+    ("engine", "machine", "native_code", "told", "details", "identity", "programs", "shares", "snapshot")
+)
 """Modules of this package that are Python's: the driver around the kernels."""
 NATIVE = "native"
 """In place of a level: this very machine's processor."""

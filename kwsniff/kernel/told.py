@@ -52,6 +52,24 @@ class Told:
         self._captures: list[str | None] = []
         self._packet_notes: list[tuple[int, str, str, int, int, int]] = []
         self._bodies = Bodies(machine, config) if config.full else None
+        self.keys = np.zeros(0, np.int64)
+        """Of the rows of the latest batch: numbers that order them among those of other engines."""
+
+    def captures(self) -> dict[int, str | None]:
+        """Names of the capture files that connections were last seen in, by number."""
+        machine = self._machine
+        run = machine.t.run[0]
+        conns = machine.array("conns", int(run.conns_used))
+        wanted = {*conns["capture"][conns["number"] != 0].tolist(), len(self._captures) - 1}
+        return {number: self._captures[number] for number in sorted(wanted) if number >= 0}
+
+    def set_captures(self, names: dict[int, str | None]) -> None:
+        """Go on with the capture files that `captures` told of another run, under new numbers."""
+        self._captures = [*names.values()]
+        moved = {old: new for new, old in enumerate(names)}
+        for conn in self._machine.t.conns[: int(self._machine.t.run[0].conns_used)]:
+            if conn.number:
+                conn.capture = moved[int(conn.capture)]
 
     def capture(self, name: str | None) -> int:
         """The number of a capture file."""
@@ -128,9 +146,10 @@ class Told:
         if not parts:
             return None
         batch = _joined(parts)
+        self.keys = np.concatenate(keys)
         if len(parts) > 1:
-            order = np.argsort(np.concatenate(keys), kind="stable")
-            batch = batch.take(places(order))
+            order = np.argsort(self.keys, kind="stable")
+            batch, self.keys = batch.take(places(order)), self.keys[order]
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         return _record_batch(columns, len(batch), EVENTS)
 
@@ -382,7 +401,7 @@ class Told:
             columns[name] = timestamps(ends[name])
         columns["time"] = columns["first_time"]
         for name, field in _END_NUMBERS.items():
-            columns[name] = column(ends[field], EVENTS.field(name).type)
+            columns[name] = column(ends[field].copy(), EVENTS.field(name).type)
         for name in ("syn", "fin", "rst"):
             columns[name] = flags(ends[name] != 0)
         columns["handshake_us"] = column(ends["handshake"] / 1e3, pa.float64(), ends["handshake"] < 0)
@@ -626,7 +645,8 @@ def numbers(values: Ints, kind: pa.DataType) -> pa.Array:
 
 
 def _without_negative(values: Ints, kind: pa.DataType) -> pa.Array:
-    return column(values, kind, values < 0)
+    # The field of a single row is contiguous: Arrow would be lent the table, which is written to again.
+    return column(values.copy(), kind, values < 0)
 
 
 def _reasons(because: Ints) -> pa.Array:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.arrow import segment_columns
 from kwsniff.config import Config
-from kwsniff.engine import Engine
+from kwsniff.kernel.engine import Engine
 from kwsniff.live.listener import Listener
 from kwsniff.live.pcapng import PcapngFiles
 from kwsniff.live.sink import Health, Sink
@@ -26,6 +25,7 @@ from kwsniff.live.source import LiveSource
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import analyze
+from kwsniff.segments import segment_columns
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -112,7 +112,7 @@ class Session:
             own_dropped=source.own_dropped,
             waiting_bytes=source.waiting_bytes,
             connections=self._engine.connections,
-            outstanding=self._engine.load,
+            outstanding=self._engine.in_flight,
         )
 
     def _tick(self) -> None:
@@ -130,7 +130,7 @@ class Session:
         if not len(batch):
             return
         segments = segment_columns(batch)
-        wanted = segments.packet[self._engine.followed(segments)]
+        wanted = segments.packet[self._engine.may_be_kafka(segments)]
         self._keeping.files.write(block, np.isin(block.number, wanted))
 
     def _close(self) -> None:

@@ -36,8 +36,7 @@ def rows(
     """
     for block, parts in enumerate(keyed(segments(paths, config, totals), config, shard)):
         for batch, keys in parts:
-            if batch is not None:
-                yield positioned(batch, keys + (block << BLOCK_BITS), run)
+            yield positioned(batch, keys + (block << BLOCK_BITS), run)
 
 
 def positioned(batch: pa.RecordBatch, keys: Ints, run: int) -> pa.RecordBatch:

@@ -30,8 +30,8 @@ from pyspark.sql.streaming.datasource import (
 
 from kwsniff.capture.rotation import Rotation, present
 from kwsniff.config import MIB, Config
-from kwsniff.pipeline import Part
 from kwsniff.lake.tables import ROWS
+from kwsniff.pipeline import Part
 from kwsniff.spark.decode import TOTALS
 from kwsniff.spark.kept import Kept
 from kwsniff.spark.staged import ParquetFile
@@ -147,9 +147,8 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def _rows(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
         for batch, keys in self._parts(share, kept):
-            if batch is not None:
-                positions = pa.array(keys + (kept.blocks << BLOCK))
-                yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
+            positions = pa.array(keys + (kept.blocks << BLOCK))
+            yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
 
     def _kept(self, share: Share) -> Kept:
         given = self._following
@@ -166,7 +165,7 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             for batch in kept.journey.end():
                 yield from kept.analysis.feed(batch)
                 kept.blocks += 1
-            yield kept.analysis.finish()
+            yield from kept.analysis.finish()
 
     def _place(self, files: int, share: int) -> Path:
         return self._state / STATE / f"{files:08}" / f"share-{share:04}"

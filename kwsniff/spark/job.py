@@ -26,7 +26,6 @@ from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.tables import FOUND, OF_EVENTS
 from kwsniff.lake.version import PARQUET, Version, usable
-from kwsniff.offline import with_kernels
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
@@ -197,8 +196,7 @@ class _Run:
 
     def _in_splits(self, paths: list[str]) -> SplitRun | None:
         """Every task reads its part; None if that is not worth it, or not possible."""
-        # Settled here: a split alone may seem too small for kernels to be worth loading.
-        config = with_kernels(self._config, sum(each.bytes for each in self._new))
+        config = self._config
         splits = make_plan(self._spark, paths, config, self._split)
         if len(splits) == 1:
             return None

@@ -26,8 +26,8 @@ from kwsniff.capture.packets import PACKETS, packets
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import Config
-from kwsniff.pipeline import keyed
 from kwsniff.lake.tables import ROWS
+from kwsniff.pipeline import keyed
 from kwsniff.spark.filters import Tests
 from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
 from kwsniff.table import EVENTS, SEGMENTS
@@ -141,8 +141,7 @@ class EventsReader(datasource.DataSourceReader):
         config = replace(self._config, columns=frozenset(self._schema.names) | self._tests.columns)
         parts = chain.from_iterable(keyed(self._segments(), config, share))
         for batch, _ in parts:
-            if batch is not None:
-                yield self._tests.passing(batch).select(self._schema.names).cast(self._schema)
+            yield self._tests.passing(batch).select(self._schema.names).cast(self._schema)
 
     def _segments(self) -> Iterator[pa.RecordBatch]:
         """All segments; if only some brokers' ports are asked for, those of connections with such an end."""

@@ -31,11 +31,11 @@ from kwsniff import __version__
 from kwsniff.capture.rotation import grown, listed
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
+from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import manifest, windows
 from kwsniff.spark.followed import LIST, STATE, Following, staged_in
-from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.spark.staged import spread
 from kwsniff.spark.windows import SECOND, Windows
 from kwsniff.table import EVENTS

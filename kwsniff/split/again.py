@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from kwsniff.config import Config
 from kwsniff.engine.rows import Endpoints, Rows
+from kwsniff.former import Analysis
 from kwsniff.net.columns import Ints, SegmentColumns
-from kwsniff.pipeline import Analysis, Part
+from kwsniff.pipeline import Part
 from kwsniff.split.edge import Edge
 from kwsniff.split.engine import ORDER_BITS, FreezingEngine
 from kwsniff.split.state import freeze

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from kwsniff.config import Config
-from kwsniff.pipeline import Analysis, Part
+from kwsniff.former import Analysis
+from kwsniff.pipeline import Part
 from kwsniff.split.edge import Edge
 from kwsniff.split.engine import SplitEngine
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.arrow import segment_columns
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.kernel import engine as driver
 from kwsniff.kernel.machine import _SPECS, ROWS, Machine
 from kwsniff.kernel.tables import ARRAYS
+from kwsniff.segments import segment_columns
 
 FIXED = frozenset(("run", "limits", "frame", "store", "facts", "bins", "word_bins", "segments"))
 TINY = {
@@ -97,7 +97,7 @@ class StrictMachine(Machine):
                 setattr(table[at], field, value)
         self.replace(name, table)
 
-    def _spread(self, name: str, room: int, rehash: int) -> None:
+    def rehash(self, name: str, room: int, rehash: int) -> None:
         self.replace(name, self.made(name, 1 << max(room - 1, 1).bit_length()))
         self._call(rehash, 0)
 

@@ -14,7 +14,7 @@ from test_bodies import CONFIG, MESSAGES, codec
 
 from kwsniff.binary import DecodeError
 from kwsniff.kernel import heap, texts
-from kwsniff.kernel.collect import collect
+from kwsniff.kernel.limits import compact_texts
 from kwsniff.kernel.numbers import OK
 from kwsniff.spec.facts import Facts
 from kwsniff.wire.bodies import Body, read
@@ -223,7 +223,7 @@ def test_texts_that_connections_and_requests_have_outlive_a_collection_and_other
     assert machine.call(calls.keep, 1) == OK
     waiting, free = machine.row("requests", 1), machine.row("requests", 0)
     waiting.conn, waiting.client_id, free.conn, free.client_id = 1, names[b"asker"], -1, names[b"gone too"]
-    collect(machine.t)
+    compact_texts(machine.t)
     assert [machine.text(getattr(conn, field)) for field in fields] == [
         None, "alice", "librdkafka", "2.3", None, None, "client"
     ]  # fmt: skip

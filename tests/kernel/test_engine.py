@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kwsniff.arrow import segment_columns
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.kernel.engine import Engine
+from kwsniff.segments import segment_columns
 from tests.samples import Row, names, sample
 
 PARTS = (

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.arrow import segment_columns
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.kernel import conversation, streams
 from kwsniff.kernel.engine import Engine
+from kwsniff.segments import segment_columns
 from tests.hostile.attacks import ATTACKS, Records, framed, metadata
 from tests.hostile.wire import Flow, write
 
