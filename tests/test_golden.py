@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,27 @@ def _text(row: Row) -> str:
     return json.dumps(kept, default=lambda time: time.isoformat(), ensure_ascii=False)
 
 
+def golden(name: str) -> list[Row]:
+    """The events a sample always yielded, without what is null."""
+    path = GOLDEN / f"{name}.jsonl.gz"
+    return [
+        _without_nulls(json.loads(line)) for line in gzip.decompress(path.read_bytes()).decode().split("\n")
+    ]
+
+
+def as_golden(rows: Iterable[Row]) -> list[Row]:
+    """Events in the form of golden ones."""
+    return [_without_nulls(json.loads(_text(row))) for row in rows]
+
+
 @pytest.mark.parametrize("name", names())
 def test_a_sample_yields_its_golden_events(name: str, request: pytest.FixtureRequest) -> None:
-    lines = [_text(row) for row in sample(name).events()]
-    path = GOLDEN / f"{name}.jsonl.gz"
+    rows = sample(name).events()
     if request.config.getoption("--update-golden"):
         GOLDEN.mkdir(exist_ok=True)
-        path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-    golden = gzip.decompress(path.read_bytes()).decode().split("\n")
-    assert [_without_nulls(json.loads(line)) for line in lines] == [
-        _without_nulls(json.loads(line)) for line in golden
-    ]
+        lines = "\n".join(map(_text, rows))
+        (GOLDEN / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+    assert as_golden(rows) == golden(name)
 
 
 def test_no_golden_file_is_left_over() -> None:

@@ -340,7 +340,7 @@ def test_half_a_connection_gives_what_it_can() -> None:
 
 def test_a_response_whose_header_is_malformed_is_told_as_such() -> None:
     (
-        play(tables=True)
+        play()
         >> handshake()
         >> request(api=3, version=9, corr=1, body=b"\0\x01\0\0\0\0")
         >> response(corr=1, body=b"\xff" * 30)  # tagged fields of the header beyond its end

@@ -19,7 +19,7 @@ PROTOCOLS = 100
 
 
 def rows(path: Path, **choices: object) -> list[Row]:
-    return [row for batch in events([str(path)], Config(tables=True, **choices)) for row in batch.to_pylist()]  # type: ignore[arg-type]
+    return [row for batch in events([str(path)], Config(**choices)) for row in batch.to_pylist()]  # type: ignore[arg-type]
 
 
 def altered(name: str, folder: Path, *mutations: Mutation) -> Path:

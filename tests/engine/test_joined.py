@@ -38,7 +38,7 @@ def recorded(name: str) -> tuple[int, list[Packet]]:
 
 
 def calls(path: Path | str, ports: tuple[int, ...]) -> list[Row]:
-    batches = events([str(path)], Config(ports=ports, tables=True))
+    batches = events([str(path)], Config(ports=ports))
     return [row for batch in batches for row in batch.to_pylist() if row["event"] == "call"]
 
 

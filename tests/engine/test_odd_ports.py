@@ -29,7 +29,7 @@ def note(name: str) -> Row:
 
 
 def calls(path: Path, **choices: object) -> list[Row]:
-    batches = events([str(path)], Config(tables=True, **choices))  # type: ignore[arg-type]
+    batches = events([str(path)], Config(**choices))  # type: ignore[arg-type]
     return [row for batch in batches for row in batch.to_pylist() if row["event"] == "call"]
 
 

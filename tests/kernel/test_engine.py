@@ -1,10 +1,8 @@
-"""The engine over tables, interpreted, against the other engine: every sample, event for event."""
+"""The engine with interpreted kernels: the golden events of every sample, and what holds for all events."""
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from kwsniff.config import Config
 from kwsniff.kernel.engine import Engine
 from kwsniff.segments import segment_columns
 from tests.samples import Row, names, sample
+from tests.test_golden import as_golden, golden
 
 PARTS = (
     "request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us",
@@ -29,26 +28,9 @@ def by_tables(name: str) -> list[Row]:
     return [row for batch in [*batches, *engine.finish()] for row in batch.to_pylist()]
 
 
-def plain(value: Any) -> Any:
-    """A value without what is null inside it."""
-    if isinstance(value, list):
-        return tuple(plain(item) for item in value)
-    if isinstance(value, dict):
-        return tuple((key, plain(item)) for key, item in value.items() if item is not None)
-    return value
-
-
-def told(rows: list[Row], columns: frozenset[str]) -> Counter[Any]:
-    return Counter(plain({name: row[name] for name in sorted(columns)}) for row in rows)
-
-
 @pytest.mark.parametrize("name", names())
-def test_a_sample_has_the_events_of_the_other_engine(name: str) -> None:
-    expected = sample(name).events(kernels="never", tables=False)
-    filled = frozenset(column for row in expected for column, value in row.items() if value is not None)
-    # Of these the other engine fills less: for connections only, or without what only a request has.
-    columns = filled - {"partitions", "user", "security"}
-    assert told(by_tables(name), columns) == told(expected, columns)
+def test_interpreted_kernels_yield_the_golden_events(name: str) -> None:
+    assert as_golden(by_tables(name)) == golden(name)
 
 
 @pytest.mark.parametrize("name", names())
