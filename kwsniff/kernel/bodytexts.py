@@ -47,6 +47,15 @@ class Bodies:
         self._problems: list[Problem] = []
         self._many = MANY
 
+    def waiting(self) -> dict[int, bytes]:
+        """Compressed texts of the bodies of requests in flight, for another process to go on with."""
+        self._drop()
+        return self._packed | {serial: zlib.compress(text, 1) for serial, text in self._texts.items()}
+
+    def go_on(self, waiting: dict[int, bytes]) -> None:
+        """Go on with the texts that another process had waiting."""
+        self._packed = waiting
+
     def render(self) -> None:
         """Make texts of all bodies in the table, and empty it."""
         run = self._machine.t.run[0]

@@ -128,7 +128,8 @@ class Engine:
     @property
     def keys(self) -> Ints:
         """Of the rows of the batch that was yielded last: numbers that ascend, and by which rows of engines
-        that share the connections come into the order that one engine would give them."""
+        that share the connections come into the order that one engine would give them. What one packet
+        settled of several connections has the same number."""
         return self._told.keys
 
     def may_be_kafka(self, segments: SegmentColumns) -> NDArray[np.bool_]:
@@ -146,14 +147,14 @@ class Engine:
         return {
             "config": self.config,
             "share": self._share,
-            "captures": self._told.captures(),
             "tables": snapshot.taken(self._machine),
+            "told": self._told.state(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"], state["share"])  # type: ignore[misc]
         snapshot.restore(self._machine, state["tables"])
-        self._told.set_captures(state["captures"])
+        self._told.go_on(state["told"])
 
     @property
     def steps(self) -> int:

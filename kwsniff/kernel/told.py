@@ -29,6 +29,8 @@ from kwsniff.wire.records import CODEC_NAMES
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 Columns = dict[str, pa.Array]
+State = tuple[dict[int, str | None], dict[int, bytes]]
+"""Names of capture files by their numbers, and texts of bodies by theirs."""
 KINDS = 4
 """Anomalies of packets before it, then its calls, anomalies, connections: the order of events of a packet."""
 REASONS = pa.array(
@@ -55,21 +57,28 @@ class Told:
         self.keys = np.zeros(0, np.int64)
         """Of the rows of the latest batch: numbers that order them among those of other engines."""
 
-    def captures(self) -> dict[int, str | None]:
+    def state(self) -> State:
+        """What the tables do not hold, for another process to go on with."""
+        return self._captures_at_hand(), {} if self._bodies is None else self._bodies.waiting()
+
+    def go_on(self, state: State) -> None:
+        """Go on with the tables, which have been restored, and the state of another process."""
+        captures, bodies = state
+        self._captures = [*captures.values()]
+        moved = {old: new for new, old in enumerate(captures)}
+        for conn in self._machine.t.conns[: int(self._machine.t.run[0].conns_used)]:
+            if conn.number:
+                conn.capture = moved[int(conn.capture)]
+        if self._bodies is not None:
+            self._bodies.go_on(bodies)
+
+    def _captures_at_hand(self) -> dict[int, str | None]:
         """Names of the capture files that connections were last seen in, by number."""
         machine = self._machine
         run = machine.t.run[0]
         conns = machine.array("conns", int(run.conns_used))
         wanted = {*conns["capture"][conns["number"] != 0].tolist(), len(self._captures) - 1}
         return {number: self._captures[number] for number in sorted(wanted) if number >= 0}
-
-    def set_captures(self, names: dict[int, str | None]) -> None:
-        """Go on with the capture files that `captures` told of another run, under new numbers."""
-        self._captures = [*names.values()]
-        moved = {old: new for new, old in enumerate(names)}
-        for conn in self._machine.t.conns[: int(self._machine.t.run[0].conns_used)]:
-            if conn.number:
-                conn.capture = moved[int(conn.capture)]
 
     def capture(self, name: str | None) -> int:
         """The number of a capture file."""

@@ -28,6 +28,7 @@ from kwsniff.table import EVENTS
 from tests.hostile import attacks
 from tests.hostile.wire import write
 from tests.samples import names, sample
+from tests.strength import examples
 
 compiled = pytest.mark.skipif(load() is None, reason="no compiled kernels for this machine")
 SMALL = "librdkafka-admin"
@@ -48,10 +49,10 @@ def left_and_taken_up(paths: list[str], config: Config) -> tuple[pa.Table, Captu
 
 
 @pytest.mark.one_of(3)
-@pytest.mark.parametrize("kernels", ["never", pytest.param("auto", marks=compiled)])
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", names())
-def test_a_run_that_is_left_after_every_batch_yields_the_same_events(name: str, kernels: str) -> None:
-    config = Config(block_packets=400 if kernels == "never" else 40, kernels=kernels)
+def test_a_run_that_is_left_after_every_batch_yields_the_same_events(name: str, full: bool) -> None:
+    config = Config(block_packets=40, full=full)
     totals = CaptureTotals()
     expected = pa.Table.from_batches(list(events(sample(name).paths, config, totals=totals)), EVENTS)
     found, counted = left_and_taken_up(sample(name).paths, config)
@@ -70,7 +71,7 @@ def continued(state: bytes, rest: list[pa.RecordBatch], kernels: str) -> tuple[E
 
 
 @compiled
-@settings(max_examples=10)
+@settings(max_examples=examples(20))
 @given(
     name=st.sampled_from([SMALL, "midstream", "sasl-0.10", "slow-broker"]),
     packets=st.integers(1, 120),
@@ -153,17 +154,21 @@ def test_what_one_batch_says_stays_when_the_next_has_come() -> None:
     assert any(len(made) == 1 for made in found)
 
 
+def in_order(parts: list[tuple[pa.RecordBatch, Any]]) -> pa.Table:
+    """Rows by their keys; those that one packet settled, of several connections, by connection."""
+    table = pa.Table.from_batches([made for made, _ in parts])
+    table = table.append_column("key", pa.array(np.concatenate([keys for _, keys in parts])))
+    return table.sort_by([("key", "ascending"), ("connection", "ascending")]).combine_chunks()
+
+
 @pytest.mark.parametrize("name", ["java-groups", "sasl", "rotation"])
 @pytest.mark.parametrize("count", [2, 3])
 def test_engines_that_share_the_connections_yield_together_what_one_yields(name: str, count: int) -> None:
     config = Config(block_packets=50, kernels="auto" if load() else "never")
-    batches, keys = [], []
-    for index in range(count):
-        for parts in keyed(segments(sample(name).paths, config), config, (index, count)):
-            for made, own in parts:
-                batches.append(made)
-                keys.append(own)
-    together = pa.Table.from_batches(batches).take(np.argsort(np.concatenate(keys), kind="stable"))
-    whole = pa.Table.from_batches(list(analyze(segments(sample(name).paths, config), config)))
-    assert together.combine_chunks().equals(whole.combine_chunks())
-    assert all(sum(len(made) for made in batches[at::count]) for at in range(count))
+    shares: list[list[tuple[pa.RecordBatch, Any]]] = [
+        [each for parts in keyed(segments(sample(name).paths, config), config, share) for each in parts]
+        for share in [None, *((index, count) for index in range(count))]
+    ]
+    whole, *divided = shares
+    assert all(divided)
+    assert in_order([each for share in divided for each in share]).equals(in_order(whole))
