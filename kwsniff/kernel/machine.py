@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from kwsniff.kernel import entry, heap
 from kwsniff.kernel.arena import BINS
-from kwsniff.kernel.native_code import load
 from kwsniff.kernel.numbers import FULL, OK, PROGRAM
 from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
+from kwsniff.native.code import ACT, load, places
 
 ROWS = {
     "segments": 0, "run": 1, "limits": 1, "frame": 1, "store": 1, "facts": 2,
@@ -62,7 +62,7 @@ class Machine:
 
     def __init__(self, *, compiled: bool | None = None) -> None:
         """`compiled` says how kernels run; None: compiled if there is code for this machine."""
-        self._native = load() if compiled is not False else None
+        self._native = load(ACT) if compiled is not False else None
         if compiled and self._native is None:
             raise RuntimeError("no compiled code for this machine")
         self.compiled = self._native is not None
@@ -174,8 +174,7 @@ class Machine:
         if self._native is None:
             return entry.act(self.t, what, how)
         if self._places is None:
-            words = [word for table in self.t for word in (table.ctypes.data, len(table))]
-            self._places = np.array(words, np.int64)
+            self._places = places(self.t)
         return self._native(self._places.ctypes.data, what, how)
 
     def _make_room(self, name: str, room: int) -> Iterator[bool | None]:
