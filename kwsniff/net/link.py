@@ -93,7 +93,7 @@ def read_family(t: Any, p: Any) -> None:
     p.ethertype = NO_TYPE
     if p.at + 4 <= p.end:
         family = uint32(t.data, p.at)
-        if family > 0xFFFF:
+        if uint16(t.data, p.at + 2) == 0:
             family = byte(t.data, p.at) | byte(t.data, p.at + 1) << 8
         p.ethertype = 0
         if family == 2:

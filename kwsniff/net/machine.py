@@ -61,7 +61,7 @@ def dissect(packets: Packets) -> Read:
     return Read(Segments(*columns), verdict, slow)
 
 
-def record_starts(data: Bytes, at: int, end: int, header: int, *, big: bool) -> tuple[Integers, int]:
+def follow_records(data: Bytes, at: int, end: int, header: int, *, big: bool) -> tuple[Integers, int]:
     """Follow the chain of pcap records from `at`: the offsets of all complete ones, and where it goes on.
     `header` is the size of a record's header, `big` says that it is big-endian."""
     starts = _empty(("starts",), max(end - at, 0) // header + 1)["starts"]
