@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 FOLDER = Path(__file__).parent / "compiled"
 ACT, READ = "kwsniff_act", "kwsniff_read"
 """What can be called: `kwsniff.kernel.entry.act` and `kwsniff.net.headers.read`."""
-AROUND = frozenset(("engine", "machine", "told", "details", "identity", "programs"))
+AROUND = frozenset(("details", "engine", "identity", "machine", "programs", "shares", "snapshot", "told"))
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
 BESIDE = (
     "events.py", "spec/instructions.py", "native/mode.py", "native/numbers.py", "native/table.py",
