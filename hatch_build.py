@@ -15,7 +15,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-COMPILED = "kwsniff/kernel/compiled"
+COMPILED = "kwsniff/native/compiled"
 LONGEST = 1800
 """Seconds; it takes one minute."""
 

@@ -43,7 +43,7 @@ def events(
             jobs = _worth(sizes) if config.full else 1
         if jobs > 1 and sizes and None not in sizes:
             return parallel.events(paths, config, jobs, totals, progress)
-    return analyze(segments(paths, config, totals, progress, stop), config)
+    return analyze(segments(paths, config, totals, progress, stop, prefetch=True), config)
 
 
 def _worth(sizes: list[int | None]) -> int:

@@ -19,6 +19,7 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
+from kwsniff.net.machine import compiled, follow_records
 from kwsniff.net.packets import Bytes, Integers, Mask, PacketBlock, gather, number
 from kwsniff.net.totals import CaptureTotals
 
@@ -38,7 +39,7 @@ def record_starts(data: Bytes, at: int, end: int, order: str, header: int) -> tu
     """Follow the chain of records from `at`: the offsets of all complete ones, and where it goes on.
 
     This is the one loop over all packets of a file. It looks at nothing but the captured length; what else a
-    header holds is checked for all of them at once.
+    header holds is checked for all of them at once. Compiled it is `kwsniff.net.headers.follow_records`.
     """
     captured_length = struct.Struct(order + "8xI").unpack_from
     starts: list[int] = []
@@ -67,7 +68,6 @@ class PcapReader(Reader):
         self._limit = max(MAX_CAPLEN, fields[5] if fields[5] <= MAX_SNAPLEN else 0)
         self._linktype = fields[6] & 0xFFFF  # the upper bits say how long the frame check sequence is
         names = ("sec", "fraction", "caplen", "origlen")
-        self._compiled = config.kernels == "always"
         self._layout = np.dtype([(name, self._order + "u4") for name in names])
 
     @property
@@ -100,14 +100,10 @@ class PcapReader(Reader):
     def _chain(self, at: int) -> tuple[Integers, int]:
         """Where the complete records from `at` on begin, and where the chain goes on."""
         window = self._window
-        if not self._compiled:
-            starts, stop = record_starts(window.data, at, window.size, self._order, self._header)
-            return np.array(starts, np.int64), stop
-        from kwsniff.capture.chain import follow
-
-        room = np.empty(max(window.size - at, 0) // self._header + 1, np.int64)
-        count, stop = follow(window.data, at, window.size, self._order == ">", self._header, room)
-        return room[:count].copy(), stop
+        if compiled():
+            return follow_records(window.data, at, window.size, self._header, big=self._order == ">")
+        starts, stop = record_starts(window.data, at, window.size, self._order, self._header)
+        return np.array(starts, np.int64), stop
 
     def _size_at(self, at: int) -> int:
         return self._header + int(gather(self._window.data, self._layout, np.array([at]))["caplen"][0])

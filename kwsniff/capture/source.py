@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kwsniff.ahead import ahead
 from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.directory import Unread, directory_of, named_as_capture, regular_files
@@ -40,6 +41,8 @@ def segments(
     totals: CaptureTotals | None = None,
     progress: Progress | None = None,
     stop: Stop | None = None,
+    *,
+    prefetch: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """TCP segments and capture anomalies of all captures at `paths`, as batches of `kwsniff.table.SEGMENTS`.
 
@@ -48,7 +51,8 @@ def segments(
     of their first packets, so that those of one rotation are one stream; with a pipe among them, as given.
     `totals` is counted up on the way. `progress` is called with bytes read so far and bytes in all, None if
     unknown, counted as stored. `stop`, once set, ends what comes through a pipe. While a pipe through which
-    packets come as they are captured is quiet, empty batches tell the time (`kwsniff.pipeline.at_time`).
+    packets come as they are captured is quiet, empty batches tell the time (`kwsniff.pipeline.at_time`). With
+    `prefetch` files are read by a thread, a batch ahead; `totals` may be, too.
 
     A capture in a directory that cannot be read is passed over, and is an anomaly. Raises CaptureError before
     the first batch for what was named itself and is missing, unreadable, empty or no capture, and for a
@@ -58,7 +62,9 @@ def segments(
     totals = totals if totals is not None else CaptureTotals()
     unread: list[Unread] = []
     files = resolve(paths, unread)
-    return _segments(files, unread, config, Journey(totals, stop), progress)
+    batches = _segments(files, unread, config, Journey(totals, stop), progress)
+    # What comes through a pipe is read when it is wanted: waiting for more of it can't be broken off.
+    return ahead(batches) if prefetch and all(file.size is not None for file in files) else batches
 
 
 def _segments(

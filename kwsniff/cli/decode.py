@@ -188,8 +188,8 @@ class _Run:
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
         hold = request.count is None and not self._piped
         rows = named(self._damage.watch(self._trust.watch(source)), hold=hold)
-        # Bodies take as long to write as to decode; of calls alone, the writing is hardly anything.
-        yield from ahead(rows) if request.config.full else rows
+        # Written by this thread while another decodes.
+        yield from rows if self._growing else ahead(rows)
 
     def _followed(self) -> Iterator[pa.RecordBatch]:
         from kwsniff.cli.follow import following

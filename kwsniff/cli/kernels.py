@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from kwsniff.cli.problem import said
-from kwsniff.kernel.native_code import load
+from kwsniff.native.code import ACT, load
 
 LARGE = 20_000_000
 """Bytes of input that compiled kernels decode in half a second, and interpreted ones in half a minute."""
@@ -14,7 +14,7 @@ LARGE = 20_000_000
 
 def tell_if_interpreted(paths: Sequence[str]) -> None:
     """Say in one line that compiled kernels are missing, and how to get them, if that will be felt."""
-    if sum(map(_size, paths)) >= LARGE and load() is None and not chosen():
+    if sum(map(_size, paths)) >= LARGE and load(ACT) is None and not chosen():
         said(
             "the kernels are not compiled for this machine, so this takes many times as long: "
             "install kwsniff again here, or run `python -m kwsniff.kernel.build` (needs numba)"

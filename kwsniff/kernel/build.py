@@ -1,9 +1,9 @@
 """Compiles the kernels to an object file: `python -m kwsniff.kernel.build`.
 
-numba translates `act` and all that it calls; what it yields is linked into one module, optimised as a whole
-with all functions but the entry internal, and written by LLVM for the machine at hand. Compiled with NumPy's
-error model and without numba's run-time system, so that the code calls nobody. `hatch_build.py` runs this
-when kwsniff is installed.
+numba translates the entries and all that they call; what it yields is linked into one module, optimised as a
+whole with all functions but the entries internal, and written by LLVM for the machine at hand. Compiled with
+NumPy's error model and without numba's run-time system, so that the code calls nobody. `hatch_build.py` runs
+this when kwsniff is installed.
 """
 
 from __future__ import annotations
@@ -29,31 +29,27 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import models, register_model
 from numba.np import arrayobj
 
+from kwsniff.kernel import tables
 from kwsniff.kernel.entry import act
-from kwsniff.kernel.native_code import LEVELS, NATIVE, SYMBOL, digest, path_of, sealed
-from kwsniff.kernel.tables import ARRAYS, NAMES, SPECS
+from kwsniff.native.code import ACT, LEVELS, NATIVE, READ, digest, path_of, sealed
+from kwsniff.native.table import Spec
+from kwsniff.net import tables as packets
+from kwsniff.net.headers import read
 
 KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
 
 
-ELEMENTS = {
-    spec.name: numba.from_dtype(np.dtype([(name, np.int64) for name in spec.names])) for spec in SPECS
-}
-ELEMENTS |= {name: numba.from_dtype(np.dtype(KINDS[kind])) for name, kind in ARRAYS.items()}
-"""The numba type of an element of each table."""
-
-
-ENTRY = f"""
+ENTRY = """
 declare i32 @"INNER"(ptr, ptr, ptr, i64, i64)
 
-define i64 @{SYMBOL}(ptr %tables, i64 %what, i64 %how) {{
+define i64 @OUTER(ptr %tables, i64 %what, i64 %how) {
   %result = alloca i64
   %raised = alloca ptr
   store i64 0, ptr %result
   %status = call i32 @"INNER"(ptr %result, ptr %raised, ptr %tables, i64 %what, i64 %how)
   %value = load i64, ptr %result
   ret i64 %value
-}}
+}
 """
 """What is called from outside: numba's functions return their result by address. The wrapper that numba
 writes for C needs Python to report what was raised; here nothing is."""
@@ -62,11 +58,19 @@ writes for C needs Python to report what was raised; here nothing is."""
 class TablesType(types.Type):  # type: ignore[misc]
     """What `t` is compiled: the address of pairs of an address and a length, one for each table."""
 
-    def __init__(self) -> None:
-        super().__init__(name="Tables")
+    def __init__(self, name: str, specs: list[Spec], arrays: dict[str, str]) -> None:
+        super().__init__(name=name)
+        self.names = [*(spec.name for spec in specs), *arrays]
+        kinds = {spec.name: np.dtype([(name, np.int64) for name in spec.names]) for spec in specs}
+        kinds |= {name: np.dtype(KINDS[kind]) for name, kind in arrays.items()}
+        self.elements = {name: numba.from_dtype(kind) for name, kind in kinds.items()}
 
 
-TABLES = TablesType()
+ENTRIES = {
+    ACT: (act, TablesType("Tables", tables.SPECS, tables.ARRAYS)),
+    READ: (read, TablesType("Packets", packets.SPECS, packets.ARRAYS)),
+}
+"""What can be called from outside, and the tables that it takes."""
 
 
 @register_model(TablesType)
@@ -84,15 +88,15 @@ class TablesAttributes(AttributeTemplate):  # type: ignore[misc]
     key = TablesType
 
     def generic_resolve(self, value: Any, name: str) -> Any:
-        return types.Array(ELEMENTS[name], 1, "C") if name in ELEMENTS else None
+        return types.Array(value.elements[name], 1, "C") if name in value.elements else None
 
 
 @lower_getattr_generic(TablesType)  # type: ignore[untyped-decorator]
 def lower_table(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     """Load the address and length of a table."""
-    array = types.Array(ELEMENTS[name], 1, "C")
+    array = types.Array(kind.elements[name], 1, "C")
     made = arrayobj.make_array(array)(context, builder)
-    at = NAMES.index(name) * 2
+    at = kind.names.index(name) * 2
     address, count = (builder.load(builder.gep(value, [ir.Constant(ir.IntType(64), at + n)])) for n in (0, 1))
     size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
     arrayobj.populate_array(
@@ -124,8 +128,28 @@ def only_translate() -> list[Any]:
 
 
 def module() -> Any:
-    """The LLVM module of the entry and all that it calls, not optimised."""
+    """The LLVM module of the entries and all that they call, not optimised."""
     libraries = only_translate()
+    linked = llvm.parse_assembly("")
+    inner = {symbol: translated(*entry) for symbol, entry in ENTRIES.items()}
+    parts = [made.library for made in inner.values()]
+    for library in dict.fromkeys([*parts, *libraries]):
+        part = llvm.parse_assembly(str(library._final_module))
+        for function in part.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "weak_odr"
+        linked.link_in(part)
+    for symbol, made in inner.items():
+        entry = ENTRY.replace("INNER", made.fndesc.llvm_func_name).replace("OUTER", symbol)
+        linked.link_in(llvm.parse_assembly(entry))
+    for function in linked.functions:
+        if not function.is_declaration:
+            function.linkage = "external" if function.name in ENTRIES else "internal"
+    return linked
+
+
+def translated(function: Any, kind: TablesType) -> Any:
+    """What numba makes of an entry."""
     target = registry.cpu_target
     flags = compiler.Flags()
     flags.error_model = "numpy"
@@ -133,22 +157,10 @@ def module() -> Any:
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
     flags.boundscheck = os.environ.get("KWSNIFF_BOUNDSCHECK") == "1"
-    made = compiler.compile_extra(
-        target.typing_context, target.target_context, act.py_func, (TABLES, types.int64, types.int64),
+    return compiler.compile_extra(
+        target.typing_context, target.target_context, function.py_func, (kind, types.int64, types.int64),
         types.int64, flags, {},
     )  # fmt: skip
-    linked = llvm.parse_assembly(str(made.library._final_module))
-    for library in dict.fromkeys(libraries):
-        part = llvm.parse_assembly(str(library._final_module))
-        for function in part.functions:
-            if not function.is_declaration and function.linkage == llvm.Linkage.external:
-                function.linkage = "weak_odr"
-        linked.link_in(part)
-    linked.link_in(llvm.parse_assembly(ENTRY.replace("INNER", made.fndesc.llvm_func_name)))
-    for function in linked.functions:
-        if not function.is_declaration:
-            function.linkage = "external" if function.name == SYMBOL else "internal"
-    return linked
 
 
 def write(path: Path, cpu: str) -> None:

@@ -31,3 +31,6 @@ TRAILING_BYTES = CODES.index("trailing_bytes")
 CRC_MISMATCH = CODES.index("crc_mismatch")
 BATCH_MALFORMED = CODES.index("batch_malformed")
 CODEC_UNKNOWN = CODES.index("codec_unknown")
+
+BAD_BODY = 1000
+"""Added to the code of what is wrong with a body in `notes.code`: the wording needs the bytes."""

@@ -23,6 +23,7 @@ from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.bodies import clear, downgraded, peek_acks, read, unsupported
 from kwsniff.kernel.calls import forget, join, keep
 from kwsniff.kernel.codes import (
+    BAD_BODY,
     CORRELATION_ID_REUSED,
     HEADER_MALFORMED,
     OUTSTANDING_LIMIT,
@@ -75,8 +76,6 @@ NOTES = 8
 """Anomalies that one frame may bring, at the most."""
 MAX_EXPLAINED = 65_536
 """Bytes of a body that are looked at again to say what is wrong with it."""
-BAD_BODY = 1000
-"""Added to the code of what is wrong with a body in `notes.code`: the wording needs the bytes."""
 
 
 @kernel

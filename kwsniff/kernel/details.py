@@ -8,8 +8,7 @@ from typing import Any
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
 from kwsniff.events import MAX_TOPIC
-from kwsniff.kernel.codes import CODES
-from kwsniff.kernel.conversation import BAD_BODY
+from kwsniff.kernel.codes import BAD_BODY, CODES
 from kwsniff.kernel.texts import UUID
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog

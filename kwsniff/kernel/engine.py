@@ -21,7 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.kernel import entry, snapshot
+from kwsniff.kernel import actions as entry
+from kwsniff.kernel import snapshot
 from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
 from kwsniff.kernel.shares import share_of
 from kwsniff.kernel.told import Told

@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import texts
+from kwsniff.kernel.actions import (
+    COMPACT_TEXTS,
+    FINISH,
+    FOLLOW,
+    HASH_TEXTS,
+    REHASH_CONNECTIONS,
+    REHASH_REQUESTS,
+    REHASH_TEXTS,
+    TICK,
+    WATCH,
+)
 from kwsniff.kernel.connections import rehash_connections
 from kwsniff.kernel.follow import finish, follow, tick, watch
 from kwsniff.kernel.limits import compact_texts
@@ -12,14 +23,10 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
 from kwsniff.kernel.waiting import rehash
 
-(FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, COMPACT_TEXTS,
- HASH_TEXTS, WATCH) = range(9)  # fmt: skip
-"""What to do."""
-
 
 @kernel
 def act(t: Any, what: int, how: int) -> int:
-    """Do something with the tables: OK, FULL or PROGRAM."""
+    """Do one of `kwsniff.kernel.actions` with the tables: OK, FULL or PROGRAM."""
     if what == FOLLOW:
         return follow(t, how)
     if what == FINISH:

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.kernel import entry, heap
+from kwsniff.kernel import actions as entry
+from kwsniff.kernel import heap
 from kwsniff.kernel.arena import BINS
-from kwsniff.kernel.native_code import load
 from kwsniff.kernel.numbers import FULL, OK, PROGRAM
 from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
+from kwsniff.native.code import ACT, load, places
 
 ROWS = {
     "segments": 0, "run": 1, "limits": 1, "frame": 1, "store": 1, "facts": 2,
@@ -62,7 +63,7 @@ class Machine:
 
     def __init__(self, *, compiled: bool | None = None) -> None:
         """`compiled` says how kernels run; None: compiled if there is code for this machine."""
-        self._native = load() if compiled is not False else None
+        self._native = load(ACT) if compiled is not False else None
         if compiled and self._native is None:
             raise RuntimeError("no compiled code for this machine")
         self.compiled = self._native is not None
@@ -99,10 +100,18 @@ class Machine:
     def put(self, name: str, rows: list[dict[str, int]]) -> None:
         """Replace a table by these rows."""
         table = self._empty(name, len(rows))
-        for at, row in enumerate(rows):
-            for field, value in row.items():
-                setattr(table[at], field, value)
+        self._write(table, rows)
         self.replace(name, table)
+
+    def _write(self, table: Any, rows: list[dict[str, int]]) -> None:
+        """Write rows that have all the same fields into the first rows of a table."""
+        for field in rows[0] if rows else ():
+            values = [row[field] for row in rows]
+            if self.compiled:
+                table[field][: len(rows)] = values
+            else:
+                for at, value in enumerate(values):
+                    setattr(table[at], field, value)
 
     def set_column(self, name: str, field: str, value: int) -> None:
         """Write the same value into a field of all rows."""
@@ -172,10 +181,11 @@ class Machine:
 
     def _call(self, what: int, how: int) -> int:
         if self._native is None:
-            return entry.act(self.t, what, how)
+            from kwsniff.kernel.entry import act
+
+            return act(self.t, what, how)
         if self._places is None:
-            words = [word for table in self.t for word in (table.ctypes.data, len(table))]
-            self._places = np.array(words, np.int64)
+            self._places = places(self.t)
         return self._native(self._places.ctypes.data, what, how)
 
     def _make_room(self, name: str, room: int) -> Iterator[bool | None]:
@@ -297,9 +307,13 @@ class Machine:
                 self.grow("code", start + len(program.code))
             if at >= len(self.t.programs):
                 self.grow("programs", at + 1)
-            for place, words in enumerate(code_rows(program, start), start):
-                row = self.t.code[place]
-                row.op, row.a, row.b, row.c, row.d = words
+            words = code_rows(program, start)
+            if self.compiled:
+                code = np.asarray(self.t.code).view(np.int64).reshape(len(self.t.code), -1)
+                code[start : start + len(words)] = words
+            else:
+                for row, each in zip(self.t.code[start:], words, strict=False):
+                    row.op, row.a, row.b, row.c, row.d = each
             row = self.t.programs[at]
             for name, value in program_row(program, start).items():
                 setattr(row, name, value)

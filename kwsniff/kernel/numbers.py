@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import inlined, int64, kernel, uintp
+from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.native.numbers import byte, int64_at, signed64, uint32
+
+__all__ = [
+    "FULL", "NONE", "OK", "PROGRAM", "REFUSED", "byte", "distance", "int16", "int32", "int64_at", "signed64",
+    "uint32", "uvarint",
+]  # fmt: skip
 
 NONE = -(1 << 63)
 """Stands for null among numbers."""
 OK, REFUSED, FULL, PROGRAM = 1, 0, -1, -2
 """What functions return. FULL: a table has no room left, `run.want` says which. PROGRAM: the layout that
 `run.key` and `run.version` name has to be loaded. After either, the caller is called again as it was."""
-
-
-@inlined
-def byte(data: Any, pos: int) -> int:
-    """One byte, 0 to 255."""
-    return int64(data[uintp(pos)])
 
 
 @inlined
@@ -30,33 +30,10 @@ def int16(data: Any, pos: int) -> int:
 
 
 @inlined
-def uint32(data: Any, pos: int) -> int:
-    """Unsigned, four bytes."""
-    return (
-        (int64(data[uintp(pos)]) << 24)
-        | (int64(data[uintp(pos + 1)]) << 16)
-        | (int64(data[uintp(pos + 2)]) << 8)
-        | int64(data[uintp(pos + 3)])
-    )
-
-
-@inlined
 def int32(data: Any, pos: int) -> int:
     """Signed, four bytes."""
     value = uint32(data, pos)
     return value - 0x100000000 if value & 0x80000000 else value
-
-
-@inlined
-def signed64(high: int, low: int) -> int:
-    """Two unsigned halves of 32 bits as one signed number."""
-    return ((high - 0x100000000 if high & 0x80000000 else high) << 32) | low
-
-
-@inlined
-def int64_at(data: Any, pos: int) -> int:
-    """Signed, eight bytes."""
-    return signed64(uint32(data, pos), uint32(data, pos + 4))
 
 
 @kernel

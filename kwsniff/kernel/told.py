@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,7 @@ from kwsniff.columns import column, flags, places
 from kwsniff.config import Config
 from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
 from kwsniff.kernel import tables as k
-from kwsniff.kernel.bodytexts import Bodies, Problem
-from kwsniff.kernel.codes import CODES
-from kwsniff.kernel.conversation import BAD_BODY
+from kwsniff.kernel.codes import BAD_BODY, CODES
 from kwsniff.kernel.details import detail_of
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.machine import Machine
@@ -42,6 +40,10 @@ ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
 """Columns of calls that are filled whatever was asked for: the summary of a run needs them."""
 
 
+if TYPE_CHECKING:
+    from kwsniff.kernel.bodytexts import Bodies, Problem
+
+
 class Told:
     """Makes EVENTS of what stands in the tables of a machine."""
 
@@ -53,7 +55,7 @@ class Told:
         """Of connections by number: id, client, broker, capture."""
         self._captures: list[str | None] = []
         self._packet_notes: list[tuple[int, str, str, int, int, int]] = []
-        self._bodies = Bodies(machine, config) if config.full else None
+        self._bodies = _bodies(machine, config) if config.full else None
         self.keys = np.zeros(0, np.int64)
         """Of the rows of the latest batch: numbers that order them among those of other engines."""
 
@@ -426,6 +428,13 @@ class Told:
         columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())
         columns["tls_alert_by"] = ALERTED.take(places(np.where(ends["alert"] < 0, 0, ends["alert_side"] + 1)))
         return columns
+
+
+def _bodies(machine: Machine, config: Config) -> Bodies:
+    # What decodes bodies to show them is loaded when they are asked for.
+    from kwsniff.kernel.bodytexts import Bodies
+
+    return Bodies(machine, config)
 
 
 def _problem_columns(whose: Rows, problems: list[Problem]) -> Columns:

@@ -1,10 +1,8 @@
 """From a block of packets to its TCP segments.
 
-All packets of a block take each step together: a step is a function over the columns of those packets that
-have come to the same header. What has another header inside (tunnels, IPv6 extension headers) takes another
-round over the same buffer. What cannot be read in place leaves for the slow path, packet by packet: IP
-fragments wait in the `Defragmenter`, frames of rarer link layers are peeled by scapy. Both give back plain IP
-packets in a new buffer, which are then dissected like any others.
+`headers` takes each packet through its headers, tunnels and all, as far as they can be read in place. What
+cannot leaves for the slow path: IP fragments wait in the `Defragmenter`, frames of rarer link layers are
+peeled by scapy. Both give back plain IP packets in a new buffer, which are then dissected like any others.
 
 Invariants: the segments found depend on the bytes of the capture only, not on how it is cut into blocks; they
 come out in the order of their packets; no bytes whatsoever make `dissect` raise.
@@ -12,24 +10,32 @@ come out in the order of their packets; no bytes whatsoever make `dissect` raise
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from kwsniff.net import ip, link, tcp, tunnel
+from kwsniff.net import machine, tcp
 from kwsniff.net.columns import COPY
 from kwsniff.net.duplicates import Duplicates
 from kwsniff.net.fragments import Defragmenter, Fragment
-from kwsniff.net.layer import Layer, frames
+from kwsniff.net.machine import Packets
 from kwsniff.net.packets import Bytes, Integers, Mask, Note, PacketBlock
-from kwsniff.net.peel import PEELED_ETHERTYPES, Peeler
+from kwsniff.net.peel import Peeler
+from kwsniff.net.tables import (
+    BAD_LINK,
+    CUT,
+    MALFORMED,
+    MAX_DEPTH,
+    NON_IP,
+    NON_TCP,
+    ODD_LINK,
+    TOO_DEEP,
+)
 from kwsniff.net.tcp import Segments
 from kwsniff.net.totals import CaptureTotals
 
-ETHERNET, RAW_IP = 1, 101
-MAX_DEPTH = 16
-"""Tunnels and extension headers inside one another."""
+RAW_IP = 101
 NOTES_PER_CODE = 100
 """Notes of one code for one file; the others are only counted."""
 
@@ -79,9 +85,7 @@ class Dissector:
         self._notes = []
         self.note(block.notes)
         self._count(block)
-        first = _Round(self, block.data, frames(block), block)
-        for linktype in np.unique(block.linktype).tolist():
-            first.link(linktype, first.frames.pick(block.linktype == linktype), 0)
+        first = _Round.of_block(self, block)
         return self._collect(block, [first, *self._slow_rounds(block, first.slow, 0)])
 
     def end_file(self, packet: int) -> list[Note]:
@@ -109,12 +113,14 @@ class Dissector:
             if count <= NOTES_PER_CODE:
                 self._notes.append(note)
 
-    def malformed(self, block: PacketBlock, rows: Integers, what: str) -> None:
-        """Note packets whose headers contradict their length."""
+    def malformed(self, block: PacketBlock, rows: Integers, what: Sequence[str]) -> None:
+        """Note packets whose headers contradict their length; `what` says for each which header."""
         self._totals.malformed += len(rows)
         known = self._noted.get("packet_malformed", 0)
         shown = rows[: max(NOTES_PER_CODE - known, 0)].tolist()
-        self.note(self._note(block, row, "packet_malformed", what) for row in shown)
+        self.note(
+            self._note(block, row, "packet_malformed", each) for row, each in zip(shown, what, strict=False)
+        )
         self._noted["packet_malformed"] = known + len(rows)
 
     def lost(self, notes: list[Note]) -> None:
@@ -174,7 +180,7 @@ class Dissector:
             slow = []
             if frames_ and depth + len(rounds) > MAX_DEPTH:
                 rows = np.array([row for row, _ in frames_], np.int64)
-                self.malformed(block, rows, "headers nested too deep")
+                self.malformed(block, rows, [MALFORMED[TOO_DEEP]] * len(rows))
             elif frames_:
                 rounds.append(_Round.of_packets(self, block, self._peeled(frames_)))
                 slow = rounds[-1].slow
@@ -213,7 +219,7 @@ class Dissector:
         return packets
 
     def _collect(self, block: PacketBlock, rounds: list[_Round]) -> Dissected:
-        parts = [(index, part) for index, each in enumerate(rounds) for part in each.found if len(part)]
+        parts = [(index, each.segments) for index, each in enumerate(rounds) if len(each.segments)]
         buffer = np.concatenate([np.full(len(part), index, np.int64) for index, part in parts] or [_NONE])
         segments = _joined([part for _, part in parts])
         if len(parts) > 1:
@@ -231,14 +237,27 @@ class Dissector:
 class _Round:
     """The way of some packets in one buffer through the layers. Rows are always those of `block`."""
 
-    def __init__(self, dissector: Dissector, data: Bytes, layer: Layer, block: PacketBlock) -> None:
-        self.data = data
-        self.frames = layer
-        self.found: list[Segments] = []
+    def __init__(
+        self, dissector: Dissector, packets: Packets, block: PacketBlock, rows: Integers | None = None
+    ) -> None:
+        """`rows` are the rows of the packets, None if they are all of the block."""
+        self.data = packets.data
         self.slow: list[_Slow] = []
-        self._block = block
+        self._packets, self._block, self._rows = packets, block, rows
         self._dissector = dissector
-        self._totals = dissector.totals
+        found = machine.dissect(packets)
+        self.segments = found.segments
+        if rows is not None:
+            self.segments.row = rows[self.segments.row]
+        if len(self.segments) < len(packets):
+            self._judge(found)
+
+    @classmethod
+    def of_block(cls, dissector: Dissector, block: PacketBlock) -> _Round:
+        """Dissect the frames of a block."""
+        end = block.offset + block.caplen
+        wire = np.maximum(block.offset + block.origlen, end)
+        return cls(dissector, Packets(block.data, block.offset, end, wire, block.linktype), block)
 
     @classmethod
     def of_packets(cls, dissector: Dissector, block: PacketBlock, packets: list[_Packet]) -> _Round:
@@ -248,109 +267,59 @@ class _Round:
         wire = np.array([length for _, _, length in packets], np.int64)
         rows = np.array([row for row, _, _ in packets], np.int64)
         data = np.frombuffer(b"".join(captured for _, captured, _ in packets), np.uint8)
-        layer = Layer(rows, offset, offset + caplen, offset + np.maximum(wire, caplen))
-        made = cls(dissector, data, layer, block)
-        made.link(RAW_IP, layer, 0)
-        return made
+        linktype = np.full(len(packets), RAW_IP, np.int64)
+        whole = Packets(data, offset, offset + caplen, offset + np.maximum(wire, caplen), linktype)
+        return cls(dissector, whole, block, rows)
 
-    def link(self, linktype: int, layer: Layer, depth: int) -> None:
-        """Dissect link layers of one type."""
-        if not len(layer) or self._too_deep(layer, depth):
-            return
-        if linktype not in link.LINK_LAYERS:
-            self._odd_link(linktype, layer)
-            return
-        inner, ethertype = link.LINK_LAYERS[linktype](self.data, layer)
-        odd = np.isin(ethertype, PEELED_ETHERTYPES) | (ethertype > 0) & (ethertype < 1536)
-        if odd.any():
-            self._peel(linktype, layer.pick(odd))
-            inner, ethertype = inner.pick(~odd), ethertype[~odd]
-        self.network(inner, ethertype, depth)
+    def _judge(self, found: machine.Read) -> None:
+        """Count, note or take further the packets that are no segment."""
+        totals = self._dissector.totals
+        counts = np.bincount(found.verdict, minlength=TOO_DEEP + 1)
+        totals.non_ip += int(counts[NON_IP])
+        totals.non_tcp += int(counts[NON_TCP])
+        totals.headers_cut += int(counts[CUT])
+        if counts[BAD_LINK:].any():
+            self._dissector.malformed(self._block, *self._malformed(found.verdict))
+        self.slow += [self._aside(fields) for fields in found.slow]
+        if counts[ODD_LINK]:
+            self._odd_links(np.flatnonzero(found.verdict == ODD_LINK))
 
-    def network(self, layer: Layer, ethertype: Integers, depth: int) -> None:
-        """Dissect network layers, each of its ethertype."""
-        v4, v6, cut = ethertype == link.IPV4, ethertype == link.IPV6, ethertype == link.CUT
-        bridged = ethertype == link.ETHERNET_BRIDGED
-        self._totals.non_ip += int(len(layer) - (v4 | v6 | cut | bridged).sum())
-        if v4.any():
-            self._ip(*ip.ipv4(self.data, layer.pick(v4)), "IPv4 header", depth)
-        if v6.any():
-            self._ip(*ip.ipv6(self.data, layer.pick(v6)), "IPv6 header", depth)
-        if bridged.any():
-            self.link(ETHERNET, layer.pick(bridged), depth + 1)
-        if cut.any():
-            ends = layer.pick(cut)
-            self._refuse(ip.Refused(ends.row[~ends.lacks(0)], ends.row[ends.lacks(0)]), "link layer header")
+    def _malformed(self, verdict: Integers) -> tuple[Integers, list[str]]:
+        which = np.flatnonzero(verdict >= BAD_LINK)
+        return self._rows_of(which), [MALFORMED[code] for code in verdict[which].tolist()]
 
-    def _ip(self, datagrams: ip.Datagrams, refused: ip.Refused, what: str, depth: int) -> None:
-        self._refuse(refused, what)
-        if self._too_deep(datagrams.layer, depth):
-            return
-        extended = ip.extended(datagrams)
-        if extended.any():
-            stepped, bad = ip.skip_extensions(self.data, datagrams.pick(extended))
-            self._ip(stepped, bad, "IPv6 extension header", depth + 1)
-            datagrams = datagrams.pick(~extended)
-        fragmented = datagrams.fragment != 0
-        if fragmented.any():
-            self._fragments(datagrams.pick(fragmented))
-            datagrams = datagrams.pick(~fragmented)
-        self._transport(datagrams, depth)
+    def _rows_of(self, which: Integers) -> Integers:
+        return which if self._rows is None else self._rows[which]
 
-    def _transport(self, datagrams: ip.Datagrams, depth: int) -> None:
-        is_tcp = datagrams.protocol == tcp.PROTOCOL
-        segments, refused = tcp.segments(self.data, datagrams.pick(is_tcp))
-        self.found.append(segments)
-        self._refuse(refused, "TCP header")
-        if is_tcp.all():
-            return
-        others = datagrams.pick(~is_tcp)
-        opened, layer, ethertype = tunnel.opened(self.data, others)
-        self._totals.non_tcp += len(others) - int(opened.sum())
-        if len(layer):
-            self.network(layer, ethertype, depth + 1)
+    def _aside(self, fields: dict[str, int]) -> _Slow:
+        """What a row of the table `slow` says: a fragment, or a frame to peel."""
+        row = int(self._rows_of(np.array([fields["row"]], np.int64))[0])
+        if not fields["fragment"]:
+            return _Slow(row, self._frame(fields["link"], fields["frame"], fields["end"], fields["wire"]))
+        at, end, wire = fields["at"], fields["end"], fields["wire"]
+        names = ("src_hi", "src_lo", "dst_hi", "dst_lo", "protocol", "ident")
+        key = tuple(fields[name] for name in names)
+        payload = self.data[at : max(end, at)].tobytes()
+        place = fields["fragment"]
+        return _Slow(row, Fragment(key, place & ~1, bool(place & 1), payload, wire - at))
 
-    def _refuse(self, refused: ip.Refused, what: str) -> None:
-        self._totals.headers_cut += len(refused.cut)
-        if len(refused.malformed):
-            self._dissector.malformed(self._block, refused.malformed, what)
+    def _frame(self, linktype: int, at: int, end: int, wire: int) -> _Frame:
+        return linktype, self.data[at:end].tobytes(), wire - at
 
-    def _too_deep(self, layer: Layer, depth: int) -> bool:
-        if depth > MAX_DEPTH and len(layer):
-            self._dissector.malformed(self._block, layer.row, "headers nested too deep")
-        return depth > MAX_DEPTH
-
-    def _odd_link(self, linktype: int, layer: Layer) -> None:
-        if self._dissector.peeler.knows(linktype):
-            self._peel(linktype, layer)
-        else:
-            self._dissector.unknown_link(self._block, linktype, layer.row)
-
-    def _peel(self, linktype: int, layer: Layer) -> None:
-        for row, at, end, wire in _positions(layer):
-            self.slow.append(_Slow(row, (linktype, self.data[at:end].tobytes(), wire - at)))
-
-    def _fragments(self, datagrams: ip.Datagrams) -> None:
-        columns = (
-            datagrams.src_hi,
-            datagrams.src_lo,
-            datagrams.dst_hi,
-            datagrams.dst_lo,
-            datagrams.protocol,
-            datagrams.ident,
-        )
-        keys = zip(*(column.tolist() for column in columns), strict=True)
-        places = datagrams.fragment.tolist()
-        for key, place, (row, at, end, wire) in zip(keys, places, _positions(datagrams.layer), strict=True):
-            payload = self.data[at : max(end, at)].tobytes()
-            self.slow.append(_Slow(row, Fragment(key, place & ~1, bool(place & 1), payload, wire - at)))
+    def _odd_links(self, which: Integers) -> None:
+        """Packets of link types that only scapy knows, or nobody."""
+        packets = self._packets
+        for linktype in np.unique(packets.linktype[which]).tolist():
+            of_it = which[packets.linktype[which] == linktype]
+            if not self._dissector.peeler.knows(linktype):
+                self._dissector.unknown_link(self._block, linktype, self._rows_of(of_it))
+                continue
+            places = (self._rows_of(of_it), packets.at[of_it], packets.end[of_it], packets.wire[of_it])
+            for row, at, end, wire in zip(*(column.tolist() for column in places), strict=True):
+                self.slow.append(_Slow(row, self._frame(linktype, at, end, wire)))
 
 
 _NONE = np.empty(0, np.int64)
-
-
-def _positions(layer: Layer) -> Iterable[tuple[int, int, int, int]]:
-    return zip(layer.row.tolist(), layer.at.tolist(), layer.end.tolist(), layer.wire.tolist(), strict=True)
 
 
 def _joined(parts: list[Segments]) -> Segments:

@@ -1,4 +1,4 @@
-"""Link layers: from the start of a frame to the start of its network layer, for whole columns of frames.
+"""Link layers: from the start of a frame to the start of its network layer.
 
 Facts: https://www.tcpdump.org/linktypes.html (LINKTYPE_ values and header layouts), IEEE 802.1Q (tags),
 RFC 1661 and RFC 1662 (PPP).
@@ -6,136 +6,136 @@ RFC 1661 and RFC 1662 (PPP).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-import numpy as np
-
-from kwsniff.net.layer import Layer
-from kwsniff.net.packets import Bytes, Integers, number
+from kwsniff.native.mode import kernel
+from kwsniff.native.numbers import byte, uint16, uint32
+from kwsniff.net.tables import BAD_LINK, CUT, GO_ON, MAX_DEPTH, NON_IP, ODD_LINK, PEEL, TOO_DEEP
 
 IPV4, IPV6 = 0x0800, 0x86DD
 ETHERNET_BRIDGED = 0x6558
-VLAN_TAGS = (0x8100, 0x88A8, 0x9100, 0x9200)
 MAX_TAGS = 8
-CUT = -1
+ETHERNET, PPP, COOKED, COOKED2 = 1, 9, 113, 276
+NO_TYPE = -1
 """In place of an ethertype: the frame ends before it."""
 
-Network = tuple[Layer, Integers]
-"""Where the network layer starts, and its ethertype or CUT."""
 
-_TYPE = np.dtype([("type", ">u2")])
-_ETHERNET = np.dtype([("macs", "V12"), ("type", ">u2")])
-_TAG = np.dtype([("tci", ">u2"), ("type", ">u2")])
-_COOKED = np.dtype([("kind", ">u2"), ("arphrd", ">u2"), ("address", "V10"), ("type", ">u2")])
-_COOKED2 = np.dtype([("type", ">u2"), ("rest", "V18")])
-_FAMILY = np.dtype([("little", "<u4")])
-_BYTE = np.dtype([("byte", "u1")])
-_BYTE_PAIR = np.dtype([("first", "u1"), ("second", "u1")])
+@kernel
+def enter_link(t: Any, p: Any) -> int:
+    """Find the network layer in the link layer at hand, which is of type `link`."""
+    if p.depth > MAX_DEPTH:
+        return TOO_DEEP
+    p.frame = p.at
+    if p.link == ETHERNET:
+        read_type(t, p, 14)
+    elif p.link == COOKED:
+        read_type(t, p, 16)
+    elif p.link == COOKED2:
+        read_first_type(t, p)
+    elif p.link == 0 or p.link == 108:
+        read_family(t, p)
+    elif p.link == 12 or p.link == 14 or p.link == 101 or p.link == 228 or p.link == 229:
+        read_version(t, p)
+    elif p.link == PPP:
+        read_ppp(t, p)
+    else:
+        return ODD_LINK
+    if p.ethertype == NO_TYPE:
+        return BAD_LINK if p.at > p.wire else CUT
+    if is_peeled(p.ethertype):
+        return PEEL
+    return GO_ON
 
-_IP_FAMILIES = {2: IPV4, 10: IPV6, 24: IPV6, 28: IPV6, 30: IPV6}
-_PPP_PROTOCOLS = {0x0021: IPV4, 0x0057: IPV6}
-_IP_VERSIONS = {4: IPV4, 6: IPV6}
+
+@kernel
+def is_peeled(ethertype: int) -> bool:
+    """Whether there is an IP packet further in: MPLS, PPPoE sessions, 802.3 frames (their length stands in
+    place of the ethertype)."""
+    return ethertype == 0x8847 or ethertype == 0x8848 or ethertype == 0x8864 or 0 < ethertype < 1536
 
 
-def _translate(values: Integers, table: dict[int, int]) -> Integers:
-    result = np.zeros_like(values)
-    for value, ethertype in table.items():
-        result[values == value] = ethertype
-    return result
+@kernel
+def read_type(t: Any, p: Any, size: int) -> None:
+    """Ethernet II, and Linux cooked capture v1, what the interface `any` gives: a header of fixed size that
+    ends with an ethertype."""
+    held = p.at + size <= p.end
+    p.at += size
+    p.ethertype = uint16(t.data, p.at - 2) if held else NO_TYPE
+    skip_tags(t, p)
 
 
-def _tags(data: Bytes, layer: Layer, ethertype: Integers) -> Network:
-    """Skip stacked VLAN tags. `layer` starts after the ethertype."""
+@kernel
+def read_first_type(t: Any, p: Any) -> None:
+    """Linux cooked capture v2, which begins with the ethertype."""
+    held = p.at + 20 <= p.end
+    p.ethertype = uint16(t.data, p.at) if held else NO_TYPE
+    p.at += 20
+    skip_tags(t, p)
+
+
+@kernel
+def skip_tags(t: Any, p: Any) -> None:
+    """Step over stacked VLAN tags."""
     for _ in range(MAX_TAGS):
-        tagged = np.isin(ethertype, VLAN_TAGS)
-        if not tagged.any():
-            break
-        cut = tagged & ~layer.holds(4)
-        tagged &= ~cut
-        inner = layer.pick(tagged).read(data, _TAG)["type"]
-        ethertype = ethertype.copy()
-        ethertype[tagged] = inner
-        ethertype[cut] = CUT
-        layer = layer.skip(np.where(tagged, 4, 0))
-    return layer, ethertype
+        kind = p.ethertype
+        if kind != 0x8100 and kind != 0x88A8 and kind != 0x9100 and kind != 0x9200:
+            return
+        if p.at + 4 > p.end:
+            p.ethertype = NO_TYPE
+            return
+        p.ethertype = uint16(t.data, p.at + 2)
+        p.at += 4
 
 
-def _by_header(data: Bytes, layer: Layer, layout: np.dtype[np.void]) -> Network:
-    """A header of fixed size with an ethertype, maybe followed by VLAN tags."""
-    ethertype = np.full(len(layer), CUT, np.int64)
-    held = layer.holds(layout.itemsize)
-    ethertype[held] = layer.pick(held).read(data, layout)["type"]
-    return _tags(data, layer.skip(layout.itemsize), ethertype)
-
-
-def ethernet(data: Bytes, layer: Layer) -> Network:
-    """Ethernet II; a value below 1536 in place of the ethertype is the length of an 802.3 frame."""
-    return _by_header(data, layer, _ETHERNET)
-
-
-def cooked(data: Bytes, layer: Layer) -> Network:
-    """Linux cooked capture v1, what the interface `any` gives."""
-    return _by_header(data, layer, _COOKED)
-
-
-def cooked2(data: Bytes, layer: Layer) -> Network:
-    """Linux cooked capture v2."""
-    return _by_header(data, layer, _COOKED2)
-
-
-def loopback(data: Bytes, layer: Layer) -> Network:
+@kernel
+def read_family(t: Any, p: Any) -> None:
     """BSD null and loop: an address family in the byte order of the capturing host, or big-endian."""
-    ethertype = np.full(len(layer), CUT, np.int64)
-    held = layer.holds(4)
-    family = number(layer.pick(held).read(data, _FAMILY)["little"])
-    swapped = family > 0xFFFF
-    family[swapped] = number(family[swapped].astype("<u4").byteswap())
-    ethertype[held] = _translate(family, _IP_FAMILIES)
-    return layer.skip(4), ethertype
+    p.ethertype = NO_TYPE
+    if p.at + 4 <= p.end:
+        family = uint32(t.data, p.at)
+        if uint16(t.data, p.at + 2) == 0:
+            family = byte(t.data, p.at) | byte(t.data, p.at + 1) << 8
+        p.ethertype = 0
+        if family == 2:
+            p.ethertype = IPV4
+        elif family == 10 or family == 24 or family == 28 or family == 30:
+            p.ethertype = IPV6
+    p.at += 4
 
 
-def raw_ip(data: Bytes, layer: Layer) -> Network:
+@kernel
+def read_version(t: Any, p: Any) -> None:
     """IPv4 or IPv6 without a link layer; the version field tells which."""
-    ethertype = np.full(len(layer), CUT, np.int64)
-    held = layer.holds(1)
-    version = number(layer.pick(held).read(data, _BYTE)["byte"]) >> 4
-    ethertype[held] = _translate(version, _IP_VERSIONS)
-    return layer, ethertype
+    p.ethertype = NO_TYPE
+    if p.at + 1 <= p.end:
+        version = byte(t.data, p.at) >> 4
+        p.ethertype = IPV4 if version == 4 else IPV6 if version == 6 else 0
 
 
-def ppp(data: Bytes, layer: Layer) -> Network:
+@kernel
+def read_ppp(t: Any, p: Any) -> None:
     """PPP with or without address and control bytes, and with a protocol field of one or two bytes."""
-    layer = _skip_where(data, layer, first=0xFF, second=0x03, size=2)
-    ethertype = np.full(len(layer), CUT, np.int64)
-    held = layer.holds(2)
-    pair = layer.pick(held).read(data, _BYTE_PAIR)
-    short = (pair["first"] & 1) == 1
-    protocol = np.where(short, number(pair["first"]), number(pair["first"]) << 8 | pair["second"])
-    ethertype[held] = _translate(protocol, _PPP_PROTOCOLS)
-    size = np.full(len(layer), 2, np.int64)
-    size[held] -= short
-    return layer.skip(size), ethertype
+    if p.at + 2 <= p.end and uint16(t.data, p.at) == 0xFF03:
+        p.at += 2
+    p.ethertype = NO_TYPE
+    size = 2
+    if p.at + 2 <= p.end:
+        protocol = uint16(t.data, p.at)
+        if protocol & 0x0100:
+            protocol, size = protocol >> 8, 1
+        p.ethertype = IPV4 if protocol == 0x0021 else IPV6 if protocol == 0x0057 else 0
+    p.at += size
 
 
-def _skip_where(data: Bytes, layer: Layer, first: int, second: int, size: int) -> Layer:
-    held = layer.holds(2)
-    pair = layer.pick(held).read(data, _BYTE_PAIR)
-    step = np.zeros(len(layer), np.int64)
-    step[held] = np.where((pair["first"] == first) & (pair["second"] == second), size, 0)
-    return layer.skip(step)
-
-
-LINK_LAYERS: dict[int, Callable[[Bytes, Layer], Network]] = {
-    0: loopback,
-    1: ethernet,
-    9: ppp,
-    12: raw_ip,
-    14: raw_ip,
-    101: raw_ip,
-    108: loopback,
-    113: cooked,
-    228: raw_ip,
-    229: raw_ip,
-    276: cooked2,
-}
-"""What can be dissected column-wise, by LINKTYPE_ value (12 and 14 are raw IP of some BSDs' files)."""
+@kernel
+def enter_network(t: Any, p: Any) -> int:
+    """GO_ON if the network layer is IP, after a look into what is bridged."""
+    if p.ethertype == ETHERNET_BRIDGED:
+        p.depth += 1
+        p.link = ETHERNET
+        code = enter_link(t, p)
+        if code != GO_ON:
+            return code
+    if p.ethertype == NO_TYPE:
+        return BAD_LINK if p.at > p.wire else CUT
+    return GO_ON if p.ethertype == IPV4 or p.ethertype == IPV6 else NON_IP

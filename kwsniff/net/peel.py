@@ -5,9 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-PEELED_ETHERTYPES = (0x8847, 0x8848, 0x8864)
-"""What has an IP packet further in: MPLS and PPPoE sessions."""
-
 
 class Peeler:
     """Loads scapy when the first frame comes that needs it: that takes a second."""

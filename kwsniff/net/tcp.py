@@ -1,31 +1,20 @@
-"""TCP headers for whole columns of packets (RFC 9293, 3.1)."""
+"""TCP headers (RFC 9293, 3.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
+from kwsniff.native.mode import kernel, uintp
+from kwsniff.native.numbers import byte, uint16, uint32
 from kwsniff.net.columns import ZERO_WINDOW
-from kwsniff.net.ip import Datagrams, Refused, refuse
-from kwsniff.net.layer import Layer
-from kwsniff.net.packets import Bytes, Integers, number
+from kwsniff.net.ip import lacking
+from kwsniff.net.packets import Integers
+from kwsniff.net.tables import BAD_TCP, GO_ON, SEGMENT
 
 PROTOCOL = 6
-
-_TCP = np.dtype(
-    [
-        ("src_port", ">u2"),
-        ("dst_port", ">u2"),
-        ("seq", ">u4"),
-        ("ack", ">u4"),
-        ("offset", "u1"),
-        ("flags", "u1"),
-    ]
-)
-"""As far as it matters here, so that a capture cut behind it still counts."""
-
-
+HEADER = 14
+"""Bytes as far as they matter here, so that a capture cut behind them still counts."""
 WINDOW = 14
 """Where the receive window stands in the header."""
 
@@ -57,40 +46,26 @@ class Segments:
         return len(self.row)
 
 
-def segments(data: Bytes, datagrams: Datagrams) -> tuple[Segments, Refused]:
-    """Dissect the TCP headers of `datagrams`."""
-    layer, refused = refuse(datagrams.layer, _TCP.itemsize)
-    if len(layer) < len(datagrams):
-        datagrams = datagrams.pick(datagrams.layer.holds(_TCP.itemsize))
-    header = layer.read(data, _TCP)
-    size = number(header["offset"] >> 4) * 4
-    bad = (size < 20) | layer.lacks(size)
-    if bad.any():
-        refused.malformed = np.concatenate([refused.malformed, layer.row[bad]])
-        datagrams, layer, header, size = datagrams.pick(~bad), layer.pick(~bad), header[~bad], size[~bad]
-    start = layer.at + size
-    found = Segments(
-        layer.row,
-        datagrams.src_hi,
-        datagrams.src_lo,
-        datagrams.dst_hi,
-        datagrams.dst_lo,
-        number(header["src_port"]),
-        number(header["dst_port"]),
-        number(header["seq"]),
-        number(header["ack"]),
-        number(header["flags"]) | _closed(data, layer),
-        layer.wire - start,
-        start,
-        np.maximum(layer.end - start, 0),
-        datagrams.ident,
-    )
-    return found, refused
-
-
-def _closed(data: Bytes, layer: Layer) -> Integers:
-    """ZERO_WINDOW for each header that announces a window of 0, as far as it was captured."""
-    there = layer.holds(WINDOW + 2)
-    at = np.where(there, layer.at + WINDOW, 0)
-    shut = there & (data[at] == 0) & (data[at + 1] == 0) if len(layer) else there
-    return np.where(shut, ZERO_WINDOW, 0)
+@kernel
+def write_segment(t: Any, p: Any, found: int) -> int:
+    """Write the segment at hand to the columns, as number `found`."""
+    code = lacking(p, HEADER, BAD_TCP)
+    if code != GO_ON:
+        return code
+    at = p.at
+    start = at + (byte(t.data, at + 12) >> 4) * 4
+    if start < at + 20 or start > p.wire:
+        return BAD_TCP
+    row = uintp(found)
+    t.row[row] = p.row
+    t.src_hi[row], t.src_lo[row] = p.src_hi, p.src_lo
+    t.dst_hi[row], t.dst_lo[row] = p.dst_hi, p.dst_lo
+    t.src_port[row], t.dst_port[row] = uint16(t.data, at), uint16(t.data, at + 2)
+    t.seq[row], t.ack[row] = uint32(t.data, at + 4), uint32(t.data, at + 8)
+    shut = at + WINDOW + 2 <= p.end and uint16(t.data, at + WINDOW) == 0
+    t.flags[row] = byte(t.data, at + 13) | (ZERO_WINDOW if shut else 0)
+    t.length[row] = p.wire - start
+    t.start[row] = start
+    t.captured[row] = max(p.end - start, 0)
+    t.ident[row] = p.ident
+    return SEGMENT

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kwsniff.cli import kernels
-from kwsniff.kernel import native_code
-from kwsniff.kernel.native_code import LEVELS, NATIVE, fitting, path_of
+from kwsniff.native import code as native_code
+from kwsniff.native.code import ACT, LEVELS, NATIVE, fitting, path_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,11 +55,11 @@ def test_code_of_other_sources_is_passed_over(folder: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("data", [b"", b"\x7fELF and no more", native_code.sealed(b"code")[:-1]])
 def test_a_damaged_file_leaves_kernels_interpreted(data: bytes, folder: Path) -> None:
     path_of(NATIVE).write_bytes(data)
-    native_code.load.cache_clear()
+    native_code._functions.cache_clear()
     try:
-        assert native_code.load() is None
+        assert native_code.load(ACT) is None
     finally:
-        native_code.load.cache_clear()
+        native_code._functions.cache_clear()
 
 
 def hook() -> ModuleType:
@@ -101,7 +101,7 @@ def test_a_compiler_that_fails_leaves_a_wheel_for_all_machines_and_one_warning(
 def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = ROOT / "kwsniff" / "kernel" / "compiled" / "test.o"
+    code = ROOT / "kwsniff" / "native" / "compiled" / "test.o"
     code.parent.mkdir(exist_ok=True)
     code.touch()
 
@@ -111,7 +111,7 @@ def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
 
     try:
         data, warnings = built("standard", compiles, monkeypatch)
-        assert data["force_include"] == {str(code): "kwsniff/kernel/compiled/test.o"}
+        assert data["force_include"] == {str(code): "kwsniff/native/compiled/test.o"}
         assert data["tag"].startswith("py3-none-")
         assert not data["tag"].endswith("-any")
         assert built("editable", compiles, monkeypatch) == ({"force_include": {}}, [])
@@ -124,7 +124,7 @@ def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
 def test_a_large_input_without_compiled_kernels_is_told(
     size: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kernels, "load", lambda: None)
+    monkeypatch.setattr(kernels, "load", lambda _: None)
     monkeypatch.delenv("KWSNIFF_KERNELS", raising=False)
     with (tmp_path / "a.pcap").open("wb") as file:
         file.truncate(size)
@@ -137,7 +137,7 @@ def test_a_large_input_without_compiled_kernels_is_told(
 def test_who_wants_interpreted_kernels_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kernels, "load", lambda: None)
+    monkeypatch.setattr(kernels, "load", lambda _: None)
     monkeypatch.setenv("KWSNIFF_KERNELS", "interpreted")
     with (tmp_path / "a.pcap").open("wb") as file:
         file.truncate(kernels.LARGE)

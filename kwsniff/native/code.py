@@ -1,6 +1,6 @@
 """Finding and loading the compiled kernels that fit this machine and these sources.
 
-An object file's name carries the processor that it was made for and a digest of the sources of this package,
+An object file's name carries the processor that it was made for and a digest of the sources of all kernels,
 so that neither a stale one nor one with instructions that this machine doesn't have is ever loaded. llvmlite,
 without numba, loads it in a few milliseconds.
 """
@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 FOLDER = Path(__file__).parent / "compiled"
-SYMBOL = "kwsniff_act"
-AROUND = frozenset(
-    ("engine", "machine", "native_code", "told", "details", "identity", "programs", "shares", "snapshot")
-)
-"""Modules of this package that are Python's: the driver around the kernels."""
+ACT, READ = "kwsniff_act", "kwsniff_read"
+"""What can be called: `kwsniff.kernel.entry.act` and `kwsniff.net.headers.read`."""
+AROUND = frozenset(("details", "engine", "identity", "machine", "programs", "shares", "snapshot", "told"))
+"""Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
+BESIDE = (
+    "events.py", "spec/instructions.py", "native/mode.py", "native/numbers.py", "native/table.py",
+    *(f"net/{name}.py" for name in ("columns", "headers", "ip", "link", "tables", "tcp", "tunnel")),
+)  # fmt: skip
+"""Sources of kernels elsewhere in this package."""
 NATIVE = "native"
 """In place of a level: this very machine's processor."""
 LEVELS: dict[str, frozenset[str]] = {
@@ -33,12 +40,13 @@ LEVELS: dict[str, frozenset[str]] = {
 Native = Callable[..., int]
 
 
+@cache
 def digest() -> str:
     """Of all sources that the compiled code is made from."""
     said = blake2b(digest_size=8)
-    package = Path(__file__).parent
-    sources = [source for source in sorted(package.glob("*.py")) if source.stem not in AROUND]
-    for source in [*sources, package.parent / "spec" / "instructions.py", package.parent / "events.py"]:
+    package = Path(__file__).parents[1]
+    sources = [source for source in sorted((package / "kernel").glob("*.py")) if source.stem not in AROUND]
+    for source in [*sources, *(package / each for each in BESIDE)]:
         said.update(source.read_bytes())
     return said.hexdigest()
 
@@ -66,9 +74,14 @@ def fitting() -> Path | None:
     return there[able[0]] if able else None
 
 
+def load(symbol: str) -> Native | None:
+    """One of the compiled functions, or None if there is no code for this machine."""
+    found = _functions()
+    return None if found is None else found[symbol]
+
+
 @cache
-def load() -> Native | None:
-    """The compiled `act`, or None if there is none for this machine."""
+def _functions() -> dict[str, Native] | None:
     if os.environ.get("KWSNIFF_KERNELS") == "interpreted":
         return None
     try:
@@ -76,6 +89,11 @@ def load() -> Native | None:
         return _loaded(opened(path.read_bytes())) if path is not None else None
     except Exception:  # llvmlite is missing, or refuses the file: then kernels are interpreted
         return None
+
+
+def places(tables: Iterable[Any]) -> NDArray[np.int64]:
+    """What compiled functions take: the address and the length of each table."""
+    return np.array([word for table in tables for word in (table.ctypes.data, len(table))], np.int64)
 
 
 SEAL = 16
@@ -98,7 +116,7 @@ _alive: list[Any] = []
 """What has to live as long as the code does."""
 
 
-def _loaded(code: bytes) -> Native:
+def _loaded(code: bytes) -> dict[str, Native]:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -109,7 +127,7 @@ def _loaded(code: bytes) -> Native:
     engine.finalize_object()
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     _alive.append(engine)
-    return kind(engine.get_function_address(SYMBOL))
+    return {symbol: kind(engine.get_function_address(symbol)) for symbol in (ACT, READ)}
 
 
 def _features() -> frozenset[str]:

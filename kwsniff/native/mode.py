@@ -1,0 +1,44 @@
+"""Whether kernel functions are being compiled or interpreted.
+
+Interpreted, which is how the package is imported, `kernel` and `inlined` leave functions as they are and the
+integer types of numba are `int`. `kwsniff.kernel.build` sets `COMPILING` before it imports the kernels;
+then they make numba compile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COMPILING = os.environ.get("KWSNIFF_COMPILING") == "1"
+
+if COMPILING:
+    from numba import njit, types
+
+    int64 = types.int64
+    uintp = types.uintp
+    # Without numba's run-time system nothing is counted or allocated; with the error model of NumPy nothing
+    # raises.
+    _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
+
+    def kernel(function: F) -> F:
+        """Compile as a function of its own, which LLVM may put into its callers."""
+        compiled: F = njit(**_OPTIONS)(function)
+        return compiled
+
+    def inlined(function: F) -> F:
+        """Compile as a part of every caller: for what is shorter than a call."""
+        compiled: F = njit(forceinline=True, **_OPTIONS)(function)
+        return compiled
+
+else:
+    int64 = uintp = int
+
+    def kernel(function: F) -> F:
+        """Leave a function as it is."""
+        return function
+
+    inlined = kernel

@@ -1,0 +1,121 @@
+"""Runs the functions on headers over columns of packets, compiled or interpreted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kwsniff.native.code import READ, load, places
+from kwsniff.net import headers
+from kwsniff.net.packets import Bytes, Integers
+from kwsniff.net.tables import FRAGMENT, PACKET, PEEL, SEGMENT_ARRAYS, SPECS, Tables
+from kwsniff.net.tcp import Segments
+
+_RECORDS = {spec.name: np.dtype([(field, np.int64) for field in spec.names]) for spec in SPECS}
+_ROWS = {spec.name: spec.row for spec in SPECS}
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Packets:
+    """Packets to dissect: positions in `data`, one element a packet. Every `end` is within `data`."""
+
+    data: Bytes
+    at: Integers
+    end: Integers
+    """Where the captured bytes end."""
+    wire: Integers
+    """Where they ended on the wire; no smaller than `end`."""
+    linktype: Integers
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(slots=True)
+class Read:
+    """What dissecting found."""
+
+    segments: Segments
+    verdict: Integers
+    """On each packet, see `kwsniff.net.tables`."""
+    slow: list[dict[str, int]]
+    """Packets to be taken further: fields of the table of that name."""
+
+
+def dissect(packets: Packets) -> Read:
+    """Find the segments of packets."""
+    count = len(packets)
+    arrays = dict(zip(("first", "last", "last_on_wire", "linktype"), _columns(packets), strict=True))
+    results = _empty(("verdict", *SEGMENT_ARRAYS), count)
+    rows = {"packet": _rows("packet", 1), "slow": _rows("slow", count)}
+    tables = _tables(data=_bytes(packets.data), **arrays, **results, **rows)
+    found = _call(tables, headers.DISSECT, count)
+    columns = [_array(results[name], found) for name in SEGMENT_ARRAYS]
+    verdict = _array(results["verdict"], count)
+    aside = int(((verdict == PEEL) | (verdict == FRAGMENT)).sum())
+    slow = [{name: int(getattr(row, name)) for name in PACKET} for row in rows["slow"][:aside]]
+    return Read(Segments(*columns), verdict, slow)
+
+
+def follow_records(data: Bytes, at: int, end: int, header: int, *, big: bool) -> tuple[Integers, int]:
+    """Follow the chain of pcap records from `at`: the offsets of all complete ones, and where it goes on.
+    `header` is the size of a record's header, `big` says that it is big-endian."""
+    starts = _empty(("starts",), max(end - at, 0) // header + 1)["starts"]
+    rows = _rows("chain", 1)
+    chain = rows[0]
+    chain.at, chain.end, chain.header, chain.big = at, end, header, int(big)
+    count = _call(_tables(data=_bytes(data), starts=starts, chain=rows), headers.FOLLOW_RECORDS, 0)
+    return _array(starts, count).copy(), int(rows[0].at)
+
+
+def compiled() -> bool:
+    """Whether there is compiled code for this machine."""
+    return load(READ) is not None
+
+
+def _columns(packets: Packets) -> Iterable[Any]:
+    columns = (packets.at, packets.end, packets.wire, packets.linktype)
+    if compiled():
+        return [np.ascontiguousarray(column, np.int64) for column in columns]
+    return [column.tolist() for column in columns]
+
+
+def _bytes(data: Bytes) -> Any:
+    return data if compiled() else data.data
+
+
+def _empty(names: Iterable[str], count: int) -> dict[str, Any]:
+    """Arrays that are filled as far as they are used."""
+    return {name: np.empty(count, np.int64) if compiled() else [0] * count for name in names}
+
+
+def _rows(name: str, count: int) -> Any:
+    if compiled():
+        return np.empty(count, _RECORDS[name]).view(np.recarray)
+    return [_ROWS[name]() for _ in range(count)]
+
+
+def _array(values: Any, count: int) -> Integers:
+    if isinstance(values, list):
+        return np.array(values[:count], np.int64)
+    return values[:count]  # type: ignore[no-any-return]
+
+
+def _tables(**given: Any) -> Any:
+    """All tables; those not given are empty."""
+    if compiled():
+        missing = np.zeros(0, np.uint8)
+        return Tables(*(given.get(name, missing) for name in Tables._fields))
+    return Tables(*(given.get(name, ()) for name in Tables._fields))
+
+
+def _call(tables: Any, what: int, how: int) -> int:
+    native = load(READ)
+    if native is None:
+        return headers.read(tables, what, how)
+    addresses = places(tables)
+    return native(addresses.ctypes.data, what, how)

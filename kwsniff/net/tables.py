@@ -1,0 +1,80 @@
+"""The tables of dissecting: packets in, TCP segments out. `Tables` is what every function on headers takes.
+
+All fields are 64-bit integers. Positions are offsets in `data`.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+from kwsniff.native.table import BYTES, LONGS, Spec
+
+# fmt: off
+PACKET = {
+    "row": "its index in the block",
+    "frame": "where its innermost link layer begins", "link": "LINKTYPE_ value of that",
+    "at": "where its next header begins",
+    "end": "where its captured bytes end; never beyond those of the frame",
+    "wire": "where they ended on the wire; not before `end`, unless a header lies about its length",
+    "depth": "headers that were stepped over inside one another: tunnels, bridges, extension headers",
+    "ethertype": "what its network layer is",
+    "protocol": "IANA protocol number of what the IP header carries",
+    "src_hi": "source address as IPv6, upper half", "src_lo": "lower half",
+    "dst_hi": "destination address, upper half", "dst_lo": "lower half",
+    "fragment": "offset of a fragment in bytes, plus 1 if more follow; 0 for what is whole",
+    "ident": "identification of the IP packet, 0 where it has none (IPv6)",
+}
+"""What is known of a packet on its way through the layers."""
+
+SPECS: list[Spec] = [
+    Spec("packet", "the packet at hand; there is one row", **PACKET),
+    Spec("slow", "a packet that Python takes further: a fragment, or a frame to peel", **PACKET),
+    Spec(
+        "chain",
+        "a stretch of a file with pcap records; there is one row",
+        at="where the next record begins", end="where the stretch ends",
+        header="bytes of a record's header", big="1: it is big-endian",
+        count="complete records found",
+    ),
+]
+# fmt: on
+
+SEGMENT_ARRAYS = (
+    "row", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port", "seq", "ack", "flags", "length",
+    "start", "captured", "ident",
+)  # fmt: skip
+"""Columns of segments, see `kwsniff.net.tcp.Segments`."""
+
+ARRAYS: dict[str, str] = {
+    "data": BYTES,
+    **dict.fromkeys(("first", "last", "last_on_wire", "linktype"), LONGS),  # of each packet
+    "verdict": LONGS,  # on each packet, see below
+    **dict.fromkeys(SEGMENT_ARRAYS, LONGS),
+    "starts": LONGS,  # of records
+}
+"""Tables without fields."""
+
+NAMES = (*(spec.name for spec in SPECS), *ARRAYS)
+_Tables = namedtuple("_Tables", NAMES)  # type: ignore[misc]
+Tables: Any = _Tables
+"""All tables, by name."""
+
+# Verdicts
+
+(GO_ON, SEGMENT, NON_IP, NON_TCP, CUT, PEEL, FRAGMENT, ODD_LINK) = range(8)
+"""GO_ON: there are more headers. SEGMENT: it was written to the columns of segments. CUT: its headers were
+not captured whole. PEEL, FRAGMENT: it was written to `slow`. ODD_LINK: nothing here knows its link type."""
+
+(BAD_LINK, BAD_IPV4, BAD_IPV6, BAD_EXTENSION, BAD_TCP, TOO_DEEP) = range(8, 14)
+"""What contradicts the packet's length."""
+MALFORMED = {
+    BAD_LINK: "link layer header",
+    BAD_IPV4: "IPv4 header",
+    BAD_IPV6: "IPv6 header",
+    BAD_EXTENSION: "IPv6 extension header",
+    BAD_TCP: "TCP header",
+    TOO_DEEP: "headers nested too deep",
+}
+MAX_DEPTH = 16
+"""Tunnels and extension headers inside one another."""
