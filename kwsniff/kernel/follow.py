@@ -29,6 +29,7 @@ from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.rows import note, room_for_notes
+from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.streams import (
     COPY,
     FAR,
@@ -45,7 +46,6 @@ from kwsniff.kernel.streams import (
     seen_before,
     set_free,
 )
-from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.tables import (
     CLOSED_REASON,
     GAP_REASON,
