@@ -51,14 +51,14 @@ class _Column(NamedTuple):
     """A list column of partitions, flattened: where each row's begin, and their fields."""
 
     first: Ints
-    count: Ints
+    size: Ints
     topic: pa.Array
     uuid: pa.Array
     partition: Ints
     offset: pa.Array
 
     def keys(self, row: int) -> list[Key]:
-        start, stop = int(self.first[row]), int(self.first[row] + self.count[row])
+        start, stop = int(self.first[row]), int(self.first[row] + self.size[row])
         return list(
             zip(
                 self.topic[start:stop].to_pylist(),
@@ -70,7 +70,7 @@ class _Column(NamedTuple):
 
     def offsets(self, row: int) -> list[int | None]:
         start = int(self.first[row])
-        found: list[int | None] = self.offset[start : start + int(self.count[row])].to_pylist()
+        found: list[int | None] = self.offset[start : start + int(self.size[row])].to_pylist()
         return found
 
 
@@ -118,7 +118,7 @@ class Sessions:
             self._size += len(session) - before
             if epoch[row] > 0:
                 named.topics[row] = _topics(session)
-                if not answered.count[row]:
+                if not answered.size[row]:
                     named.partitions[row] = list(session.items())[:MAX_SHOWN]
             self._bound()
         return _filled(batch, named)
@@ -135,7 +135,7 @@ class Sessions:
 
     def _take(self, session: Session, asked: _Column, row: int) -> None:
         """What only the request says."""
-        if not asked.count[row]:
+        if not asked.size[row]:
             return
         for key, offset in zip(asked.keys(row), asked.offsets(row), strict=True):
             if offset is None:
@@ -145,7 +145,7 @@ class Sessions:
 
     def _answer(self, session: Session, answered: _Column, row: int, named: _Named) -> None:
         """What the response says, with the request's offsets where it gave any."""
-        if not answered.count[row]:
+        if not answered.size[row]:
             return
         first = int(answered.first[row])
         pairs = zip(answered.keys(row), answered.offsets(row), strict=True)
