@@ -29,13 +29,12 @@ from kwsniff.cli.tables import Look, write_csv, write_json, write_text
 from kwsniff.cli.trust import Trust
 from kwsniff.events import CONNECTION
 from kwsniff.offline import events
-from kwsniff.report.calls import NAMING
+from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.where.body import BODIES
 from kwsniff.where.moment import zone
 from kwsniff.where.predicate import columns_in, compile_where
 
 FORMATS = ("text", "csv", "json")
-COLOURS = ("auto", "always", "never")
 DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
 MAX_OWNED = 1_000_000
 PAGE = 100
@@ -65,10 +64,10 @@ def answer(asked: Asked, question: Answer) -> int:
 
 def check(asked: Asked) -> None:
     """Raise CommandError or WhereError for what can be seen to be wrong before anything is read."""
-    for value, known, option in ((asked.form, FORMATS, "-f"), (asked.color, COLOURS, "--color")):
-        if value not in known:
-            raise CommandError(f"{option}: {value!r} is none of {', '.join(known)}{suggestion(value, known)}")
-    compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
+    if asked.form not in FORMATS:
+        near = suggestion(asked.form, FORMATS)
+        raise CommandError(f"-f: {asked.form!r} is none of {', '.join(FORMATS)}{near}")
+    asked.choice.checked()
 
 
 def taken(
@@ -80,14 +79,14 @@ def taken(
     columns = needs | {"event", "time"}
     if asked.where is not None:
         columns |= columns_in(asked.where)
-    columns |= NAMING if columns & NAMING else frozenset()
+    columns |= NAMING if columns & NAMED else frozenset()
     owned = _Owned() if asked.where is not None and "connection" in needs else _as_it_is
     try:
         with (
             ProgressBar(wanted=not from_pipe(asked.paths)) as progress,
             closing(_source(asked, columns, trust, progress, stop)) as source,
         ):
-            for batch in named(damage.watch(source)):
+            for batch in named(damage.watch(source), learner=asked.choice.learner()):
                 yield batch.filter(owned(batch, predicate(batch)))
     except CaptureError as error:
         raise CommandError(str(error)) from None
@@ -169,6 +168,5 @@ def look(asked: Asked) -> Look:
     """How text is to look, for the terminal that there is."""
     terminal = sys.stdout.isatty()
     width = None if asked.wide else shutil.get_terminal_size().columns if terminal else PAGE
-    wanted = {"always": True, "never": False}.get(asked.color)
-    colour = wanted if wanted is not None else terminal and not os.environ.get("NO_COLOR")
-    return Look(width, bool(colour), zone(asked.tz), asked.top)
+    colour = asked.choice.colour(terminal, os.environ.get("NO_COLOR"))
+    return Look(width, colour, zone(asked.tz), asked.top)

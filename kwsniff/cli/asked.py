@@ -14,6 +14,7 @@ from kwsniff.cli import options
 from kwsniff.cli.startup import OWN_PROCESS, one_heap
 
 if TYPE_CHECKING:
+    from kwsniff.cli.choice import Choice
     from kwsniff.config import Config
 
 
@@ -30,11 +31,19 @@ class Asked:
     top: int | None = None
     sort: str | None = None
     tz: str = "UTC"
+    topic_ids: str | None = None
     color: str = "auto"
     wide: bool = False
     table: str | None = None
     quiet: bool = False
     jobs: int | None = None
+
+    @property
+    def choice(self) -> Choice:
+        """Which events are wanted, and how they are told."""
+        from kwsniff.cli.choice import Choice
+
+        return Choice(self.where, self.since, self.until, self.tz, self.topic_ids, self.color)
 
 
 def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
@@ -51,6 +60,7 @@ _OPTIONS = (
     _option("top", options.Top, None),
     _option("sort", options.Sort, None),
     _option("tz", options.Tz, "UTC"),
+    _option("topic_ids", options.TopicIds, None),
     _option("color", options.Color, "auto"),
     _option("wide", options.Wide, False),
     _option("quiet", options.Quiet, False),

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.choice import Choice
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
@@ -24,9 +25,9 @@ from kwsniff.cli.source import Damage, from_pipe, patient, refuse_bodies, refuse
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.offline import events
-from kwsniff.report.calls import NAMING
+from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.table import EVENTS
-from kwsniff.where.predicate import Predicate, columns_in, compile_where
+from kwsniff.where.predicate import Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Request:
     form: str | None = None
     output: str | None = None
     columns: str | None = None
-    where: str | None = None
+    choice: Choice = field(default_factory=Choice)
     count: int | None = None
     quiet: bool = False
     jobs: int | None = None
@@ -59,8 +60,8 @@ def decode(request: Request) -> int:
     columns = _columns(request, form)
     predicate = _predicate(request)
     if columns is not None:
-        asked = columns_in(request.where) if request.where is not None else frozenset()
-        request = replace(request, config=replace(request.config, columns=_needed(asked.union(columns))))
+        needed = _needed(request.choice.columns.union(columns))
+        request = replace(request, config=replace(request.config, columns=needed))
     refuse_overwriting(request.output, request.paths)
     if request.follow:
         from kwsniff.cli.follow import checked
@@ -76,11 +77,9 @@ def decode(request: Request) -> int:
 
 
 def _predicate(request: Request) -> Predicate | None:
-    if request.where is None:
-        return None
-    predicate = compile_where(request.where)
-    refuse_bodies(request.where, full=request.config.full)
-    return predicate
+    choice = request.choice.checked()
+    refuse_bodies(choice.columns, full=request.config.full)
+    return choice.predicate()
 
 
 def _columns(request: Request, form: str) -> list[str] | None:
@@ -93,7 +92,7 @@ def _columns(request: Request, form: str) -> list[str] | None:
 
 def _needed(columns: frozenset[str]) -> frozenset[str]:
     """The columns to decode: where topics are named, all that goes into naming them."""
-    return columns | NAMING if columns & NAMING else columns
+    return columns | NAMING if columns & NAMED else columns
 
 
 class _Run:
@@ -118,9 +117,12 @@ class _Run:
         self._left = request.count
         self._rows = self._seen = 0
         self._stop = Stop()
-        colour = output.terminal and not os.environ.get("NO_COLOR")
+        choice = request.choice
+        colour = choice.colour(output.terminal, os.environ.get("NO_COLOR"))
         width = shutil.get_terminal_size().columns if output.terminal else None
-        self._writer: Writer = open_writer(form, output.stream, columns, width=width, colour=colour)
+        self._writer: Writer = open_writer(
+            form, output.stream, columns, width=width, colour=colour, zone=choice.zone
+        )
 
     def run(self) -> int:
         interrupts = self._interrupts()
@@ -145,7 +147,7 @@ class _Run:
         if failure is not None:
             raise failure
         if self._predicate is not None and not self._rows and self._seen:
-            problem.said(f"--where left none of {self._seen:,} rows")
+            problem.said(f"{self._request.choice.limits} left none of {self._seen:,} rows")
         if self._writer.note and not self._request.quiet:
             problem.said(self._writer.note)
         if self._damage:
@@ -187,7 +189,9 @@ class _Run:
         )
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
         hold = request.count is None and not self._piped
-        rows = named(self._damage.watch(self._trust.watch(source)), hold=hold)
+        rows = named(
+            self._damage.watch(self._trust.watch(source)), hold=hold, learner=request.choice.learner()
+        )
         # Written by this thread while another decodes.
         yield from rows if self._growing else ahead(rows)
 
@@ -196,7 +200,9 @@ class _Run:
 
         request = self._request
         source = following(request.paths, request.config, self._trust.capture, self._stop, request.duration)
-        return named(self._damage.watch(self._trust.watch(source)), hold=False)
+        return named(
+            self._damage.watch(self._trust.watch(source)), hold=False, learner=request.choice.learner()
+        )
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self._seen += batch.num_rows

@@ -8,12 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
 import pyarrow as pa
 
 from kwsniff.cli import problem
+from kwsniff.cli.choice import Choice
 from kwsniff.cli.formats import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
 from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
@@ -27,8 +28,10 @@ from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import Keeping, Session
 from kwsniff.live.sink import Health, Sink
 from kwsniff.live.user import become
+from kwsniff.report.topicfile import cached_names, keep_names
+from kwsniff.report.topics import TopicNames
 from kwsniff.table import EVENTS
-from kwsniff.where.predicate import Predicate, compile_where
+from kwsniff.where.predicate import Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Request:
     user: str | None = None
     form: str | None = None
     columns: str | None = None
-    where: str | None = None
+    choice: Choice = field(default_factory=Choice)
     packets: str | None = None
     """File to keep packets in."""
     rotate: str | None = None
@@ -74,9 +77,8 @@ def live(request: Request) -> int:
     columns = chosen_columns(request.columns, EVENTS.names) if request.columns is not None else None
     if columns is not None and form == "text":
         raise CommandError("--columns goes with -f csv or jsonl")
-    predicate = compile_where(request.where) if request.where is not None else None
-    if request.where is not None:
-        refuse_bodies(request.where, full=request.config.full)
+    predicate = request.choice.checked().predicate()
+    refuse_bodies(request.choice.columns, full=request.config.full)
     rotation = _rotation(request)
     try:
         session, heading = _session(request, rotation)
@@ -161,6 +163,9 @@ class _Run:
         self._request, self._session, self._predicate = request, session, predicate
         self._trust = Trust(wanted=not request.quiet)
         self._trust.capture = session.totals
+        # Whoever comes late to a running cluster sees uuids only: the names went by before.
+        self._names = TopicNames(cached_names() | request.choice.names)
+        self._known = len(self._names.names)
         self._screen: Screen | None = None
         self._sinks: list[Sink] = []
         if request.prometheus is not None:
@@ -182,6 +187,8 @@ class _Run:
         else:
             self._say(heading)
             self._beside(self._screen)
+        if len(self._names.names) > self._known:
+            keep_names(self._names.names)
         for line in self._session.farewells:
             print(f"kwsniff: {line}", file=sys.stderr)
         self._trust.show()
@@ -233,12 +240,13 @@ class _Run:
     def _lines(self, form: str, columns: list[str] | None) -> Sink:
         terminal = sys.stdout.isatty()
         width = os.get_terminal_size().columns if terminal else None
-        colour = terminal and not os.environ.get("NO_COLOR")
-        writer = open_writer(form, sys.stdout.buffer, columns, width=width, colour=colour)
+        choice = self._request.choice
+        colour = choice.colour(terminal, os.environ.get("NO_COLOR"))
+        writer = open_writer(form, sys.stdout.buffer, columns, width=width, colour=colour, zone=choice.zone)
         return Filtered(Lines(writer, self._request.count, self._session.stop), self._predicate)
 
     def _through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return named(self._trust.watch(batches), hold=False)
+        return named(self._trust.watch(batches), hold=False, learner=self._names)
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""Topic names for rows that were made before the name was known, in a stream that keeps its order.
+"""Topic names for rows that were made before the name was known, in a stream that keeps its order. Before
+that, fetch sessions are followed (see `kwsniff.report.sessions`): what they are about has names, too.
 
 Theory of operation: batches pass straight through until one holds a topic uuid that no response has named
 yet. From there on all batches are held, in memory first and beyond a bound in a temporary file, until every
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.report.sessions import followed
 from kwsniff.report.spool import Spool
 from kwsniff.report.topics import TopicNames, elements, fill
 
@@ -22,22 +24,27 @@ MEMORY = 32 << 20
 
 
 def named(
-    batches: Iterable[pa.RecordBatch], *, hold: bool = True, memory: int = MEMORY
+    batches: Iterable[pa.RecordBatch],
+    *,
+    hold: bool = True,
+    memory: int = MEMORY,
+    learner: TopicNames | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """`batches` (EVENTS) with topic names in place of nulls wherever the uuid is named somewhere.
 
     Args:
         hold: whether rows may wait for names that come later. False: the names known by then are used.
+        learner: what knows names from elsewhere, and learns those of these batches.
         memory: bytes of batches that wait in memory before a temporary file takes them.
 
     Raises:
         OSError: the temporary file cannot be written.
     """
-    learner = TopicNames()
+    learner = learner or TopicNames()
     held = _Held(memory)
     waiting: set[str] = set()
     try:
-        for batch in batches:
+        for batch in followed(batches):
             learner.add(batch)
             if hold:
                 waiting |= nameless(batch)

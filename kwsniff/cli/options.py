@@ -173,12 +173,28 @@ Tz = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+TopicIds = Annotated[
+    str | None,
+    typer.Option(
+        "--topic-ids",
+        metavar="FILE",
+        help="Names of topics that the packets give by uuid only: lines uuid,name, or what "
+        "kafka-topics.sh --describe prints.",
+        rich_help_panel=INPUT,
+    ),
+]
 Color = Annotated[
     str, typer.Option("--color", metavar="WHEN", help="auto, always or never.", rich_help_panel=OUTPUT)
 ]
 Wide = Annotated[
     bool,
     typer.Option("--wide", help="All columns of text, however long the lines get.", rich_help_panel=OUTPUT),
+]
+Count = Annotated[
+    int | None,
+    typer.Option(
+        "-c", "--count", metavar="N", min=1, help="Stop after N rows of output.", rich_help_panel=CHOICE
+    ),
 ]
 OneTable = Annotated[
     str | None,

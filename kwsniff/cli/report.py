@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.choice import Choice
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
@@ -29,12 +30,13 @@ from kwsniff.findings.finding import table
 from kwsniff.offline import events
 from kwsniff.page import Page
 from kwsniff.page.title import title
-from kwsniff.report import DEFAULT_BY, Report
+from kwsniff.report import DEFAULT_BY, Report, sessions
 from kwsniff.report.csv import write_batches
+from kwsniff.report.sessions import followed
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
 from kwsniff.where.body import BODIES
-from kwsniff.where.predicate import Predicate, columns_in, compile_where
+from kwsniff.where.predicate import Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Request:
     by: str | None = None
     csv: str | None = None
     json: bool = False
-    where: str | None = None
+    choice: Choice = field(default_factory=Choice)
     quiet: bool = False
     jobs: int | None = None
     wide: bool = False
@@ -60,7 +62,7 @@ def report(request: Request) -> int:
         CommandError: the request is wrong, or an input could not be read.
     """
     tables = _tables(request)
-    predicate = compile_where(request.where) if request.where is not None else None
+    predicate = request.choice.checked().predicate()
     request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
     found = Findings() if _wants_findings(request) else None
@@ -92,13 +94,13 @@ def report(request: Request) -> int:
     if request.json:
         print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
     elif found is None or request.wide:
-        statistics.print(by=tables, wide=request.wide)
+        statistics.print(_console(request), tables, wide=request.wide)
     else:
         page = Page(
-            statistics.tables, title(request.paths, statistics), trust.text(), rules, found.errors(errors),
-            trust.anomalies, statistics.note,
+            statistics.tables, title(request.paths, statistics, request.choice.zone), trust.text(), rules,
+            found.errors(errors), trust.anomalies, statistics.note, request.choice.zone,
         )  # fmt: skip
-        page.print(Console(), top=request.top)
+        page.print(_console(request), top=request.top)
     sys.stdout.flush()
     if request.json or found is None or request.wide:
         trust.show()
@@ -111,9 +113,16 @@ def report(request: Request) -> int:
     return problem.DAMAGED if damage else problem.DONE
 
 
+def _console(request: Request) -> Console:
+    wanted = {"always": True, "never": False}.get(request.choice.color)
+    if wanted is None:
+        return Console()
+    return Console(force_terminal=True) if wanted else Console(no_color=True, highlight=False)
+
+
 def _with_bodies(request: Request) -> Request:
     """Decode bodies where the expression looks into them."""
-    if request.where is None or not columns_in(request.where) & BODIES:
+    if not request.choice.columns & BODIES:
         return request
     return replace(request, config=replace(request.config, full=True))
 
@@ -124,9 +133,10 @@ def _only_needed(request: Request) -> Request:
         return request
     from kwsniff.report.store import NEEDED
 
-    needed = frozenset(NEEDED) | (findings.NEEDED if _wants_findings(request) else frozenset())
-    asked = columns_in(request.where) if request.where is not None else frozenset()
-    return replace(request, config=replace(request.config, columns=asked | needed))
+    needed = (
+        frozenset(NEEDED) | sessions.NEEDED | (findings.NEEDED if _wants_findings(request) else frozenset())
+    )
+    return replace(request, config=replace(request.config, columns=request.choice.columns | needed))
 
 
 def _wants_findings(request: Request) -> bool:
@@ -161,18 +171,19 @@ def _events(
         request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
     )
     batches = ahead(damage.watch(trust.watch(source)))
+    choice = request.choice
     if predicate is None:
-        yield from batches
+        yield from named(batches, learner=choice.learner()) if choice.names else followed(batches)
         return
     # A condition on topics has to see their names; without one the report fills them in by itself.
     seen = left = 0
-    for batch in named(batches):
+    for batch in named(batches, learner=choice.learner()):
         chosen = batch.filter(predicate(batch))
         seen += _calls(batch)
         left += _calls(chosen)
         yield chosen
     if seen and not left:
-        problem.said(f"--where left none of {seen:,} calls")
+        problem.said(f"{request.choice.limits} left none of {seen:,} calls")
 
 
 def _calls(batch: pa.RecordBatch) -> int:

@@ -134,11 +134,10 @@ def refuse_overwriting(output: str | None, paths: Sequence[str]) -> None:
             raise CommandError(f"-o {output} is one of the inputs")
 
 
-def refuse_bodies(where: str, *, full: bool) -> None:
-    """Raise CommandError if an expression looks into bodies that are not decoded."""
-    from kwsniff.where.predicate import columns_in
-
-    asked = sorted(columns_in(where) & {"request", "response"})
+def refuse_bodies(columns: frozenset[str], *, full: bool) -> None:
+    """Raise CommandError if an expression, which uses these columns, looks into bodies that are not
+    decoded."""
+    asked = sorted(columns & {"request", "response"})
     if asked and not full:
         raise CommandError(f"--where looks into the body of the {asked[0]}, which needs --full")
 

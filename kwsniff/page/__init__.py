@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -38,6 +39,8 @@ class Page:
     anomalies: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
     """What whoever reads the figures has to know."""
+    zone: tzinfo = UTC
+    """The time zone of times."""
 
     def lines(self, *, top: int | None = None, width: int = WIDTH, height: int = HEIGHT) -> list[Line]:
         """The page in `height` lines, or with the first `top` rows of each section (0: all) in as many as
@@ -74,7 +77,7 @@ class Page:
             sections.head(self.title, self.trust, self.note, width),
             sections.findings(self.findings, width, brief),
             sections.api(self.tables["api"], width),
-            sections.errors(self.errors, width),
+            sections.errors(self.errors, width, self.zone),
             sections.clients(self.tables["client"], width),
             sections.anomalies(self.anomalies, width),
         ]

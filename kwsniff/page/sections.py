@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -95,7 +95,7 @@ def api(frame: pd.DataFrame, width: int) -> Section:
     for row in rows:
         row["time_us"] = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
     rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
-    parts = [name for name in PARTS if any(row[_sum(name)] is not None for row in rows)]
+    parts = [name for name in PARTS if any(_share(row[_sum(name)], _parted(row)) for row in rows)]
     shares = [SHORT[name] for name in parts] or ["waited"]
     headings = ["API", "calls", "errors", "time", *shares, "p50 ms", "p99 ms", "max ms"]
     cells = [_api_cells(row, parts) for row in rows]
@@ -107,8 +107,7 @@ def api(frame: pd.DataFrame, width: int) -> Section:
 
 
 def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
-    whole = sum(row[_sum(name)] or 0.0 for name in parts)
-    shares = [_share(row[_sum(name)], whole) for name in parts]
+    shares = [_share(row[_sum(name)], _parted(row)) for name in parts]
     if not parts:
         shares = [_share(row["duration_waited_sum_us"], row["time_us"])]
     many = row["calls"] - row["waited_calls"] >= P99_CALLS
@@ -119,15 +118,20 @@ def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
+def _parted(row: Row) -> float:
+    """The time of which it is known where it went, µs."""
+    return sum((row[_sum(name)] or 0.0 for name in PARTS), 0.0)
+
+
 def _sum(name: str) -> str:
     return f"{name[:-3]}_sum_us"
 
 
-def errors(lines: Sequence[ErrorLine], width: int) -> Section:
+def errors(lines: Sequence[ErrorLine], width: int, zone: tzinfo) -> Section:
     """Errors with who got them, for what, and when."""
     headings = ["error", "API", "count", "who", "where", "first", "last"]
     rows = [
-        [line.error, line.api, f"{line.calls:,}", _first(line.who), _first(line.where), *_clocks(line)]
+        [line.error, line.api, f"{line.calls:,}", _first(line.who), _first(line.where), *_clocks(line, zone)]
         for line in lines
     ]
     heading, texts = columns(
@@ -189,7 +193,8 @@ def _known(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _share(part: float | None, whole: float) -> str:
-    return "" if not part or not whole else f"{100 * part / whole:.0f}%"
+    shown = f"{100 * part / whole:.0f}%" if part and whole else ""
+    return "" if shown == "0%" else shown
 
 
 def _seconds(microseconds: float) -> str:
@@ -211,6 +216,6 @@ def _first(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
 
 
-def _clocks(line: ErrorLine) -> list[str]:
+def _clocks(line: ErrorLine, zone: tzinfo) -> list[str]:
     times = (line.entry.first.time, line.entry.last.time)
-    return [datetime.fromtimestamp(time / 1e6, UTC).strftime("%H:%M:%S") for time in times]
+    return [datetime.fromtimestamp(time / 1e6, zone).strftime("%H:%M:%S") for time in times]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 from kwsniff.findings.words import duration, many
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
 NAMED = 2
 
 
-def title(paths: Sequence[str], report: Report) -> str:
+def title(paths: Sequence[str], report: Report, zone: tzinfo = UTC) -> str:
     """`trace.pcapng, 2026-11-21 10:00:00 to 10:05:00 UTC (5 min): 12,345 calls, 54 errors`."""
     names = [_named(path) for path in paths]
     text = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
     if report.first_time is not None and report.last_time is not None:
-        day = "%Y-%m-%d " if report.first_time.date() != report.last_time.date() else ""
-        text += f", {report.first_time:%Y-%m-%d %H:%M:%S} to {report.last_time:{day}%H:%M:%S} UTC"
+        first, last = report.first_time.astimezone(zone), report.last_time.astimezone(zone)
+        day = "%Y-%m-%d " if first.date() != last.date() else ""
+        text += f", {first:%Y-%m-%d %H:%M:%S} to {last:{day}%H:%M:%S %Z}"
         text += f" ({duration(report.covered_s)})"
     frame = report.tables["api"]
     calls, errors = int(frame["calls"].sum()), int(frame["errors"].sum())

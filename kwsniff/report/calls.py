@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.events import CALL
-from kwsniff.report import lists
+from kwsniff.report import lists, sessions
 from kwsniff.report.csv import write_batches
 from kwsniff.report.topics import elements, fill
 from kwsniff.schema import COLUMNS
@@ -23,9 +23,11 @@ from kwsniff.table import EVENTS
 PART_BYTES = 8 << 20
 """Bytes of events made into lines at a time: their texts are there several times over meanwhile."""
 
-NAMING = frozenset(("topics", "topic_ids", "partitions"))
+NAMED = frozenset(("topics", "topic_ids", "partitions"))
+"""The columns that get names of topics."""
+NAMING = NAMED | sessions.NEEDED
 """The columns that naming topics takes."""
-LISTS = NAMING | {"resources"}
+LISTS = NAMED | {"resources", "asked", "advertised"}
 
 
 def scalar_schema(names: Iterable[str]) -> pa.Schema:
@@ -76,6 +78,13 @@ def _partitions(partitions: pa.ListArray) -> pa.Array:
     return _joined(pc.binary_join_element_wise(topic, number, "-"), partitions)
 
 
+def _brokers(brokers: pa.ListArray) -> pa.Array:
+    flat = brokers.flatten()
+    host = pc.fill_null(pc.struct_field(flat, "host"), "")
+    port = pc.fill_null(pc.struct_field(flat, "port").cast(pa.string()), "")
+    return _joined(pc.binary_join_element_wise(host, port, ":"), brokers)
+
+
 def _resources(resources: pa.ListArray) -> pa.Array:
     flat = resources.flatten()
     parts = [pc.fill_null(pc.struct_field(flat, name), "") for name in ("type", "name")]
@@ -91,4 +100,6 @@ _TEXTS: Mapping[str, Callable[[pa.RecordBatch], pa.Array]] = {
     "topic_ids": lambda batch: _joined(pc.fill_null(batch["topic_ids"].flatten(), ""), batch["topic_ids"]),
     "partitions": lambda batch: _partitions(batch["partitions"]),
     "resources": lambda batch: _resources(batch["resources"]),
+    "asked": lambda batch: _partitions(batch["asked"]),
+    "advertised": lambda batch: _brokers(batch["advertised"]),
 }

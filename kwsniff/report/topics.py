@@ -19,14 +19,17 @@ MAX_LEARNT = 100_000
 """Uuids whose names are kept; of those that come later only the uuid is shown."""
 
 
+FIXED = {"00000000-0000-0000-0000-000000000001": "__cluster_metadata"}
+"""Uuids that mean the same topic in every cluster: in text AAAAAAAAAAAAAAAAAAAAAQ (KIP-595, KIP-516)."""
+
 NEVER = 1 << 63
 
 
 class TopicNames:
     """Learns which uuid is which topic, from rows whose lists `topics` and `topic_ids` name both."""
 
-    def __init__(self) -> None:
-        self.names: dict[str, str] = {}
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        self.names: dict[str, str] = FIXED | dict(known or {})
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Learn from all rows of `batch`, which has at least the columns `topics` and `topic_ids`."""

@@ -5,7 +5,9 @@ Some requests ask the broker to hold its answer, so their latency says nothing a
 - **Fetch and ShareFetch** wait up to `max_wait_ms` for data. One that was answered without an error and
   without record data, `max_wait_ms` or more after the request, *waited*. Brokers count in milliseconds,
   so an answer up to one millisecond early counts too (half of `max_wait_ms` where that is less).
-  One that brought data may have waited for it as well, which the wire doesn't show: it counts as service.
+- A **Fetch that brought data** *waited* for it if that was the last there is of each partition, since it is
+  answered as soon as there is any; and if the answer came within `max_wait_ms`, but not in its first
+  millisecond. One that left something unread found it there: that is service.
 - **JoinGroup and SyncGroup** wait for the other members of the group. Every answered one waited, but
   those refused with an error, which come at once; REBALANCE_IN_PROGRESS is what ends a wait early.
 
@@ -23,16 +25,31 @@ FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH = 1, 11, 14, 78
 FETCHES = (FETCH, SHARE_FETCH)
 GROUP_WAITS = (JOIN_GROUP, SYNC_GROUP)
 REBALANCE_IN_PROGRESS = 27
-NEEDED = ("api_key", "status", "latency_us", "max_wait_ms", "record_count", "record_bytes", "error_code")
+NEEDED = (
+    "waited_us",
+    "api_key",
+    "status",
+    "latency_us",
+    "max_wait_ms",
+    "record_count",
+    "record_bytes",
+    "error_code",
+)
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 
 def waited(batch: pa.RecordBatch) -> Mask:
-    """True for each call that waited, as the head of this module defines it."""
+    """True for each call that waited, as the head of this module defines it. Where it is known how long, that
+    decides."""
     mask: Mask = _empty_fetch(batch) | _group_wait(batch)
-    return mask
+    told = batch["waited_us"]
+    if told.null_count == len(told):
+        return mask
+    long = _floats(told)
+    known: Mask = np.where(np.isnan(long), mask, long > 0)
+    return known
 
 
 def overrun_us(batch: pa.RecordBatch) -> Floats:

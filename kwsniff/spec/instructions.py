@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from kwsniff.spec.interpret import forgets, has_roles
-from kwsniff.spec.model import WIDTHS, Item, Layout
+from kwsniff.spec.interpret import has_roles
+from kwsniff.spec.model import WIDTHS, Item, Layout, forgets
 from kwsniff.spec.source import width_of
 
 (
@@ -156,7 +156,7 @@ class _Writer:
     def struct(self, items: tuple[Item, ...], flexible: bool, scope: _Scope) -> None:
         own = {role for item in items if not item.array and item.tag is None for role in item.roles}
         scope.is_row = "partition" in own
-        scope.forgets = any("forgotten" in item.roles for item in items)
+        scope.forgets = forgets(items)
         if scope.is_row or "resource" in own:
             scope.block = self.take(BLOCK)
         for item in items:
@@ -204,7 +204,7 @@ class _Writer:
     # Fields
 
     def item(self, item: Item, scope: _Scope) -> None:
-        if not has_roles(item) and not forgets(item):
+        if not has_roles(item):
             self.pass_over(item)
         elif item.array:
             self.array(item, scope)

@@ -38,15 +38,8 @@ def interpret(
     return reader.struct(layout.items, layout.flexible, "", end), reader.pos
 
 
-def forgets(item: Item) -> bool:
-    """Whether a struct names what leaves a fetch session: it is no topic that the message is about."""
-    return any("forgotten" in inner.roles for inner in item.items)
-
-
 def has_roles(item: Item) -> bool:
     """Whether the field or anything inside it feeds `Facts`."""
-    if forgets(item):
-        return False
     return any(role != "secret" for role in item.roles) or any(map(has_roles, item.items))
 
 

@@ -194,6 +194,12 @@ class Item:
         return f"[]{self.type}" if self.array else self.type
 
 
+def forgets(items: tuple[Item, ...]) -> bool:
+    """Whether a struct names what leaves a fetch session: its partitions are rows, but its topic is none that
+    the message is about."""
+    return any("forgotten" in item.roles for item in items)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """One message at one version: what is on the wire, in order."""

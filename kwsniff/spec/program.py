@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kwsniff.spec.interpret import has_roles
-from kwsniff.spec.model import BROKER_ROLES, WIDTHS, Item, Layout
+from kwsniff.spec.model import BROKER_ROLES, WIDTHS, Item, Layout, forgets
 from kwsniff.spec.source import width_of
 
 (
@@ -106,6 +106,8 @@ class _Writer:
                 self.item(item, scope, depth)
         if flexible:
             self.emit(TAGS, int(any(item.tag is not None and has_roles(item) for item in items)))
+        if forgets(items):
+            scope.own &= ~(HAS_TOPIC | HAS_TOPIC_ID)
         self.rows(scope)
 
     def rows(self, scope: _Scope) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from kwsniff.spec.interpret import has_roles
-from kwsniff.spec.model import BROKER_ROLES, EXTRA_ROLES, WIDTHS, Item, Layout
+from kwsniff.spec.model import BROKER_ROLES, EXTRA_ROLES, WIDTHS, Item, Layout, forgets
 from kwsniff.spec.source import LENGTH_CODES, Writer, code_of, width_of
 
 SCALARS = ("throttle", "acks", "max_wait", "group", "member", "transactional_id", *EXTRA_ROLES)
@@ -26,6 +26,7 @@ class Scope:
     topic_id: str = "None"
     own: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
+    forgets: bool = False
 
 
 class FactsWriter(Writer):
@@ -117,6 +118,7 @@ class FactsWriter(Writer):
                 self._item(item, scope)
         if flexible:
             self._tags([item for item in items if item.tag is not None and has_roles(item)], scope)
+        scope.forgets = forgets(items)
         self._rows(scope)
 
     def _tags(self, known: list[Item], scope: Scope) -> None:
@@ -131,7 +133,7 @@ class FactsWriter(Writer):
     def _rows(self, scope: Scope) -> None:
         """What a struct adds to the lists once it is read."""
         own = scope.own
-        if "topic" in own or "topic_id" in own:
+        if ("topic" in own or "topic_id" in own) and not scope.forgets:
             self.take()
             if self.roles["topic"]:
                 self.line(f"topics.append({own.get('topic', 'None')})")

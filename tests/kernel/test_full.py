@@ -29,7 +29,12 @@ def by_tables(name: str, records: bool) -> list[Row]:
 
 
 def told(rows: list[Row]) -> Counter[Any]:
-    return Counter(tuple(row[name] for name in SHOWN) for row in rows)
+    return Counter(tuple(plain(row, name) for name in SHOWN) for row in rows)
+
+
+def plain(row: Row, name: str) -> Any:
+    """A value; in words the other engine takes a TLS alert for a length."""
+    return None if name == "detail" and row["code"] == "frame_size_invalid" else row[name]
 
 
 @pytest.mark.one_of(3)

@@ -63,7 +63,7 @@ def rows(dissected: Dissected) -> list[Row]:
                 int(found.dst_port[index]),
                 int(found.seq[index]),
                 int(found.ack[index]),
-                int(found.flags[index]),
+                int(found.flags[index]) & 0xFF,  # without what is noted beside them
                 int(found.length[index]),
                 data[start : start + size].tobytes(),
             )

@@ -74,6 +74,9 @@ class Extract:
                 own[role] = self.value(role, value)
             if "error" in field.roles and field.tag is None:
                 errors.append(value)
+        if any("forgotten" in field.roles for field in fields):  # what leaves a session is not asked for
+            own.pop("topic", None)
+            own.pop("topic_id", None)
         self.struct_end(own, errors, topic, uuid)
 
     def struct_end(self, own: dict[str, Any], errors: list[int], topic: Any, uuid: Any) -> None:

@@ -10,7 +10,9 @@ from kwsniff.cli.options import (
     CHOICE,
     INPUT,
     OUTPUT,
+    Color,
     Columns,
+    Count,
     Full,
     Jobs,
     Memory,
@@ -18,6 +20,10 @@ from kwsniff.cli.options import (
     Port,
     Quiet,
     Recursive,
+    Since,
+    TopicIds,
+    Tz,
+    Until,
     Where,
     configured,
 )
@@ -64,14 +70,14 @@ def decode(
         ),
     ] = False,
     where: Where = None,
+    since: Since = None,
+    until: Until = None,
+    tz: Tz = "UTC",
+    topic_ids: TopicIds = None,
+    color: Color = "auto",
     columns: Columns = None,
     port: Port = None,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            "-c", "--count", metavar="N", min=1, help="Stop after N rows of output.", rich_help_panel=CHOICE
-        ),
-    ] = None,
+    count: Count = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -103,6 +109,7 @@ def decode(
     if context.obj is OWN_PROCESS:
         tuned()
     from kwsniff.cli import decode as job
+    from kwsniff.cli.choice import Choice
     from kwsniff.cli.source import deeper, parsed_duration
 
     config = configured(port, memory, full=full or records, records=records)
@@ -112,7 +119,8 @@ def decode(
     if duration is not None and not follow:
         raise CommandError("--duration goes with --follow")
     seconds = parsed_duration(duration, "--duration")
+    choice = Choice(where, since, until, tz, topic_ids, color)
     request = job.Request(
-        files, config, form, output, columns, where, count, quiet, jobs, follow=follow, duration=seconds
+        files, config, form, output, columns, choice, count, quiet, jobs, follow=follow, duration=seconds
     )
     raise typer.Exit(job.decode(request))

@@ -8,14 +8,19 @@ from typing import Annotated
 import typer
 
 from kwsniff.cli.options import (
-    CHOICE,
     INPUT,
     OUTPUT,
     RUNNING,
+    Color,
     Columns,
+    Count,
     Full,
     Memory,
     Quiet,
+    Since,
+    TopicIds,
+    Tz,
+    Until,
     Where,
     configured,
 )
@@ -96,6 +101,11 @@ def live(
     ] = None,
     full: Full = False,
     where: Where = None,
+    since: Since = None,
+    until: Until = None,
+    tz: Tz = "UTC",
+    topic_ids: TopicIds = None,
+    color: Color = "auto",
     columns: Columns = None,
     packets: Annotated[
         str | None,
@@ -164,10 +174,7 @@ def live(
             rich_help_panel=RUNNING,
         ),
     ] = None,
-    count: Annotated[
-        int | None,
-        typer.Option("-c", "--count", metavar="N", min=1, help="End after N lines.", rich_help_panel=CHOICE),
-    ] = None,
+    count: Count = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -188,12 +195,14 @@ def live(
     if context.obj is OWN_PROCESS:
         tuned()
     from kwsniff.cli import live as job
+    from kwsniff.cli.choice import Choice
     from kwsniff.cli.source import parsed_duration, parsed_size
 
     config = replace(configured(port, memory, full=full), request_timeout=timeout)
+    choice = Choice(where, since, until, tz, topic_ids, color)
     request = job.Request(
         interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,
-        columns, where, packets, rotate, all_packets, csv, parsed_duration(interval, "--interval") or 60.0,
+        columns, choice, packets, rotate, all_packets, csv, parsed_duration(interval, "--interval") or 60.0,
         prometheus, topics, parsed_duration(duration, "--duration"), count, quiet,
     )  # fmt: skip
     raise typer.Exit(job.live(request))

@@ -6,7 +6,23 @@ from typing import Annotated
 
 import typer
 
-from kwsniff.cli.options import CHOICE, OUTPUT, Jobs, Memory, Paths, Port, Quiet, Recursive, Where, configured
+from kwsniff.cli.options import (
+    CHOICE,
+    OUTPUT,
+    Color,
+    Jobs,
+    Memory,
+    Paths,
+    Port,
+    Quiet,
+    Recursive,
+    Since,
+    TopicIds,
+    Tz,
+    Until,
+    Where,
+    configured,
+)
 from kwsniff.cli.startup import OWN_PROCESS, one_heap
 
 EXAMPLES = (
@@ -63,6 +79,11 @@ def report(
         ),
     ] = None,
     where: Where = None,
+    since: Since = None,
+    until: Until = None,
+    tz: Tz = "UTC",
+    topic_ids: TopicIds = None,
+    color: Color = "auto",
     port: Port = None,
     recursive: Recursive = False,
     jobs: Jobs = None,
@@ -77,8 +98,10 @@ def report(
     if context.obj is OWN_PROCESS:
         one_heap()
     from kwsniff.cli import report as job
+    from kwsniff.cli.choice import Choice
     from kwsniff.cli.source import deeper
 
     files = deeper(files) if recursive else files
     config = configured(port, memory)
-    raise typer.Exit(job.report(job.Request(files, config, by, csv, json, where, quiet, jobs, wide, top)))
+    choice = Choice(where, since, until, tz, topic_ids, color)
+    raise typer.Exit(job.report(job.Request(files, config, by, csv, json, choice, quiet, jobs, wide, top)))

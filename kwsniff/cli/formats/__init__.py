@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import IO, Protocol
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -58,7 +59,13 @@ def chosen_format(asked: str | None, output: str | None) -> str:
 
 
 def open_writer(
-    form: str, stream: IO[bytes], columns: list[str] | None, *, width: int | None, colour: bool
+    form: str,
+    stream: IO[bytes],
+    columns: list[str] | None,
+    *,
+    width: int | None,
+    colour: bool,
+    zone: ZoneInfo | None = None,
 ) -> Writer:
     """A writer of `form` on `stream`.
 
@@ -66,11 +73,12 @@ def open_writer(
         columns: event columns to write, None for those the format has by default; not for text.
         width: columns of the terminal that text is fitted to; None for lines as long as they are.
         colour: whether text may be coloured.
+        zone: time zone of text, None for UTC; other formats are in UTC always.
     """
     if form == "text":
         from kwsniff.cli.formats.text import TextWriter
 
-        return TextWriter(stream, width=width, colour=colour)
+        return TextWriter(stream, width=width, colour=colour, zone=zone)
     if form == "jsonl":
         from kwsniff.cli.formats.jsonl import JsonlWriter
 

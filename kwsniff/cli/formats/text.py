@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import IO, Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -40,10 +41,18 @@ Described = tuple[list[str], str, str, str]
 class TextWriter:
     """Writes a line per row; with bodies (`--full`) the decoded JSON follows, indented."""
 
-    def __init__(self, stream: IO[bytes], *, width: int | None = None, colour: bool = False) -> None:
+    def __init__(
+        self,
+        stream: IO[bytes],
+        *,
+        width: int | None = None,
+        colour: bool = False,
+        zone: ZoneInfo | None = None,
+    ) -> None:
         self._stream = stream
         self._width = width
         self._colour = colour
+        self._zone = zone.key if zone is not None else "UTC"
         self._ends_width = 0
         self._day = ""
         self._shortened = 0
@@ -59,7 +68,7 @@ class TextWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of `batch`, which has the columns of EVENTS."""
-        lines = [line for row in _rows(batch) for line in self._lines(row)]
+        lines = [line for row in _rows(batch, self._zone) for line in self._lines(row)]
         self._stream.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
         if self._width is not None:
             self._stream.flush()
@@ -71,7 +80,7 @@ class TextWriter:
         time = _time(row)
         if self._width is not None and time[:10] not in ("", self._day):
             self._day = time[:10]
-            yield self._painted(f"-- {self._day} UTC", DIM)
+            yield self._painted(f"-- {self._day} {self._zone}", DIM)
         yield self._line(row, time)
         for name in ("request", "response"):
             if row.get(name) is not None:
@@ -85,7 +94,9 @@ class TextWriter:
         if self._width is not None and self._width < WIDE:
             # Where room is short, what happened comes before between whom.
             before, after = what, [about, ends]
-        before.insert(0, time.ljust(27) if self._width is None else time[11:26].ljust(15))
+        before.insert(
+            0, time.ljust(27 if self._zone == "UTC" else 32) if self._width is None else time[11:26].ljust(15)
+        )
         start = len("  ".join([*before, ""]))
         line = "  ".join([*before, *filter(None, [outcome, *after])]).rstrip()
         cut = self._width is not None and len(line) > self._width
@@ -111,8 +122,8 @@ SHOWN = (
 TIMES = ("time", "request_time", "request_end_time", "response_time", "first_time", "last_time")
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
-    columns = {name: iso_times(batch[name]).to_pylist() for name in TIMES}
+def _rows(batch: pa.RecordBatch, zone: str) -> Iterator[Row]:
+    columns = {name: iso_times(batch[name], zone).to_pylist() for name in TIMES}
     for name in SHOWN:
         values = batch[name]
         if values.null_count < len(values):
