@@ -88,6 +88,9 @@ def _topic(number: int, machine: Any) -> str:
 def _body(row: Any, machine: Any) -> str:
     """Which field of a body could not be read: the interpreter finds it in the same bytes."""
     direction, offset = ENDS[int(row["a"])], int(row["b"])
+    code = CODES[int(row["code"]) - BAD_BODY]
+    if code == "element_limit":
+        return direction
     key, version = divmod(int(row["c"]), 65536)
     data = machine.data("keep", int(row["at"]), int(row["at"]) + int(row["size"]))
     api = catalog().apis.get(key)
@@ -96,6 +99,8 @@ def _body(row: Any, machine: Any) -> str:
     try:
         interpret(api.message(direction).at(version), data, 0, len(data), facts=True)
     except DecodeError as error:
+        if error.code != code:  # of a long body only the beginning was kept
+            return f"{direction}, offset {offset}"
         where = f"{direction} {error.path}".rstrip()
         return where if offset < 0 else f"{where}, offset {error.offset}"
     return f"{direction}, offset {offset}"
