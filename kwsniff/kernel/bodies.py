@@ -190,6 +190,133 @@ def peek_acks(t: Any, data: Any, pos: int, end: int, version: int) -> int:
     return int16(data, pos) if end - pos >= 2 else int64(NONE)
 
 
+# What single instructions do: each returns the position behind what it read, and what is wrong, 0 for nothing
+
+
+@inlined
+def _skip_sized(data: Any, pos: int, end: int, stored: int, width: int) -> tuple[int, int]:
+    """Pass over a string or bytes."""
+    size, after, wrong = length(data, pos, end, stored, width)
+    if wrong:
+        return pos, wrong
+    if size > end - after:
+        return after, int64(TRUNCATED)
+    return after + max(size, int64(0)), int64(0)
+
+
+@inlined
+def _skip_array(data: Any, pos: int, end: int, step: Any) -> tuple[int, int]:
+    """Pass over an array of elements of fixed width."""
+    size, after, wrong = length(data, pos, end, step.a, 4)
+    if wrong:
+        return pos, wrong
+    if size * step.c > end - after:
+        return after, int64(ARRAY)
+    return after + max(size, int64(0)) * step.b, int64(0)
+
+
+@inlined
+def _span(data: Any, pos: int, end: int, r: Any, step: Any) -> tuple[int, int]:
+    """Note where bytes lie."""
+    size, after, wrong = length(data, pos, end, step.b, 4)
+    if wrong:
+        return pos, wrong
+    if size > end - after:
+        return after, int64(TRUNCATED)
+    if size < 0:
+        if step.c != i.FIRST:
+            r[step.a] = NONE
+        return after, int64(0)
+    if step.c != i.FIRST or r[step.a] == NONE:
+        r[step.a], r[step.a + 1] = after, after + size
+    return after + size, int64(0)
+
+
+@inlined
+def _marker(data: Any, pos: int, end: int) -> tuple[bool, int]:
+    """Whether a nullable struct is there, by the byte before it; and what is wrong with that."""
+    if pos >= end:
+        return False, int64(TRUNCATED)
+    marker = byte(data, pos)
+    return marker == 1, int64(0 if marker == 1 or marker == 0xFF else VALUE)
+
+
+@inlined
+def _count(data: Any, pos: int, end: int) -> tuple[int, int, int]:
+    """An unsigned varint, the position behind it and what is wrong with it."""
+    size, after = uvarint(data, pos, end)
+    if after < 0:
+        return int64(0), pos, int64(VARINT if after == -2 else TRUNCATED)
+    return size, after, int64(0)
+
+
+@inlined
+def _tag(data: Any, pos: int, end: int, r: Any, a: int) -> tuple[int, int]:
+    """Number and size of a tagged field: the registers from `a` + 1 on get its number, where it ends and
+    where the struct does."""
+    number, pos, wrong = _count(data, pos, end)
+    if wrong:
+        return pos, wrong
+    size, pos, wrong = _count(data, pos, end)
+    if wrong:
+        return pos, wrong
+    r[a + 1], r[a + 2], r[a + 3] = number, pos + size, end
+    return pos, int64(TRUNCATED if pos + size > end else 0)
+
+
+@inlined
+def _fill_row(row: Any, r: Any, step: Any) -> None:
+    """A row of a partition from its block of registers, without record data."""
+    block = step.c
+    row.name, row.uuid = r[step.a], r[step.b]
+    row.partition, row.error = r[block + i.PARTITION_AT], r[block + i.ERROR_AT]
+    row.base_offset, row.high_watermark = r[block + i.NUMBERS_AT], r[block + i.NUMBERS_AT + 1]
+    row.log_start_offset = r[block + i.NUMBERS_AT + 2]
+    row.last_stable_offset = r[block + i.NUMBERS_AT + 3]
+    row.fetch_offset = r[block + i.NUMBERS_AT + 4]
+    row.committed_offset = r[block + i.NUMBERS_AT + 5]
+    row.leader_epoch = r[block + i.NUMBERS_AT + 6]
+    row.records = row.bytes = NONE
+    row.codecs = row.mismatches = row.damage = row.taken = 0
+
+
+@kernel
+def _fill_records(row: Any, data: Any, r: Any, step: Any, side: int, verify: bool) -> None:
+    """Add to a row what its record data says."""
+    start, stop = r[step.c + i.RECORDS_AT], r[step.c + i.RECORDS_AT + 1]
+    base = sum_up(data, start, stop, side == 0, verify, row)
+    # A producer's batches count from 0, not from an offset.
+    if side == 1 and row.base_offset == NONE and stop > start:
+        row.base_offset = base
+
+
+@inlined
+def _sum(first: int, second: int) -> int:
+    """Two numbers together, NONE if one of them is not known."""
+    return int64(NONE) if first == NONE or second == NONE else first + second
+
+
+@inlined
+def _with_name(t: Any, names: int, name: int, uuid: int) -> int:
+    """How many topics there are with this one; FULL if there is no room."""
+    if names == 0 and len(t.names) > 0:
+        topic = t.names[0]
+        topic.name, topic.uuid = name, uuid
+        return int64(1)
+    return add_name(t, names, name, uuid)
+
+
+@inlined
+def _fill_broker(broker: Any, r: Any, step: Any) -> None:
+    broker.node, broker.host, broker.port = r[step.a], r[step.b], r[step.c]
+
+
+@inlined
+def _fill_resource(resource: Any, r: Any, step: Any) -> None:
+    resource.type, resource.name = r[step.a], r[step.b]
+    resource.error, resource.detail = r[step.c], r[step.d]
+
+
 @kernel
 def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool) -> int:
     """Run row `entry` of `programs` over a body; `side` is the row of `facts`. See `read` and `skim`."""
@@ -242,21 +369,9 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 elif step.c != i.FIRST:
                     r[a] = -1
         elif op == i.SKIP_TEXT or op == i.SKIP_BYTES:
-            size, after, wrong = length(data, pos, end, a, 2 if op == i.SKIP_TEXT else 4)
-            if wrong == 0:
-                pos = after
-                if size > end - pos:
-                    wrong = int64(TRUNCATED)
-                elif size > 0:
-                    pos += size
+            pos, wrong = _skip_sized(data, pos, end, a, 2 if op == i.SKIP_TEXT else 4)
         elif op == i.SKIP_ARRAY:
-            size, after, wrong = length(data, pos, end, a, 4)
-            if wrong == 0:
-                pos = after
-                if size * step.c > end - pos:
-                    wrong = int64(ARRAY)
-                elif size > 0:
-                    pos += size * b
+            pos, wrong = _skip_array(data, pos, end, step)
         elif op == i.LOOP:
             size, after, wrong = length(data, pos, end, b, 4)
             if wrong == 0:
@@ -298,18 +413,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                     r[a] = _number(data, pos, b)
                 pos += b
         elif op == i.SPAN:
-            size, after, wrong = length(data, pos, end, b, 4)
-            if wrong == 0:
-                pos = after
-                if size > end - pos:
-                    wrong = int64(TRUNCATED)
-                elif size >= 0:
-                    if step.c != i.FIRST or r[a] == NONE:
-                        r[a] = pos
-                        r[a + 1] = pos + size
-                    pos += size
-                elif step.c != i.FIRST:
-                    r[a] = NONE
+            pos, wrong = _span(data, pos, end, r, step)
         elif op == i.UUID:
             if end - pos < 16:
                 wrong = int64(TRUNCATED)
@@ -322,43 +426,20 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
             if keep:
                 if rows >= len(t.rows):
                     return want(t, _ROWS, rows + 1)
-                block = step.c
                 row = t.rows[uintp(rows)]
-                row.name, row.uuid = r[a], r[b]
-                row.partition, row.error = r[block + i.PARTITION_AT], r[block + i.ERROR_AT]
-                row.base_offset, row.high_watermark = r[block + i.NUMBERS_AT], r[block + i.NUMBERS_AT + 1]
-                row.log_start_offset = r[block + i.NUMBERS_AT + 2]
-                row.last_stable_offset = r[block + i.NUMBERS_AT + 3]
-                row.fetch_offset = r[block + i.NUMBERS_AT + 4]
-                row.committed_offset = r[block + i.NUMBERS_AT + 5]
-                row.leader_epoch = r[block + i.NUMBERS_AT + 6]
-                row.records = row.bytes = NONE
-                row.codecs = row.mismatches = row.damage = row.taken = 0
-                if step.d and r[block + i.RECORDS_AT] != NONE:
-                    start, stop = r[block + i.RECORDS_AT], r[block + i.RECORDS_AT + 1]
-                    base = sum_up(data, start, stop, side == 0, verify, row)
+                _fill_row(row, r, step)
+                if step.d and r[step.c + i.RECORDS_AT] != NONE:
+                    _fill_records(row, data, r, step, side, verify)
                     record_bytes += row.bytes
-                    if row.records == NONE or records == NONE:
-                        records = int64(NONE)
-                    else:
-                        records += row.records
-                    if row.mismatches or row.damage:
-                        damaged += 1
-                    # A producer's batches count from 0, not from an offset.
-                    if side == 1 and row.base_offset == NONE and stop > start:
-                        row.base_offset = base
+                    records = _sum(records, row.records)
+                    damaged += 1 if row.mismatches or row.damage else 0
                 if lists or row.mismatches or row.damage:
                     rows += 1
         elif op == i.NAME:
             if lists:
-                if names == 0 and len(t.names) > 0:
-                    topic = t.names[0]
-                    topic.name, topic.uuid = r[a], r[b]
-                    names = int64(1)
-                else:
-                    names = add_name(t, names, r[a], r[b])
-                    if names == FULL:
-                        return FULL
+                names = _with_name(t, names, r[a], r[b])
+                if names == FULL:
+                    return FULL
         elif op == i.PARTITIONS:
             size, after, wrong = length(data, pos, end, a, 4)
             if wrong == 0:
@@ -372,49 +453,27 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                     elif lists:
                         if rows + size > len(t.rows):
                             return want(t, _ROWS, rows + size)
-                        for _ in range(size):
-                            _bare_row(t.rows[uintp(rows)], r[b], r[step.c], int32(data, pos))
-                            rows += 1
-                            pos += 4
+                        _bare_rows(t, data, pos, rows, size, r[b], r[step.c])
+                        rows += size
+                        pos += 4 * size
                     else:
                         pos += 4 * size
         elif op == i.MARKER:
-            if pos >= end:
-                wrong = int64(TRUNCATED)
-            else:
-                marker = byte(data, pos)
-                if marker == 0xFF:
+            present, wrong = _marker(data, pos, end)
+            if wrong == 0:
+                pos += 1
+                if not present:
                     ip = a
-                    pos += 1
-                elif marker == 1:
-                    pos += 1
-                else:
-                    wrong = int64(VALUE)
         elif op == i.TAGS_OPEN:
-            size, after = uvarint(data, pos, end)
-            if after < 0:
-                wrong = int64(VARINT if after == -2 else TRUNCATED)
-            else:
-                pos = after
+            size, pos, wrong = _count(data, pos, end)
+            if wrong == 0:
                 if 2 * size > end - pos:
                     wrong = int64(ARRAY)
                 elif size == 0:
                     ip = b
                 r[a] = size
         elif op == i.TAG:
-            for at in range(2):
-                if wrong == 0:
-                    size, after = uvarint(data, pos, end)
-                    if after < 0:
-                        wrong = int64(VARINT if after == -2 else TRUNCATED)
-                    else:
-                        pos = after
-                        r[a + 1 + at] = size
-            if wrong == 0:
-                r[a + 2] += pos
-                r[a + 3] = end
-                if r[a + 2] > end:
-                    wrong = int64(TRUNCATED)
+            pos, wrong = _tag(data, pos, end, r, a)
         elif op == i.TAG_CASE:
             if r[a + 1] != b:
                 ip = step.c
@@ -439,16 +498,13 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
             if keep:
                 if brokers >= len(t.brokers):
                     return want(t, _BROKERS, brokers + 1)
-                broker = t.brokers[uintp(brokers)]
-                broker.node, broker.host, broker.port = r[a], r[b], r[step.c]
+                _fill_broker(t.brokers[uintp(brokers)], r, step)
                 brokers += 1
         elif op == i.RESOURCE:
             if lists:
                 if resources >= len(t.resources):
                     return want(t, _RESOURCES, resources + 1)
-                resource = t.resources[uintp(resources)]
-                resource.type, resource.name = r[a], r[b]
-                resource.error, resource.detail = r[step.c], r[step.d]
+                _fill_resource(t.resources[uintp(resources)], r, step)
                 resources += 1
         else:
             break
@@ -481,6 +537,13 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
 def _is_zero(data: Any, pos: int) -> bool:
     """Whether there is the zero uuid, which stands for none (KIP-516)."""
     return int64_at(data, pos) == 0 and int64_at(data, pos + 8) == 0
+
+
+@kernel
+def _bare_rows(t: Any, data: Any, pos: int, first: int, count: int, name: int, uuid: int) -> None:
+    """Rows of the partitions whose numbers stand in a row."""
+    for at in range(count):
+        _bare_row(t.rows[uintp(first + at)], name, uuid, int32(data, pos + 4 * at))
 
 
 @kernel

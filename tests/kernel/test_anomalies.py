@@ -43,7 +43,10 @@ DAMAGE = [
     (SHORT, [("batch_malformed", "batch of a-0 cut short")]),
     (MALFORMED, [("batch_malformed", "record data of a-0")]),
     (STRANGE, [("codec_unknown", "record data of a-0")]),
-    (STRANGE + SHORT, [("batch_malformed", "batch of a-0 cut short"), ("codec_unknown", "record data of a-0")]),
+    (
+        STRANGE + SHORT,
+        [("batch_malformed", "batch of a-0 cut short"), ("codec_unknown", "record data of a-0")],
+    ),
     (BAD_CRC + MALFORMED, [("crc_mismatch", "1 of a-0"), ("batch_malformed", "record data of a-0")]),
     (GOOD, []),
 ]  # fmt: skip
