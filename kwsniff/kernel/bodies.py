@@ -201,7 +201,7 @@ def _skip_sized(data: Any, pos: int, end: int, stored: int, width: int) -> tuple
         return pos, wrong
     if size > end - after:
         return after, int64(TRUNCATED)
-    return after + max(size, int64(0)), int64(0)
+    return after + (size if size > 0 else int64(0)), int64(0)
 
 
 @inlined
@@ -212,7 +212,7 @@ def _skip_array(data: Any, pos: int, end: int, step: Any) -> tuple[int, int]:
         return pos, wrong
     if size * step.c > end - after:
         return after, int64(ARRAY)
-    return after + max(size, int64(0)) * step.b, int64(0)
+    return after + (size * step.b if size > 0 else int64(0)), int64(0)
 
 
 @inlined
