@@ -5,11 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Columns = dict[str, pa.Array]
+NONE = -(1 << 63)
+"""Stands for null among integers."""
 
 
 def column(values: NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -36,3 +42,57 @@ def _validity(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
     if missing is None or not missing.any():
         return None
     return pa.py_buffer(np.packbits(~missing, bitorder="little"))
+
+
+def timestamps(nanoseconds: Ints) -> pa.Array:
+    """Microsecond timestamps; -1 becomes null."""
+    return column(nanoseconds // 1000, pa.timestamp("us", tz="UTC"), nanoseconds < 0)
+
+
+def microseconds(begin: Ints, end: Ints) -> pa.Array:
+    """From one time in nanoseconds to another."""
+    # A response captured before its request has no latency that the capture could show.
+    return column((end - begin) / 1000.0, pa.float64(), (begin < 0) | (end < begin))
+
+
+def numbers(values: Ints, kind: pa.DataType) -> pa.Array:
+    """Integers, NONE as null."""
+    missing = values == NONE
+    return column(np.where(missing, 0, values), kind, missing)
+
+
+def not_negative(values: Ints, kind: pa.DataType) -> pa.Array:
+    """Numbers, negative ones as null."""
+    # The field of a single row is contiguous: Arrow would be lent the table, which is written to again.
+    return column(values.copy(), kind, values < 0)
+
+
+def names_of(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
+    """Names of small integers, each looked up once."""
+    codes = codes if isinstance(codes, pa.Array) else pa.array(codes)
+    encoded = codes.cast(pa.int32()).dictionary_encode()
+    names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
+    return names.take(encoded.indices)
+
+
+def lists(lengths: Ints, values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Lists of so many values each, one after the other; -1 is null."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
+    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=kind, mask=flags(lengths < 0))
+
+
+def below_each_other(parts: list[tuple[Columns, int]], fields: pa.Schema) -> pa.RecordBatch:
+    """All parts (columns and how many rows) below each other, with those of `fields` that any of them has."""
+    present = set().union(*(columns for columns, _ in parts))
+    schema = pa.schema([field for field in fields if field.name in present])
+    batches = [record_batch(columns, count, schema) for columns, count in parts]
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of a schema; columns that are not there are null."""
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -9,24 +9,38 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.columns import column, flags, places
+from kwsniff.columns import (
+    Columns,
+    below_each_other,
+    column,
+    flags,
+    lists,
+    microseconds,
+    names_of,
+    not_negative,
+    numbers,
+    places,
+    record_batch,
+    timestamps,
+)
 from kwsniff.config import Config
 from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
 from kwsniff.kernel import tables as k
 from kwsniff.kernel.codes import BAD_BODY, CODES
 from kwsniff.kernel.details import detail_of
+from kwsniff.kernel.durations import time_parts
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import NONE
+from kwsniff.kernel.strings import Texts
 from kwsniff.net.address import text
 from kwsniff.schema import ASKED, BROKER, RESOURCE
 from kwsniff.spec.load import catalog
-from kwsniff.table import EVENTS, PARTITION, TEXTS, TIMESTAMP
+from kwsniff.table import EVENTS, PARTITION, TEXTS
 from kwsniff.wire.records import CODEC_NAMES
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-Columns = dict[str, pa.Array]
 State = tuple[dict[int, str | None], dict[int, bytes]]
 """Names of capture files by their numbers, and texts of bodies by theirs."""
 KINDS = 4
@@ -156,13 +170,13 @@ class Told:
             self._known.pop(number, None)
         if not parts:
             return None
-        batch = _joined(parts)
+        batch = below_each_other(parts, EVENTS)
         self.keys = np.concatenate(keys)
         if len(parts) > 1:
             order = np.argsort(self.keys, kind="stable")
             batch, self.keys = batch.take(places(order)), self.keys[order]
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        return _record_batch(columns, len(batch), EVENTS)
+        return record_batch(columns, len(batch), EVENTS)
 
     def _forget(self, calls: Rows, counts: list[int]) -> None:
         """Take rows out of the tables, those of the packet at hand stay."""
@@ -269,7 +283,7 @@ class Told:
         )
         for name, begin, end in _DURATIONS:
             if name in wanted:
-                columns[name] = _microseconds(calls[begin], calls[end])
+                columns[name] = microseconds(calls[begin], calls[end])
         columns |= {name: values for name, values in time_parts(calls).items() if name in wanted}
         columns["status"] = _STATUSES.take(places(calls["status"]))
         for name, field in _NUMBERS.items():
@@ -277,13 +291,13 @@ class Told:
                 columns[name] = numbers(calls[field], EVENTS.field(name).type)
         for name, field in _NOT_NEGATIVE.items():
             if name in wanted:
-                columns[name] = _without_negative(calls[field], EVENTS.field(name).type)
+                columns[name] = not_negative(calls[field], EVENTS.field(name).type)
         for name, field in _TEXTS.items():
             if name in wanted:
                 columns[name] = self._texts.chosen(calls[field])
         makers: dict[str, Callable[[], pa.Array]] = {
-            "api": lambda: _names(calls["key"], _api_name),
-            "error": lambda: _names(numbers(calls["error"], pa.int32()), _error_name),
+            "api": lambda: names_of(calls["key"], _api_name),
+            "error": lambda: names_of(numbers(calls["error"], pa.int32()), _error_name),
             "unanswered_because": lambda: _reasons(calls["because"]),
             "topics": lambda: self._topics(calls),
             "topic_ids": lambda: self._topic_ids(calls),
@@ -308,7 +322,7 @@ class Told:
 
     def _topics(self, calls: Rows) -> pa.Array:
         rows = self._list_rows("call_names", calls["names"])
-        return _lists(
+        return lists(
             np.where(calls["names"] > 0, calls["names"], -1), self._texts.chosen(rows["name"]), TEXTS
         )
 
@@ -317,7 +331,7 @@ class Told:
         named = calls["uuids"] != 0
         of = np.repeat(named, np.maximum(calls["names"], 0))
         lengths = np.where(named, calls["names"], -1)
-        return _lists(lengths, self._texts.uuids(rows["uuid"][of]), TEXTS)
+        return lists(lengths, self._texts.uuids(rows["uuid"][of]), TEXTS)
 
     def _partitions(self, calls: Rows) -> pa.Array:
         rows = self._partition_rows(calls, asked=False)
@@ -333,7 +347,7 @@ class Told:
             else:
                 arrays.append(numbers(rows[_ROW_FIELDS[field.name]], field.type))
         values = pa.StructArray.from_arrays(arrays, fields=fields)
-        return _lists(np.where(calls["rows"] > 0, calls["rows"], -1), values, pa.list_(PARTITION))
+        return lists(np.where(calls["rows"] > 0, calls["rows"], -1), values, pa.list_(PARTITION))
 
     def _partition_rows(self, calls: Rows, *, asked: bool) -> Rows:
         """Of the calls' partitions those that the response, or only the request, names."""
@@ -354,7 +368,7 @@ class Told:
         }
         fields = list(ASKED)
         values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
-        return _lists(np.where(calls["asked"] > 0, calls["asked"], -1), values, pa.list_(ASKED))
+        return lists(np.where(calls["asked"] > 0, calls["asked"], -1), values, pa.list_(ASKED))
 
     def _advertised(self, calls: Rows) -> pa.Array:
         rows = self._list_rows("call_brokers", calls["brokers"])
@@ -365,7 +379,7 @@ class Told:
         }
         fields = list(BROKER)
         values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
-        return _lists(np.where(calls["brokers"] > 0, calls["brokers"], -1), values, pa.list_(BROKER))
+        return lists(np.where(calls["brokers"] > 0, calls["brokers"], -1), values, pa.list_(BROKER))
 
     def _resources(self, calls: Rows) -> pa.Array:
         rows = self._list_rows("call_resources", calls["resources"])
@@ -377,7 +391,7 @@ class Told:
         }
         fields = list(RESOURCE)
         values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
-        return _lists(np.where(calls["resources"] > 0, calls["resources"], -1), values, pa.list_(RESOURCE))
+        return lists(np.where(calls["resources"] > 0, calls["resources"], -1), values, pa.list_(RESOURCE))
 
     # Anomalies
 
@@ -390,7 +404,7 @@ class Told:
         columns["detail"] = pa.array(
             [detail_of(row, self._config, self._machine) for row in notes], pa.string()
         )
-        columns["packet"] = _without_negative(notes["packet"], pa.int64())
+        columns["packet"] = not_negative(notes["packet"], pa.int64())
         return columns
 
     def _packet_note_columns(self, notes: list[tuple[int, str, str, int, int, int]]) -> Columns:
@@ -400,7 +414,7 @@ class Told:
             "time": timestamps(np.array(times, np.int64)),
             "code": pa.array(codes, pa.string()),
             "detail": pa.array(details, pa.string()),
-            "packet": _without_negative(np.array(packets, np.int64), pa.int64()),
+            "packet": not_negative(np.array(packets, np.int64), pa.int64()),
             "capture": self._capture_names(np.array(captures, np.int64)),
         }
 
@@ -424,7 +438,7 @@ class Told:
         columns["user"] = self._texts.chosen(ends["user"])
         columns["client_id"] = self._texts.chosen(ends["client_id"])
         for name in ("first_packet", "last_packet"):
-            columns[name] = _without_negative(ends[name], pa.int64())
+            columns[name] = not_negative(ends[name], pa.int64())
         columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())
         columns["tls_alert_by"] = ALERTED.take(places(np.where(ends["alert"] < 0, 0, ends["alert_side"] + 1)))
         return columns
@@ -443,7 +457,7 @@ def _problem_columns(whose: Rows, problems: list[Problem]) -> Columns:
         "time": timestamps(whose["time"]),
         "code": pa.array([code for _, code, _ in problems], pa.string()),
         "detail": pa.array([detail for _, _, detail in problems], pa.string()),
-        "packet": _without_negative(whose["packet"], pa.int64()),
+        "packet": not_negative(whose["packet"], pa.int64()),
     }
 
 
@@ -492,9 +506,6 @@ _END_NUMBERS = {
 CLOSERS = pa.array([None if at not in (5, 6, 9, 10) else
                     f"{'client' if at & 1 else 'broker'}_{'rst' if at & 4 else 'fin'}" for at in range(16)],
                    pa.string())  # fmt: skip
-FETCHES, GROUP_WAITS = (1, 78), (11, 14)
-REBALANCE_IN_PROGRESS = 27
-MILLISECOND = 1_000_000
 
 
 ALERTED = pa.array([None, "client", "broker"])
@@ -536,135 +547,10 @@ RESOURCES = {0: "unknown", 1: "any", 2: "topic", 3: "group", 4: "broker", 5: "tr
              32: "group"}  # fmt: skip
 
 
-def waits(calls: Rows) -> NDArray[np.bool_]:
-    """Which calls waited on purpose: see `kwsniff.report.waiting`, which has the rule in words."""
-    latency = calls["response_first"] - calls["last_time"]
-    allowed = np.where(calls["max_wait"] == NONE, 0, calls["max_wait"]) * MILLISECOND
-    in_time = (allowed > 0) & (latency >= allowed - np.minimum(MILLISECOND, allowed // 2))
-    empty = (calls["record_bytes"] == 0) & (calls["records"] == 0) & (calls["status"] == k.OK_)
-    until = np.maximum(allowed, MILLISECOND) + MILLISECOND
-    arrived = (calls["tail"] != 0) & (latency >= MILLISECOND) & (latency <= until) & (allowed > 0)
-    served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
-    return (np.isin(calls["key"], FETCHES) & ((in_time & empty) | arrived)) | (
-        np.isin(calls["key"], GROUP_WAITS) & served
-    )
-
-
-def time_parts(calls: Rows) -> Columns:
-    """Where the time of each call went; the parts add up to its duration. Null without a latency.
-
-    A broker handles the requests of a connection one after the other, so it began with one no earlier than
-    the response before it ended; nor while it read nothing because it throttled (KIP-219)."""
-    asked, begun = calls["last_time"], calls["response_first"]
-    unknown = (asked < 0) | (begun < 0) | (begun < asked) | (calls["response_last"] < 0)
-    free = np.clip(calls["response_end"], asked, np.maximum(begun, asked))
-    heard = np.clip(calls["throttled_until"], free, np.maximum(begun, free))
-    left = begun - heard
-    waited = np.where(waits(calls), left, 0)
-    parts = {
-        "request_transfer_us": asked - calls["first_time"],
-        "queued_us": free - asked,
-        "throttled_us": heard - free,
-        "waited_us": waited,
-        "broker_us": left - waited,
-        "response_transfer_us": calls["response_last"] - begun,
-    }
-    columns = {name: column(value / 1000.0, pa.float64(), unknown) for name, value in parts.items()}
-    still = calls["open_until"] < 0
-    columns["waited_open_us"] = column(
-        (calls["open_until"] - asked) / 1000.0, pa.float64(), still | (asked < 0)
-    )
-    columns["rtt_us"] = column(calls["handshake"] / 1000.0, pa.float64(), calls["handshake"] < 0)
-    return columns
-
-
-class Texts:
-    """The texts of a machine as Arrow strings, made anew when there are more."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._count = -1
-        self._strings: dict[int, pa.Array] = {}
-        self._ids = pa.array([], pa.string())
-
-    def chosen(self, at: Ints, limit: int = 0) -> pa.Array:
-        """Texts by their numbers, null for negative ones, cut to `limit` characters."""
-        missing = at < 0
-        if missing.all():
-            return pa.nulls(len(at), pa.string())
-        self._renew()
-        if limit and limit not in self._strings:
-            import pyarrow.compute as pc
-
-            self._strings[limit] = pc.utf8_slice_codeunits(self._strings[0], 0, limit)
-        return self._strings[limit].take(places(np.where(missing, 0, at), missing))
-
-    def uuids(self, at: Ints) -> pa.Array:
-        """Uuids in hyphenated hexadecimal by their numbers, null for negative ones."""
-        missing = at < 0
-        if missing.all():
-            return pa.nulls(len(at), pa.string())
-        self._renew()
-        return self._ids.take(places(np.where(missing, 0, at), missing))
-
-    def forget(self) -> None:
-        """The numbers of texts have changed."""
-        self._count = -1
-
-    def _renew(self) -> None:
-        store = self._machine.t.store[0]
-        count = int(store.texts)
-        if count == self._count:
-            return
-        self._count = count
-        rows = self._machine.array("texts", count)
-        data = self._machine.data("text_bytes", 0, int(store.text_bytes))
-        plain = [
-            data[at : at + size].decode("utf-8", "replace") if kind == 0 else ""
-            for at, size, kind in zip(
-                rows["at"].tolist(), rows["size"].tolist(), rows["kind"].tolist(), strict=True
-            )
-        ]
-        self._strings = {0: pa.array(plain, pa.string())}
-        self._ids = pa.array(
-            [
-                _uuid(data[at : at + 16]) if kind == 1 else ""
-                for at, kind in zip(rows["at"].tolist(), rows["kind"].tolist(), strict=True)
-            ],
-            pa.string(),
-        )
-
-
-def _uuid(data: bytes) -> str:
-    found = data.hex()
-    return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
-
-
 def call_columns(config: Config) -> frozenset[str]:
     """The columns of calls to fill."""
     every = frozenset(EVENTS.names) if config.full else frozenset(EVENTS.names) - BODIES
     return every if config.columns is None else every & (config.columns | ALWAYS)
-
-
-def timestamps(nanoseconds: Ints) -> pa.Array:
-    """Microsecond timestamps; -1 becomes null."""
-    return column(nanoseconds // 1000, TIMESTAMP, nanoseconds < 0)
-
-
-def _microseconds(begin: Ints, end: Ints) -> pa.Array:
-    # A response captured before its request has no latency that the capture could show.
-    return column((end - begin) / 1000.0, pa.float64(), (begin < 0) | (end < begin))
-
-
-def numbers(values: Ints, kind: pa.DataType) -> pa.Array:
-    """Integers, NONE as null."""
-    missing = values == NONE
-    return column(np.where(missing, 0, values), kind, missing)
-
-
-def _without_negative(values: Ints, kind: pa.DataType) -> pa.Array:
-    # The field of a single row is contiguous: Arrow would be lent the table, which is written to again.
-    return column(values.copy(), kind, values < 0)
 
 
 def _reasons(because: Ints) -> pa.Array:
@@ -680,14 +566,6 @@ def _codecs(codes: Ints) -> pa.Array:
     return pa.array(names, pa.string()).take(places(index))
 
 
-def _names(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
-    """Names of small integers, each looked up once."""
-    codes = codes if isinstance(codes, pa.Array) else pa.array(codes)
-    encoded = codes.cast(pa.int32()).dictionary_encode()
-    names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
-    return names.take(encoded.indices)
-
-
 def _api_name(key: int) -> str | None:
     api = catalog().apis.get(key)
     return api.name if api else None
@@ -695,25 +573,3 @@ def _api_name(key: int) -> str | None:
 
 def _error_name(code: int) -> str:
     return catalog().error(code).name
-
-
-def _lists(lengths: Ints, values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Lists of so many values each, one after the other; -1 is null."""
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
-    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=kind, mask=flags(lengths < 0))
-
-
-def _joined(parts: list[tuple[Columns, int]]) -> pa.RecordBatch:
-    """All parts below each other, with the columns that any of them has."""
-    present = set().union(*(columns for columns, _ in parts))
-    schema = pa.schema([field for field in EVENTS if field.name in present])
-    batches = [_record_batch(columns, count, schema) for columns, count in parts]
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
