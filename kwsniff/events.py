@@ -61,7 +61,8 @@ ANOMALIES = {
     "frame_size_invalid": "a length prefix that no Kafka frame can have",
     "frame_too_large": "a frame longer than `max_connection_bytes` was not kept; its header was read",
     "frame_incomplete": "the connection or the capture ended inside a frame",
-    "buffer_limit": "frames in progress exceeded `max_buffered_bytes`; the largest was not kept",
+    "buffer_limit": "frames in progress exceeded `max_buffered_bytes`, the largest was not kept; or, with "
+    "--full, bodies of requests in flight a quarter of it; the latest is not shown",
     "not_kafka": "a connection on a Kafka port carries something else",
     # Calls
     "unknown_api": "a request with an API key outside the known ones",

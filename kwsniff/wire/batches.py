@@ -43,7 +43,7 @@ MAX_HEADERS = 100_000
 """Of one record: no producer sends as many, and each takes far more memory than its two bytes."""
 
 _unpack_entry = Struct(">qi").unpack_from
-_unpack_header = Struct(">qiibIHiqqqhii").unpack_from
+unpack_header = Struct(">qiibIHiqqqhii").unpack_from
 
 
 class Batch(NamedTuple):
@@ -131,7 +131,7 @@ def _batch(buf: bytes, start: int, end: int, verify_crc: bool) -> Batch:
         producer_epoch,
         base_sequence,
         count,
-    ) = _unpack_header(buf, start)
+    ) = unpack_header(buf, start)
     codec = attributes & CODEC_MASK
     room = end - start - BATCH_HEADER
     malformed = count < 0 or (codec == 0 and count * MIN_RECORD > room)

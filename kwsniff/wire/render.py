@@ -22,16 +22,31 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from crc32c import crc32c
+
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Field
 from kwsniff.wire import embedded
-from kwsniff.wire.batches import Batch, batches, records
+from kwsniff.wire.batches import CREATE_TIME, LOG_APPEND_TIME, Batch, batches, records, unpack_header
 from kwsniff.wire.codecs import Allowance
 from kwsniff.wire.embedded import Embedded
 from kwsniff.wire.jsontext import encode, payload
 from kwsniff.wire.messageset import Record
+from kwsniff.wire.records import (
+    BATCH_HEADER,
+    CODEC_MASK,
+    CODEC_NAMES,
+    CONTROL_BIT,
+    CRC_FROM,
+    DELETE_HORIZON_BIT,
+    LOG_OVERHEAD,
+    MIN_RECORD,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    least_length,
+)
 
 HIDDEN = "***"
 SENSITIVE_NAME = re.compile(
@@ -41,6 +56,8 @@ SENSITIVE_NAME = re.compile(
 """Names of settings whose values are not shown: those of brokers, clients and common plugins."""
 
 MESSAGE_BATCHES = 2
+PLAIN_BATCHES = 1000
+"""Of one field, so many batches at the most are shown before it is counted what the message may still take."""
 RECORD_COST, BATCH_COST = 256, 512
 """Bytes charged for a shown record, header or batch besides its payload: about what its object takes."""
 
@@ -209,8 +226,12 @@ class _Rendering:
         """Batches of record data; a slice from the middle of a snapshot is no record data yet (KIP-630)."""
         if self.path[-1].get("position"):
             return {"bytes": len(value)}
-        shown = []
-        for batch in batches(value, 0, len(value), self.config):
+        shown: list[dict[str, Any]] = []
+        start = 0
+        if not self.config.records and self.left > PLAIN_BATCHES * BATCH_COST:
+            shown, start = _plain_headers(value, self.config.verify_crc)
+            self.left -= BATCH_COST * len(shown)
+        for batch in batches(value, start, len(value), self.config):
             self.left -= BATCH_COST
             if self.left <= 0:
                 self._problem("decompressed_size_limit", batch.base_offset)
@@ -305,6 +326,48 @@ _BYTES_ACTIONS: dict[str, Action] = {
     "request_principal": _Rendering.principal,
     "user_data": _Rendering.user_data,
 }
+
+
+def _plain_headers(data: bytes, verify_crc: bool) -> tuple[list[dict[str, Any]], int]:
+    """What `_batch_header` shows of the first batches, and where they end: as long as they are whole, of
+    magic 2, with a codec and a count that may be, and such as producers send. Nearly all are, and this takes
+    a third of the time."""
+    shown: list[dict[str, Any]] = []
+    start, end = 0, len(data)
+    while end - start >= BATCH_HEADER and len(shown) < PLAIN_BATCHES:
+        (
+            base_offset, length, leader_epoch, magic, crc, attributes, last_delta, base_time, max_time,
+            producer_id, producer_epoch, base_sequence, count,
+        ) = unpack_header(data, start)  # fmt: skip
+        stop = start + LOG_OVERHEAD + length
+        codec = attributes & CODEC_MASK
+        odd = magic != 2 or attributes & (CONTROL_BIT | DELETE_HORIZON_BIT) or length < least_length(2)
+        if odd or stop > end or codec > 4 or count < 0:
+            break
+        if codec == 0 and count * MIN_RECORD > stop - start - BATCH_HEADER:
+            break
+        shown.append(
+            {
+                "base_offset": base_offset,
+                "magic": 2,
+                "size": stop - start,
+                "last_offset": base_offset + last_delta,
+                "codec": CODEC_NAMES[codec],
+                "count": count,
+                "crc_ok": crc32c(data[start + CRC_FROM : stop]) == crc if verify_crc else None,
+                "timestamp_type": LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME,
+                "base_timestamp": base_time,
+                "max_timestamp": max_time,
+                "leader_epoch": leader_epoch,
+                "producer_id": producer_id,
+                "producer_epoch": producer_epoch,
+                "base_sequence": base_sequence,
+                "transactional": bool(attributes & TRANSACTIONAL_BIT),
+                "control": False,
+            }
+        )
+        start = stop
+    return shown, start
 
 
 def _batch_header(batch: Batch) -> dict[str, Any]:

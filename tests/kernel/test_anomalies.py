@@ -1,4 +1,4 @@
-"""What is wrong with bodies and record data: each code, in the words and at the packet of either engine."""
+"""What is wrong with bodies and record data: each code, in the words and at the packet that they have always had."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ DAMAGE = [
 ]  # fmt: skip
 
 
-def started(tables: bool, **choices: Any) -> Play:
-    return play(tables=tables, kernels="never", **choices) >> handshake()
+def started(**choices: Any) -> Play:
+    return play(**choices) >> handshake()
 
 
 def expect(script: Play, told: list[tuple[str, str]], packet: int) -> None:
@@ -62,22 +62,19 @@ def expect(script: Play, told: list[tuple[str, str]], packet: int) -> None:
     assert [row["code"] for row in script.events() if row["event"] == "anomaly"] == [code for code, _ in told]
 
 
-@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize("topics", [None, frozenset(("status",))])
 @pytest.mark.parametrize(("records", "told"), DAMAGE)
 def test_record_data_that_a_producer_sends(
-    records: bytes, told: list[tuple[str, str]], topics: frozenset[str] | None, tables: bool
+    records: bytes, told: list[tuple[str, str]], topics: frozenset[str] | None
 ) -> None:
-    expect(started(tables, columns=topics) >> request(PRODUCE, 1, 3, produced(records)), told, 4)
+    expect(started(columns=topics) >> request(PRODUCE, 1, 3, produced(records)), told, 4)
 
 
-@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize(("records", "told"), DAMAGE)
-def test_record_data_that_wants_no_answer(records: bytes, told: list[tuple[str, str]], tables: bool) -> None:
-    expect(started(tables) >> request(PRODUCE, 1, 3, produced(records, acks=0)), told, 4)
+def test_record_data_that_wants_no_answer(records: bytes, told: list[tuple[str, str]]) -> None:
+    expect(started() >> request(PRODUCE, 1, 3, produced(records, acks=0)), told, 4)
 
 
-@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize(
     ("records", "told"),
     [
@@ -87,19 +84,17 @@ def test_record_data_that_wants_no_answer(records: bytes, told: list[tuple[str, 
         (STRANGE, [("codec_unknown", "record data of a-3")]),
     ],
 )
-def test_record_data_that_a_broker_sends(records: bytes, told: list[tuple[str, str]], tables: bool) -> None:
+def test_record_data_that_a_broker_sends(records: bytes, told: list[tuple[str, str]]) -> None:
     asked = pack(">iiiib", -1, 500, 1, 1000, 0) + pack(">i", 0)
-    script = started(tables) >> request(FETCH, 1, 4, asked) >> response(1, body=fetched(records))
+    script = started() >> request(FETCH, 1, 4, asked) >> response(1, body=fetched(records))
     expect(script, told, 5)
 
 
-@pytest.mark.parametrize("tables", [False, True])
-def test_more_damage_in_one_request_than_notes_have_room_for_at_first(tables: bool) -> None:
-    script = started(tables) >> request(PRODUCE, 1, 3, produced(*[BAD_CRC] * 6000))
+def test_more_damage_in_one_request_than_notes_have_room_for_at_first() -> None:
+    script = started() >> request(PRODUCE, 1, 3, produced(*[BAD_CRC] * 6000))
     expect(script, [("crc_mismatch", f"1 of a-{index}") for index in range(6000)], 4)
 
 
-@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize(
     ("body", "code", "detail"),
     [
@@ -111,22 +106,20 @@ def test_more_damage_in_one_request_than_notes_have_room_for_at_first(tables: bo
         (pack(">i", 3) + text("ab") * 3, "element_limit", "request"),
     ],
 )
-def test_a_request_that_cannot_be_read(body: bytes, code: str, detail: str, tables: bool) -> None:
-    script = started(tables, max_elements=2) >> request(DESCRIBE_GROUPS, 1, 0, body)
+def test_a_request_that_cannot_be_read(body: bytes, code: str, detail: str) -> None:
+    script = started(max_elements=2) >> request(DESCRIBE_GROUPS, 1, 0, body)
     expect(script, [(code, detail)], 4)
 
 
-@pytest.mark.parametrize("tables", [False, True])
-def test_a_number_that_does_not_end(tables: bool) -> None:
-    script = started(tables) >> request(DELETE_GROUPS, 1, 2, NO_TAGS + b"\xff" * 9)
+def test_a_number_that_does_not_end() -> None:
+    script = started() >> request(DELETE_GROUPS, 1, 2, NO_TAGS + b"\xff" * 9)
     expect(script, [("varint_too_long", "request groups_names, offset 0")], 4)
 
 
-@pytest.mark.parametrize("tables", [False, True])
-def test_a_marker_that_is_none(tables: bool) -> None:
+def test_a_marker_that_is_none() -> None:
     asked = NO_TAGS + b"\2g\2m" + pack(">i", 0) + b"\0\0" + pack(">i", -1) + b"\0\0\0" + NO_TAGS
     told = NO_TAGS + pack(">ih", 0, 0) + b"\0\0" + pack(">ii", 1, 1) + b"\5" + NO_TAGS
-    script = started(tables) >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=told)
+    script = started() >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=told)
     expect(script, [("value_invalid", "response assignment, offset 16")], 5)
 
 
@@ -138,7 +131,6 @@ def nested(depth: int) -> bytes:
     return made
 
 
-@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize(
     ("records", "code", "where", "choices"),
     [
@@ -156,9 +148,9 @@ def nested(depth: int) -> bytes:
     ],
 )  # fmt: skip
 def test_what_only_records_that_are_shown_tell(
-    records: bytes, code: str, where: str, choices: dict[str, Any], tables: bool
+    records: bytes, code: str, where: str, choices: dict[str, Any]
 ) -> None:
-    script = started(tables, full=True, records=True, **choices)
+    script = started(full=True, records=True, **choices)
     expect(script >> request(PRODUCE, 1, 3, produced(records)), [(code, where)], 4)
 
 
@@ -166,7 +158,7 @@ def test_a_text_that_only_what_is_shown_needs_costs_no_more_than_what_is_shown()
     """Alone the JSON of a body whose error message is not text is missing."""
     told = NO_TAGS + pack(">ih", 0, 0) + b"\3\xc3\x28\0" + pack(">ii", 1, 1) + b"\xff" + NO_TAGS
     asked = NO_TAGS + b"\2g\2m" + pack(">i", 0) + b"\0\0" + pack(">i", -1) + b"\0\0\0" + NO_TAGS
-    script = started(True, full=True) >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=told)
+    script = started(full=True) >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=told)
     expect(script, [("text_invalid", "response error_message, offset 7")], 5)
     [call] = [row for row in script.events() if row["event"] == "call"]
     assert (call["status"], call["error_code"], call["response"]) == ("ok", 0, None)

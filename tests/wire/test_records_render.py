@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from record_bytes import NOON, batch, message, nullable, record, text
 
 from kwsniff.config import Config
-from kwsniff.wire.render import render
+from kwsniff.wire.batches import batches
+from kwsniff.wire.render import _batch_header, render
 
 FULL, RECORDS = Config(full=True), Config(full=True, records=True)
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, DESCRIBE_GROUPS = 0, 1, 11, 14, 15
@@ -33,6 +34,36 @@ def produced(data, config=FULL, topic="orders", problems=None):
 
 
 # Record data
+
+
+PIECES = (
+    batch(record(), 1),
+    batch(record(), 1, crc=7),
+    batch(record(), 1000),
+    batch(b"", -1),
+    batch(b"x", 1, attributes=1),
+    batch(b"x", 1, attributes=7),
+    batch(record(), 1, attributes=0x10),
+    batch(b"", 0, attributes=0x18, ids=(5, 6, 7)),
+    batch(b"", 0, attributes=0x20),
+    batch(b"", 0, attributes=0x40),
+    message(0),
+    message(1),
+    bytes(61),
+    b"\xff" * 70,
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=4), st.integers(0, 70), st.booleans())
+def test_a_batch_is_shown_the_same_whether_it_is_read_at_once_or_not(pieces, cut, verify):
+    data = b"".join(pieces)
+    data = data[: max(len(data) - cut, 0)] if cut < 30 else data
+    config = Config(full=True, verify_crc=verify)
+    expected = [_batch_header(each) for each in batches(data, 0, len(data), config)]
+    found = produced(data, config)
+    for each in found:
+        each.pop("records", None)  # control batches alone have them
+    assert found == json.loads(json.dumps(expected))
 
 
 def test_full_shows_batch_headers_and_no_payload():
