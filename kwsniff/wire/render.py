@@ -57,7 +57,7 @@ SENSITIVE_NAME = re.compile(
 
 MESSAGE_BATCHES = 2
 PLAIN_BATCHES = 1000
-"""Of one field, so many batches at the most are shown before it is counted what the message may still take."""
+"""Batches of one field that are shown, at the most, before it is counted what a message may still take."""
 RECORD_COST, BATCH_COST = 256, 512
 """Bytes charged for a shown record, header or batch besides its payload: about what its object takes."""
 
