@@ -1,4 +1,4 @@
-"""What is wrong with bodies and record data: each code, in the words and at the packet that they have always had."""
+"""What is wrong with bodies and record data: each code, in its words and at its packet."""
 
 from __future__ import annotations
 
