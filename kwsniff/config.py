@@ -72,11 +72,11 @@ class Config:
     """Bytes of one direction's unfinished frame kept; a longer frame keeps its header and is `truncated`."""
     max_buffered_bytes: int = 72 * MIB
     """The same for all connections together, with what waits behind holes."""
-    max_outstanding: int = 37_500
+    max_outstanding: int = 125_000
     """Requests of one connection waiting for a response; beyond it the oldest is given up."""
-    max_outstanding_total: int = 75_000
+    max_outstanding_total: int = 250_000
     """The same for all connections, counting also each topic and partition that a request names."""
-    max_connections: int = 12_000
+    max_connections: int = 30_000
     """Connections followed at once; beyond it the one that was silent longest is closed."""
     orphan_time: float = 1.0
     """How long a response captured before its request waits for it."""

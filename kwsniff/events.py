@@ -16,7 +16,8 @@ STATUSES = {
     "unanswered": "no response was captured; `unanswered_because` says what is known of the reason",
     "orphan": "a response whose request was not captured",
     "undecoded": "request and response were paired, but a body could not be decoded",
-    "truncated": "bytes of the request or response are missing from the capture",
+    "truncated": "bytes of the request or response are missing: the capture lacks them or, where "
+    "`closed_by` says who ended the connection, they were never sent",
 }
 
 UNANSWERED_REASONS = {
@@ -56,6 +57,8 @@ ANOMALIES = {
     "the response that is due; it was read",
     "reorder_limit": "more bytes waited behind a hole than `max_reorder_bytes`; the hole was given up",
     "time_backwards": "packet time ran backwards by more than a second",
+    "clocks_differ": "the two directions were stamped by clocks that differ: a response is earlier than its "
+    "request, or a SYN-ACK than its SYN; times between the directions are off by as much",
     # Frames
     "resynchronised": "after a gap or at a late start, bytes were skipped until the next plausible header",
     "frame_size_invalid": "a length prefix that no Kafka frame can have",

@@ -27,6 +27,7 @@ from kwsniff.kernel.tables import (
     CLOSED_REASON,
     GAP_REASON,
     KAFKA,
+    LIMIT_REASON,
     OTHER,
     PROBING,
     RESET_REASON,
@@ -38,6 +39,8 @@ LINGER = 60_000_000_000
 """Nanoseconds for which stray segments still belong to a connection that was closed."""
 (OPEN, FLUSHING, JUDGING, FINISHING, GIVING_UP, CLOSED_) = range(6)
 """Steps of closing, in `conns.step`."""
+TALKING, RESET, ENDED = range(3)
+"""Lists of connections by silence: in each of them the one that was silent longest is due first."""
 
 
 @kernel
@@ -145,8 +148,11 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.capture = run.capture
     conn.first_packet, conn.last_packet, conn.last_order = seg.packet, -1, -1
     conn.copies, conn.alert, conn.alert_side = 0, -1, 0
+    conn.early_syn_ack = conn.client_time = -1
     conn.syn_time = conn.syn_ack_time = conn.handshake = conn.reset_time = conn.reset_order = -1
-    conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.ending = 0
+    conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.skewed = (
+        conn.ended_inside
+    ) = conn.ending = 0
     conn.held_first = conn.held_last = conn.untold_first = conn.untold_last = -1
     conn.aside_first = conn.aside_last = -1
     conn.untold = conn.aside = 0
@@ -163,8 +169,7 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.undecoded = conn.frames = conn.turned = conn.giving = conn.proven = 0
     for k in range(2):
         reset_side(t, 2 * c + k)
-    conn.silent_before = conn.silent_after = -1
-    append_quiet(t, c)
+    append_quiet(t, c, TALKING)
     append_number(t, c)
     return c
 
@@ -222,39 +227,41 @@ def reset_side(t: Any, at: int) -> None:
 
 
 @kernel
-def append_quiet(t: Any, c: int) -> None:
-    """A connection spoke last of all."""
-    run = t.run[0]
-    conn = t.conns[c]
-    conn.silent_before, conn.silent_after = run.quiet_last, -1
-    if run.quiet_last >= 0:
-        t.conns[run.quiet_last].silent_after = c
+def append_quiet(t: Any, c: int, which: int) -> None:
+    """A connection spoke last of all in a list."""
+    conn, list_ = t.conns[c], t.lists[which]
+    conn.list = which
+    conn.silent_before, conn.silent_after = list_.last, -1
+    if list_.last >= 0:
+        t.conns[list_.last].silent_after = c
     else:
-        run.quiet_first = c
-    run.quiet_last = c
+        list_.first = c
+    list_.last = c
 
 
 @kernel
 def remove_quiet(t: Any, c: int) -> None:
-    """Take a connection out of the list by silence."""
-    run = t.run[0]
+    """Take a connection out of its list by silence."""
     conn = t.conns[c]
+    list_ = t.lists[conn.list]
     if conn.silent_before >= 0:
         t.conns[conn.silent_before].silent_after = conn.silent_after
     else:
-        run.quiet_first = conn.silent_after
+        list_.first = conn.silent_after
     if conn.silent_after >= 0:
         t.conns[conn.silent_after].silent_before = conn.silent_before
     else:
-        run.quiet_last = conn.silent_before
+        list_.last = conn.silent_before
 
 
 @kernel
 def spoke(t: Any, c: int) -> None:
-    """A connection spoke."""
-    if t.run[0].quiet_last != c:
+    """A connection spoke, or came into another state."""
+    conn = t.conns[c]
+    which = ENDED if conn.step == CLOSED_ else RESET if conn.reset_time >= 0 else TALKING
+    if conn.list != which or t.lists[which].last != c:
         remove_quiet(t, c)
-        append_quiet(t, c)
+        append_quiet(t, c, which)
 
 
 @kernel
@@ -308,6 +315,7 @@ def close(t: Any, c: int, reason: int) -> int:
         settle(t, c)
         conn.step = CLOSED_
         conn.reset_time = -1
+        spoke(t, c)
     run.cursor = 0
     return OK
 
@@ -320,10 +328,16 @@ def lose_tails(t: Any, c: int) -> None:
         s = t.sides[2 * c + k]
         if s.acked >= 0:
             tail = s.acked - s.offset - (1 if s.fin_at >= 0 else 0)
-            if tail > 1:  # one byte may be a FIN that was not captured
+            if is_tail_missing(s):  # one byte may be a FIN that was not captured
                 s.missing += tail
                 if k != conn.client:
                     conn.response_gap = 1
+
+
+@kernel
+def is_tail_missing(s: Any) -> bool:
+    """Whether bytes behind the last that was captured were acknowledged."""
+    return s.acked >= 0 and s.acked - s.offset - (1 if s.fin_at >= 0 else 0) > 1
 
 
 @kernel
@@ -343,12 +357,16 @@ def finish_frames(t: Any, c: int) -> int:
                 return FULL
             if s.got < s.size:
                 note_now(t, c, FRAME_INCOMPLETE, (0 if k == conn.client else 1) | (s.size << 1), s.have)
+                if not s.broken and s.have == s.got and not is_tail_missing(s):
+                    conn.ended_inside = 1
+                    t.notes[t.run[0].notes - 1].c = conn.closed_by
                 s.broken, s.frame_time, s.got = 1, -1, s.size
             code = finish_frame(t, c, k)
             if code == OK and t.run[0].pairing >= 0:
                 code = pair_pending(t)
             if code != OK:
                 return code
+            conn.ended_inside = 0
         elif s.have:
             s.skipped += s.have
             empty_buffer(t, s)
@@ -446,38 +464,60 @@ def remove(t: Any, c: int) -> None:
 
 
 @kernel
+def is_reset(t: Any, c: int, now: int) -> bool:
+    """Whether an RST closed a connection: segments that it overtook had time to come."""
+    conn = t.conns[c]
+    return conn.step == OPEN and conn.reset_time >= 0 and now > conn.reset_time + t.limits[0].reorder_time
+
+
+@kernel
 def sweep(t: Any, now: int) -> int:
-    """End the connections that were silent for too long."""
-    run = t.run[0]
-    c = run.quiet_first
-    while c >= 0:
-        run.steps += 1
-        conn = t.conns[c]
-        following = conn.silent_after
-        silence = now - conn.last_time
-        if silence <= LINGER:
-            return OK
-        if silence > patience(t, c):
+    """End the connections that were silent for too long, and close those that were reset: what they hold is
+    given up at once. Only those that are due are looked at."""
+    code = close_reset(t, now)
+    for which in range(2):
+        while code == OK:
+            c = t.lists[TALKING if which == 0 else ENDED].first
+            if c < 0 or now - t.conns[c].last_time <= patience(t, c):
+                break
+            t.run[0].steps += 1
             code = end(t, c, CLOSED_REASON)
+    return code
+
+
+@kernel
+def close_reset(t: Any, now: int) -> int:
+    """Close the connections that were reset."""
+    c = t.lists[RESET].first
+    while c >= 0:
+        t.run[0].steps += 1
+        following = t.conns[c].silent_after
+        if t.conns[c].step != OPEN or is_reset(t, c, now):
+            code = close(t, c, RESET_REASON)
             if code != OK:
                 return code
+        elif now <= t.conns[c].last_time + t.limits[0].reorder_time:
+            return OK
         c = following
     return OK
 
 
 @kernel
 def make_room(t: Any) -> int:
-    """More connections than are followed at once: end a tenth, those that were silent longest."""
+    """More connections than are followed at once: end a tenth, those that were silent longest, closed ones
+    first."""
     run = t.run[0]
     if run.crowd == 0:
         run.crowd = max(run.followed // 10, 1)
-    while run.crowd > 0 and run.quiet_first >= 0:
-        c = run.quiet_first
+    while run.crowd > 0 and run.followed > 0:
+        c = t.lists[ENDED].first
+        if c < 0:
+            c = t.lists[RESET].first if t.lists[RESET].first >= 0 else t.lists[TALKING].first
         if t.conns[c].step == OPEN:
             if room_for_notes(t, 1) != OK:
                 return FULL
             note_now(t, c, CONNECTION_LIMIT, run.clock - t.conns[c].last_time, 0)
-        code = end(t, c, CLOSED_REASON)
+        code = end(t, c, LIMIT_REASON)
         if code != OK:
             return code
         run.crowd -= 1

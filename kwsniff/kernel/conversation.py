@@ -22,6 +22,7 @@ from kwsniff.kernel import texts
 from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.bodies import clear, downgraded, peek_acks, read, unsupported
 from kwsniff.kernel.calls import forget, join, keep
+from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.codes import (
     BAD_BODY,
     CORRELATION_ID_REUSED,
@@ -35,7 +36,7 @@ from kwsniff.kernel.codes import (
     UNKNOWN_VERSION,
 )
 from kwsniff.kernel.damage import KINDS, note_damage
-from kwsniff.kernel.headers import YES, comes_next, names_client, request_at
+from kwsniff.kernel.headers import AHEAD, YES, comes_next, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_body, keep_request, let_wait, room_for_body, wait_no_more
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, int32
@@ -91,12 +92,12 @@ def take_frame(t: Any, data: Any) -> int:
         return lacks(t, WANT_KEEP, MAX_EXPLAINED)
     if room_for_body(t) != OK:
         return FULL
-    if t.conns[f.conn].early:
-        code = expire_early(t, f.conn, f.last_time if f.last_time >= 0 else f.first_time)
-        if code != OK:
-            return code
     if f.side == t.conns[f.conn].client:
         return take_request_frame(t, data)
+    if t.conns[f.conn].early:
+        code = expire_early(t, f.conn, time_of(f))
+        if code != OK:
+            return code
     return take_response_frame(t, data)
 
 
@@ -466,6 +467,7 @@ def answer(t: Any, row: int, data: Any) -> int:
     status = request.status
     facts = t.facts[1]
     clear(t, 1)
+    compare(t, f.conn, request.last_time, f.first_time, f.packet, time_of(f))
     bad = 0
     if not f.whole:
         status = TRUNCATED_
@@ -688,7 +690,7 @@ def pass_early(t: Any, c: int, correlation_id: int) -> int:
     """A request has come, and requests come in order: give up the responses whose requests should have come
     before it, unless requests wait behind a hole."""
     conn = t.conns[c]
-    if t.sides[2 * c + conn.client].waiting:
+    if t.sides[2 * c + conn.client].waiting > (1 if t.run[0].item >= 0 else 0):
         return OK
     row = conn.first_early
     while row >= 0:
@@ -710,7 +712,10 @@ def expire_early(t: Any, c: int, now: int) -> int:
         return OK
     if not conn.proven:
         return OK  # they are told if the connection proves to be Kafka
-    limit = now - t.limits[0].orphan_time
+    limits = t.limits[0]
+    # Where no response came after its request yet, the clocks of the two directions may differ.
+    unsure = conn.skewed or conn.answered == UNKNOWN
+    limit = now - (max(limits.hole_time, limits.orphan_time) if unsure else limits.orphan_time)
     while conn.first_early >= 0 and time_of(t.early[conn.first_early]) < limit:
         code = orphan(t, c, conn.first_early)
         if code != OK:
@@ -722,7 +727,7 @@ def expire_early(t: Any, c: int, now: int) -> int:
 def orphan(t: Any, c: int, row: int) -> int:
     """Report a response whose request does not come any more."""
     run = t.run[0]
-    if not t.conns[c].proven:
+    if not t.conns[c].proven or is_chance(t, c, t.early[row].correlation_id):
         remove_early(t, c, row)
         return OK
     if run.calls + 1 > len(t.calls):
@@ -736,6 +741,17 @@ def orphan(t: Any, c: int, row: int) -> int:
     run.calls += 1
     remove_early(t, c, row)
     return OK
+
+
+@kernel
+def is_chance(t: Any, c: int, found: int) -> bool:
+    """Whether what was taken for a response, where framing was searched for, has a correlation id that is far
+    from those of the client's requests: other bytes looked like one."""
+    conn = t.conns[c]
+    latest = t.sides[2 * c + conn.client].latest
+    broker = t.sides[2 * c + 1 - conn.client]
+    searched = broker.resynchronised > 0 or not broker.from_start
+    return searched and latest != UNKNOWN and not -AHEAD <= found - latest <= AHEAD
 
 
 # Calls
@@ -797,6 +813,8 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
         call.response_end, call.throttled_until = conn.response_end, conn.throttled_until
         if is_shown(t, 1):
             call.response_body = run.serial
+        if status == TRUNCATED_ and conn.ended_inside:
+            call.closed_by = conn.closed_by
     else:
         clear(t, 1)
         if because:

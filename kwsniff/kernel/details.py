@@ -16,6 +16,11 @@ from kwsniff.spec.load import catalog
 ENDS = ("request", "response")
 TLS_ALERTS = range(0x150300, 0x150305)
 """What begins a TLS record with an alert (RFC 8446, 5.1), as the upper bytes of a length."""
+CLOSERS = {
+    1 | 4: "the client reset the connection", 2 | 4: "the broker reset the connection",
+    1 | 8: "the client closed the connection", 2 | 8: "the broker closed the connection",
+}  # fmt: skip
+"""Who ended a connection, by `conns.closed_by`."""
 
 
 def detail_of(row: Any, config: Config, machine: Any) -> str:
@@ -33,6 +38,8 @@ def detail_of(row: Any, config: Config, machine: Any) -> str:
         return f"more than {config.max_reorder_bytes} bytes"
     if name == "time_backwards":
         return f"by {a / 1e9:.3f} s"
+    if name == "clocks_differ":
+        return f"by {a / 1e9:.6f} s or more"
     if name in ("resynchronised", "frame_size_invalid", "frame_too_large"):
         end = ENDS[0 if (b & 1) == int(conn.client) else 1]
         if name == "resynchronised":
@@ -43,7 +50,8 @@ def detail_of(row: Any, config: Config, machine: Any) -> str:
             return f"frame of {a} bytes of the {end} stream"
         return f"length {a}{', but another frame follows' if b >= 2 else ''} of the {end} stream"
     if name == "frame_incomplete":
-        return f"{ENDS[a & 1]} of {a >> 1} bytes, {b} captured"
+        ended = f": {CLOSERS[c]} first" if c in CLOSERS else ""
+        return f"{ENDS[a & 1]} of {a >> 1} bytes, {b} captured{ended}"
     if name == "buffer_limit":
         return f"{a} bytes let go"
     if name == "not_kafka":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.codes import TIME_BACKWARDS
 from kwsniff.kernel.connections import (
     CLOSED_,
@@ -17,6 +18,7 @@ from kwsniff.kernel.connections import (
     end,
     end_all,
     find,
+    is_reset,
     make_room,
     open_connection,
     patience,
@@ -104,7 +106,7 @@ def take_segment(t: Any, seg: Any) -> int:
             return code
         run.phase = COUNT
     if run.phase == COUNT:
-        if room_for_notes(t, 1) != OK:
+        if room_for_notes(t, 2) != OK:
             return FULL
         count(t, run.conn, seg)
         run.phase = HOLES
@@ -249,13 +251,6 @@ def goes_on(t: Any, c: int, k: int, seg: Any) -> bool:
 
 
 @kernel
-def is_reset(t: Any, c: int, now: int) -> bool:
-    """Whether an RST closed a connection: segments that it overtook had time to come."""
-    conn = t.conns[c]
-    return conn.step == OPEN and conn.reset_time >= 0 and now > conn.reset_time + t.limits[0].reorder_time
-
-
-@kernel
 def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
     """Whether a SYN is that of another connection."""
     conn, s = t.conns[c], t.sides[2 * c + k]
@@ -313,8 +308,11 @@ def count(t: Any, c: int, seg: Any) -> None:
     spoke(t, c)
     if seg.flags & SYN and not is_stray_syn(t, c, k, seg.seq):
         note_syn(t, c, k, seg)
-    elif conn.syn_ack_time >= 0 and seg.flags & ACK and conn.handshake < 0 and k == conn.client:
-        conn.handshake = seg.time - conn.syn_time
+    elif seg.flags & ACK and conn.handshake < 0 and conn.syn_time >= 0 and k == conn.client:
+        if conn.syn_ack_time >= 0:
+            conn.handshake = seg.time - conn.syn_time
+        elif conn.client_time < 0:
+            conn.client_time = seg.time
     followed = conn.state == KAFKA or conn.state == PROBING
     if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN and followed:
         acknowledge(t, other, seg.ack)
@@ -345,9 +343,16 @@ def note_syn(t: Any, c: int, k: int, seg: Any) -> None:
     if not seg.flags & ACK:
         if conn.syn_time < 0:
             conn.syn_time = seg.time
-    else:
-        if conn.syn_time >= 0:
-            conn.syn_ack_time = seg.time
+            if conn.early_syn_ack >= 0:
+                compare(t, c, seg.time, conn.early_syn_ack, seg.packet, seg.time)
+    elif conn.syn_time >= 0:
+        if conn.syn_ack_time < 0:
+            compare(t, c, conn.syn_time, seg.time, seg.packet, conn.last_time)
+            compare(t, c, seg.time, conn.client_time, seg.packet, conn.last_time)
+        conn.syn_ack_time = seg.time
+    elif conn.early_syn_ack < 0:
+        conn.early_syn_ack = seg.time
+    if seg.flags & ACK:
         first = t.sides[2 * c + client]
         if first.next_seq < 0:
             first.next_seq = seg.ack
@@ -430,6 +435,7 @@ def take_flags(t: Any, c: int, k: int, seg: Any) -> None:
         conn.rst = 1
         if conn.reset_time < 0:
             conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
+            spoke(t, c)
         closed_first(conn, who | 4, seg.time)
         return
     if seg.flags & FIN:
@@ -440,7 +446,7 @@ def take_flags(t: Any, c: int, k: int, seg: Any) -> None:
 
 @kernel
 def closed_first(conn: Any, how: int, time: int) -> None:
-    """Note who ended a connection first, by packet time: an RST may overtake a FIN on the way to the capture."""
+    """Note who ended a connection first, by packet time: an RST may overtake a FIN on its way."""
     if conn.closed_by == 0 or time < conn.closed_time:
         conn.closed_by, conn.closed_time = how, time
 
@@ -480,10 +486,9 @@ def tick(t: Any, now: int) -> int:
     run = t.run[0]
     if now > run.clock:
         run.clock = now
-    c = run.quiet_first
+    c = run.oldest
     while c >= 0:
-        conn = t.conns[c]
-        following = conn.silent_after
+        following = t.conns[c].newer
         code = settle_in_time(t, c, now)
         if code != OK:
             return code

@@ -22,6 +22,8 @@ BUFFERS, REQUESTS = 1, 2
 """What is given up, in `run.giving`."""
 LITTLE = 3072
 """Bytes of one connection that are not worth giving up: beginnings of broken frames."""
+WORDS = 64
+"""Words of topics and partitions that take about as much room as a request does."""
 KEPT = 1024
 """Bytes of a frame kept for its header when the rest is let go."""
 
@@ -58,11 +60,11 @@ def keep_within_limits(t: Any) -> int:
     if run.giving == 0:
         if run.arena_live > max(limits.max_buffered_bytes, run.floor + (run.floor >> 2)):
             run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, run.arena_live // 2
-        elif run.waiting > limits.max_outstanding_total:
+        elif outstanding(t) > limits.max_outstanding_total:
             run.giving, run.goal, run.least = REQUESTS, limits.max_outstanding_total // 2, run.waiting // 2
         else:
             return OK
-        run.giver = run.quiet_first
+        run.giver = run.oldest
     while run.least > 0:
         while run.giver >= 0:
             if now_held(t, run.giving) <= run.goal:
@@ -72,9 +74,9 @@ def keep_within_limits(t: Any) -> int:
             code = give_up_some(t, run.giver)
             if code != OK:
                 return code
-            run.giver = t.conns[run.giver].silent_after
+            run.giver = t.conns[run.giver].newer
         run.least >>= 1
-        run.giver = run.quiet_first
+        run.giver = run.oldest
     run.floor = run.arena_live if run.giving == BUFFERS and run.arena_live > run.goal else 0
     run.giving, run.giver = 0, -1
     return OK
@@ -83,7 +85,13 @@ def keep_within_limits(t: Any) -> int:
 @kernel
 def now_held(t: Any, giving: int) -> int:
     """Bytes of the arena in use, or requests in flight."""
-    return t.run[0].arena_live if giving == BUFFERS else t.run[0].waiting
+    return t.run[0].arena_live if giving == BUFFERS else outstanding(t)
+
+
+@kernel
+def outstanding(t: Any) -> int:
+    """Requests in flight, and what they name by the room that it takes."""
+    return t.run[0].waiting + t.store[0].words_live // WORDS
 
 
 @kernel

@@ -27,7 +27,7 @@ from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
 from kwsniff.native.code import ACT, load, places
 
 ROWS = {
-    "segments": 0, "run": 1, "limits": 1, "frame": 1, "store": 1, "facts": 2,
+    "segments": 0, "run": 1, "limits": 1, "frame": 1, "lists": 3, "store": 1, "facts": 2,
     "bins": BINS, "word_bins": heap.BINS,
     "conns": 256, "sides": 512, "slots": 1024, "pieces": 256, "requests": 1024, "asked": 4096, "early": 64,
     "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
@@ -85,13 +85,14 @@ class Machine:
 
     def _reset(self) -> None:
         run, limits = self.t.run[0], self.t.limits[0]
-        for name in ("conns_free", "pieces_free", "requests_free", "early_free", "quiet_first", "quiet_last",
+        for name in ("conns_free", "pieces_free", "requests_free", "early_free",
                      "oldest", "newest", "giver",
                      "clock", "jump", "moment_row", "item", "conn", "pairing", "now", "swept"):  # fmt: skip
             setattr(run, name, -1)
         limits.seed = secrets.randbits(62)
-        for name in ("slots", "asked", "bins"):
+        for name in ("slots", "asked", "bins", "lists"):
             self.set_column(name, "first", -1)
+        self.set_column("lists", "last", -1)
         heap.reset(self.t)
         apis, layouts = api_rows()
         self.put("apis", apis)

@@ -242,7 +242,7 @@ def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
 
 @kernel
 def tls_of(t: Any, c: int) -> int:
-    """Whether an end speaks TLS: YES, NO, or MORE if it sent an alert, which says nothing of the other end."""
+    """Whether an end speaks TLS: YES, NO, or MORE if it sent an alert, which says nothing of the other."""
     found = NO
     for k in range(2):
         s = t.sides[2 * c + k]

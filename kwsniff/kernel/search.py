@@ -152,11 +152,15 @@ def hides_response(t: Any, c: int, now: int, data: Any, at: int, end: int) -> bo
 
 @kernel
 def may_go_on(t: Any, c: int, data: Any, at: int, end: int) -> bool:
-    """Whether a segment may begin with a response that goes on in the next, while no request was seen that
-    would tell: it has to end where a segment does."""
-    size = int32(data, at)
-    known = t.sides[2 * c + t.conns[c].client].latest != UNKNOWN
-    return not known and int32(data, at + 4) >= 0 and end - at < 4 + size <= MAX_HOPE
+    """Whether a segment may begin with a response that goes on in the next, while its request was not seen
+    that would tell, or waits behind a hole: it has to end where a segment does."""
+    size, found = int32(data, at), int32(data, at + 4)
+    if not end - at < 4 + size <= MAX_HOPE:
+        return False
+    client = t.sides[2 * c + t.conns[c].client]
+    if client.latest == UNKNOWN:
+        return found >= 0
+    return client.waiting > 0 and in_range(t, c, found)
 
 
 @kernel

@@ -43,7 +43,7 @@ def taken(machine: Machine) -> Snapshot:
     made["sides"] = machine.array("sides", 2 * int(run.conns_used))[sides]
     made["texts"] = machine.array("texts", int(store.texts)).copy()
     made["text_bytes"] = machine.data("text_bytes", 0, int(store.text_bytes))
-    for name in ("bins", "word_bins"):
+    for name in ("bins", "word_bins", "lists"):
         made[name] = machine.array(name, len(getattr(machine.t, name))).copy()
     made["arena"] = _arena(machine)
     made["words"] = _words(machine)
@@ -52,7 +52,7 @@ def taken(machine: Machine) -> Snapshot:
 
 def restore(machine: Machine, snapshot: Snapshot) -> None:
     """Give a new machine the state that a snapshot holds; its limits become those of the snapshot."""
-    for name in (*WHOLE, "bins", "word_bins", "texts"):
+    for name in (*WHOLE, "bins", "word_bins", "lists", "texts"):
         _fill(machine, name, np.arange(len(snapshot[name])), snapshot[name])
     for name in POOLS:
         _fill(machine, name, snapshot[f"{name}_at"], snapshot[name])

@@ -9,10 +9,14 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.events import ANOMALIES
 from kwsniff.report.text import bytes_text
 
 DAMAGE = ("capture_unreadable", "capture_cut_short", "capture_damaged", "packet_malformed")
 """Anomalies that mean: part of the input could not be read."""
+
+LIMITS = tuple(code for code in ANOMALIES if code.endswith("_limit") or code == "frame_too_large")
+"""Anomalies that mean: a limit of kwsniff was reached, and something was given up."""
 
 TWICE = 0.01
 """Packets captured twice are told from this part on: single ones are a sender's doing."""
@@ -134,6 +138,8 @@ def paragraph(events: TrustTotals, capture: CaptureTotals | None = None, *, whol
         _packets(events, capture),
         *told,
         _calls(events),
+        _clocks(events),
+        _limits(events),
         _damage(events, capture),
         "" if whole else "Stopped before the end, so nothing is known of connections and gaps.",
     ]
@@ -180,6 +186,20 @@ def _gaps(events: TrustTotals, *, cut: bool) -> str:
         text += f", {_many(found, 'resynchronisation')}"
     skipped = events.sums["skipped_bytes"]
     return text + (f", {bytes_text(skipped)} skipped." if skipped else ".")
+
+
+def _clocks(events: TrustTotals) -> str:
+    count = events.anomalies.get("clocks_differ", 0)
+    if not count:
+        return ""
+    return (
+        f"The clocks of the two directions differ on {_many(count, 'connection')}: latencies there are wrong."
+    )
+
+
+def _limits(events: TrustTotals) -> str:
+    reached = [f"{code} {events.anomalies[code]:,}" for code in LIMITS if events.anomalies.get(code)]
+    return f"Limits of kwsniff that cost something: {', '.join(reached)}." if reached else ""
 
 
 def _frames(events: TrustTotals) -> str:
