@@ -1,11 +1,11 @@
 """Segments that their sequence number puts out of place, but which hold what comes next.
 
 Theory of operation. A sequence number or a length may be damaged, in the segment at hand or in the one by
-which its stream was placed. A segment that lies behind what was delivered, too far ahead, or where others wait
-with other bytes, is looked at: one of the client that begins with the request that comes next, or one of the
-broker that is filled by the response to a request that waits, is no copy of an older one. Its frames are taken
-for themselves. If it follows another such segment, or nothing is known of the connection yet, it was the stream
-that stood in the wrong place: it goes on here.
+which its stream was placed. A segment that lies behind what was delivered, too far ahead, or where others
+wait with other bytes, is looked at: one of the client that begins with the request that comes next, or
+one of the broker that is filled by the response to a request that waits, is no copy of an older one. Its
+frames are taken for themselves. If it follows another such segment, or nothing is known of the connection
+yet, it was the stream that stood in the wrong place: it goes on here.
 
 What was taken for itself may come once more in its place, as a retransmission that is not damaged: the
 correlation ids of such requests are remembered, and those requests are passed over then.
