@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kwsniff.capture.source import CaptureTotals, Journey, segments
 from kwsniff.config import Config
 from kwsniff.kernel.engine import Engine
-from kwsniff.kernel.native_code import load
+from kwsniff.native.code import ACT, load
 from kwsniff.offline import events
 from kwsniff.pipeline import Analysis, analyze, keyed
 from kwsniff.segments import segment_columns
@@ -30,7 +30,7 @@ from tests.hostile.wire import write
 from tests.samples import names, sample
 from tests.strength import examples
 
-compiled = pytest.mark.skipif(load() is None, reason="no compiled kernels for this machine")
+compiled = pytest.mark.skipif(load(ACT) is None, reason="no compiled kernels for this machine")
 SMALL = "librdkafka-admin"
 
 
@@ -144,7 +144,7 @@ def test_a_state_is_as_large_as_what_is_held(attack: Any, tmp_path: Path) -> Non
 def test_what_one_batch_says_stays_when_the_next_has_come() -> None:
     """A batch of a single row was lent the tables' memory."""
     name = "slow-reader"
-    config = Config(block_packets=40, kernels="auto" if load() else "never")
+    config = Config(block_packets=40, kernels="auto" if load(ACT) else "never")
     engine, found, said = Engine(config), [], []
     for each in segments(sample(name).paths, config):
         for made in engine.feed(segment_columns(each)):
@@ -164,7 +164,7 @@ def in_order(parts: list[tuple[pa.RecordBatch, Any]]) -> pa.Table:
 @pytest.mark.parametrize("name", ["java-groups", "sasl", "rotation"])
 @pytest.mark.parametrize("count", [2, 3])
 def test_engines_that_share_the_connections_yield_together_what_one_yields(name: str, count: int) -> None:
-    config = Config(block_packets=50, kernels="auto" if load() else "never")
+    config = Config(block_packets=50, kernels="auto" if load(ACT) else "never")
     shares: list[list[tuple[pa.RecordBatch, Any]]] = [
         [each for parts in keyed(segments(sample(name).paths, config), config, share) for each in parts]
         for share in [None, *((index, count) for index in range(count))]
