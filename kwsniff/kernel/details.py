@@ -29,7 +29,6 @@ def detail_of(row: Any, config: Config, machine: Any) -> str:
     if code >= BAD_BODY:
         return _body(row, machine)
     name = CODES[code]
-    conn = machine.t.conns[int(row["conn"])]
     if name == "gap":
         return f"{a} bytes from the {'broker' if b else 'client'}"
     if name == "overlap_differs":
@@ -41,7 +40,7 @@ def detail_of(row: Any, config: Config, machine: Any) -> str:
     if name == "clocks_differ":
         return f"by {a / 1e9:.6f} s or more"
     if name in ("resynchronised", "frame_size_invalid", "frame_too_large"):
-        end = ENDS[0 if (b & 1) == int(conn.client) else 1]
+        end = ENDS[0 if (b & 1) == int(row["client"]) else 1]
         if name == "resynchronised":
             return f"{a} bytes skipped of the {end} stream"
         if name == "frame_size_invalid" and a >> 8 in TLS_ALERTS:
@@ -86,9 +85,8 @@ def _damage(name: str, count: int, topic: int, partition: int, machine: Any) -> 
 def _topic(number: int, machine: Any) -> str:
     if number < 0:
         return ""
-    row = machine.t.texts[number]
-    data = machine.data("text_bytes", int(row.at), int(row.at) + int(row.size))
-    if row.kind == UUID:
+    kind, data = machine.text(number)
+    if kind == UUID:
         return str(uuid.UUID(bytes=data))
     return data.decode("utf-8", "replace")[:MAX_TOPIC]  # type: ignore[no-any-return]
 

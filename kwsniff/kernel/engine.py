@@ -35,6 +35,10 @@ AT_ONCE = 16_384
 MAX_TEXTS, MAX_TEXT_BYTES = 32_768, 8 << 20
 """Texts, and bytes of them, above which those are dropped that nothing refers to."""
 NOTHING = np.zeros(0, np.uint8)
+OF_LISTS = frozenset(
+    ("topics", "topic_ids", "partitions", "asked", "advertised", "resources", "waited_us", "broker_us")
+)
+"""Columns of calls that are made from the lists of bodies."""
 
 
 class Engine:
@@ -78,7 +82,7 @@ class Engine:
         limits.detect, limits.verify_crc = config.detect, config.verify_crc
         limits.full, limits.records = config.full, config.records
         wanted = config.columns
-        limits.lists = wanted is None or bool(wanted & {"topics", "topic_ids", "partitions"})
+        limits.lists = wanted is None or bool(wanted & OF_LISTS)
         self._machine.put("ports", [{"port": port} for port in config.ports])
 
     def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:

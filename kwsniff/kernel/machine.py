@@ -161,6 +161,13 @@ class Machine:
         """The record type of the rows of a table."""
         return RECORDS[name]
 
+    def text(self, number: int) -> tuple[int, bytes]:
+        """Kind and bytes of a text."""
+        row = self.t.texts[number]
+        # NumPy's records have a `size` of their own.
+        at, size = (int(row["at"]), int(row["size"])) if self.compiled else (row.at, row.size)
+        return int(row.kind), self.data("text_bytes", at, at + size)
+
     def data(self, name: str, first: int, end: int) -> bytes:
         """A stretch of an array of bytes."""
         return bytes(memoryview(getattr(self.t, name))[first:end])

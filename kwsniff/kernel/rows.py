@@ -125,6 +125,7 @@ def add_note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) 
     row = t.notes[run.notes]
     run.notes += 1
     row.order, row.conn, row.number = run.order, c, t.conns[c].number
+    row.client = t.conns[c].client
     row.code, row.packet, row.time = code, packet, time
     row.a, row.b, row.c = a, b, 0
     row.at, row.size = 0, 0

@@ -239,6 +239,7 @@ SPECS: list[Spec] = [
         "notes",
         "an anomaly",
         order="place in the input", conn="row of its connection", number="its number",
+        client="end of the client, as far as it was known then",
         code="see CODES", packet="packet it was noticed in", time="packet time",
         a="what it is about", b="further", c="further",
         at="where in keep the bytes are that it is about", size="how many",

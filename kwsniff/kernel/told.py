@@ -205,17 +205,17 @@ class Told:
         """Move the bytes that the notes which are left are about to the front."""
         machine = self._machine
         run = machine.t.run[0]
-        rows = machine.t.notes[:left]
-        used = [row for row in rows if row.size]
-        if not used:
+        rows = machine.array("notes", left)
+        used = np.flatnonzero(rows["size"])
+        if not len(used):
             run.kept = 0
             return
-        first = min(int(row.at) for row in used)
+        first = int(rows["at"][used].min())
         kept = int(run.kept) - first
         data = machine.data("keep", first, first + kept)
         machine.t.keep[:kept] = np.frombuffer(data, np.uint8) if machine.compiled else data
-        for row in used:
-            row.at -= first
+        for row in used.tolist():
+            machine.t.notes[row].at -= first
         run.kept = kept
 
     # Whose
