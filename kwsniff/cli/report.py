@@ -140,7 +140,12 @@ def _gathered(request: Request) -> Gathered | None:
 
 
 def _write_page(
-    request: Request, report: Report, found: Findings, rules: Sequence[Finding], gathered: Gathered, trust: Trust
+    request: Request,
+    report: Report,
+    found: Findings,
+    rules: Sequence[Finding],
+    gathered: Gathered,
+    trust: Trust,
 ) -> None:
     """Write the page, having read the input again for the fields of its slowest calls."""
     from kwsniff.html import Page

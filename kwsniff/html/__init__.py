@@ -26,7 +26,8 @@ from kwsniff.html.document import MOST_BYTES, document
 from kwsniff.html.gathered import NEEDED as GATHERED
 from kwsniff.html.gathered import SHOWN, Gathered
 from kwsniff.html.sections import Part, chart, note, table
-from kwsniff.page.title import title
+from kwsniff.html.trees import Tree
+from kwsniff.page.title import named, title
 from kwsniff.report import Report
 from kwsniff.report.bounded import BoundedStore
 from kwsniff.report.store import NEEDED as STATISTICS
@@ -41,9 +42,20 @@ NEEDED = frozenset(STATISTICS) | FINDINGS | GATHERED
 TABLES = ("api", "client")
 EXACT = 250_000
 """Values of a metric up to which percentiles of a `Pass` are exact."""
+TIMELINE = ("-f", "csv", "--columns", "time,status,error,throttle_ms")
 SLOW_COLUMNS = ("time", "api", "client", "broker", "topics", "duration_us", "latency_us", "mostly", "error")
 GROUPS = ("time", "group", "kind", "generation", "duration_us", "members", "trigger", "reasons", "after")
-MEMBERS = ("group", "client", "address", "instance", "generation", "assignment", "first_time", "last_time", "end")
+MEMBERS = (
+    "group",
+    "client",
+    "address",
+    "instance",
+    "generation",
+    "assignment",
+    "first_time",
+    "last_time",
+    "end",
+)
 
 
 @dataclass
@@ -58,7 +70,7 @@ class Page:
     anomalies: Mapping[str, int]
     trust: str
     gathered: Gathered
-    trees: Mapping[int, list[trees.Tree]] = field(default_factory=dict)
+    trees: Mapping[int, list[Tree]] = field(default_factory=dict)
     """Those of the slowest calls, by their place."""
     where: str | None = None
     """What chose the calls, for the commands."""
@@ -82,8 +94,9 @@ class Page:
             kept //= 2
             found = {number: found[number] for number in sorted(found)[:kept]}
 
-    def _html(self, found: Mapping[int, list[trees.Tree]]) -> str:
+    def _html(self, found: Mapping[int, list[Tree]]) -> str:
         groups = Groups()
+        groups.learn(self.report.topic_names)
         groups.take(self.gathered.groups.batch())
         api = blocks.api_table(self.report.tables["api"])
         data, parts = self._blocks(api, groups, found)
@@ -95,18 +108,22 @@ class Page:
         again = self._command("decode", where='event == "anomaly"')
         parts.append(Part("trust", "How far to trust it", again, trust + anomalies))
         data["tables"]["anomalies"] = blocks.table(blocks.anomaly_table(self.anomalies))
-        head = sections.head(heading, self.trust, self.notes, parts, self._facts(api))
-        foot = "<footer>Made by kwsniff. Times are UTC. Charts: Apache ECharts 6, Apache License 2.0.</footer>"
+        head = sections.head(
+            named([printable(path) for path in self.paths]), heading, parts, self._facts(api)
+        )
+        foot = (
+            "<footer>Made by kwsniff. Times are UTC. Charts: Apache ECharts 6, Apache License 2.0.</footer>"
+        )
         body = "\n".join([head, "<main>", *(part.markup() for part in parts), "</main>", foot])
         return document(f"kwsniff: {heading}", body, data)
 
     def _blocks(
-        self, api: Table, groups: Groups, found: Mapping[int, list[trees.Tree]]
+        self, api: Table, groups: Groups, found: Mapping[int, list[Tree]]
     ) -> tuple[dict[str, Any], list[Part]]:
         """The data of all charts and tables, and the blocks that show them."""
         rebalances, members, _ = groups.tables()
         begins = [at for row in rebalances.rows if (at := blocks.micros(row["time"])) is not None]
-        slow = self.gathered.slowest.table()
+        slow = blocks.slow_table(self.gathered.slowest.table(), self.report.topic_names)
         clients = blocks.client_table(self.report.tables["client"])
         uses = blocks.matrix(self.report.uses)
         names = [str(row["api"]) for row in api.rows]
@@ -131,7 +148,7 @@ class Page:
         left = data["matrix"]["left"]
         more = f"{left[0]:,} more clients and {left[1]:,} more topics are left out" if any(left) else ""
         parts = [
-            Part("timeline", "Timeline", self._command("decode", "-f", "csv"),
+            Part("timeline", "Timeline", self._command("decode", "-f", "csv", *TIMELINE),
                  chart("timeline", "calls, errors, rebalances and throttling over time")),
             Part("time", "Where the time went", wide,
                  chart("split", "parts of the time of the calls, by API") + table("api")),
@@ -144,7 +161,9 @@ class Page:
             Part("clients", "Clients", self._command("report", "--by", "client", "--wide"), table("client")),
         ]  # fmt: skip
         if has_groups:
-            drawn = chart("groups", "what members of groups were given when") if data["groups"]["bars"] else ""
+            drawn = (
+                chart("groups", "what members of groups were given when") if data["groups"]["bars"] else ""
+            )
             beyond = self.gathered.groups.beyond
             said = f"{beyond:,} more calls of groups were not looked at" if beyond else ""
             parts.append(
@@ -167,16 +186,18 @@ class Page:
         command = self._command("slow", "--top", str(SHOWN))
         return Part("slow", "Slowest calls", command, table("slow") + note(said), about)
 
-    def _opened(self, slow: Table, found: Mapping[int, list[trees.Tree]]) -> list[dict[str, Any]]:
+    def _opened(self, slow: Table, found: Mapping[int, list[Tree]]) -> list[dict[str, Any]]:
         """What each of the slowest calls opens to."""
         opened = []
         for number, row in enumerate(slow.rows):
             path = str(row["capture"]) if row["capture"] else self._files
             show = shlex.join(["kwsniff", "show", printable(path), str(row["call"])])
             details = [
-                [f.heading, f.kind, blocks._cell(row.get(f.name), f.kind)]
+                [f.heading, f.kind, blocks.cell(row.get(f.name), f.kind)]
                 for f in CALLS
-                if f.name not in SLOW_COLUMNS and f.kind in (TEXT, DURATION, TIME) and row.get(f.name) is not None
+                if f.name not in SLOW_COLUMNS
+                and f.kind in (TEXT, DURATION, TIME)
+                and row.get(f.name) is not None
             ]
             opened.append({
                 "command": show, "trees": found.get(number, trees.of_bodies(row)), "details": details,

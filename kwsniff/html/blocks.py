@@ -18,8 +18,10 @@ import pandas as pd
 from kwsniff.answers.groups import Groups
 from kwsniff.answers.table import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, TIME, Field, Table
 from kwsniff.events import ANOMALIES
-from kwsniff.findings.histogram import WIDTH, Histogram
+from kwsniff.findings.histogram import BUCKETS, WIDTH, Histogram
+from kwsniff.findings.rule import CLUSTER_METADATA, METADATA_ID
 from kwsniff.html.timeline import Timeline
+from kwsniff.page.sections import SHORT
 from kwsniff.report.cube import PARTS
 from kwsniff.report.text import printable
 
@@ -37,6 +39,9 @@ LISTED = 12
 CHART_APIS = 16
 CLIENTS, TOPICS = 30, 30
 LANES = 40
+TENTHS = 10
+STEPS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
+"""Preferred numbers (ISO 3, R10): each a quarter more than the one before."""
 BARS = 1_500
 PART_NAMES = {
     "request_transfer_us": "request on its way", "queued_us": "behind other requests",
@@ -55,9 +60,7 @@ def text(value: Any) -> str | None:
 
 def micros(moment: datetime | None) -> int | None:
     """Microseconds since 1970."""
-    if moment is None or moment is pd.NaT or moment is pd.NA:
-        return None
-    return round(moment.timestamp() * 1e6)
+    return None if pd.isna(moment) else round(moment.timestamp() * 1e6)
 
 
 def table(found: Table, names: Sequence[str] | None = None, rows: int = ROWS) -> Block:
@@ -65,12 +68,12 @@ def table(found: Table, names: Sequence[str] | None = None, rows: int = ROWS) ->
     fields = [each for each in found.fields if names is None or each.name in names]
     return {
         "columns": [[each.heading, each.kind, each.meaning] for each in fields],
-        "rows": [[_cell(row.get(each.name), each.kind) for each in fields] for row in found.rows[:rows]],
+        "rows": [[cell(row.get(each.name), each.kind) for each in fields] for row in found.rows[:rows]],
         "left": max(len(found.rows) - rows, 0),
     }
 
 
-def _cell(value: Any, kind: str) -> Any:
+def cell(value: Any, kind: str) -> Any:
     if kind == LIST:
         values = list(value or ())
         more = [f"and {len(values) - LISTED:,} more"] if len(values) > LISTED else []
@@ -96,6 +99,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def timeline(found: Timeline, rebalances: Iterable[int]) -> Block:
     """Counts by slot of time, with those of rebalances (by when they began)."""
+    found = found.drawn()
     columns = found.columns()
     slots = Counter(time // found.width_us * found.width_us for time in rebalances)
     missing = sorted(set(slots) - set(columns["time"]))
@@ -106,6 +110,18 @@ def timeline(found: Timeline, rebalances: Iterable[int]) -> Block:
         block[name] = order if name == "time" else [values[place[t]] if t in place else 0 for t in order]
     block["rebalances"] = [slots.get(time, 0) for time in order]
     return block
+
+
+def slow_table(found: Table, names: Mapping[str, str]) -> Table:
+    """The slowest calls, with names for topics given by uuid, and no error where there is none."""
+    rows = [
+        {
+            **row, "topics": [names.get(topic, topic) for topic in row["topics"]],
+            "error": None if row["error"] == "NONE" else row["error"],
+        }
+        for row in found.rows
+    ]  # fmt: skip
+    return Table(found.name, found.title, found.fields, rows, found.top)
 
 
 def api_table(frame: pd.DataFrame) -> Table:
@@ -135,24 +151,22 @@ def _sum(name: str) -> str:
 
 
 def latencies(found: Histogram, apis: Sequence[str]) -> Block:
-    """How many calls of each API took how long: buckets about a quarter wide; `apis` in their order."""
+    """How many calls of each API took how long, ten buckets from 1 to 10; `apis` in their order. What was
+    counted in narrower buckets goes where their middle lies."""
     named = {str(key[0]): counts for key, counts in found.counts.items() if key[0] is not None}
     shown = [api for api in apis if api in named][:CHART_APIS]
-    used = [np.flatnonzero(named[api]) for api in shown]
+    place = np.floor((np.arange(BUCKETS) + 0.5) * WIDTH / math.log(10) * TENTHS).astype(np.int64)
+    wide = [np.bincount(place, weights=named[api]).astype(np.int64) for api in shown]
+    used = [int(at) for counts in wide for at in np.flatnonzero(counts)]
     if not used:
-        return {"apis": [], "edges": [], "cells": []}
-    joined = round(math.log(1.25) / WIDTH)
-    first = min(int(each[0]) for each in used) // joined
-    last = max(int(each[-1]) for each in used) // joined
-    cells = []
-    for y, api in enumerate(shown):
-        counts = named[api]
-        total = int(counts.sum())
-        for x in range(first, last + 1):
-            count = int(counts[x * joined : (x + 1) * joined].sum())
-            if count:
-                cells.append([x - first, y, round(100 * count / total, 3), count])
-    edges = [round(math.exp(x * joined * WIDTH), 3) for x in range(first, last + 2)]
+        return {"apis": [], "edges": [], "cells": [], "left": 0}
+    first, last = min(used), max(used)
+    cells = [
+        [int(at) - first, y, round(100 * int(counts[at]) / int(counts.sum()), 3), int(counts[at])]
+        for y, counts in enumerate(wide)
+        for at in np.flatnonzero(counts)
+    ]
+    edges = [10 ** (at // TENTHS) * STEPS[at % TENTHS] for at in range(first, last + 2)]
     return {"apis": [text(api) for api in shown], "edges": edges, "cells": cells,
             "left": len([api for api in apis if api in named]) - len(shown)}  # fmt: skip
 
@@ -161,16 +175,16 @@ def matrix(uses: pd.DataFrame | None) -> Block:
     """What clients carry to and from topics: the clients and topics with most bytes."""
     if uses is None or not len(uses):
         return {"clients": [], "topics": [], "cells": [], "left": [0, 0]}
-    frame = uses.assign(client=[_who(*pair) for pair in zip(uses["client_id"], uses["client_ip"], strict=True)])
+    who = [_who(*pair) for pair in zip(uses["client_id"], uses["client_ip"], strict=True)]
+    frame = uses.assign(client=who, topic=uses["topic"].replace({METADATA_ID: CLUSTER_METADATA}))
     frame["weight"] = frame["record_bytes"] * 1_000_000 + frame["calls"]
     clients = frame.groupby("client")["weight"].sum().sort_values(ascending=False).index.tolist()
     topics = frame.groupby("topic")["weight"].sum().sort_values(ascending=False).index.tolist()
     x = {topic: at for at, topic in enumerate(topics[:TOPICS])}
     y = {client: at for at, client in enumerate(clients[:CLIENTS])}
     cells: dict[tuple[int, int], list[Any]] = {}
-    for row in frame.to_dict(orient="records"):
-        if row["topic"] not in x or row["client"] not in y:
-            continue
+    inside = frame[frame["client"].isin(y.keys()) & frame["topic"].isin(x.keys())]
+    for row in inside.to_dict(orient="records"):
         cell = cells.setdefault((x[row["topic"]], y[row["client"]]), [0, 0, 0, 0, []])
         for place, name in enumerate(("record_bytes", "calls", "errors", "records")):
             cell[place] += int(row[name])
@@ -222,7 +236,7 @@ def groups(found: Groups, last: int | None) -> Block:
     lanes = list(dict.fromkeys((row["group"], row["member"]) for row in shares))
     shown = {lane: at for at, lane in enumerate(lanes[:LANES])}
     texts = list(dict.fromkeys(row["share"] for row in shares))
-    bars = []
+    bars: list[list[Any]] = []
     for row in shares:
         lane = shown.get((row["group"], row["member"]))
         until = micros(row["until"]) or last
@@ -240,7 +254,7 @@ API = (
     Field("unanswered", COUNT, "unanswered", "calls without a captured response"),
     Field("time_us", DURATION, "time", "all that its calls took, with waiting on purpose"),
     *(
-        Field(_sum(name), DURATION, PART_NAMES[name], f"sum of {name}: part of the time of its calls")
+        Field(_sum(name), DURATION, SHORT[name], f"{PART_NAMES[name]}: part of the time of its calls")
         for name in PARTS
     ),
     Field("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),

@@ -42,7 +42,9 @@ class GroupCalls:
     def take(self, calls: pa.RecordBatch) -> None:
         """Take calls of EVENTS, in their order."""
         keys = pa.array((*CLASSIC, *HEARTBEATS), pa.int32())
-        wanted = pc.and_(pc.fill_null(pc.is_in(calls["api_key"], keys), False), calls["error_code"].is_valid())
+        wanted = pc.and_(
+            pc.fill_null(pc.is_in(calls["api_key"], keys), False), calls["error_code"].is_valid()
+        )
         if not wanted.true_count:
             return
         known = [name for name in _KEEP if name in calls.schema.names]

@@ -68,5 +68,3 @@ class Gathered:
         self.slowest.merge(other.slowest)
         self.groups.merge(other.groups)
         self.waited += other.waited
-
-

@@ -3,19 +3,19 @@ comes from outside is escaped here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kwsniff.findings.finding import NOT_SHOWN, OK, SEVERITIES
-from kwsniff.html.blocks import text
 from kwsniff.html.document import escaped
+from kwsniff.page.sections import varied
 from kwsniff.report.text import printable
 
 if TYPE_CHECKING:
     from kwsniff.findings import Finding
 
-FINDINGS = 60
-"""Findings on the page."""
+FIRST, FINDINGS = 8, 100
+"""Findings that are seen at once, and on the page."""
 LONGEST = 2_000
 
 
@@ -54,32 +54,43 @@ def note(said: str) -> str:
     return f'<p class="note">{escaped(said)}</p>' if said else ""
 
 
-def head(title: str, trust: str, notes: Iterable[str], parts: Sequence[Part], facts: Mapping[str, str]) -> str:
-    """What was read, how far it can be trusted, and the way to the blocks."""
+def head(name: str, title: str, parts: Sequence[Part], facts: Mapping[str, str]) -> str:
+    """What was read (`name`, with which `title` begins), its figures, and the way to the blocks."""
     links = "".join(f'<a href="#{part.name}">{escaped(part.title)}</a>' for part in parts)
     shown = "".join(
-        f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in facts.items()
+        f"<div><dt>{escaped(what)}</dt><dd>{escaped(value)}</dd></div>" for what, value in facts.items()
     )
-    name, _, rest = title.partition(", ")
+    rest = title.removeprefix(name).lstrip(",: ")
     return (
-        f"<header><h1>{escaped(name)}</h1><p>{escaped(rest)}</p><dl>{shown}</dl>"
-        f"<nav>{links}</nav></header>\n<noscript><p>Charts and tables need JavaScript, all of which is in this"
-        f" file.</p></noscript>"
-    )  # fmt: skip
+        f"<header><h1>{escaped(name or 'Kafka traffic')}</h1><p>{escaped(rest)}</p><dl>{shown}</dl>"
+        f"<nav>{links}</nav></header>\n"
+        "<noscript><p>Charts and tables need JavaScript, all of which is in this file.</p></noscript>"
+    )
 
 
 def findings(found: Sequence[Finding], files: str) -> str:
     """The findings in sentences, the worst first, then what was fine and what was not shown."""
-    bad = [each for each in found if each.severity not in (OK, NOT_SHOWN)]
-    items = [
-        f'<li class="{each.severity}"><span class="badge">{each.severity}</span><div>'
-        f"<p>{escaped(_cut(each.sentence))}</p>{command_line(each.command.replace('FILE', files, 1))}</div></li>"
-        for each in bad[:FINDINGS]
-    ]
+    bad = varied([each for each in found if each.severity not in (OK, NOT_SHOWN)])
+    items = [_finding(each, files) for each in bad[:FINDINGS]]
     if not items:
         items = ['<li class="ok"><span class="badge">ok</span><p>Nothing was found to look into.</p></li>']
-    left = note(f"{len(bad) - FINDINGS:,} more findings are left out") if len(bad) > FINDINGS else ""
-    return f'<ul class="findings">{"".join(items)}</ul>{left}{_rest(found)}'
+    return f'<ul class="findings">{"".join(items[:FIRST])}</ul>{_more(items[FIRST:], len(bad))}{_rest(found)}'
+
+
+def _finding(found: Finding, files: str) -> str:
+    command = command_line(found.command.replace("FILE", files, 1))
+    return (
+        f'<li class="{found.severity}"><span class="badge">{found.severity}</span><div>'
+        f"<p>{escaped(_cut(found.sentence))}</p>{command}</div></li>"
+    )
+
+
+def _more(items: Sequence[str], count: int) -> str:
+    if not items:
+        return ""
+    left = note(f"{count - FINDINGS:,} more findings are left out") if count > FINDINGS else ""
+    more = f"{len(items):,} more finding{'' if len(items) == 1 else 's'}"
+    return f'<details><summary>{more}</summary><ul class="findings">{"".join(items)}</ul>{left}</details>'
 
 
 def _rest(found: Sequence[Finding]) -> str:
@@ -97,8 +108,3 @@ def _rest(found: Sequence[Finding]) -> str:
 def _cut(sentence: str) -> str:
     shown = printable(sentence)
     return shown if len(shown) <= LONGEST else shown[:LONGEST] + "…"
-
-
-def name(value: str) -> str:
-    """A name from the wire or from a path, for a heading."""
-    return text(value) or ""

@@ -11,6 +11,7 @@ same slots for the same width.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +30,9 @@ WIDTHS = (
 LIMIT = 900
 COUNTED = ("calls", "errors", "throttled", "throttle_ms", "unanswered")
 NEEDED = frozenset(("time", "error_code", "throttle_ms", "status"))
-GAP = 0.08
-"""A stretch without calls is left out from this part of the time that has calls on."""
+DRAWN = 640
+"""Slots of a drawing."""
+MOST_GAPS = 12
 
 
 class Stretch(NamedTuple):
@@ -106,16 +108,35 @@ class Timeline:
         return table
 
     def stretches(self) -> list[Stretch]:
-        """Long stretches between slots, which a drawing leaves out."""
+        """Stretches between slots that a drawing leaves out: each is longer than half of what is left
+        without it, so that it would take a third of the drawing."""
         begins = [number * self.width_us for number in sorted(self._slots)]
-        least = max(GAP * self.width_us * len(begins), 20 * self.width_us)
-        found = [
+        gaps = [
             Stretch(before + self.width_us, after)
-            for before, after in zip(begins, begins[1:], strict=False)
-            if after - before - self.width_us > least
+            for before, after in pairwise(begins)
+            if after > before + self.width_us
         ]
-        # Of many, only the longest: each takes room in the drawing.
-        return sorted(sorted(found, key=lambda each: each.first - each.last)[:12])
+        left = begins[-1] + self.width_us - begins[0] if begins else 0
+        found = []
+        for gap in sorted(gaps, key=lambda each: each.first - each.last)[:MOST_GAPS]:
+            left -= gap.last - gap.first
+            if gap.last - gap.first < left / 2:
+                break
+            found.append(gap)
+        return sorted(found)
+
+    def drawn(self, slots: int = DRAWN) -> Timeline:
+        """The same in slots so wide that there are no more than `slots` in the time that is drawn."""
+        copy = Timeline(self._limit)
+        copy.merge(self)
+        while copy._slots and copy._length() > slots * copy.width_us and copy._coarser():
+            pass
+        return copy
+
+    def _length(self) -> int:
+        """Microseconds that are drawn."""
+        first, last = min(self._slots) * self.width_us, (max(self._slots) + 1) * self.width_us
+        return last - first - sum(gap.last - gap.first for gap in self.stretches())
 
 
 def _ints(column: pa.Array, null: int) -> Ints:

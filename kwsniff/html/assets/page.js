@@ -103,8 +103,12 @@
       fill();
     };
 
-    const cells = (number) => texts[number].flatMap((text, at) => !used[at] ? []
-      : [make("td", { text, class: kinds[at] === "time" ? "time" : LEFT.has(kinds[at]) ? "text" : "num" })]);
+    const cell = (text, kind) => {
+      if (kind === "time") return make("td", { text, class: "time" });
+      if (!LEFT.has(kind)) return make("td", { text, class: "num" });
+      return make("td", { class: "text" }, make("div", { text, class: text.length > 28 ? "words" : "name" }));
+    };
+    const cells = (number) => texts[number].flatMap((text, at) => (used[at] ? [cell(text, kinds[at])] : []));
 
     const row = (number) => {
       if (!opens) return [make("tr", {}, ...cells(number))];
@@ -179,8 +183,12 @@
   };
   const FONT = 'system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
   const short = (text, most = 34) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-  // In rich text `{name|` begins a style.
-  const plain = (text) => String(text).replaceAll("{", "(").replaceAll("}", ")").replaceAll("|", "/");
+  // In rich text `{name|` begins a style. The library keeps what it knows of a name in plain objects, where
+  // `__proto__` is no key like any other.
+  const plain = (text) => {
+    const safe = String(text).replaceAll("{", "(").replaceAll("}", ")").replaceAll("|", "/");
+    return safe in {} ? `${safe} ` : safe;
+  };
 
   const tooltip = (style, more = {}) => ({
     renderMode: "richText", confine: true, backgroundColor: style.card, borderColor: style.line, borderWidth: 1,
@@ -212,12 +220,13 @@
       const breaks = line.stretches.map(([first, last]) => ({ start: first / 1000, end: last / 1000, gap: "1.5%" }));
       const first = line.time[0] / 1000;
       const last = (line.time[line.time.length - 1] + line.width) / 1000;
+      const empty = line.stretches.reduce((sum, [from, to]) => sum + to - from, 0) / 1000;
+      const barWidth = Math.min(Math.max(900 * line.width / 1000 / Math.max(last - first - empty, 1), 1.5), 12);
       const grids = heights.map((height, at) => ({
         left: 76, right: 24, height, top: 30 + heights.slice(0, at).reduce((sum, each) => sum + each + gap, 0),
       }));
       const series = strips.flatMap(([, parts], at) => parts.map(([name, values, color]) => ({
-        type: "bar", name, xAxisIndex: at, yAxisIndex: at, stack: `s${at}`, large: false, barCategoryGap: "8%",
-        barMinWidth: 1.5, barMaxWidth: 14, itemStyle: { color }, cursor: "default",
+        type: "bar", name, xAxisIndex: at, yAxisIndex: at, stack: `s${at}`, barWidth, itemStyle: { color }, cursor: "default",
         data: values.flatMap((count, place) => count ? [[(line.time[place] + line.width / 2) / 1000, count]] : []),
       })));
       return {
@@ -238,7 +247,7 @@
             axisLabel: { show: at === 3, color: style.soft, hideOverlap: true },
             axisLine: { lineStyle: { color: style.line } }, axisTick: { show: at === 3 }, splitLine: { show: false },
           })),
-          yAxis: strips.map((_, at) => value(style, { gridIndex: at, splitNumber: at ? 1 : 3, minInterval: 1,
+          yAxis: strips.map((_, at) => value(style, { gridIndex: at, splitNumber: at ? 1 : 3, minInterval: 1, min: 0, max: ({ max }) => Math.max(max, 1),
             axisLabel: { color: style.soft, hideOverlap: true, formatter: (count) => count >= 10000 ? `${digits(count / 1000)}k` : whole.format(count) } })),
           dataZoom: printing ? [] : [
             { type: "inside", xAxisIndex: [0, 1, 2, 3], zoomOnMouseWheel: "ctrl", moveOnMouseMove: true },
@@ -281,7 +290,7 @@
             formatter: ({ value: [x, y, share, count] }) =>
               `${plain(apis[y])}\n${duration(edges[x])} to ${duration(edges[x + 1])}\n${whole.format(count)} calls, ${digits(share)} % of this API`,
           }),
-          xAxis: category(style, names, { axisLabel: { color: style.soft, interval: Math.max(Math.ceil(names.length / 14) - 1, 0) }, splitArea: { show: false } }),
+          xAxis: category(style, names, { axisLabel: { color: style.soft, interval: (at) => /^[125]0*( |$)/.test(names[at]) }, splitArea: { show: false } }),
           yAxis: category(style, apis, { inverse: true, axisLabel: { color: style.ink, formatter: (text) => short(text, 26), interval: 0 },
             splitLine: { show: true, lineStyle: { color: style.line } } }),
           visualMap: { min: 0, max: Math.min(Math.max(...cells.map((cell) => cell[2])), 40), dimension: 2, orient: "horizontal", left: 190, bottom: 4, itemHeight: 120, itemWidth: 10,
@@ -296,16 +305,17 @@
       if (!cells.length) return null;
       const points = cells.map((cell) => [...cell.slice(0, 2), Math.log10(Math.max(cell[2], 1)), ...cell.slice(2)]);
       const most = Math.max(...points.map((point) => point[2]), 1);
+      const rotated = topics.length > 1;
       return {
-        height: 150 + 24 * clients.length,
+        height: (rotated ? 150 : 84) + 24 * clients.length,
         option: {
-          grid: { left: 240, right: 40, top: 10, bottom: 136 },
+          grid: { left: 240, width: `${Math.min(100 * topics.length / 12, 76)}%`, top: 10, bottom: rotated ? 136 : 70 },
           tooltip: tooltip(style, {
             formatter: ({ value: point }) => [`${short(plain(clients[point[1]]), 60)} and ${short(plain(topics[point[0]]), 60)}`,
               `${bytes(point[3])} of record data in ${whole.format(point[6])} records`,
               `${whole.format(point[4])} calls, ${whole.format(point[5])} with errors`, plain(point[7])].join("\n"),
           }),
-          xAxis: category(style, topics, { position: "bottom", axisLabel: { color: style.ink, rotate: topics.length > 6 ? 40 : 0, formatter: (text) => short(text, 22), interval: 0 } }),
+          xAxis: category(style, topics, { position: "bottom", axisLabel: { color: style.ink, rotate: rotated ? 40 : 0, formatter: (text) => short(text, 22), interval: 0 } }),
           yAxis: category(style, clients, { inverse: true, axisLabel: { color: style.ink, formatter: (text) => short(text, 32), interval: 0 },
             splitLine: { show: true, lineStyle: { color: style.line } } }),
           visualMap: { min: 0, max: most, dimension: 2, orient: "horizontal", left: 240, bottom: 4, itemHeight: 120, itemWidth: 10, calculable: false,

@@ -49,6 +49,10 @@ class Browser:
         """What a script in the page returns."""
         return self.driver.execute_script(script, *arguments)
 
+    def click(self, element: WebElement) -> None:
+        """Click an element, wherever the page is scrolled to."""
+        self.run("arguments[0].click()", element)
+
     def all(self, selector: str, inside: Any = None) -> list[WebElement]:
         """Elements by CSS selector."""
         found: list[WebElement] = (inside or self.driver).find_elements(By.CSS_SELECTOR, selector)
@@ -69,7 +73,9 @@ class Browser:
 
     def pdf(self, path: Path) -> None:
         """The page as it is printed."""
-        made = self.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": False})
+        made = self.driver.execute_cdp_cmd(
+            "Page.printToPDF", {"preferCSSPageSize": True, "printBackground": False}
+        )
         path.write_bytes(base64.b64decode(made["data"]))
 
 
@@ -82,7 +88,8 @@ def browser(home: Path) -> Iterator[Browser]:
     options = Options()
     options.binary_location = chromium
     for argument in (
-        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1360,900",
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--window-size=1360,900",
         "--disable-background-networking", "--disable-component-update", "--no-first-run",
         "--proxy-server=127.0.0.1:9", f"--user-data-dir={home / 'profile'}",
     ):  # fmt: skip
