@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from rich.console import Console
 
-from kwsniff import findings
 from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
@@ -26,6 +25,7 @@ from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.source import Damage, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
+from kwsniff.findings import NEEDED as FINDINGS
 from kwsniff.findings import Finding, Findings
 from kwsniff.findings.finding import table
 from kwsniff.offline import events
@@ -179,13 +179,11 @@ def _only_needed(request: Request) -> Request:
         return request
     from kwsniff.report.store import NEEDED
 
-    needed = (
-        frozenset(NEEDED) | sessions.NEEDED | (findings.NEEDED if _wants_findings(request) else frozenset())
-    )
+    needed = frozenset(NEEDED) | sessions.NEEDED | (FINDINGS if _wants_findings(request) else frozenset())
     if request.html is not None:
-        from kwsniff import html
+        from kwsniff.html import NEEDED as PAGE
 
-        needed |= html.NEEDED
+        needed |= PAGE
     return replace(request, config=replace(request.config, columns=request.choice.columns | needed))
 
 

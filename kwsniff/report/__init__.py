@@ -166,6 +166,12 @@ class Report:
         if self.note:
             console.print(f"\n{self.note}", highlight=False, soft_wrap=True)
 
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the first rows of the tables by API, client and error."""
+        from kwsniff.report.notebook import shown
+
+        return "".join(shown(name, self.tables[name]) for name in DEFAULT_BY if name in self.tables)
+
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     import pyarrow as pa

@@ -124,7 +124,7 @@ def test_tables_sort_and_filter(chromium: Browser, kwsniff: Run, tmp_path: Path)
     names_shown = column(chromium, "api", 0)
     assert names_shown == sorted(names_shown, key=str.lower)
     chromium.all("[data-table=api] input")[0].send_keys("heartbeat")
-    assert column(chromium, "api", 0) == ["Heartbeat"]
+    assert column(chromium, "api", 0) == [each for each in names_shown if "heartbeat" in each.lower()] != []
     chromium.all("[data-table=api] input")[0].clear()
     chromium.all("[data-table=api] input")[0].send_keys("no such api")
     assert column(chromium, "api", 0) == []
