@@ -1,7 +1,15 @@
 """Passive analyzer of the Kafka wire protocol.
 
-`calls` gives the calls of captures as a pandas DataFrame, `events` everything seen as Arrow batches,
-`decode_body` one message body as a dict. Each is imported when it is first used.
+    import kwsniff
+
+    kwsniff.summary("trace.pcapng")              # what `kwsniff report` says; a notebook shows it
+    kwsniff.calls("trace.pcapng")                # a DataFrame, a row for each request with its response
+    for batch in kwsniff.events("captures"):     # everything seen, as Arrow batches
+        ...
+
+`clients`, `slow`, `groups`, `errors`, `audit`, `auth`, `findings`, `upgrade_check` and `compare` are the
+answers of the commands of these names as DataFrames, `decode_body` decodes one message body, and
+`use_dissectors` takes dissectors of one's own. `help` has examples of each. All are imported when first used.
 """
 
 from __future__ import annotations
@@ -12,37 +20,70 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kwsniff.api import calls, events
+    from kwsniff.api import (
+        Summary,
+        audit,
+        auth,
+        calls,
+        clients,
+        compare,
+        decode_body,
+        errors,
+        events,
+        findings,
+        groups,
+        slow,
+        summary,
+        upgrade_check,
+        use_dissectors,
+    )
     from kwsniff.binary import DecodeError
     from kwsniff.config import Config
-    from kwsniff.spec.body import decode_body
 
 __version__ = "0.1.0"
-__all__ = ["Config", "DecodeError", "__version__", "calls", "decode_body", "events"]
+__all__ = [
+    "Config",
+    "DecodeError",
+    "Summary",
+    "__version__",
+    "audit",
+    "auth",
+    "calls",
+    "clients",
+    "compare",
+    "decode_body",
+    "errors",
+    "events",
+    "findings",
+    "groups",
+    "slow",
+    "summary",
+    "upgrade_check",
+    "use_dissectors",
+]
 
-_HOMES = {
-    "Config": "kwsniff.config",
-    "DecodeError": "kwsniff.binary",
-    "calls": "kwsniff.api",
-    "decode_body": "kwsniff.spec.body",
-}
+_HOMES = {"Config": "kwsniff.config", "DecodeError": "kwsniff.binary"}
+_FUNCTIONS = frozenset(__all__) - {*_HOMES, "__version__"}
 
 
-class _Events(ModuleType):
-    """`kwsniff.events` is the module of the words events use, and called, it is `kwsniff.api.events`."""
+class _Package(ModuleType):
+    """`events` and `findings` are functions here, and there are modules of these names for whoever imports
+    from them (`from kwsniff.events import STATUSES`): importing one leaves the function in its place."""
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return importlib.import_module("kwsniff.api").events(*arguments, **options)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _FUNCTIONS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
 
 
-importlib.import_module("kwsniff.events")
-sys.modules["kwsniff.events"].__class__ = _Events
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    home = "kwsniff.api" if name in _FUNCTIONS else _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    found = globals()[name] = getattr(importlib.import_module(home), name)
+    return found
 
 
 def __dir__() -> list[str]:

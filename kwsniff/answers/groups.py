@@ -6,7 +6,7 @@ What a group does stands in bodies; stored events without them tell only who was
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -68,6 +68,10 @@ class Groups:
                 self._lag.commit(row, request)
             else:
                 life.take(row, request, response)
+
+    def learn(self, names: Mapping[str, str]) -> None:
+        """Take names of topics by uuid from elsewhere."""
+        self._names |= names
 
     def _learn_names(self, row: Row) -> None:
         for uuid, name in zip(row["topic_ids"] or (), row["topics"] or (), strict=False):

@@ -167,7 +167,7 @@ class Life:
             }  # fmt: skip
 
     def spans(self) -> Iterator[Row]:
-        """What each member had when, a row for each stretch of time; `until` is None where no end was seen."""
+        """What each member had when: a row for each stretch of time; `until` is None if no end was seen."""
         given = [
             (found.end or found.joined, member_id, found.shares.get(member_id))
             for _, found in sorted(self.rebalances.items())

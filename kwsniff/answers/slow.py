@@ -9,7 +9,7 @@ waiting on purpose is told as the report tells it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,10 +58,11 @@ class Group:
 
 
 class Slowest:
-    """The calls that took longest, at most `kept` of them."""
+    """The calls that took longest, at most `kept` of them, with the columns SHOWN, PARTS and `more`."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = KEPT, more: Sequence[str] = ()) -> None:
         self._kept = kept
+        self._names = list(dict.fromkeys((*SHOWN, *PARTS, *more)))
         self._heap: list[tuple[float, int, Row]] = []
         self._order = 0
 
@@ -72,8 +73,7 @@ class Slowest:
         candidates = np.flatnonzero(durations > least)
         if len(candidates) > self._kept:
             candidates = np.sort(candidates[np.argsort(-durations[candidates], kind="stable")[: self._kept]])
-        names = [*SHOWN, *PARTS]
-        for row in calls.select(names).take(pa.array(candidates, pa.int64())).to_pylist():
+        for row in calls.select(self._names).take(pa.array(candidates, pa.int64())).to_pylist():
             self._put(row)
 
     def merge(self, other: Slowest) -> None:

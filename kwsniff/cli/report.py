@@ -7,11 +7,11 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from rich.console import Console
 
-from kwsniff import findings
 from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
@@ -22,10 +22,11 @@ from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage, from_pipe, patient
+from kwsniff.cli.source import Damage, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
-from kwsniff.findings import Findings
+from kwsniff.findings import NEEDED as FINDINGS
+from kwsniff.findings import Finding, Findings
 from kwsniff.findings.finding import table
 from kwsniff.offline import events
 from kwsniff.page import Page
@@ -37,6 +38,9 @@ from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
 from kwsniff.where.body import BODIES
 from kwsniff.where.predicate import Predicate
+
+if TYPE_CHECKING:
+    from kwsniff.html import Gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Request:
     jobs: int | None = None
     wide: bool = False
     top: int | None = None
+    html: str | None = None
 
 
 def report(request: Request) -> int:
@@ -66,6 +71,7 @@ def report(request: Request) -> int:
     request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
     found = Findings() if _wants_findings(request) else None
+    gathered = _gathered(request)
     piped = from_pipe(request.paths)
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
     interrupts = Stopping(stop) if piped else Interrupts()
@@ -75,12 +81,14 @@ def report(request: Request) -> int:
             closing(_events(request, predicate, damage, trust, progress, stop)) as rows,
         ):
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+            watched = rows if found is None else found.watch(rows)
             statistics = Report.from_events(
-                rows if found is None else found.watch(rows),
+                watched if gathered is None else gathered.watch(watched),
                 errors=errors,
                 keep_calls=request.csv is not None,
-                only=tables if request.csv is None and not request.json else None,
+                only={*tables, "api", "client"} if request.csv is None and not request.json else None,
                 samples=request.config.max_samples,
+                uses=gathered is not None,
             )
     except CaptureError as error:
         raise CommandError(str(error)) from None
@@ -91,9 +99,11 @@ def report(request: Request) -> int:
         statistics.write_csv(request.csv)
         rows = table(rules)
         write_batches(Path(request.csv) / "findings.csv", rows.schema, rows.to_batches())
+    if gathered is not None and found is not None:
+        _write_page(request, statistics, found, rules, gathered, trust)
     if request.json:
         print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
-    elif found is None or request.wide:
+    elif found is None or request.wide or request.by is not None:
         statistics.print(_console(request), tables, wide=request.wide)
     else:
         page = Page(
@@ -102,7 +112,7 @@ def report(request: Request) -> int:
         )  # fmt: skip
         page.print(_console(request), top=request.top)
     sys.stdout.flush()
-    if request.json or found is None or request.wide:
+    if request.json or found is None or request.wide or request.by is not None:
         trust.show()
     if statistics.note and request.csv is not None:
         problem.said(statistics.note)
@@ -120,6 +130,42 @@ def _console(request: Request) -> Console:
     return Console(force_terminal=True) if wanted else Console(no_color=True, highlight=False)
 
 
+def _gathered(request: Request) -> Gathered | None:
+    if request.html is None:
+        return None
+    refuse_overwriting(request.html, request.paths)
+    from kwsniff.html import Gathered
+
+    return Gathered()
+
+
+def _write_page(
+    request: Request,
+    report: Report,
+    found: Findings,
+    rules: Sequence[Finding],
+    gathered: Gathered,
+    trust: Trust,
+) -> None:
+    """Write the page, having read the input again for the fields of its slowest calls."""
+    from kwsniff.html import Page
+
+    errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+    page = Page(
+        request.paths, report, rules, found.errors(errors), trust.anomalies, trust.paragraph(), gathered,
+        where=request.choice.where,
+    )  # fmt: skip
+    if from_pipe(request.paths):
+        page.notes = ["The input came through a pipe, so the fields of single calls are not in this page."]
+    else:
+        page.read_again(request.config)
+    assert request.html is not None
+    try:
+        Path(request.html).write_text(page.html(), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--html {request.html}: {error.strerror}") from None
+
+
 def _with_bodies(request: Request) -> Request:
     """Decode bodies where the expression looks into them."""
     if not request.choice.columns & BODIES:
@@ -133,15 +179,18 @@ def _only_needed(request: Request) -> Request:
         return request
     from kwsniff.report.store import NEEDED
 
-    needed = (
-        frozenset(NEEDED) | sessions.NEEDED | (findings.NEEDED if _wants_findings(request) else frozenset())
-    )
+    needed = frozenset(NEEDED) | sessions.NEEDED | (FINDINGS if _wants_findings(request) else frozenset())
+    if request.html is not None:
+        from kwsniff.html import NEEDED as PAGE
+
+        needed |= PAGE
     return replace(request, config=replace(request.config, columns=request.choice.columns | needed))
 
 
 def _wants_findings(request: Request) -> bool:
     """The default page has them, and what is complete: CSV and JSON."""
-    return request.csv is not None or request.json or (request.by is None and not request.wide)
+    more = request.csv is not None or request.json or request.html is not None
+    return more or (request.by is None and not request.wide)
 
 
 def _tables(request: Request) -> Sequence[str]:

@@ -34,7 +34,11 @@ class Trust:
 
     def text(self) -> str:
         """The paragraph, as one line; nothing if the user asked for quiet."""
-        return paragraph(self._events, self.capture if self.capture.packets else None) if self._wanted else ""
+        return self.paragraph() if self._wanted else ""
+
+    def paragraph(self) -> str:
+        """The same, whatever the user asked for."""
+        return paragraph(self._events, self.capture if self.capture.packets else None)
 
     def show(self, *, whole: bool = True) -> None:
         """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet.

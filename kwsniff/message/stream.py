@@ -37,7 +37,7 @@ class Message(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Side:
+class Side:
     """One direction of the connection."""
 
     keep: int
@@ -83,13 +83,13 @@ def messages_of(path: str, call: Row, config: Config | None = None) -> dict[str,
     wanted = {REQUEST: call["request_packet"], RESPONSE: call["response_packet"]}
     wanted = {name: packet for name, packet in wanted.items() if packet is not None}
     sizes = [call[f"{name}_bytes"] or 0 for name in wanted]
-    sides = {name: _Side(max(sizes, default=0) + SLACK) for name in (REQUEST, RESPONSE)}
+    sides = {name: Side(max(sizes, default=0) + SLACK) for name in (REQUEST, RESPONSE)}
     client = (call["client_ip"], call["client_port"])
     broker = (call["broker_ip"], call["broker_port"])
     last = max(wanted.values(), default=0)
     for source, seq, payload, length, packet in _segments_between(path, client, broker, last, config):
         sides[REQUEST if source == client else RESPONSE].add(seq, payload, length, packet)
-    found = {name: _found(sides[name], _pattern(name, call), call, name) for name in wanted}
+    found = {name: found_message(sides[name], call, name) for name in wanted}
     return {name: message for name, message in found.items() if message is not None}
 
 
@@ -134,7 +134,9 @@ def _pattern(name: str, call: Row) -> bytes:
     return struct.pack(">ihhi", size, call["api_key"], call["api_version"], call["correlation_id"])
 
 
-def _found(side: _Side, pattern: bytes, call: Row, name: str) -> Message | None:
+def found_message(side: Side, call: Row, name: str) -> Message | None:
+    """The message that what is held of one direction has of a call, None if it is not in there."""
+    pattern = _pattern(name, call)
     data, owner = side.joined()
     packet, size = call[f"{name}_packet"], call[f"{name}_bytes"] or 0
     best, at = -1, data.find(pattern)

@@ -48,14 +48,14 @@ def findings(found: Sequence[Finding], width: int, brief: bool) -> Section:
     bad = [each for each in found if each.severity not in (OK, NOT_SHOWN)]
     fine = ", ".join(_about(each) for each in found if each.severity == OK)
     unseen = ", ".join(_about(each) for each in found if each.severity == NOT_SHOWN)
-    blocks = [_finding(each, width) for each in _varied(bad)]
+    blocks = [_finding(each, width) for each in varied(bad)]
     tail = _listed("ok", fine, width, brief) + _listed("not shown", unseen, width, brief)
     if not bad:
         tail.insert(0, Line("Nothing was found that somebody should look into."))
     return Section("Findings", blocks, least=2, tail=tail)
 
 
-def _varied(found: Sequence[Finding]) -> list[Finding]:
+def varied(found: Sequence[Finding]) -> list[Finding]:
     """The same findings, but of each rule and severity only the first few before those of others."""
     seen: dict[tuple[str, str], int] = {}
     first: list[Finding] = []

@@ -17,8 +17,7 @@ NAMED = 2
 
 def title(paths: Sequence[str], report: Report, zone: tzinfo = UTC) -> str:
     """`trace.pcapng, 2026-11-21 10:00:00 to 10:05:00 UTC (5 min): 12,345 calls, 54 errors`."""
-    names = [_named(path) for path in paths]
-    text = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+    text = named(paths)
     if report.first_time is not None and report.last_time is not None:
         first, last = report.first_time.astimezone(zone), report.last_time.astimezone(zone)
         day = "%Y-%m-%d " if first.date() != last.date() else ""
@@ -27,6 +26,12 @@ def title(paths: Sequence[str], report: Report, zone: tzinfo = UTC) -> str:
     frame = report.tables["api"]
     calls, errors = int(frame["calls"].sum()), int(frame["errors"].sum())
     return f"{text}: {many(calls, 'call')}, {many(errors, 'error')}"
+
+
+def named(paths: Sequence[str]) -> str:
+    """`a.pcap, b.pcap and 3 more`."""
+    names = [_named(path) for path in paths]
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
 
 
 def _named(path: str) -> str:

@@ -42,6 +42,8 @@ class Report:
     """Topics by uuid, as far as the input names them."""
     percentile_error: float = 0.0
     """How far a percentile may be from the true one, as a part of it; 0 if they are exact."""
+    uses: pd.DataFrame | None = None
+    """If asked for: `calls`, `errors`, `records` and `record_bytes` by client, topic and API."""
     _calls: Spool | None = None
 
     @classmethod
@@ -53,6 +55,7 @@ class Report:
         keep_calls: bool = False,
         only: Collection[str] | None = None,
         samples: int | None = None,
+        uses: bool = False,
     ) -> Report:
         """Read all batches (EVENTS) once.
 
@@ -60,7 +63,7 @@ class Report:
         and `retriable` is null. `keep_calls` keeps the calls on disk, so that `write_csv` writes calls.csv.
         `only` these tables are made, if given. `samples` are the calls, and topics of calls, up to which
         percentiles are exact (None: always, which takes 28 bytes for each call and topic); beyond it they
-        are within `percentile_error`.
+        are within `percentile_error`. `uses`: also count by client and topic.
         """
         from kwsniff.report.bounded import BoundedStore
         from kwsniff.report.spool import Spool
@@ -69,7 +72,7 @@ class Report:
         store = CallStore() if samples is None else BoundedStore(samples)
         spool = Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches)
-        report = cls.from_store(store, errors=errors, only=only)
+        report = cls.from_store(store, errors=errors, only=only, uses=uses)
         report._calls = spool
         return report
 
@@ -80,6 +83,7 @@ class Report:
         *,
         errors: Mapping[int, tuple[str, bool]] | None = None,
         only: Collection[str] | None = None,
+        uses: bool = False,
     ) -> Report:
         """The statistics of what a store took so far; it is finished by this."""
         from kwsniff.report.statistics import Statistics
@@ -94,6 +98,7 @@ class Report:
             last_time=_time(max((last for _, last in spans), default=None)),
             topic_names=store.names.names,
             percentile_error=store.error,
+            uses=statistics.uses() if uses else None,
         )
 
     @property
@@ -160,6 +165,12 @@ class Report:
         print_tables(console, self.tables, by, wide=wide)
         if self.note:
             console.print(f"\n{self.note}", highlight=False, soft_wrap=True)
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the first rows of the tables by API, client and error."""
+        from kwsniff.report.notebook import shown
+
+        return "".join(shown(name, self.tables[name]) for name in DEFAULT_BY if name in self.tables)
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

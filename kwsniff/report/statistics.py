@@ -86,6 +86,25 @@ class Statistics:
         table["partitions_seen"] = topics.partitions[numbers]
         return _ordered(table, ["topic"])
 
+    def uses(self) -> pd.DataFrame:
+        """Calls, errors, records and their bytes by client, topic and API, the most bytes first."""
+        cells = self.store.topics.cells
+        of_cell = cells["cell"].to_numpy()
+        keys = ("client_id", "client_ip", "api_key")
+        frame = self.cells[list(keys)].take(of_cell).reset_index(drop=True)
+        for name in ("topic", "calls", "records", "record_bytes"):
+            frame[name] = cells[name].to_numpy()
+        frame["errors"] = cells["calls"].to_numpy() * (cells["topic_error"].to_numpy() != 0)
+        table = frame.groupby([*keys, "topic"], sort=False).sum().reset_index()
+        for name in keys:
+            table[name] = self._values(name, table[name])
+        table["api"] = [self._api_name(key) for key in table.pop("api_key")]
+        table["topic"] = [self.store.topics.codes.values[number] for number in table["topic"]]
+        names = ["topic", "client_id", "client_ip", "api"]
+        return table.sort_values(
+            ["record_bytes", "calls", *names], ascending=[False, False, *[True] * 4], ignore_index=True
+        )
+
     def error(self) -> pd.DataFrame:
         cells = self.cells
         failed = np.flatnonzero(cells["error_number"])

@@ -25,7 +25,7 @@ def decode_body(api_key: int, api_version: int, direction: str, body: bytes) -> 
         DecodeError: the body is not what the protocol says, or `unknown_api`, `unknown_version`.
         ValueError: another direction.
     """
-    return _whole(decoder(api_key, api_version, direction), body)
+    return whole(decoder(api_key, api_version, direction), body)
 
 
 def decode_data(name: str, version: int, body: bytes) -> dict[str, Any]:
@@ -35,10 +35,11 @@ def decode_data(name: str, version: int, body: bytes) -> dict[str, Any]:
         DecodeError: as `decode_body`.
         KeyError: no data message of that name.
     """
-    return _whole(data_decoder(name, version), body)
+    return whole(data_decoder(name, version), body)
 
 
-def _whole(decode: FullDecoder, body: bytes) -> dict[str, Any]:
+def whole(decode: FullDecoder, body: bytes) -> dict[str, Any]:
+    """All fields of a body that ends where its last field does. Raises DecodeError."""
     fields, pos = decode(body, 0, len(body))
     if pos < len(body):
         raise DecodeError("trailing_bytes", "", pos)

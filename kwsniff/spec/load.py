@@ -6,6 +6,7 @@ fast. The files lie in the package (in a wheel) or beside it (in a source tree).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
@@ -81,11 +82,12 @@ class Api:
 
 
 class Catalog:
-    """All dissectors of one folder."""
+    """All dissectors of one folder; those of `own`, another folder, take the places of its files for the same
+    API, or of the same name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, own: Path | None = None) -> None:
         self.folder = folder
-        paths = sorted(folder.glob(f"*{SUFFIX}"))
+        paths = _with_own(sorted(folder.glob(f"*{SUFFIX}")), own)
         found = [Api(path) for path in paths if path.name[:1].isdigit()]
         self.apis: dict[int, Api] = {api.key: api for api in sorted(found, key=lambda api: api.key)}
         if len(self.apis) < len(found):
@@ -135,6 +137,21 @@ class Catalog:
         return self.errors.get(code) or ErrorCode(code, f"UNKNOWN_{code}", False, "")
 
 
+def _with_own(paths: list[Path], own: Path | None) -> list[Path]:
+    """The files, with those of a folder in the places of some. Raises DissectorError."""
+    if own is None:
+        return paths
+    mine = sorted(own.glob(f"*{SUFFIX}"))
+    if not mine:
+        raise DissectorError(f"{own}: holds no dissectors (*{SUFFIX})")
+    if not_ours := [path.name for path in mine if path.stem in (ERRORS, RELEASES)]:
+        raise DissectorError(f"{own / not_ours[0]}: is no dissector of an API or of data")
+    keys = {Api(path).key for path in mine if path.name[:1].isdigit()}
+    names = {path.name for path in mine}
+    kept = [path for path in paths if path.name not in names]
+    return mine + [path for path in kept if not path.name[:1].isdigit() or Api(path).key not in keys]
+
+
 def folder() -> Path:
     """Where the dissectors are: inside the package if installed from a wheel, else beside it."""
     package = Path(__file__).resolve().parent.parent
@@ -144,10 +161,43 @@ def folder() -> Path:
     raise FileNotFoundError(f"no dissectors in {package} or beside it: the installation is incomplete")
 
 
+OWN = "KWSNIFF_DISSECTORS"
+"""Environment variable that names a folder of more dissectors, for this process and those it starts."""
+
+
 @cache
 def catalog() -> Catalog:
-    """The installed dissectors, read once."""
-    return Catalog(folder())
+    """The installed dissectors, with those of the folder that `OWN` names, read once."""
+    own = os.environ.get(OWN)
+    return Catalog(folder(), Path(own) if own else None)
+
+
+def use(own: Path | None) -> None:
+    """Take the dissectors of a folder besides the installed ones; None: only those. Decoders are made from
+    dissectors once, so this comes before the first of them.
+
+    Raises:
+        DissectorError: a file is wrong; the message names file and line.
+        RuntimeError: something was decoded before.
+    """
+    before = os.environ.get(OWN)
+    if before == (str(own) if own else None):
+        return
+    if catalog.cache_info().currsize:
+        raise RuntimeError("dissectors were read before: choose a folder before anything is decoded")
+    if own is None:
+        os.environ.pop(OWN, None)
+        return
+    for api in Catalog(folder(), own).apis.values():
+        if api.path.parent == own:
+            _ = api.request, api.response
+    os.environ[OWN] = str(own)
+
+
+@cache
+def catalog_with(own: Path) -> Catalog:
+    """The installed dissectors with those of a folder, for whoever wants them only here."""
+    return Catalog(folder(), own)
 
 
 def request_header_version(api_key: int, version: int) -> int:

@@ -28,6 +28,7 @@ from kwsniff.cli.startup import OWN_PROCESS, one_heap
 EXAMPLES = (
     "kwsniff report trace.pcapng",
     "kwsniff report captures/ --by topic,client --csv out",
+    "kwsniff report trace.pcapng --html trace.html",
 )
 
 
@@ -60,6 +61,16 @@ def report(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Also write a page to send to somebody: one file with charts and tables, which needs no "
+            "network. The input is read a second time for the fields of its slowest calls.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     wide: Annotated[
         bool,
         typer.Option(
@@ -104,4 +115,5 @@ def report(
     files = deeper(files) if recursive else files
     config = configured(port, memory)
     choice = Choice(where, since, until, tz, topic_ids, color)
-    raise typer.Exit(job.report(job.Request(files, config, by, csv, json, choice, quiet, jobs, wide, top)))
+    request = job.Request(files, config, by, csv, json, choice, quiet, jobs, wide, top, html)
+    raise typer.Exit(job.report(request))

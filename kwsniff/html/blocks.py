@@ -1,0 +1,297 @@
+"""The blocks of the page as plain data: what its charts draw and its tables list, each with bounds.
+
+Times are microseconds since 1970 in UTC, durations microseconds. Every text from the wire goes through
+`printable` and is cut; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from kwsniff.answers.groups import Groups
+from kwsniff.answers.table import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, TIME, Field, Table
+from kwsniff.events import ANOMALIES
+from kwsniff.findings.histogram import BUCKETS, WIDTH, Histogram
+from kwsniff.findings.rule import CLUSTER_METADATA, METADATA_ID
+from kwsniff.html.timeline import Timeline
+from kwsniff.page.sections import SHORT
+from kwsniff.report.cube import PARTS
+from kwsniff.report.text import printable
+
+if TYPE_CHECKING:
+    from kwsniff.findings.errors import ErrorLine
+
+Row = Mapping[str, Any]
+Block = dict[str, Any]
+ROWS = 300
+"""Rows of a table, at most."""
+LONGEST = 120
+"""Characters of a text."""
+LISTED = 12
+"""Elements of a list in a cell."""
+CHART_APIS = 16
+CLIENTS, TOPICS = 30, 30
+LANES = 40
+TENTHS = 10
+STEPS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
+"""Preferred numbers (ISO 3, R10): each a quarter more than the one before."""
+BARS = 1_500
+PART_NAMES = {
+    "request_transfer_us": "request on its way", "queued_us": "behind other requests",
+    "throttled_us": "held back by a quota", "waited_us": "waited on purpose", "broker_us": "broker",
+    "response_transfer_us": "response on its way",
+}  # fmt: skip
+
+
+def text(value: Any) -> str | None:
+    """A text from the wire as it may be shown."""
+    if value is None or value is pd.NA:
+        return None
+    shown = printable(str(value))
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+
+
+def micros(moment: datetime | None) -> int | None:
+    """Microseconds since 1970."""
+    return None if pd.isna(moment) else round(moment.timestamp() * 1e6)
+
+
+def table(found: Table, names: Sequence[str] | None = None, rows: int = ROWS) -> Block:
+    """A table of an answer, with the columns `names`."""
+    fields = [each for each in found.fields if names is None or each.name in names]
+    return {
+        "columns": [[each.heading, each.kind, each.meaning] for each in fields],
+        "rows": [[cell(row.get(each.name), each.kind) for each in fields] for row in found.rows[:rows]],
+        "left": max(len(found.rows) - rows, 0),
+    }
+
+
+def cell(value: Any, kind: str) -> Any:
+    if kind == LIST:
+        values = list(value or ())
+        more = [f"and {len(values) - LISTED:,} more"] if len(values) > LISTED else []
+        return [*(text(each) for each in values[:LISTED]), *more]
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if kind == TIME:
+        return micros(value)
+    if kind == TEXT:
+        return text(value)
+    return bool(value) if isinstance(value, bool | np.bool_) else _number(value)
+
+
+def _number(value: Any) -> float | int:
+    return int(value) if float(value).is_integer() else round(float(value), 3)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame, what is missing as None."""
+    rows = frame.to_dict(orient="records")
+    return [{str(name): None if pd.isna(value) else value for name, value in row.items()} for row in rows]
+
+
+def timeline(found: Timeline, rebalances: Iterable[int]) -> Block:
+    """Counts by slot of time, with those of rebalances (by when they began)."""
+    found = found.drawn()
+    columns = found.columns()
+    slots = Counter(time // found.width_us * found.width_us for time in rebalances)
+    missing = sorted(set(slots) - set(columns["time"]))
+    order = sorted([*columns["time"], *missing])
+    place = {time: at for at, time in enumerate(columns["time"])}
+    block: Block = {"width": found.width_us, "stretches": [list(each) for each in found.stretches()]}
+    for name, values in columns.items():
+        block[name] = order if name == "time" else [values[place[t]] if t in place else 0 for t in order]
+    block["rebalances"] = [slots.get(time, 0) for time in order]
+    return block
+
+
+def slow_table(found: Table, names: Mapping[str, str]) -> Table:
+    """The slowest calls, with names for topics given by uuid, and no error where there is none."""
+    rows = [
+        {
+            **row, "topics": [names.get(topic, topic) for topic in row["topics"]],
+            "error": None if row["error"] == "NONE" else row["error"],
+        }
+        for row in found.rows
+    ]  # fmt: skip
+    return Table(found.name, found.title, found.fields, rows, found.top)
+
+
+def api_table(frame: pd.DataFrame) -> Table:
+    """Calls, errors, times and their parts by API."""
+    rows = records(frame)
+    for row in rows:
+        row["time_us"] = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
+    rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
+    return Table("api", "Where the time went", API, rows)
+
+
+def split(found: Table) -> Block:
+    """The parts of the time by API, for a chart: seconds."""
+    rows = [row for row in found.rows if row["time_us"]][:CHART_APIS]
+    parts = [name for name in PARTS if any(row.get(_sum(name)) for row in rows)]
+    if not parts:
+        names = {"duration_sum_us": "not waiting", "duration_waited_sum_us": "waited on purpose"}
+        series = [[label, [(row[name] or 0) / 1e6 for row in rows]] for name, label in names.items()]
+    else:
+        series = [[PART_NAMES[name], [(row[_sum(name)] or 0) / 1e6 for row in rows]] for name in parts]
+    return {"apis": [text(row["api"]) or "(none)" for row in rows], "series": series,
+            "left": sum(1 for row in found.rows if row["time_us"]) - len(rows)}  # fmt: skip
+
+
+def _sum(name: str) -> str:
+    return f"{name[:-3]}_sum_us"
+
+
+def latencies(found: Histogram, apis: Sequence[str]) -> Block:
+    """How many calls of each API took how long, ten buckets from 1 to 10; `apis` in their order. What was
+    counted in narrower buckets goes where their middle lies."""
+    named = {str(key[0]): counts for key, counts in found.counts.items() if key[0] is not None}
+    shown = [api for api in apis if api in named][:CHART_APIS]
+    place = np.floor((np.arange(BUCKETS) + 0.5) * WIDTH / math.log(10) * TENTHS).astype(np.int64)
+    wide = [np.bincount(place, weights=named[api]).astype(np.int64) for api in shown]
+    used = [int(at) for counts in wide for at in np.flatnonzero(counts)]
+    if not used:
+        return {"apis": [], "edges": [], "cells": [], "left": 0}
+    first, last = min(used), max(used)
+    cells = [
+        [int(at) - first, y, round(100 * int(counts[at]) / int(counts.sum()), 3), int(counts[at])]
+        for y, counts in enumerate(wide)
+        for at in np.flatnonzero(counts)
+    ]
+    edges = [10 ** (at // TENTHS) * STEPS[at % TENTHS] for at in range(first, last + 2)]
+    return {"apis": [text(api) for api in shown], "edges": edges, "cells": cells,
+            "left": len([api for api in apis if api in named]) - len(shown)}  # fmt: skip
+
+
+def matrix(uses: pd.DataFrame | None) -> Block:
+    """What clients carry to and from topics: the clients and topics with most bytes."""
+    if uses is None or not len(uses):
+        return {"clients": [], "topics": [], "cells": [], "left": [0, 0]}
+    who = [_who(*pair) for pair in zip(uses["client_id"], uses["client_ip"], strict=True)]
+    frame = uses.assign(client=who, topic=uses["topic"].replace({METADATA_ID: CLUSTER_METADATA}))
+    frame["weight"] = frame["record_bytes"] * 1_000_000 + frame["calls"]
+    clients = frame.groupby("client")["weight"].sum().sort_values(ascending=False).index.tolist()
+    topics = frame.groupby("topic")["weight"].sum().sort_values(ascending=False).index.tolist()
+    x = {topic: at for at, topic in enumerate(topics[:TOPICS])}
+    y = {client: at for at, client in enumerate(clients[:CLIENTS])}
+    cells: dict[tuple[int, int], list[Any]] = {}
+    inside = frame[frame["client"].isin(y.keys()) & frame["topic"].isin(x.keys())]
+    for row in inside.to_dict(orient="records"):
+        cell = cells.setdefault((x[row["topic"]], y[row["client"]]), [0, 0, 0, 0, []])
+        for place, name in enumerate(("record_bytes", "calls", "errors", "records")):
+            cell[place] += int(row[name])
+        cell[4].append(f"{row['api']} {int(row['calls']):,}")
+    return {
+        "clients": [text(each) for each in y], "topics": [text(each) for each in x],
+        "cells": [[*at, *cell[:4], ", ".join(cell[4][:5])] for at, cell in sorted(cells.items())],
+        "left": [len(clients) - len(y), len(topics) - len(x)],
+    }  # fmt: skip
+
+
+def _who(client_id: Any, ip: Any) -> str:
+    return f"{client_id}@{ip}" if client_id else str(ip)
+
+
+def client_table(frame: pd.DataFrame) -> Table:
+    """Clients by the time their calls took."""
+    rows = records(frame)
+    for row in rows:
+        row["time_us"] = row["duration_sum_us"] or 0.0
+    rows.sort(key=lambda row: (-row["time_us"], -row["calls"], str(row["client_id"]), str(row["client_ip"])))
+    return Table("client", "Clients", CLIENT, rows)
+
+
+def error_table(lines: Sequence[ErrorLine]) -> Table:
+    """Errors with who got them and for what."""
+    rows = [
+        {
+            "error": line.error, "api": line.api, "calls": line.calls, "who": line.who, "where": line.where,
+            "first": pd.Timestamp(line.entry.first.time, unit="us", tz="UTC"),
+            "last": pd.Timestamp(line.entry.last.time, unit="us", tz="UTC"),
+            "packet": line.entry.first.number if line.entry.first.number >= 0 else None,
+        }
+        for line in lines
+    ]  # fmt: skip
+    return Table("errors", "Errors", ERRORS, rows)
+
+
+def anomaly_table(counts: Mapping[str, int]) -> Table:
+    """Anomalies by code, the most frequent first."""
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = [{"code": code, "count": count, "meaning": ANOMALIES.get(code)} for code, count in ranked]
+    return Table("anomalies", "Anomalies", ANOMALY, rows)
+
+
+def groups(found: Groups, last: int | None) -> Block:
+    """Members of groups with what they had when; `last` is when the input ends."""
+    shares = found.shares()
+    lanes = list(dict.fromkeys((row["group"], row["member"]) for row in shares))
+    shown = {lane: at for at, lane in enumerate(lanes[:LANES])}
+    texts = list(dict.fromkeys(row["share"] for row in shares))
+    bars: list[list[Any]] = []
+    for row in shares:
+        lane = shown.get((row["group"], row["member"]))
+        until = micros(row["until"]) or last
+        if lane is not None and until is not None and len(bars) < BARS:
+            begin = micros(row["from"]) or until
+            bars.append([lane, begin, max(until, begin), text(row["share"]), texts.index(row["share"])])
+    return {"lanes": [[text(group), text(member)] for group, member in shown], "bars": bars,
+            "left": len(lanes) - len(shown)}  # fmt: skip
+
+
+API = (
+    Field("api", TEXT, "API", "name of the API"),
+    Field("calls", COUNT, "calls", "calls of any status"),
+    Field("errors", COUNT, "errors", "calls with a non-zero error code"),
+    Field("unanswered", COUNT, "unanswered", "calls without a captured response"),
+    Field("time_us", DURATION, "time", "all that its calls took, with waiting on purpose"),
+    *(
+        Field(_sum(name), DURATION, SHORT[name], f"{PART_NAMES[name]}: part of the time of its calls")
+        for name in PARTS
+    ),
+    Field("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
+    Field("latency_p95_us", DURATION, "p95", "95 of 100"),
+    Field("latency_p99_us", DURATION, "p99", "99 of 100"),
+    Field("latency_max_us", DURATION, "max", "the longest"),
+    Field("request_bytes", BYTES, "sent", "bytes of the requests"),
+    Field("response_bytes", BYTES, "received", "bytes of the responses"),
+)
+CLIENT = (
+    Field("client_id", TEXT, "client", "as the client calls itself"),
+    Field("client_ip", TEXT, "address", "address it sends from"),
+    Field("software", TEXT, "software", "client libraries with version, as they say (KIP-511)"),
+    Field("calls", COUNT, "calls", "calls of any status"),
+    Field("errors", COUNT, "errors", "calls with a non-zero error code"),
+    Field("error_ratio", RATIO, "error share", "errors / calls"),
+    Field("time_us", DURATION, "time", "what its calls took without those that waited on purpose"),
+    Field("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
+    Field("latency_p99_us", DURATION, "p99", "99 of 100"),
+    Field("latency_max_us", DURATION, "max", "the longest"),
+    Field("throttle_ms", COUNT, "throttled ms", "sum of the throttle times it was told"),
+    Field("in_flight_max", COUNT, "in flight", "most requests a connection had outstanding"),
+    Field("request_bytes", BYTES, "sent", "bytes of the requests"),
+    Field("response_bytes", BYTES, "received", "bytes of the responses"),
+)
+ERRORS = (
+    Field("error", TEXT, "error", "name of the error code"),
+    Field("api", TEXT, "API", "name of the API"),
+    Field("calls", COUNT, "calls", "calls with this error"),
+    Field("who", LIST, "who", "clients that got it"),
+    Field("where", LIST, "where", "topics and partitions it was about"),
+    Field("first", TIME, "first", "time of the first"),
+    Field("last", TIME, "last", "time of the last"),
+    Field("packet", COUNT, "packet", "packet of the first, for kwsniff show"),
+)
+ANOMALY = (
+    Field("code", TEXT, "code", "what is not as it should be"),
+    Field("count", COUNT, "count", "how often"),
+    Field("meaning", TEXT, "meaning", "the same in words"),
+)

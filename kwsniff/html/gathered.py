@@ -1,0 +1,70 @@
+"""What the page needs beside the report and the findings: taken from EVENTS in one pass, bounded, mergeable.
+
+Invariant: taking two batches one after the other is the same as taking each with its own instance and
+merging; only where calls are equally slow, or groups do more than is kept, which of them stay may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.answers.grouped import calls_of
+from kwsniff.answers.slow import NEEDS as SLOW
+from kwsniff.answers.slow import Slowest
+from kwsniff.findings.histogram import Histogram
+from kwsniff.findings.rows import Batch
+from kwsniff.html import chosen, timeline
+from kwsniff.html.chosen import BODIES, GroupCalls
+from kwsniff.html.timeline import Timeline
+from kwsniff.message.many import NEEDED as MESSAGE
+from kwsniff.report.waiting import waited
+
+SHOWN = 50
+"""Slowest calls on the page."""
+NEEDED = (SLOW | MESSAGE | timeline.NEEDED | chosen.NEEDED | {"latency_us", "duration_us"}) - BODIES
+"""Columns of EVENTS; bodies are looked at where they are there."""
+
+
+class Gathered:
+    """Timeline, distributions of latencies, the slowest calls and what groups did."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self.latencies = Histogram()
+        """Of answered calls that did not wait on purpose, by API."""
+        self.slowest = Slowest(SHOWN, sorted(MESSAGE))
+        self.groups = GroupCalls()
+        self.waited = 0
+        """Calls that waited on purpose, which are not among the slowest."""
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take one EVENTS batch, in its order."""
+        calls = calls_of(batch)
+        if not calls.num_rows:
+            return
+        self.timeline.take(calls)
+        self.groups.take(calls)
+        calls = calls.filter(pc.is_valid(calls["duration_us"]))
+        on_purpose = waited(calls)
+        self.waited += int(on_purpose.sum())
+        calls = calls.filter(pa.array(~on_purpose))
+        self.slowest.take(calls)
+        rows = Batch(calls).calls
+        self.latencies.add([rows.coded("api")], rows.floats("latency_us"))
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, taken."""
+        for batch in batches:
+            self.take(batch)
+            yield batch
+
+    def merge(self, other: Gathered) -> None:
+        """Take what another one took, of batches that come after those of this one."""
+        self.timeline.merge(other.timeline)
+        self.latencies.merge(other.latencies)
+        self.slowest.merge(other.slowest)
+        self.groups.merge(other.groups)
+        self.waited += other.waited

@@ -1,0 +1,166 @@
+"""The messages of many calls in one reading of the captures: as `kwsniff.message.stream` has it for one.
+
+Theory of operation: EVENTS say when the first and the last byte of each message came, and in which packet.
+Of the segments of one direction only those between these times are put together, and a message is taken out
+with the packet that completes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.capture.source import segments
+from kwsniff.config import Config
+from kwsniff.message.stream import REQUEST, RESPONSE, Message, Side, found_message
+from kwsniff.net.address import halves
+
+NEEDED = frozenset(
+    (
+        *("api_key", "api_version", "correlation_id", "client_ip", "client_port", "broker_ip", "broker_port"),
+        *("capture", "connection", "request_packet", "response_packet", "request_bytes", "response_bytes"),
+        *("request_time", "request_end_time", "response_time", "response_end_time"),
+    )
+)
+"""Columns of the calls."""
+LARGEST = 8 << 20
+"""Bytes of a message beyond which it is not kept."""
+MARGIN_NS = 50_000_000
+"""Segments may be captured out of their order."""
+SLACK = 256 << 10
+Row = dict[str, Any]
+Ints = npt.NDArray[np.int64]
+Code = tuple[int, int, int, int, int, int]
+_ENDS = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
+
+
+class Wish(NamedTuple):
+    """One message that is looked for; `first` and `last` in nanoseconds."""
+
+    first: int
+    last: int
+    call: int
+    direction: str
+    capture: str | None
+    packet: int
+
+
+@dataclass(slots=True)
+class Direction:
+    """One direction of the connections between two ends, with what is wanted of it."""
+
+    wishes: list[Wish] = field(default_factory=list)
+    keep: int = SLACK
+    side: Side | None = None
+    begins: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def join(self) -> None:
+        """Bring the times of all wishes together into spans that do not overlap."""
+        for wish in sorted(self.wishes):
+            if self.ends and wish.first <= self.ends[-1]:
+                self.ends[-1] = max(self.ends[-1], wish.last)
+            else:
+                self.begins.append(wish.first)
+                self.ends.append(wish.last)
+
+    def wants(self, time: int) -> bool:
+        """Whether something that is wanted may come at this time."""
+        place = bisect_right(self.begins, time) - 1
+        return place >= 0 and time <= self.ends[place]
+
+
+def messages_of_calls(
+    paths: Sequence[str], calls: Sequence[Row], config: Config | None = None
+) -> Iterator[tuple[int, str, Message]]:
+    """The requests and responses of calls of EVENTS, as far as they were captured and are not larger than
+    `LARGEST`: number of the call, direction, message, in the order in which they were complete. Raises
+    CaptureError."""
+    wanted = _wanted(calls)
+    open_until = max((wish.last for each in wanted.values() for wish in each.wishes), default=0)
+    left = sum(len(each.wishes) for each in wanted.values())
+    if not left:
+        return
+    for batch in segments(paths, config):
+        for direction, at in _rows(batch, wanted):
+            for wish, message in _taken(direction, batch, at, calls):
+                left -= 1
+                if message is not None:
+                    yield wish.call, wish.direction, message
+        if not left or _over(batch, open_until):
+            return
+
+
+def _over(batch: pa.RecordBatch, until: int) -> bool:
+    """Whether a batch lies well behind everything wanted, packets in the order of time."""
+    times = batch["time"].drop_null()
+    return bool(len(times)) and times[0].as_py() > until + 3600 * 10**9
+
+
+def _wanted(calls: Sequence[Row]) -> dict[Code, Direction]:
+    found: dict[Code, Direction] = defaultdict(Direction)
+    for number, call in enumerate(calls):
+        ends = [call[name] for name in ("client_ip", "client_port", "broker_ip", "broker_port")]
+        if None in ends:
+            continue
+        client, broker = (*halves(ends[0]), ends[1]), (*halves(ends[2]), ends[3])
+        for name, code in ((REQUEST, client + broker), (RESPONSE, broker + client)):
+            first, last = call[f"{name}_time"], call[f"{name}_end_time"]
+            packet, size = call[f"{name}_packet"], call[f"{name}_bytes"] or 0
+            if first is None or last is None or packet is None or size > LARGEST:
+                continue
+            span = (_nanos(first) - MARGIN_NS, _nanos(last) + MARGIN_NS)
+            found[code].wishes.append(Wish(*span, number, name, call["capture"], packet))
+            found[code].keep = max(found[code].keep, size + SLACK)
+    for each in found.values():
+        each.join()
+    return dict(found)
+
+
+def _nanos(moment: Any) -> int:
+    return 1000 * int(pa.scalar(moment, pa.timestamp("us", tz="UTC")).value)
+
+
+def _rows(batch: pa.RecordBatch, wanted: dict[Code, Direction]) -> Iterator[tuple[Direction, list[int]]]:
+    """The rows of a batch in each direction at times when something is wanted."""
+    ends = [pc.fill_null(batch[name], 0).to_numpy(zero_copy_only=False) for name in _ENDS]
+    ports = ends[2].astype(np.int64) << 16 | ends[5].astype(np.int64)
+    asked = np.array([code[2] << 16 | code[5] for code in wanted], np.int64)
+    near = np.flatnonzero(np.isin(ports, asked))
+    by_code: dict[Code, list[int]] = defaultdict(list)
+    codes = zip(*(column[near].tolist() for column in ends), strict=True)
+    times = pc.fill_null(batch["time"], 0).to_numpy(zero_copy_only=False)[near].tolist()
+    for at, code, time in zip(near.tolist(), codes, times, strict=True):
+        direction = wanted.get(code)
+        if direction is not None and direction.wants(time):
+            by_code[code].append(at)
+    for code, at_rows in by_code.items():
+        yield wanted[code], at_rows
+
+
+def _taken(
+    direction: Direction, batch: pa.RecordBatch, at: Sequence[int], calls: Sequence[Row]
+) -> Iterator[tuple[Wish, Message | None]]:
+    columns = [batch[name] for name in ("seq", "payload", "length", "packet", "capture")]
+    for row in at:
+        seq, payload, length, packet, capture = (column[row].as_py() for column in columns)
+        if not payload:
+            continue
+        if direction.side is None:
+            direction.side = Side(direction.keep)
+        direction.side.add(seq, payload, length, packet)
+        done = [wish for wish in direction.wishes if (wish.packet, wish.capture) == (packet, capture)]
+        for wish in done:
+            direction.wishes.remove(wish)
+            yield wish, found_message(direction.side, calls[wish.call], wish.direction)
+        if not direction.wishes:
+            direction.side = None
+            return
