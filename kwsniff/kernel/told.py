@@ -261,9 +261,8 @@ class Told:
         )
         said = connection_id(ends[:3], ends[3:], values["first_time"])
         a, b = (text(ends[0], ends[1]), ends[2]), (text(ends[3], ends[4]), ends[5])
-        client, broker = (b, a) if values["client"] == 1 else (a, b)
-        made = (said, *client, *broker)
-        self._known[number] = (values["client"], made)
+        made = (said, *b, *a) if client == 1 else (said, *a, *b)
+        self._known[number] = (client, made)
         return made
 
     # Calls
