@@ -82,17 +82,37 @@ def lists(lengths: Ints, values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=kind, mask=flags(lengths < 0))
 
 
-def below_each_other(parts: list[tuple[Columns, int]], fields: pa.Schema) -> pa.RecordBatch:
-    """All parts (columns and how many rows) below each other, with those of `fields` that any of them has."""
-    present = set().union(*(columns for columns, _ in parts))
-    schema = pa.schema([field for field in fields if field.name in present])
-    batches = [record_batch(columns, count, schema) for columns, count in parts]
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def in_order(parts: list[tuple[Columns, int]], order: Ints, schema: pa.Schema) -> Columns:
+    """The rows of all parts (columns and how many rows) in this order, with the columns that any has."""
+    columns: Columns = {}
+    starts = np.cumsum([0, *(count for _, count in parts)])
+    for name in set().union(*(columns for columns, _ in parts)):
+        # Most columns are of one part: what others lack needs no room.
+        having = [at for at, (part, _) in enumerate(parts) if name in part]
+        first, end = having[0], having[-1] + 1
+        arrays = [
+            part[name] if name in part else _nulls(count, schema.field(name).type)
+            for part, count in parts[first:end]
+        ]
+        outside = (order < starts[first]) | (order >= starts[end])
+        taken = places(order - starts[first], outside)
+        columns[name] = (arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)).take(taken)
+    return columns
 
 
 def record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:
     """A batch of a schema; columns that are not there are null."""
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema
-    ]
+    arrays = [columns[field.name] if field.name in columns else _nulls(count, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+LEAST = 4096
+_NULLS: dict[pa.DataType, pa.Array] = {}
+
+
+def _nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """So many nulls, all slices of one array for each type: a batch has dozens of columns without a value."""
+    made = _NULLS.get(kind)
+    if made is None or len(made) < count:
+        made = _NULLS[kind] = pa.nulls(max(count, LEAST), kind)
+    return made.slice(0, count)

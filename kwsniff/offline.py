@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from kwsniff import parallel
 from kwsniff.capture.source import CaptureTotals, resolve, segments
 from kwsniff.capture.stop import Stop
 from kwsniff.config import MIB, Config
@@ -42,6 +41,8 @@ def events(
         if jobs is None:
             jobs = _worth(sizes) if config.full else 1
         if jobs > 1 and sizes and None not in sizes:
+            from kwsniff import parallel  # which loads what starts and joins processes
+
             return parallel.events(paths, config, jobs, totals, progress)
     return analyze(segments(paths, config, totals, progress, stop, prefetch=True), config)
 

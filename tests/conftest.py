@@ -43,10 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Workers find the kernels compiled, as those have them who installed kwsniff, rather than compile them
     each for itself. Tests of single kernels interpret them all the same."""
-    from kwsniff.native.code import fitting
+    from kwsniff.native.code import fitting, functions
 
     if os.environ.get("KWSNIFF_KERNELS") != "interpreted" and fitting() is None:
         subprocess.run([sys.executable, "-m", "kwsniff.kernel.build"], check=True, stdout=subprocess.DEVNULL)
+        functions.cache_clear()
 
 
 @pytest.hookimpl(optionalhook=True)

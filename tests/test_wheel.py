@@ -23,7 +23,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked wheel, built from this tree."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(ROOT)]
-    subprocess.run([*command, "--disable-pip-version-check"], check=True, timeout=240)
+    subprocess.run([*command, "--disable-pip-version-check"], check=True, timeout=900)
     (wheel,) = folder.glob("kwsniff-*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "site")
     return folder / "site"
@@ -42,6 +42,18 @@ def kwsniff(installed: Path, *arguments: str) -> str:
         timeout=120,
     )
     return done.stdout
+
+
+def test_the_wheel_brings_compiled_kernels_that_run_without_numba(installed: Path) -> None:
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "import kwsniff; from kwsniff.kernel.machine import Machine\n"
+        "print(kwsniff.__file__, Machine(compiled=True).compiled)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    environment.pop("KWSNIFF_KERNELS", None)
+    told = subprocess.check_output([sys.executable, "-c", code], cwd=installed, env=environment, text=True)
+    assert told.split() == [str(installed / "kwsniff" / "__init__.py"), "True"]
 
 
 def test_the_wheel_holds_the_dissectors(installed: Path) -> None:

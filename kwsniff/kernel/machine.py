@@ -146,15 +146,15 @@ class Machine:
             grown = table
         self.replace(name, grown)
 
-    def array(self, name: str, count: int) -> NDArray[Any]:
-        """The first rows of a table as a record array, which the next call of a kernel may overwrite."""
+    def array(self, name: str, end: int, first: int = 0) -> NDArray[Any]:
+        """Rows of a table as a record array, which the next call of a kernel may overwrite."""
         table = getattr(self.t, name)
         if self.compiled:
-            return table[:count].view(np.ndarray)  # type: ignore[no-any-return]
+            return np.asarray(table)[first:end]
         fields = _SPECS[name].names
-        made = np.zeros(count, RECORDS[name])
+        made = np.zeros(end - first, RECORDS[name])
         for field in fields:
-            made[field] = [getattr(row, field) for row in table[:count]]
+            made[field] = [getattr(row, field) for row in table[first:end]]
         return made
 
     def dtype(self, name: str) -> np.dtype[Any]:

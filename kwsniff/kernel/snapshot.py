@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.kernel import arena, entry, heap
+from kwsniff.kernel import actions as entry
+from kwsniff.kernel import arena, heap
 from kwsniff.kernel.machine import RECORDS, Machine
 from kwsniff.kernel.numbers import int64_at
 from kwsniff.kernel.tables import ARRAYS

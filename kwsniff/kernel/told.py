@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from kwsniff.columns import (
     Columns,
-    below_each_other,
     column,
     flags,
+    in_order,
     lists,
     microseconds,
     names_of,
@@ -37,7 +37,6 @@ from kwsniff.net.address import text
 from kwsniff.schema import ASKED, BROKER, RESOURCE
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS
-from kwsniff.wire.records import CODEC_NAMES
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -170,13 +169,12 @@ class Told:
             self._known.pop(number, None)
         if not parts:
             return None
-        batch = below_each_other(parts, EVENTS)
         self.keys = np.concatenate(keys)
-        if len(parts) > 1:
-            order = np.argsort(self.keys, kind="stable")
-            batch, self.keys = batch.take(places(order)), self.keys[order]
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        return record_batch(columns, len(batch), EVENTS)
+        if len(parts) == 1:
+            return record_batch(*parts[0], EVENTS)
+        order = np.argsort(self.keys, kind="stable")
+        self.keys = self.keys[order]
+        return record_batch(in_order(parts, order, EVENTS), len(order), EVENTS)
 
     def _forget(self, calls: Rows, counts: list[int]) -> None:
         """Take rows out of the tables, those of the packet at hand stay."""
@@ -221,10 +219,10 @@ class Told:
     # Whose
 
     def _identity(self, rows: Rows, ends: Rows) -> Columns:
-        numbers, index = np.unique(rows["number"], return_inverse=True)
+        numbers, first, index = np.unique(rows["number"], return_index=True, return_inverse=True)
         ended = {int(row["number"]): row for row in ends}
-        conns = dict(zip(rows["number"].tolist(), rows["conn"].tolist(), strict=True))
-        found = [self._whose(number, conns[number], ended) for number in numbers.tolist()]
+        conns = dict(zip(numbers.tolist(), rows["conn"][first].tolist(), strict=True))
+        found = [self._whose(number, conn, ended) for number, conn in conns.items()]
         names = ["connection", "client_ip", "client_port", "broker_ip", "broker_port"]
         taken = places(index)
         columns = {
@@ -246,15 +244,13 @@ class Told:
         return int(self._machine.t.conns[conn].capture if row is None else row["capture"])
 
     def _whose(self, number: int, conn: int, ended: dict[int, Any]) -> tuple[Any, ...]:
-        row = ended.get(number)
-        if row is not None:
-            values = {name: int(row[name]) for name in _WHOSE}
-        else:
-            alive = self._machine.t.conns[conn]
-            values = {name: int(getattr(alive, name)) for name in _WHOSE}
+        over = ended.get(number)
         known = self._known.get(number)
-        if known is not None and known[0] == values["client"]:
+        client = int(self._machine.t.conns[conn].client if over is None else over["client"])
+        if known is not None and known[0] == client:
             return known[1]  # type: ignore[no-any-return]
+        row = self._machine.array("conns", conn + 1, conn)[0] if over is None else over
+        values = {name: int(row[name]) for name in _WHOSE}
         ends = (
             values["a_hi"],
             values["a_lo"],
@@ -265,9 +261,8 @@ class Told:
         )
         said = connection_id(ends[:3], ends[3:], values["first_time"])
         a, b = (text(ends[0], ends[1]), ends[2]), (text(ends[3], ends[4]), ends[5])
-        client, broker = (b, a) if values["client"] == 1 else (a, b)
-        made = (said, *client, *broker)
-        self._known[number] = (values["client"], made)
+        made = (said, *b, *a) if client == 1 else (said, *a, *b)
+        self._known[number] = (client, made)
         return made
 
     # Calls
@@ -558,6 +553,8 @@ def _reasons(because: Ints) -> pa.Array:
 
 
 def _codecs(codes: Ints) -> pa.Array:
+    from kwsniff.wire.records import CODEC_NAMES  # which loads what computes CRCs
+
     distinct, index = np.unique(codes, return_inverse=True)
     names = [
         "+".join(CODEC_NAMES[(code >> 4 * at & 15) - 1] for at in range(8) if code >> 4 * at & 15) or None

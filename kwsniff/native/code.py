@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 FOLDER = Path(__file__).parent / "compiled"
 ACT, READ = "kwsniff_act", "kwsniff_read"
 """What can be called: `kwsniff.kernel.entry.act` and `kwsniff.net.headers.read`."""
-AROUND = frozenset(("details", "engine", "identity", "machine", "programs", "shares", "snapshot", "told"))
+AROUND = frozenset(
+    (
+        *("bodytexts", "details", "durations", "engine", "identity", "machine", "programs", "shares"),
+        *("snapshot", "strings", "told"),
+    )
+)
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
 BESIDE = (
     "events.py", "spec/instructions.py", "native/mode.py", "native/numbers.py", "native/table.py",
@@ -76,12 +81,13 @@ def fitting() -> Path | None:
 
 def load(symbol: str) -> Native | None:
     """One of the compiled functions, or None if there is no code for this machine."""
-    found = _functions()
+    found = functions()
     return None if found is None else found[symbol]
 
 
 @cache
-def _functions() -> dict[str, Native] | None:
+def functions() -> dict[str, Native] | None:
+    """The compiled functions by name, or None if there is no code for this machine."""
     if os.environ.get("KWSNIFF_KERNELS") == "interpreted":
         return None
     try:

@@ -55,11 +55,11 @@ def test_code_of_other_sources_is_passed_over(folder: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("data", [b"", b"\x7fELF and no more", native_code.sealed(b"code")[:-1]])
 def test_a_damaged_file_leaves_kernels_interpreted(data: bytes, folder: Path) -> None:
     path_of(NATIVE).write_bytes(data)
-    native_code._functions.cache_clear()
+    native_code.functions.cache_clear()
     try:
         assert native_code.load(ACT) is None
     finally:
-        native_code._functions.cache_clear()
+        native_code.functions.cache_clear()
 
 
 def hook() -> ModuleType:

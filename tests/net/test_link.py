@@ -55,6 +55,12 @@ def test_ipv6_is_found_behind_a_link_layer(kind):
     assert dissect([header + ipv6(SEGMENT)], linktype)[:2] == ([ROW6], [])
 
 
+@pytest.mark.parametrize("family", ["02000100", "01000002", "00020000", "00000000"])
+def test_an_address_family_is_read_whole(family):
+    rows, notes, totals = dissect([bytes.fromhex(family) + ipv4(SEGMENT)], 0)
+    assert (rows, notes, totals.non_ip) == ([], [], 1)
+
+
 def test_link_types_and_ip_versions_mix_in_one_block_and_rows_keep_packet_order():
     kinds = [*V6.values(), *V4.values(), *V6.values()]
     frames = [
