@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from kwsniff.answers.table import BYTES, COUNT, DURATION, TEXT, TIME, Field, Row, Table
 from kwsniff.events import ANOMALY, CALL, CONNECTION
+from kwsniff.findings.words import closer
 from kwsniff.similar import suggestion
 
 NEEDS = frozenset(
@@ -231,7 +232,7 @@ def _connection_lines(row: Row) -> list[dict[str, Any]]:
         (False, True): "ended by RST",
     }.get((bool(row["fin"]), bool(row["rst"])), "still open at the end of the capture")
     user = f"  user {row['user']}" if row["user"] else ""
-    by = f" ({row['closed_by']})" if row["closed_by"] else ""
+    by = f", {closer(row['closed_by'])} first" if row["closed_by"] else ""
     common = _common(row) | {"packet": None, "call": "connection", "way": "--"}
     return [
         common | {"time": row["first_time"], "about": f"{opened}: {who}{user}", "stage": "opened"},

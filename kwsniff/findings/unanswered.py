@@ -10,7 +10,7 @@ from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence
 from kwsniff.findings.rows import Batch, Mask, Rows
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, counted, duration, listed, many
+from kwsniff.findings.words import client, closer, counted, duration, listed, many
 
 LONG_POLLS = (1, 11, 14, 78)
 """Fetch, JoinGroup, SyncGroup, ShareFetch: a client that leaves drops those it has open."""
@@ -70,7 +70,11 @@ class Unanswered(Rule):
         mine = {whole: each for whole, each in self.calls.entries.items() if whole[:3] == key}
         apis = [(str(whole[3]), each.count) for whole, each in mine.items()]
         who = listed(client(whole[4], whole[5]) for whole in mine)
-        how = f"{closed_by} ended the connection first" if closed_by else HOW.get(because, str(because))
+        how = (
+            f"{closer(str(closed_by))} ended the connection first"
+            if closed_by
+            else HOW.get(because, str(because))
+        )
         waited = f", after up to {duration(entry.maxes[0] / 1e6)}" if entry.maxes[0] > 0 else ""
         sentence = (
             f"{broker} left {many(entry.count, 'request')} unanswered: {how}{waited} "

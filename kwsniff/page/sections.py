@@ -118,6 +118,14 @@ def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
+def _busy(row: Row) -> float:
+    """The time of all calls but what they waited on purpose, µs."""
+    if row.get(_sum("waited_us")) is None:
+        return row["duration_sum_us"] or 0.0
+    whole = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
+    return max(whole - row[_sum("waited_us")], 0.0)
+
+
 def _parted(row: Row) -> float:
     """The time of which it is known where it went, µs."""
     return sum((row[_sum(name)] or 0.0 for name in PARTS), 0.0)
@@ -150,7 +158,7 @@ def clients(frame: pd.DataFrame, width: int) -> Section:
     """Those with most time, errors and bytes."""
     rows = [_known(row) for row in frame.to_dict(orient="records")]
     for row in rows:
-        row["time_us"] = row["duration_sum_us"] or 0.0
+        row["time_us"] = _busy(row)
         row["size"] = row["request_bytes"] + row["response_bytes"]
     figures: list[tuple[str, str, Callable[[Any], str]]] = [
         ("by time not waiting", "time_us", _seconds),

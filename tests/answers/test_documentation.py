@@ -1,5 +1,5 @@
-"""docs/answers.md shows what the commands print: every `$ kwsniff` of it is run from the folder of the
-samples.
+"""docs/answers.md and docs/questions.md show what commands print: every `$ kwsniff` of them is run from the
+folder of the samples.
 
 `pytest --update-golden` writes what they print now.
 """
@@ -15,23 +15,39 @@ import pytest
 
 from tests.answers.conftest import QUIET, Ended
 
-PAGE = Path(__file__).parents[2] / "docs" / "answers.md"
-BLOCK = re.compile(r"```console\n\$ (kwsniff [^\n]*)\n(.*?)```", re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+PROMPT = re.compile(r"^\$ (kwsniff [^\n]*)\n", re.MULTILINE)
 
 
+@pytest.mark.parametrize("name", ["answers.md", "questions.md"])
 def test_every_output_in_the_page_is_what_its_command_prints(
-    kwsniff: Callable[..., Ended], request: pytest.FixtureRequest
+    kwsniff: Callable[..., Ended], request: pytest.FixtureRequest, name: str
 ) -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    place = DOCS / name
+    page = place.read_text(encoding="utf-8")
+
+    def told(line: str) -> str:
+        words = shlex.split(line)[1:]
+        ended = kwsniff(*words, *([] if words[0] in LOUD else ["-q"]))
+        assert ended.code in (0, 1), (line, ended.err)
+        return f"$ {line}\n{ended.out}"
 
     def now(found: re.Match[str]) -> str:
-        words = shlex.split(found[1])[1:]
-        ended = kwsniff(*words, *([] if words[0] in QUIET else ["-q"]))
-        assert ended.code in (0, 1), ended.err
-        return f"```console\n$ {found[1]}\n{ended.out}```"
+        return "```console\n" + "\n".join(map(told, PROMPT.findall(found[1]))) + "```"
 
     assert len(BLOCK.findall(page)) >= 2
     made = BLOCK.sub(now, page)
     if request.config.getoption("--update-golden"):
-        PAGE.write_text(made, encoding="utf-8")
-    assert made == PAGE.read_text(encoding="utf-8")
+        place.write_text(made, encoding="utf-8")
+    assert made == place.read_text(encoding="utf-8")
+
+
+LOUD = (*QUIET, "report")
+"""Without -q: the page has the summary in it."""
+
+
+def test_fourteen_questions_are_answered_by_at_most_two_commands_each() -> None:
+    parts = (DOCS / "questions.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert [part.split(".")[0] for part in parts] == [str(number) for number in range(1, 15)]
+    assert all(1 <= len(PROMPT.findall(part)) <= 2 for part in parts)

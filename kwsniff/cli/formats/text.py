@@ -115,7 +115,16 @@ SHOWN = (
     *("correlation_id", "client_id", "latency_us", "status", "error", "error_code", "error_count"),
     *("throttle_ms", "acks", "group_id", "member_id", "transactional_id", "topics", "topic_ids"),
     *("partitions", "record_count", "record_bytes", "software_name", "software_version"),
-    *("unanswered_because", "code", "detail", "packet", "client_packets", "broker_packets"),
+    *(
+        "unanswered_because",
+        "closed_by",
+        "waited_open_us",
+        "code",
+        "detail",
+        "packet",
+        "client_packets",
+        "broker_packets",
+    ),
     *("client_bytes", "broker_bytes", "client_missing_bytes", "broker_missing_bytes", "syn", "fin", "rst"),
     *("handshake_us", "security", "sasl_mechanism", "user", "frames", "request", "response"),
 )
@@ -153,8 +162,18 @@ def _call(row: Row) -> Described:
     status = str(row["status"] or "")
     outcome = status if row["error"] is None or not row["error_code"] else f"{status} {row['error']}"
     if row["unanswered_because"] is not None:
-        outcome += f" ({row['unanswered_because']})"
+        outcome += f" ({_unanswered(row)})"
     return what, outcome, STATUS_COLOURS.get(status, ""), "  ".join(_about(row))
+
+
+def _unanswered(row: Row) -> str:
+    """Why there is no answer, who ended the connection, and how long it had waited."""
+    words = [str(row["unanswered_because"])]
+    if row["closed_by"] is not None:
+        words.append(f"by {row['closed_by']}")
+    if row["waited_open_us"] is not None:
+        words.append(f"after {_duration(row['waited_open_us'])}")
+    return " ".join(words)
 
 
 def _api(row: Row) -> str:
