@@ -121,6 +121,8 @@ class SlowQueue(Rule):
             queued, own = entry.sums
             if counts is None or counts.sum() < self.thresholds.slow_calls or queued <= own:
                 continue
+            if entry.count < self.thresholds.queued_calls:
+                continue
             late = quantile(counts, SLOW_PART)
             if late < self.thresholds.queued_ms * 1000:
                 continue

@@ -20,6 +20,8 @@ class Thresholds:
     """A broker is slow with an API if so much of its own time goes into one call of twenty ..."""
     slow_calls: int = 20
     """... of at least so many calls."""
+    queued_calls: int = 10
+    """Fewer calls that stood in a queue say nothing."""
     queued_ms: float = 100.0
     """A queue is slow if one call of twenty waits so long behind earlier ones of its connection."""
 
@@ -40,7 +42,7 @@ class Thresholds:
     """JoinGroup and SyncGroup calls closer together than this belong to one rebalance."""
     still_s: float = 10.0
     """A member stands still whose heartbeats go on for so long after its last Fetch."""
-    lag_records: int = 1_000
+    lag_records: int = 250
     """A consumer that is so many records behind at its last Fetch ..."""
     lag_growth: float = 1.2
     """... and so many times as many as at its first falls behind."""

@@ -119,7 +119,16 @@ def clear(t: Any, side: int) -> None:
     fact.coordinator_type = fact.generation = fact.validate_only = fact.token = fact.token_end = NONE
     fact.records = fact.record_bytes = NONE
     fact.name_first = fact.names = fact.row_first = fact.rows = fact.brokers = fact.resources = 0
-    fact.damaged = 0
+    fact.damaged = fact.tail = 0
+
+
+@inlined
+def reaches_end(row: Any) -> bool:
+    """Whether what a partition brought is one batch and the last that could be read: a request that waits for
+    data is answered with the first that comes."""
+    if row.records == NONE or row.base_offset == NONE or row.high_watermark == NONE or row.batches != 1:
+        return False
+    return row.base_offset + row.records >= row.high_watermark
 
 
 @kernel
@@ -277,7 +286,7 @@ def _fill_row(row: Any, r: Any, step: Any) -> None:
     row.committed_offset = r[block + i.NUMBERS_AT + 5]
     row.leader_epoch = r[block + i.NUMBERS_AT + 6]
     row.records = row.bytes = NONE
-    row.codecs = row.mismatches = row.damage = row.taken = 0
+    row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0
 
 
 @kernel
@@ -336,6 +345,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
     error, errors = int64(0), int64(0)
     names, rows, brokers, resources = int64(0), int64(0), int64(0), int64(0)
     records, record_bytes, damaged = int64(0), int64(0), int64(0)
+    tail = int64(0)
     code, offset = int64(0), int64(0)
     steps, ip = t.code, program.start
     while True:
@@ -432,6 +442,8 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                     _fill_records(row, data, r, step, side, verify)
                     record_bytes += row.bytes
                     records = _sum(records, row.records)
+                    if row.bytes > 0 and side == 1:
+                        tail = int64(1) if tail >= 0 and reaches_end(row) else int64(-1)
                     damaged += 1 if row.mismatches or row.damage else 0
                 if lists or row.mismatches or row.damage:
                     rows += 1
@@ -529,6 +541,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
     fact.records = records if has_records else int64(NONE)
     fact.record_bytes = record_bytes if has_records else int64(NONE)
     fact.names, fact.rows, fact.brokers, fact.resources = names, rows, brokers, resources
+    fact.tail = tail
     fact.name_first, fact.row_first, fact.damaged = 0, 0, damaged
     return OK
 
@@ -553,4 +566,4 @@ def _bare_row(row: Any, name: int, uuid: int, partition: int) -> None:
     row.error = row.base_offset = row.records = row.bytes = row.high_watermark = NONE
     row.log_start_offset = row.last_stable_offset = row.fetch_offset = row.committed_offset = NONE
     row.leader_epoch = NONE
-    row.codecs = row.mismatches = row.damage = row.taken = 0
+    row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0

@@ -90,6 +90,7 @@ BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
             "records": "records in all; NONE if the message has none, or a compressed wrapper hides them",
             "record_bytes": "bytes of record data, NONE if the message has none",
             "damaged": "rows whose record data is damaged",
+            "tail": "1: the record data of each row is one batch, the last of its partition; -1: not so",
         },
     ),
     ("names", "a topic of the bodies at hand", {"name": "text", "uuid": "text of kind UUID"}),
@@ -111,6 +112,7 @@ BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
             "fetch_offset": "offset asked for",
             "committed_offset": "offset committed",
             "leader_epoch": "epoch of its leader",
+            "batches": "whole batches in its record data",
             "mismatches": "batches with a wrong CRC",
             "damage": "bit 0: the request's last batch is cut short, 1: codec unknown, 2: batch malformed",
             "taken": "1: the row of a request that is done with",
@@ -160,7 +162,7 @@ BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
     ("word_bins", "free blocks of the heap, by size", {"first": "where the first is, -1 if none"}),
     ("call_names", "a topic of a call, in the order of calls", {"name": "text", "uuid": "text of kind UUID"}),
 ]
-_OF_ONE_BODY = ("mismatches", "damage", "taken")
+_OF_ONE_BODY = ("batches", "mismatches", "damage", "taken")
 
 
 def _fields(table: str) -> dict[str, str]:
@@ -228,7 +230,7 @@ CALL_FIELDS = {
     "leaves the session",
     "resources": "rows of call_resources, 0 for null",
     "brokers": "rows of call_brokers, 0 for null",
-    "tail": "1: all records it brought are the last ones of their partitions",
+    "tail": "as of facts of the response",
     "records": "records in all",
     "record_bytes": "bytes of record data",
 }

@@ -299,7 +299,7 @@ def join(t: Any, row: int, call: int) -> int:
     out.generation = _known(reply.generation, query.generation)
     out.session_id = _known(reply.session_id, query.session_id)
     out.session_epoch = _known(query.session_epoch, reply.session_epoch)
-    out.tail = 1 if _reaches_end(t, reply) else 0
+    out.tail = reply.tail
     if query.record_bytes != NONE:
         out.records, out.record_bytes = query.records, query.record_bytes
     else:
@@ -491,18 +491,3 @@ def _tell_brokers(t: Any, reply: Any, out: Any) -> None:
         row.node, row.host, row.port = broker.node, broker.host, broker.port
         store.call_brokers += 1
     out.brokers = reply.brokers
-
-
-@kernel
-def _reaches_end(t: Any, reply: Any) -> bool:
-    """Whether the response brings records, and of each partition the last that could be read."""
-    brought = False
-    for index in range(reply.rows):
-        row = t.rows[uintp(index)]
-        if row.bytes != NONE and row.bytes > 0:
-            if row.records == NONE or row.base_offset == NONE or row.high_watermark == NONE:
-                return False
-            if row.base_offset + row.records < row.high_watermark:
-                return False
-            brought = True
-    return brought

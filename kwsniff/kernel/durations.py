@@ -18,14 +18,14 @@ REBALANCE_IN_PROGRESS = 27
 MILLISECOND = 1_000_000
 
 
-def waits(calls: Rows) -> NDArray[np.bool_]:
-    """Which calls waited on purpose: see `kwsniff.report.waiting`, which has the rule in words."""
-    latency = calls["response_first"] - calls["last_time"]
+def waits(calls: Rows, left: Ints) -> NDArray[np.bool_]:
+    """Which calls waited on purpose: see `kwsniff.report.waiting`, which has the rule in words. `left` is the
+    time, ns, in which they were neither queued nor held back by a quota."""
     allowed = np.where(calls["max_wait"] == NONE, 0, calls["max_wait"]) * MILLISECOND
-    in_time = (allowed > 0) & (latency >= allowed - np.minimum(MILLISECOND, allowed // 2))
+    in_time = (allowed > 0) & (left >= allowed - np.minimum(MILLISECOND, allowed // 2))
     empty = (calls["record_bytes"] == 0) & (calls["records"] == 0) & (calls["status"] == k.OK_)
     until = np.maximum(allowed, MILLISECOND) + MILLISECOND
-    arrived = (calls["tail"] != 0) & (latency >= MILLISECOND) & (latency <= until) & (allowed > 0)
+    arrived = (calls["tail"] > 0) & (left >= MILLISECOND) & (left <= until) & (allowed > 0)
     served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
     return (np.isin(calls["key"], FETCHES) & ((in_time & empty) | arrived)) | (
         np.isin(calls["key"], GROUP_WAITS) & served
@@ -42,7 +42,7 @@ def time_parts(calls: Rows) -> Columns:
     free = np.clip(calls["response_end"], asked, np.maximum(begun, asked))
     heard = np.clip(calls["throttled_until"], free, np.maximum(begun, free))
     left = begun - heard
-    waited = np.where(waits(calls), left, 0)
+    waited = np.where(waits(calls, left), left, 0)
     parts = {
         "request_transfer_us": asked - calls["first_time"],
         "queued_us": free - asked,

@@ -103,4 +103,5 @@ def sum_up(data: Any, start: int, end: int, is_request: bool, verify: bool, row:
         pos = stop
     row.records = NONE if unknown else count
     row.bytes, row.codecs, row.mismatches, row.damage = end - start, codecs, mismatches, damage
+    row.batches = batches
     return base

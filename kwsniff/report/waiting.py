@@ -5,9 +5,9 @@ Some requests ask the broker to hold its answer, so their latency says nothing a
 - **Fetch and ShareFetch** wait up to `max_wait_ms` for data. One that was answered without an error and
   without record data, `max_wait_ms` or more after the request, *waited*. Brokers count in milliseconds,
   so an answer up to one millisecond early counts too (half of `max_wait_ms` where that is less).
-- A **Fetch that brought data** *waited* for it if that was the last there is of each partition, since it is
-  answered as soon as there is any; and if the answer came within `max_wait_ms`, but not in its first
-  millisecond. One that left something unread found it there: that is service.
+- A **Fetch that brought data** *waited* for it if that was one batch of each partition and the last there
+  is, since it is answered as soon as there is any; and if the answer came within `max_wait_ms`, but not in
+  its first millisecond. One that brought several batches, or left some, found them there: that is service.
 - **JoinGroup and SyncGroup** wait for the other members of the group. Every answered one waited, but
   those refused with an error, which come at once; REBALANCE_IN_PROGRESS is what ends a wait early.
 

@@ -32,7 +32,7 @@ SITUATIONS = {
     "stale_leader": {"stale-leader"},
     "slow_broker": {"slow-broker"},
     # Clients that send before they are answered: on purpose, or because a broker is gone or slow.
-    "slow_queue": {"slow-queue", "tiny-batches", "stale-leader", "mock-produce"},
+    "slow_queue": {"slow-queue", "tiny-batches", "stale-leader"},
     "zero_windows": {"slow-reader"},
     "consumer_falls_behind": {"stuck-consumer"},
     "throttled": {"throttled"},

@@ -12,7 +12,7 @@ from tests.samples import sample
 def ends(name: str) -> list[dict[str, Any]]:
     rows = [
         row
-        for batch in events(sample(name).paths, Config(tables=True))
+        for batch in events(sample(name).paths, Config())
         for row in batch.to_pylist()
         if row["event"] == "connection"
     ]

@@ -58,7 +58,7 @@ def test_incremental_fetches_are_about_what_the_broker_knew_them_to_be(name: str
     from kwsniff.offline import events
 
     expected, seen = of_the_log(name), 0
-    for rows in named(events(sample(name).paths, Config(tables=True))):
+    for rows in named(events(sample(name).paths, Config())):
         for row in rows.filter(pa.compute.greater(rows["session_epoch"], 0)).to_pylist():
             session = expected[f"{row['client_ip']}:{row['client_port']}", row["correlation_id"]]
             assert set(row["topic_ids"]) == {topic for topic, _ in session}
