@@ -42,7 +42,7 @@ class Thresholds:
     """JoinGroup and SyncGroup calls closer together than this belong to one rebalance."""
     still_s: float = 10.0
     """A member stands still whose heartbeats go on for so long after its last Fetch."""
-    lag_records: int = 250
+    lag_records: int = 1_000
     """A consumer that is so many records behind at its last Fetch ..."""
     lag_growth: float = 1.2
     """... and so many times as many as at its first falls behind."""
