@@ -70,9 +70,3 @@ def rate(per_s: float) -> str:
 
 size = bytes_text
 """`1.5 kB`."""
-
-
-def closer(closed_by: str) -> str:
-    """Who ended a connection and how: `the client (FIN)` for `client_fin`."""
-    who, _, flag = closed_by.partition("_")
-    return f"the {who} ({flag.upper()})" if flag else closed_by
