@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kwsniff.answers.table import BYTES, COUNT, DURATION, TEXT, TIME, Field, Row, Table
 from kwsniff.events import ANOMALY, CALL, CONNECTION
-from kwsniff.findings.words import closer
+from kwsniff.report.text import closer
 from kwsniff.similar import suggestion
 
 NEEDS = frozenset(

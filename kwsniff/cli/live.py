@@ -22,16 +22,21 @@ from kwsniff.cli.source import refuse_bodies
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.live.errors import LiveError
+from kwsniff.live.findings import LiveFindings
 from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.pcapng import Interface, PcapngFiles, Rotation
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import Keeping, Session
 from kwsniff.live.sink import Health, Sink
+from kwsniff.live.table import IntervalCsv
 from kwsniff.live.user import become
 from kwsniff.report.topicfile import cached_names, keep_names
 from kwsniff.report.topics import TopicNames
 from kwsniff.table import EVENTS
 from kwsniff.where.predicate import Predicate
+
+FINDINGS_SHOWN = 10
+"""Findings told at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +172,17 @@ class _Run:
         self._names = TopicNames(cached_names() | request.choice.names)
         self._known = len(self._names.names)
         self._screen: Screen | None = None
-        self._sinks: list[Sink] = []
+        from kwsniff.spec.load import catalog
+
+        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+        self._findings = LiveFindings(errors)
+        self._sinks: list[Sink] = [self._findings]
         if request.prometheus is not None:
             self._sinks.append(self._metrics(request.prometheus))
         if request.csv is not None:
-            self._sinks.append(self._tables(request.csv))
+            self._sinks.append(
+                IntervalCsv(request.csv, request.interval, errors=errors, findings=self._findings)
+            )
         if possible() and not request.lines:
             self._screen = Screen(", ".join(session.interfaces), session.stop)
             self._sinks.append(Filtered(self._screen, predicate))
@@ -192,10 +203,19 @@ class _Run:
         for line in self._session.farewells:
             print(f"kwsniff: {line}", file=sys.stderr)
         self._trust.show()
+        self._tell_findings()
         if self._screen is not None and self._session.health().dropped:
             warnings = Warnings()
             warnings.tick(self._session.health())
         return problem.DONE
+
+    def _tell_findings(self) -> None:
+        """What somebody should look into, worst first."""
+        found = [] if self._request.quiet else self._findings.found()
+        for each in found[:FINDINGS_SHOWN]:
+            said(f"{each.severity}: {each.sentence}")
+        if len(found) > FINDINGS_SHOWN:
+            said(f"+{len(found) - FINDINGS_SHOWN:,} more findings: --csv writes all of them")
 
     def _say(self, text: str) -> None:
         if not self._request.quiet:
@@ -229,13 +249,6 @@ class _Run:
         if not self._request.quiet:
             print(f"kwsniff: metrics on {metrics.url}", file=sys.stderr)
         return metrics
-
-    def _tables(self, folder: str) -> Sink:
-        from kwsniff.live.table import IntervalCsv
-        from kwsniff.spec.load import catalog
-
-        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-        return IntervalCsv(folder, self._request.interval, errors=errors)
 
     def _lines(self, form: str, columns: list[str] | None) -> Sink:
         terminal = sys.stdout.isatty()

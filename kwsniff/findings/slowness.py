@@ -118,7 +118,7 @@ class SlowQueue(Rule):
         found = []
         for key, entry in self.clients.entries.items():
             counts = self.times.counts.get(key)
-            queued, own = entry.sums
+            queued, own = map(round, entry.sums)  # whole µs: the same in whatever order they were added
             if counts is None or counts.sum() < self.thresholds.slow_calls or queued <= own:
                 continue
             if entry.count < self.thresholds.queued_calls:

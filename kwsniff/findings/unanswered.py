@@ -10,7 +10,8 @@ from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence
 from kwsniff.findings.rows import Batch, Mask, Rows
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, closer, counted, duration, listed, many
+from kwsniff.findings.words import client, counted, duration, listed, many
+from kwsniff.report.text import closer
 
 LONG_POLLS = (1, 11, 14, 78)
 """Fetch, JoinGroup, SyncGroup, ShareFetch: a client that leaves drops those it has open."""

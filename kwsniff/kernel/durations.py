@@ -12,7 +12,8 @@ from kwsniff.columns import Columns, column
 from kwsniff.kernel import tables as k
 from kwsniff.kernel.numbers import NONE
 
-Rows, Ints = NDArray[Any], NDArray[np.int64]
+Rows = NDArray[Any]
+Ints = NDArray[np.int64]
 FETCHES, GROUP_WAITS = (1, 78), (11, 14)
 REBALANCE_IN_PROGRESS = 27
 MILLISECOND = 1_000_000

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kwsniff.live.errors import LiveError
+from kwsniff.live.findings import LiveFindings
 from kwsniff.live.history import HistoryFile, Interval
 from kwsniff.live.sink import Health
 from kwsniff.report import Report
@@ -34,7 +35,7 @@ class CsvError(LiveError):
 
 
 class IntervalCsv:
-    """Writes `<table>.csv` for each table of the report, and `history.csv`, into a directory."""
+    """Writes `<table>.csv` for each table of the report, findings.csv and history.csv into a directory."""
 
     def __init__(
         self,
@@ -42,8 +43,10 @@ class IntervalCsv:
         interval_s: float = 60.0,
         *,
         errors: Mapping[int, tuple[str, bool]] | None = None,
+        findings: LiveFindings | None = None,
     ) -> None:
-        """`interval_s` is in seconds of packet time; `errors` as in `Report.from_events`.
+        """`interval_s` is in seconds of packet time; `errors` as in `Report.from_events`. `findings`, which
+        takes the same events, is written beside the tables.
 
         A history that is there already goes on; the tables are replaced at the first interval's end.
 
@@ -53,6 +56,7 @@ class IntervalCsv:
         self._directory = Path(directory)
         self._interval_ns = round(interval_s * 1e9)
         self._errors = errors
+        self._findings = findings
         self._store = BoundedStore()
         self._interval = Interval()
         self._waiting: list[pa.RecordBatch] = []
@@ -119,6 +123,8 @@ class IntervalCsv:
             # Only now: what could not be written is part of the next interval.
             self._interval, self._begin_ns = Interval(), self._now_ns
             Report.from_store(self._store, errors=self._errors).write_csv(self._directory)
+            if self._findings is not None:
+                self._findings.write(self._directory)
         except OSError as error:
             self.problem = f"cannot write into {self._directory}: {error.strerror or error}"
         else:

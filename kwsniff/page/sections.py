@@ -121,9 +121,9 @@ def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
 def _busy(row: Row) -> float:
     """The time of all calls but what they waited on purpose, µs."""
     if row.get(_sum("waited_us")) is None:
-        return row["duration_sum_us"] or 0.0
+        return float(row["duration_sum_us"] or 0.0)
     whole = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
-    return max(whole - row[_sum("waited_us")], 0.0)
+    return max(float(whole - row[_sum("waited_us")]), 0.0)
 
 
 def _parted(row: Row) -> float:

@@ -100,3 +100,9 @@ def digits(value: float) -> str:
         return f"{value:,.0f}"
     text = f"{value:.3g}"
     return text if "e" not in text else f"{value:.6f}".rstrip("0").rstrip(".") or "0"
+
+
+def closer(closed_by: str) -> str:
+    """Who ended a connection and how: `the client (FIN)` for `client_fin`."""
+    who, _, flag = closed_by.partition("_")
+    return f"the {who} ({flag.upper()})" if flag else closed_by

@@ -137,7 +137,7 @@ def live(
         typer.Option(
             "--csv",
             metavar="DIR",
-            help="Write the tables of `kwsniff report --csv` here, every interval.",
+            help="Write the tables of `kwsniff report --csv` here, with findings.csv, every interval.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
