@@ -10,7 +10,7 @@ TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
 # The release of kafka-clients that `make conformance` asks, for instance 4.5.0; nothing for the newest.
 VERSION ?=
 
-.PHONY: kernels run pipeline test test-all check conformance fuzz bench clean
+.PHONY: echarts kernels run pipeline test test-all check conformance fuzz bench clean
 
 run: $(VENV)/.run
 	$(BIN)/kwsniff report captures --csv out/csv
@@ -50,6 +50,10 @@ fuzz: $(VENV)/.dev
 # Compile the kernels again after a change to them; installing does it the first time (see docs/design.md).
 kernels: $(VENV)/.dev
 	$(BIN)/python -m kwsniff.kernel.build
+
+# The charts' library of pages, from what its authors published; needs npm. ECHARTS=6.2.0 for another version.
+echarts: $(VENV)/.dev
+	$(BIN)/python -m tests.html_page.echarts $(ECHARTS)
 
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev

@@ -16,7 +16,8 @@ Row = dict[str, Any]
 
 def calls_of(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that are calls."""
-    return batch.filter(pc.equal(batch["event"], CALL))
+    is_call = pc.equal(batch["event"], CALL)
+    return batch if is_call.true_count == batch.num_rows else batch.filter(is_call)
 
 
 def ends_of(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from kwsniff.answers.grouped import Row, calls_of
 from kwsniff.answers.table import COUNT, DURATION, LIST, TEXT, TIME, Field, Table, merged
 from kwsniff.report.waiting import NEEDED as WAITING
-from kwsniff.report.waiting import waited
+from kwsniff.report.waiting import Mask, waited
 
 PARTS = (
     *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
@@ -66,9 +66,11 @@ class Slowest:
         self._heap: list[tuple[float, int, Row]] = []
         self._order = 0
 
-    def take(self, calls: pa.RecordBatch) -> None:
-        """Take calls of EVENTS whose `duration_us` is known."""
-        durations = calls["duration_us"].to_numpy(zero_copy_only=False)
+    def take(self, calls: pa.RecordBatch, left_out: Mask | None = None) -> None:
+        """Take calls of EVENTS but for those without `duration_us` and those of `left_out`."""
+        durations = np.nan_to_num(calls["duration_us"].to_numpy(zero_copy_only=False), nan=-1.0)
+        if left_out is not None:
+            durations = np.where(left_out, -1.0, durations)
         least = self._heap[0][0] if len(self._heap) == self._kept else -1.0
         candidates = np.flatnonzero(durations > least)
         if len(candidates) > self._kept:

@@ -5,6 +5,7 @@ All take the same: what to read, what chooses the rows, and which of their table
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kwsniff.api.source import Asked, Source, rows
@@ -330,7 +331,7 @@ def _frame(
 
 def _take(question: Any, source: Source, asked: Asked, config: dict[str, Any]) -> None:
     columns = question.needs & frozenset(EVENTS.names)
-    wanted = Asked(asked.where, columns, asked.since, asked.until, asked.tz)
+    wanted = replace(asked, columns=columns, owned="connection" in columns)
     for batch in rows(source, wanted, Config(**config)):
         question.take(batch)
 

@@ -14,10 +14,11 @@ from kwsniff import offline
 from kwsniff.answers.stored import is_stored, stored_events
 from kwsniff.capture.memory import ETHERNET, segments_of_bytes, segments_of_file, segments_of_packets
 from kwsniff.capture.source import CaptureTotals
+from kwsniff.cli.answering import Owned
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.pipeline import analyze
-from kwsniff.report.calls import NAMING
+from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.similar import suggestion
 from kwsniff.table import EVENTS
 from kwsniff.where.body import BODIES
@@ -43,6 +44,8 @@ class Asked:
     tz: str = "UTC"
     jobs: int | None = 1
     linktype: int = ETHERNET
+    owned: bool = False
+    """Connections of the calls that `where` chooses are chosen, too."""
 
     def needed(self) -> frozenset[str] | None:
         """Columns to be decoded, None for all. Raises ValueError for one that there is not."""
@@ -56,7 +59,7 @@ class Asked:
         needed = frozenset(self.columns) | TOLD
         if self.where is not None:
             needed |= columns_in(self.where)
-        return needed | (NAMING if needed & NAMING else frozenset())
+        return needed | (NAMING if needed & NAMED else frozenset())
 
 
 def rows(
@@ -76,7 +79,10 @@ def rows(
     found = named(_events(source, config, asked, totals if totals is not None else CaptureTotals()))
     if asked.where is None and asked.since is None and asked.until is None:
         return found
-    return (batch.filter(predicate(batch)) for batch in found)
+    if not asked.owned or asked.where is None:
+        return (batch.filter(predicate(batch)) for batch in found)
+    own = Owned()
+    return (batch.filter(own(batch, predicate(batch))) for batch in found)
 
 
 def _events(source: Source, config: Config, asked: Asked, totals: CaptureTotals) -> Iterator[pa.RecordBatch]:

@@ -80,7 +80,7 @@ def taken(
     if asked.where is not None:
         columns |= columns_in(asked.where)
     columns |= NAMING if columns & NAMED else frozenset()
-    owned = _Owned() if asked.where is not None and "connection" in needs else _as_it_is
+    owned = Owned() if asked.where is not None and "connection" in needs else _as_it_is
     try:
         with (
             ProgressBar(wanted=not from_pipe(asked.paths)) as progress,
@@ -92,7 +92,7 @@ def taken(
         raise CommandError(str(error)) from None
 
 
-class _Owned:
+class Owned:
     """Connections of the calls that were asked for: their rows belong to them."""
 
     def __init__(self) -> None:

@@ -155,13 +155,17 @@ def _write_page(
         request.paths, report, rules, found.errors(errors), trust.anomalies, trust.paragraph(), gathered,
         where=request.choice.where,
     )  # fmt: skip
-    if from_pipe(request.paths):
-        page.notes = ["The input came through a pipe, so the fields of single calls are not in this page."]
-    else:
-        page.read_again(request.config)
+    if "-" in request.paths or from_pipe(request.paths):
+        page.notes = [
+            "The input could be read only once, so the fields of single calls are not in this page."
+        ]
     assert request.html is not None
     try:
+        if not page.notes:
+            page.read_again(request.config)
         Path(request.html).write_text(page.html(), encoding="utf-8")
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"--html {request.html}: {error.strerror}") from None
 

@@ -105,8 +105,10 @@ class Page:
         said = sections.findings(self.findings, self._files)
         parts.insert(0, Part("findings", "Findings", self._command("report"), said))
         anomalies = table("anomalies") if self.anomalies else ""
-        again = self._command("decode", where='event == "anomaly"')
-        parts.append(Part("trust", "How far to trust it", again, trust + anomalies))
+        again = self._command("decode", where='event == "anomaly"') if self.anomalies else ""
+        parts.append(
+            Part("trust", "How far to trust it", again or self._command("report"), trust + anomalies)
+        )
         data["tables"]["anomalies"] = blocks.table(blocks.anomaly_table(self.anomalies))
         head = sections.head(
             named([printable(path) for path in self.paths]), heading, parts, self._facts(api)

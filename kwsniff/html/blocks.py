@@ -139,11 +139,15 @@ def split(found: Table) -> Block:
     parts = [name for name in PARTS if any(row.get(_sum(name)) for row in rows)]
     if not parts:
         names = {"duration_sum_us": "not waiting", "duration_waited_sum_us": "waited on purpose"}
-        series = [[label, [(row[name] or 0) / 1e6 for row in rows]] for name, label in names.items()]
+        series = [[label, [_seconds(row[name]) for row in rows]] for name, label in names.items()]
     else:
-        series = [[PART_NAMES[name], [(row[_sum(name)] or 0) / 1e6 for row in rows]] for name in parts]
+        series = [[PART_NAMES[name], [_seconds(row[_sum(name)]) for row in rows]] for name in parts]
     return {"apis": [text(row["api"]) or "(none)" for row in rows], "series": series,
             "left": sum(1 for row in found.rows if row["time_us"]) - len(rows)}  # fmt: skip
+
+
+def _seconds(microseconds: float | None) -> float:
+    return round((microseconds or 0.0) / 1e6, 6)
 
 
 def _sum(name: str) -> str:

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from kwsniff.config import MIB
 from kwsniff.findings import NEEDED, Findings
+from kwsniff.html.gathered import Gathered
 from kwsniff.lake.compact import bundles, joined
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
@@ -92,12 +93,15 @@ class Counted:
     store: BoundedStore = field(default_factory=lambda: BoundedStore(limit=EXACT))
     trust: TrustTotals = field(default_factory=TrustTotals)
     findings: Findings = field(default_factory=Findings)
+    gathered: Gathered = field(default_factory=Gathered)
+    """For the page."""
 
     def add(self, batch: pa.RecordBatch, *, findings: bool = True) -> None:
         """Count rows (ROWS); findings take them in their order only."""
         events = batch.select(EVENTS_SCHEMA.names)
         self.trust.add(events)
         self.store.add(events)
+        self.gathered.take(events)
         if findings:
             self.findings.take(events)
 
@@ -106,6 +110,7 @@ class Counted:
         self.store.merge(other.store)
         self.trust.merge(other.trust)
         self.findings.merge(other.findings)
+        self.gathered.merge(other.gathered)
 
 
 class Finish:
