@@ -4,6 +4,8 @@ numba translates the entries and all that they call; what it yields is linked in
 whole with all functions but the entries internal, and written by LLVM for the machine at hand. Compiled with
 NumPy's error model and without numba's run-time system, so that the code calls nobody. `hatch_build.py` runs
 this when kwsniff is installed.
+
+`--checked` makes code for tests that looks at every index first (see `kwsniff.kernel.checks`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,23 @@ from pathlib import Path
 from typing import Any
 
 os.environ["KWSNIFF_COMPILING"] = "1"
+
+from kwsniff.native.code import (
+    ACT,
+    BOUNDS,
+    CHECKED,
+    LEVELS,
+    NATIVE,
+    OUT_OF_BOUNDS,
+    READ,
+    digest,
+    digest_now,
+    path_of,
+    sealed,
+)
+
+DIGEST = digest()
+"""Of the sources as they were before any of them was read to be compiled."""
 
 import llvmlite.binding as llvm
 import numba
@@ -29,9 +48,8 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import models, register_model
 from numba.np import arrayobj
 
-from kwsniff.kernel import tables
+from kwsniff.kernel import checks, tables
 from kwsniff.kernel.entry import act
-from kwsniff.native.code import ACT, LEVELS, NATIVE, READ, digest, path_of, sealed
 from kwsniff.native.table import Spec
 from kwsniff.net import tables as packets
 from kwsniff.net.headers import read
@@ -48,11 +66,14 @@ define i64 @OUTER(ptr %tables, i64 %what, i64 %how) {
   store i64 0, ptr %result
   %status = call i32 @"INNER"(ptr %result, ptr %raised, ptr %tables, i64 %what, i64 %how)
   %value = load i64, ptr %result
-  ret i64 %value
+  %good = icmp eq i32 %status, 0
+  %answer = select i1 %good, i64 %value, i64 OUT_OF_BOUNDS
+  ret i64 %answer
 }
 """
-"""What is called from outside: numba's functions return their result by address. The wrapper that numba
-writes for C needs Python to report what was raised; here nothing is."""
+"""What is called from outside: numba's functions return their result by address, and say whether they ended
+as they should. The wrapper that numba writes for C needs Python to report what was raised; here only an index
+that is looked at can be wrong."""
 
 
 class TablesType(types.Type):  # type: ignore[misc]
@@ -141,11 +162,15 @@ def module() -> Any:
         linked.link_in(part)
     for symbol, made in inner.items():
         entry = ENTRY.replace("INNER", made.fndesc.llvm_func_name).replace("OUTER", symbol)
-        linked.link_in(llvm.parse_assembly(entry))
+        linked.link_in(llvm.parse_assembly(entry.replace("OUT_OF_BOUNDS", str(OUT_OF_BOUNDS))))
+    return linked
+
+
+def keep_inside(linked: Any) -> None:
+    """Make all functions but those that are called from outside internal, so that LLVM may do without them."""
     for function in linked.functions:
         if not function.is_declaration:
-            function.linkage = "external" if function.name in ENTRIES else "internal"
-    return linked
+            function.linkage = "external" if function.name in (*ENTRIES, BOUNDS) else "internal"
 
 
 def translated(function: Any, kind: TablesType) -> Any:
@@ -156,33 +181,56 @@ def translated(function: Any, kind: TablesType) -> Any:
     flags.nrt = False
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
-    flags.boundscheck = os.environ.get("KWSNIFF_BOUNDSCHECK") == "1"
     return compiler.compile_extra(
         target.typing_context, target.target_context, function.py_func, (kind, types.int64, types.int64),
         types.int64, flags, {},
     )  # fmt: skip
 
 
-def write(path: Path, cpu: str) -> None:
-    """Write the object file for a processor. Older ones for other sources go."""
+def machine_of(cpu: str) -> Any:
+    """What writes code for a processor."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    linked = module()
     name, features = cpu, ""
-    if cpu == NATIVE:
+    if cpu in (NATIVE, CHECKED):
         name, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=name, features=features, opt=3, reloc="pic"
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=name, features=features, opt=level(cpu), reloc="pic"
     )
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+
+
+def level(cpu: str) -> int:
+    """How much LLVM optimises: code for tests is made in a hurry."""
+    return 1 if cpu == CHECKED else 3
+
+
+def compiled(cpu: str) -> bytes:
+    """The object code for a processor."""
+    machine = machine_of(cpu)
+    if cpu == CHECKED:
+        checks.look_at_indexes()
+    linked = module()
+    if cpu == CHECKED:
+        checks.add_report(linked)
+    keep_inside(linked)
+    options = llvm.create_pipeline_tuning_options(speed_level=level(cpu))
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(linked, builder)
+    return bytes(machine.emit_object(linked))
+
+
+def write(path: Path, cpu: str) -> None:
+    """Write the object file for a processor. Older ones for other sources go. Raises SystemExit if the sources
+    were changed meanwhile: it is not known then which of them was compiled."""
+    code = compiled(cpu)
+    if digest_now() != DIGEST:
+        raise SystemExit("The sources of the kernels were changed while they were compiled: nothing is written.")
     path.parent.mkdir(exist_ok=True)
     for old in path.parent.glob("*.o"):
-        if not old.name.endswith(f"-{digest()}.o"):
+        if not old.name.endswith(f"-{DIGEST}.o"):
             old.unlink(missing_ok=True)
     made = path.with_suffix(f".{os.getpid()}")
-    made.write_bytes(sealed(machine.emit_object(linked)))
+    made.write_bytes(sealed(code))
     made.replace(path)
 
 
@@ -190,6 +238,9 @@ def main() -> None:
     """Compile unless it is done already, and print where the object file is."""
     parser = argparse.ArgumentParser(prog="python -m kwsniff.kernel.build", description=main.__doc__)
     parser.add_argument("--cpu", choices=(NATIVE, *LEVELS), default=NATIVE, help="processor to compile for")
+    parser.add_argument(
+        "--checked", action="store_const", dest="cpu", const=CHECKED, help="for tests: look at every index first"
+    )
     cpu = parser.parse_args().cpu
     path = path_of(cpu)
     if not path.exists():

@@ -21,6 +21,10 @@ from numpy.typing import NDArray
 FOLDER = Path(__file__).parent / "compiled"
 ACT, READ = "kwsniff_act", "kwsniff_read"
 """What can be called: `kwsniff.kernel.entry.act` and `kwsniff.net.headers.read`."""
+BOUNDS = "kwsniff_bounds"
+"""In code that checks indexes: returns the address of what is known of the first wrong one."""
+OUT_OF_BOUNDS = -3
+"""What functions of such code return when an index was wrong."""
 AROUND = frozenset(
     (
         *("bodytexts", "details", "durations", "engine", "identity", "machine", "programs", "shares"),
@@ -35,6 +39,8 @@ BESIDE = (
 """Sources of kernels elsewhere in this package."""
 NATIVE = "native"
 """In place of a level: this very machine's processor."""
+CHECKED = "checked"
+"""In place of a level: code that looks at every index first, which runs if `KWSNIFF_KERNELS` says so."""
 LEVELS: dict[str, frozenset[str]] = {
     "x86-64-v3": frozenset(("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")),
     "x86-64-v2": frozenset(("cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")),
@@ -48,6 +54,11 @@ Native = Callable[..., int]
 @cache
 def digest() -> str:
     """Of all sources that the compiled code is made from."""
+    return digest_now()
+
+
+def digest_now() -> str:
+    """The same of the files as they are now."""
     said = blake2b(digest_size=8)
     package = Path(__file__).parents[1]
     sources = [source for source in sorted((package / "kernel").glob("*.py")) if source.stem not in AROUND]
@@ -57,8 +68,9 @@ def digest() -> str:
 
 
 def path_of(cpu: str) -> Path:
-    """Where the object file for a processor (NATIVE or one of LEVELS) is kept."""
-    return FOLDER / f"{architecture()}-{_this_machine() if cpu == NATIVE else cpu}-{digest()}.o"
+    """Where the object file for a processor (NATIVE, CHECKED or one of LEVELS) is kept."""
+    made_for = {NATIVE: _this_machine, CHECKED: lambda: f"{CHECKED}-{_this_machine()}"}
+    return FOLDER / f"{architecture()}-{made_for[cpu]() if cpu in made_for else cpu}-{digest()}.o"
 
 
 def architecture() -> str:
@@ -88,8 +100,11 @@ def load(symbol: str) -> Native | None:
 @cache
 def functions() -> dict[str, Native] | None:
     """The compiled functions by name, or None if there is no code for this machine."""
-    if os.environ.get("KWSNIFF_KERNELS") == "interpreted":
+    wanted = os.environ.get("KWSNIFF_KERNELS")
+    if wanted == "interpreted":
         return None
+    if wanted == CHECKED:
+        return _loaded_checked()
     try:
         path = fitting()
         return _loaded(opened(path.read_bytes())) if path is not None else None
@@ -123,6 +138,13 @@ _alive: list[Any] = []
 
 
 def _loaded(code: bytes) -> dict[str, Native]:
+    at = _addresses(code, (ACT, READ))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return {symbol: kind(address) for symbol, address in at.items()}
+
+
+def _addresses(code: bytes, symbols: Iterable[str]) -> dict[str, int]:
+    """Load code; where each of the functions lies."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -131,9 +153,34 @@ def _loaded(code: bytes) -> dict[str, Native]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     _alive.append(engine)
-    return {symbol: kind(engine.get_function_address(symbol)) for symbol in (ACT, READ)}
+    return {symbol: engine.get_function_address(symbol) for symbol in symbols}
+
+
+class _Wrong(ctypes.Structure):
+    """What `kwsniff.kernel.checks` writes down of a wrong index."""
+
+    _fields_ = (("place", ctypes.c_char_p), ("index", ctypes.c_int64), ("size", ctypes.c_int64))
+
+
+def _loaded_checked() -> dict[str, Native]:
+    """Functions that raise IndexError. Raises FileNotFoundError if there are none: who asks for checks is not
+    served without."""
+    code = opened(path_of(CHECKED).read_bytes())
+    at = _addresses(code, (ACT, READ, BOUNDS))
+    wrong = _Wrong.from_address(ctypes.CFUNCTYPE(ctypes.c_int64)(at.pop(BOUNDS))())
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return {symbol: _raising(kind(address), wrong) for symbol, address in at.items()}
+
+
+def _raising(native: Native, wrong: _Wrong) -> Native:
+    def call(*given: int) -> int:
+        code = native(*given)
+        if code == OUT_OF_BOUNDS:
+            raise IndexError(f"{wrong.place.decode()}: {wrong.index} of {wrong.size}")
+        return code
+
+    return call
 
 
 def _features() -> frozenset[str]:
