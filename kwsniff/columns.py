@@ -25,6 +25,8 @@ def column(values: NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] |
     else:
         width = kind.bit_width // 8
         data = np.ascontiguousarray(values, np.dtype(f"{'f' if pa.types.is_floating(kind) else 'i'}{width}"))
+        if len(data) == 1:
+            data = data.copy()  # a field of one record is contiguous, and records of kernels are overwritten
     return pa.Array.from_buffers(kind, len(values), [_validity(missing), pa.py_buffer(data)])
 
 

@@ -2,4 +2,4 @@
 sources being loaded."""
 
 (FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, COMPACT_TEXTS,
- HASH_TEXTS, WATCH) = range(9)  # fmt: skip
+ HASH_TEXTS, WATCH, LEAVE, INTERN, ADOPT, MERGE, LINK) = range(14)  # fmt: skip

@@ -109,6 +109,10 @@ class Bodies:
         packed = self._packed.pop(serial, None)
         return None if packed is None else zlib.decompress(packed)
 
+    def put(self, first: int, texts: dict[int, bytes]) -> None:
+        """Take texts of requests that wait, which are numbered from `first` on here."""
+        self._packed |= {first + serial: text for serial, text in texts.items()}
+
     def tidy(self) -> None:
         """After everything was told: drop texts that nobody will ask for, and compress others if need be."""
         if len(self._texts) + len(self._packed) > self._many:

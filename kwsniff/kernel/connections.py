@@ -17,6 +17,7 @@ from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.codes import CONNECTION_LIMIT, FRAME_INCOMPLETE, NOT_KAFKA
 from kwsniff.kernel.conversation import give_up_all, pair_pending
 from kwsniff.kernel.frames import empty_buffer, finish_frame
+from kwsniff.kernel.leaving import close_left, note_opened
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.roles import judge
@@ -27,8 +28,10 @@ from kwsniff.kernel.tables import (
     CLOSED_REASON,
     GAP_REASON,
     KAFKA,
+    KNOWN,
     LIMIT_REASON,
     OTHER,
+    OWN,
     PROBING,
     RESET_REASON,
     TLS,
@@ -167,6 +170,11 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.client_id = -2
     conn.response_end = conn.throttled_until = -1
     conn.undecoded = conn.frames = conn.turned = conn.giving = conn.proven = 0
+    conn.left, conn.left_row, conn.head_bytes = 0, -1, 0
+    conn.known_since, conn.syns = -1, 0
+    conn.stray_low, conn.stray_high = -UNKNOWN, UNKNOWN
+    if t.limits[0].part:
+        note_opened(t, c, seg)
     for k in range(2):
         reset_side(t, 2 * c + k)
     append_quiet(t, c, TALKING)
@@ -230,7 +238,7 @@ def reset_side(t: Any, at: int) -> None:
 def append_quiet(t: Any, c: int, which: int) -> None:
     """A connection spoke last of all in a list."""
     conn, list_ = t.conns[c], t.lists[which]
-    conn.list = which
+    conn.list, conn.listed = which, t.run[0].order
     conn.silent_before, conn.silent_after = list_.last, -1
     if list_.last >= 0:
         t.conns[list_.last].silent_after = c
@@ -434,6 +442,9 @@ def tell_end(t: Any, c: int) -> None:
     row.resynchronised = s.resynchronised + o.resynchronised
     row.skipped = s.skipped + o.skipped if conn.state == KAFKA else 0
     row.frames, row.undecoded = s.frames + o.frames, conn.undecoded
+    row.rank, row.left, row.left_row = run.rank, conn.left, conn.left_row
+    if conn.left == KNOWN:
+        close_left(t, c, True)
 
 
 @kernel
@@ -474,15 +485,27 @@ def is_reset(t: Any, c: int, now: int) -> bool:
 def sweep(t: Any, now: int) -> int:
     """End the connections that were silent for too long, and close those that were reset: what they hold is
     given up at once. Only those that are due are looked at."""
+    run = t.run[0]
     code = close_reset(t, now)
     for which in range(2):
         while code == OK:
             c = t.lists[TALKING if which == 0 else ENDED].first
             if c < 0 or now - t.conns[c].last_time <= patience(t, c):
                 break
-            t.run[0].steps += 1
+            run.steps += 1
+            run.rank = rank_of(t, c)
             code = end(t, c, CLOSED_REASON)
+    if code == OK:
+        run.rank = OWN
     return code
+
+
+@kernel
+def rank_of(t: Any, c: int) -> int:
+    """Where a connection stands among those that are looked at when silent ones are ended."""
+    which = t.conns[c].list
+    turn = 0 if which == RESET else 1 if which == TALKING else 2
+    return (turn << 57) + t.conns[c].listed
 
 
 @kernel
@@ -493,11 +516,12 @@ def close_reset(t: Any, now: int) -> int:
         t.run[0].steps += 1
         following = t.conns[c].silent_after
         if t.conns[c].step != OPEN or is_reset(t, c, now):
+            t.run[0].rank = rank_of(t, c)
             code = close(t, c, RESET_REASON)
             if code != OK:
                 return code
         elif now <= t.conns[c].last_time + t.limits[0].reorder_time:
-            return OK
+            break
         c = following
     return OK
 
@@ -508,7 +532,7 @@ def make_room(t: Any) -> int:
     first."""
     run = t.run[0]
     if run.crowd == 0:
-        run.crowd = max(run.followed // 10, 1)
+        run.crowd, run.limited = max(run.followed // 10, 1), 1
     while run.crowd > 0 and run.followed > 0:
         c = t.lists[ENDED].first
         if c < 0:
@@ -548,7 +572,7 @@ def rehash_connections(t: Any) -> None:
         t.slots[at].first = -1
     for c in range(t.run[0].conns_used):
         conn = t.conns[c]
-        if conn.number:
+        if conn.number > 0:
             slot = t.slots[
                 slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)
             ]

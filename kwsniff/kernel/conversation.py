@@ -73,6 +73,9 @@ MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
 MAX_TOLD = 16 << 20
 """Bytes of texts that calls may refer to before they are made into events."""
+RESERVED = 0x7FFFFFF8
+"""From here on the Java client takes its correlation ids while it authenticates (KIP-368); they say nothing
+of those that follow."""
 NOTES = 8
 """Anomalies that one frame may bring, at the most."""
 MAX_EXPLAINED = 65_536
@@ -573,7 +576,8 @@ def answered(t: Any, row: int) -> None:
             conn.software, conn.software_version = conn.asked_software, conn.asked_version
         if facts.throttle != NONE and facts.throttle > 0:
             conn.throttled_until = max(conn.throttled_until, time_of(f) + facts.throttle * 1000000)
-    if conn.answered == UNKNOWN or request.correlation_id > conn.answered:
+    ordinary = request.correlation_id < RESERVED
+    if ordinary and (conn.answered == UNKNOWN or request.correlation_id > conn.answered):
         conn.answered = request.correlation_id
     conn.response_end = time_of(f)
     conn.frames += 1
@@ -614,6 +618,7 @@ def wait_for_request(t: Any, data: Any, found: int) -> int:
     conn.last_early = row
     conn.early += 1
     conn.frames += 1
+    conn.stray_low, conn.stray_high = min(conn.stray_low, found), max(conn.stray_high, found)
     return OK
 
 
@@ -762,6 +767,7 @@ def blank(t: Any, call: Any, c: int) -> None:
     """What a call has whatever it says."""
     run, conn = t.run[0], t.conns[c]
     call.order, call.conn, call.number = run.order, c, conn.number
+    call.rank, call.left = run.rank, conn.left
     call.capture, call.client = conn.capture, conn.client
     call.key = call.version = -1
     call.client_id = -2

@@ -99,7 +99,9 @@ class Engine:
             self._set_segments(segments, buffer, start, at, stop)
             run = machine.t.run[0]
             run.row, run.phase = 0, 0
+            self._before(stop - at)
             yield from self._act(entry.FOLLOW, stop - at)
+            self._after(segments, at, stop)
             if self._texts_are_many():
                 yield from self._drain(everything=True)
                 self._compact()
@@ -117,6 +119,12 @@ class Engine:
         """No segment before `now` (nanoseconds since 1970) is still to come: yield what that settles."""
         yield from self._act(entry.TICK, now)
         yield from self._drain(everything=True)
+
+    def _before(self, count: int) -> None:
+        """So many segments are about to be taken."""
+
+    def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
+        """The segments from `first` to `stop` were taken."""
 
     # How it stands
 

@@ -6,10 +6,15 @@ from typing import Any
 
 from kwsniff.kernel import texts
 from kwsniff.kernel.actions import (
+    ADOPT,
     COMPACT_TEXTS,
     FINISH,
     FOLLOW,
     HASH_TEXTS,
+    INTERN,
+    LEAVE,
+    LINK,
+    MERGE,
     REHASH_CONNECTIONS,
     REHASH_REQUESTS,
     REHASH_TEXTS,
@@ -18,6 +23,7 @@ from kwsniff.kernel.actions import (
 )
 from kwsniff.kernel.connections import rehash_connections
 from kwsniff.kernel.follow import finish, follow, tick, watch
+from kwsniff.kernel.left import adopt, intern, leave, link_all, merge_all
 from kwsniff.kernel.limits import compact_texts
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
@@ -35,8 +41,18 @@ def act(t: Any, what: int, how: int) -> int:
         return tick(t, how)
     if what == WATCH:
         return watch(t, how)
+    if what == INTERN:
+        return intern(t, how)
     if what == COMPACT_TEXTS:
         compact_texts(t)
+    elif what == LEAVE:
+        leave(t)
+    elif what == ADOPT:
+        adopt(t, how)
+    elif what == MERGE:
+        merge_all(t)
+    elif what == LINK:
+        link_all(t, how)
     elif what == REHASH_TEXTS:
         texts.rehash(t)
     elif what == HASH_TEXTS:

@@ -27,9 +27,11 @@ from kwsniff.kernel.connections import (
 )
 from kwsniff.kernel.conversation import expire_early, give_up
 from kwsniff.kernel.headers import MAX_ALERT, TLS_ALERT, alert_of
+from kwsniff.kernel.leaving import mark, note_segment
+from kwsniff.kernel.left import settle_left
 from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, OK, distance
+from kwsniff.kernel.numbers import FULL, LEFT, OK, distance
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.streams import (
@@ -49,14 +51,20 @@ from kwsniff.kernel.streams import (
     set_free,
 )
 from kwsniff.kernel.tables import (
+    BEGINS,
     CLOSED_REASON,
     GAP_REASON,
     KAFKA,
+    KNOWN,
     OTHER,
     PROBING,
     RESET_REASON,
+    SKIP,
+    SWEEP,
+    SWEPT,
     TIMEOUT_REASON,
     TLS,
+    UNTIL,
 )
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
@@ -76,15 +84,26 @@ def follow(t: Any, stop: int) -> int:
     """Take segments from `run.row` on, up to `stop`."""
     run = t.run[0]
     while run.row < stop:
-        if t.segments[run.row].apart:
-            code = pass_time(t, t.segments[run.row])
+        seg = t.segments[run.row]
+        if run.sparse and seg.stop >= SWEEP:
+            code = sweep_as_told(t, seg)
+            if code != OK:
+                return code
+            run.row += 1
+            continue
+        if run.sparse:
+            run.order, run.capture = seg.order, seg.file
+        if seg.apart:
+            code = pass_time(t, seg)
             if code != OK:
                 return code
         else:
             if run.phase != WITHIN:
-                code = take_segment(t, t.segments[run.row])
+                code = take_segment(t, seg)
                 if code != OK:
                     return code
+                if t.limits[0].part:
+                    note_segment(t, run.conn, seg)
                 run.phase = WITHIN
             code = keep_within_limits(t)
             if code != OK:
@@ -93,6 +112,25 @@ def follow(t: Any, stop: int) -> int:
         run.order += 1
         run.phase = FIND
         run.packet_bytes = 0
+        if run.sparse and (seg.stop == UNTIL or seg.stop == BEGINS):
+            if settle_left(t, seg) != OK:
+                return LEFT
+    return OK
+
+
+@kernel
+def sweep_as_told(t: Any, seg: Any) -> int:
+    """Look for silent connections when a part did."""
+    run = t.run[0]
+    if seg.stop == SKIP:
+        return OK
+    run.order = seg.order
+    if seg.time // SECOND > run.swept // SECOND:
+        code = sweep(t, seg.time)
+        if code != OK:
+            return code
+        run.swept = seg.time
+    run.clock = max(run.clock, seg.time)
     return OK
 
 
@@ -186,11 +224,14 @@ def pass_time(t: Any, seg: Any) -> int:
     run = t.run[0]
     if run.moment_row != run.order:
         run.moment, run.moment_row = agreed_time(t, seg), run.order
-    if run.moment > run.swept + SECOND:
+    # Once in every second of packet time: that depends on no beginning.
+    if run.moment // SECOND > run.swept // SECOND and not run.sparse:
         code = sweep(t, run.moment)
         if code != OK:
             return code
         run.swept = run.moment
+        if t.limits[0].part:
+            mark(t, SWEPT, -1, run.moment)
     if run.moment > run.clock:
         run.clock = run.moment
     return OK
@@ -222,6 +263,8 @@ def succeed(t: Any, c: int, seg: Any) -> int:
         if code != OK:
             return code
     if run.moment - conn.last_time > patience(t, c) or (seg.flags & SYN and begins_anew(t, c, k, seg)):
+        if conn.left == KNOWN and run.moment - conn.last_time <= patience(t, c):
+            t.lefts[conn.left_row].by_end, t.lefts[conn.left_row].by_seq = k, seg.seq
         code = end(t, c, CLOSED_REASON)
         if code == OK:
             run.conn = -1
@@ -335,6 +378,7 @@ def note_syn(t: Any, c: int, k: int, seg: Any) -> None:
     """A SYN or SYN-ACK says where streams begin and who is the client."""
     conn, s = t.conns[c], t.sides[2 * c + k]
     conn.syn = 1
+    conn.syns += 1
     s.isn = seg.seq
     client = 1 - k if seg.flags & ACK else k
     if s.next_seq < 0:

@@ -51,6 +51,7 @@ def keep_body(t: Any, data: Any, direction: int, guessed: int) -> None:
     body.packet, body.time = f.packet, f.last_time if f.last_time >= 0 else f.first_time
     body.key, body.version = t.layouts[f.layout].key, t.layouts[f.layout].version
     body.guessed = guessed
+    body.rank, body.left = run.rank, t.conns[f.conn].left
     body.at, body.size = run.body_bytes, f.end - f.body
     copy(t.body_data, body.at, data, f.body, body.size)
     run.bodies += 1
@@ -69,6 +70,7 @@ def let_wait(t: Any, row: int) -> None:
         return
     request.serial, request.shown = run.serial, size
     run.bodies_waiting += size
+    run.most_shown = max(run.most_shown, run.bodies_waiting)
 
 
 @kernel

@@ -57,6 +57,9 @@ def keep_within_limits(t: Any) -> int:
     """After each segment: give up what is more than the run may hold, half of it at once. Giving up goes over
     all connections, first those that hold much, then those that hold half of that, and so on."""
     run, limits = t.run[0], t.limits[0]
+    run.most_bytes = max(run.most_bytes, run.arena_live)
+    run.most_waiting = max(run.most_waiting, outstanding(t))
+    run.most_followed = max(run.most_followed, run.followed)
     if run.giving == 0:
         if run.arena_live > max(limits.max_buffered_bytes, run.floor + (run.floor >> 2)):
             run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, run.arena_live // 2
@@ -64,7 +67,7 @@ def keep_within_limits(t: Any) -> int:
             run.giving, run.goal, run.least = REQUESTS, limits.max_outstanding_total // 2, run.waiting // 2
         else:
             return OK
-        run.giver = run.oldest
+        run.giver, run.limited = run.oldest, 1
     while run.least > 0:
         while run.giver >= 0:
             if now_held(t, run.giving) <= run.goal:

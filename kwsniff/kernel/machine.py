@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel import heap
 from kwsniff.kernel.arena import BINS
-from kwsniff.kernel.numbers import FULL, OK, PROGRAM
+from kwsniff.kernel.numbers import FULL, LEFT, OK, PROGRAM
 from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
+from kwsniff.kernel.tables import ARRAYS, OWN, SPECS, WANTS, Tables
 from kwsniff.native.code import ACT, load, places
 
 ROWS = {
@@ -34,7 +34,7 @@ ROWS = {
     "call_resources": 1024, "call_brokers": 1024,
     "names": 256, "rows": 1024, "brokers": 64, "resources": 64, "places": 1024, "registers": 128,
     "bodies": 1, "texts": 1024, "text_bytes": 65_536, "text_slots": 4096, "words": 16_384,
-    "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18,
+    "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18, "marks": 64, "lefts": 64,
 }  # fmt: skip
 """Rows that tables have at first."""
 SCRATCH = 65_536
@@ -69,6 +69,8 @@ class Machine:
         self.compiled = self._native is not None
         self.t = Tables(*(self._empty(name, ROWS.get(name, 0)) for name in Tables._fields))
         self._places: Ints | None = None
+        self.refused = False
+        """In a sparse run: a connection is not what a part took it for, `act` stopped behind that segment."""
         self._reset()
 
     # Tables
@@ -89,6 +91,7 @@ class Machine:
                      "oldest", "newest", "giver",
                      "clock", "jump", "moment_row", "item", "conn", "pairing", "now", "swept"):  # fmt: skip
             setattr(run, name, -1)
+        run.rank = OWN
         limits.seed = secrets.randbits(62)
         for name in ("slots", "asked", "bins", "lists"):
             self.set_column(name, "first", -1)
@@ -167,6 +170,23 @@ class Machine:
         # NumPy's records have a `size` of their own.
         at, size = (int(row["at"]), int(row["size"])) if self.compiled else (row.at, row.size)
         return int(row.kind), self.data("text_bytes", at, at + size)
+    def write(self, name: str, at: Ints | slice, rows: NDArray[Any]) -> None:
+        """Write rows, given as a record array, to these places of a table."""
+        table = getattr(self.t, name)
+        if self.compiled:
+            table[at] = rows
+            return
+        places = range(len(table))[at] if isinstance(at, slice) else at.tolist()
+        for place, row in zip(places, rows.tolist(), strict=True):
+            for field, value in zip(RECORDS[name].names or (), row, strict=True):
+                setattr(table[place], field, value)
+
+    def column(self, name: str, field: str, count: int) -> Ints:
+        """A field of the first rows of a table, copied."""
+        table = getattr(self.t, name)
+        if self.compiled:
+            return np.array(table[field][:count])
+        return np.array([getattr(row, field) for row in table[:count]], np.int64)
 
     def data(self, name: str, first: int, end: int) -> bytes:
         """A stretch of an array of bytes."""
@@ -184,6 +204,9 @@ class Machine:
                 self.learn(int(run.key), int(run.version))
             elif code == FULL:
                 yield from self._make_room(WANTS[self.t.run[0].want], int(self.t.run[0].room))
+            elif code == LEFT:
+                self.refused = True
+                return
             else:
                 raise AssertionError(f"kernel returned {code}")
 

@@ -17,9 +17,10 @@ __all__ = [
 
 NONE = -(1 << 63)
 """Stands for null among numbers."""
-OK, REFUSED, FULL, PROGRAM = 1, 0, -1, -2
+OK, REFUSED, FULL, PROGRAM, LEFT = 1, 0, -1, -2, -3
 """What functions return. FULL: a table has no room left, `run.want` says which. PROGRAM: the layout that
-`run.key` and `run.version` name has to be loaded. After either, the caller is called again as it was."""
+`run.key` and `run.version` name has to be loaded. LEFT: a connection of a part was not what it was taken for
+(`kwsniff.kernel.left`). After each, the caller is called again as it was."""
 
 
 @inlined

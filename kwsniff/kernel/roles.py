@@ -36,7 +36,7 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece, tell_notes
 from kwsniff.kernel.skimming import skim_request, skim_response
-from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS, UNKNOWN
+from kwsniff.kernel.tables import HEAD, KAFKA, OTHER, PROBING, TLS, UNKNOWN
 
 PIECES = 64
 """Pieces of each end that are looked at."""
@@ -46,6 +46,8 @@ SEVERAL = 2
 """Requests in a row that prove Kafka without an answer."""
 TRIES = 64
 """How often what is held is let go before a connection is left alone."""
+TRIES_OF_HEAD = 8
+"""The same for one of which a part did not see the beginning, not on a Kafka port."""
 BAD = 3
 """Requests that name their client, but none of which decodes: they are of something else."""
 RISING = 2
@@ -158,7 +160,11 @@ def forced(t: Any, c: int, final: bool) -> int:
         if conn.client >= 0:
             return KAFKA
     started = t.sides[2 * c].from_start or t.sides[2 * c + 1].from_start
-    if (started and not conn.ports) or conn.tries >= TRIES:
+    # What a part did not see begin is judged sooner: whoever saw it begin knows, and is asked.
+    tries = TRIES if conn.left != HEAD else TRIES_OF_HEAD
+    if (started or conn.tries >= tries) and not conn.ports:
+        return OTHER
+    if conn.tries >= TRIES:
         return OTHER
     let_go_half(t, c)
     conn.tries += 1

@@ -129,6 +129,7 @@ def add_note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) 
     row.code, row.packet, row.time = code, packet, time
     row.a, row.b, row.c = a, b, 0
     row.at, row.size = 0, 0
+    row.rank, row.left = run.rank, t.conns[c].left
 
 
 @kernel

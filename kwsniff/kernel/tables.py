@@ -29,6 +29,9 @@ SPECS: list[Spec] = [
         start="from where on",
         apart="1: another run follows its connection, here it only says what time it is",
         watched="answer to WATCH: 1 unless its connection is known not to be Kafka",
+        order="its place in the input, if the run is sparse",
+        stop="what is to be done after it then, see STOPS", left="row of lefts that this is about",
+        file="number of the capture file",
     ),
     Spec(
         "run",
@@ -69,6 +72,12 @@ SPECS: list[Spec] = [
         replaying="1: a held piece is being delivered", crowd="connections that are to end to make room",
         pairing="request whose response came before it and is to be paired now, -1 if none",
         now="time told by a source that goes on for ever, -1 if none",
+        rank="place of what is told among what the same packet settles, see OWN",
+        sparse="1: the input at hand is the beginning of some connections in a part, see `kwsniff.kernel.left`",
+        marks="rows of marks filled", lefts="rows of lefts filled",
+        most_bytes="most bytes of the arena that were in use", most_waiting="most requests in flight",
+        most_followed="most connections followed", most_shown="most bytes of bodies that were to wait",
+        limited="1: a limit over all connections was reached", lossy="1: a head lacks bytes",
     ),
     Spec(
         "limits",
@@ -91,6 +100,7 @@ SPECS: list[Spec] = [
         full="1: bodies are kept to be shown", records="1: with the payloads of records",
         seed="of the hash functions",
         part="1: the run began in the middle of the input, what its first frames belong to is not known",
+        max_head_bytes="bytes of a connection's head in a part that are kept",
     ),
     Spec(
         "conns",
@@ -98,7 +108,7 @@ SPECS: list[Spec] = [
         a_hi="address of end a, upper half", a_lo="lower half", b_hi="of end b", b_lo="lower half",
         a_port="port of end a", b_port="port of end b",
         next="next of the same hash, or next free",
-        number="place in the input of its first packet, from 1; 0 if the row is free",
+        number="place in the input of its first packet, from 1; 0 if the row is free, negative if it was taken out",
         state="see STATES",
         client="end of the client, 0 or 1; -1 while unknown",
         ports="bit 0: end a is on a Kafka port, bit 1: end b",
@@ -121,7 +131,7 @@ SPECS: list[Spec] = [
         ended_inside="1: the frame at hand ends where the connection did, and nothing of it is missing",
         step="how far it was closed, see `kwsniff.kernel.connections`",
         ending="reason for which it is being closed, see REASONS; 0 if it is not",
-        list="which of lists it is in",
+        list="which of lists it is in", listed="place in the input where it came to its end",
         silent_before="neighbour that was silent longer", silent_after="neighbour that spoke later",
         older="neighbour with a lower number", newer="neighbour with a higher one",
         held_first="first piece held while it is not judged", held_last="last one",
@@ -152,6 +162,12 @@ SPECS: list[Spec] = [
         turned="1: the roles of its ends were turned round",
         aside_first="first request that was taken out of place (pieces)", aside_last="last one",
         aside="how many",
+        left="of a connection that a part did not see begin, see `kwsniff.kernel.left`: HEAD, then KNOWN",
+        left_row="its row of lefts",
+        head_bytes="bytes of its head so far",
+        known_since="place of the first answer to a request of the part, -1 if none",
+        stray_low="lowest correlation id of its responses without request", stray_high="highest one",
+        syns="SYNs that began no new connection",
     ),
     Spec(
         "sides",
@@ -239,10 +255,11 @@ SPECS: list[Spec] = [
         "notes",
         "an anomaly",
         order="place in the input", conn="row of its connection", number="its number",
-        client="end of the client, as far as it was known then",
         code="see CODES", packet="packet it was noticed in", time="packet time",
         a="what it is about", b="further", c="further",
         at="where in keep the bytes are that it is about", size="how many",
+        client="end of the client, as far as it was known then",
+        rank="of run when it was told", left="of its connection",
     ),
     Spec(
         "ends",
@@ -256,6 +273,7 @@ SPECS: list[Spec] = [
         first_time="of the first packet", last_time="of the last packet",
         client_packets="", broker_packets="", client_bytes="", broker_bytes="",
         client_missing="", broker_missing="", client_retransmitted="", broker_retransmitted="",
+        rank="of run when it was told", left="of the connection", left_row="of the connection",
         syn="", fin="", rst="", handshake="", closed_by="",
         client_again="", broker_again="", client_shut="", broker_shut="", copies="", alert="", alert_side="",
         client_id="", first_packet="", last_packet="",
@@ -280,6 +298,7 @@ SPECS: list[Spec] = [
         handshake="round trip of the handshake, -1 if unknown",
         closed_by="as of the connection", open_until="until when an unanswered request waited, -1 if answered",
         request_body="number of its body, -1 if not kept", response_body="that of the response",
+        rank="of run when it was told", left="of its connection",
         **CALL_FIELDS,
     ),
     Spec(
@@ -290,6 +309,37 @@ SPECS: list[Spec] = [
         key="API", version="version whose layout it has", direction="0 request, 1 response",
         guessed="1: it is of a newer version than is known",
         at="where in body_data it is", size="bytes",
+        rank="of run when it was kept", left="of its connection",
+    ),
+    Spec(
+        "marks",
+        "what a part has to remember of a segment",
+        kind="HEAD_: it is of a head, OPENED: it opened a connection, SWEPT: silent connections were looked for",
+        row="of segments", conn="of conns", number="of the connection", order="place in the input",
+        time="of the sweep",
+    ),
+    Spec(
+        "lefts",
+        "a connection that a part did not see begin, from the segment on at which its state was known",
+        conn="row of conns", number="of the connection", order="place of that segment",
+        digest="of its state then", verdict="whether it is what it was taken for, see VERDICTS",
+        before="row of the connection that it goes on with", over="1: it ended in the part",
+        software="its text then (as `print_of` has it)", software_version="the same", user="the same",
+        mechanism="the same",
+        last_software="as it ended or the part did", last_version="the same", last_user="the same",
+        last_mechanism="the same",
+        backwards="as of the connection then", last_backwards="at its end",
+        skewed="as of the connection then", last_skewed="at its end",
+        throttled_until="as of the connection then",
+        tokens="then", undecoded="then", frames="then", copies="then",
+        a_offset="of end a then", a_packets="", a_bytes="", a_missing="", a_retransmitted="", a_again="",
+        a_zero_windows="", a_frames="", a_resynchronised="", a_skipped="",
+        b_offset="of end b then", b_packets="", b_bytes="", b_missing="", b_retransmitted="", b_again="",
+        b_zero_windows="", b_frames="", b_resynchronised="", b_skipped="",
+        stray_low="lowest correlation id of the responses without request since", stray_high="highest one",
+        syns="SYNs that began no new connection since",
+        by_end="end whose SYN began the next connection, -1 if none", by_seq="sequence number of that",
+        unsteady="1: framing was lost since",
     ),
     Spec("lists", "connections by silence: open ones, reset ones, closed ones",
          first="that was silent longest", last="that spoke last"),
@@ -331,6 +381,21 @@ others is reached; from KAFKA and OTHER, CLOSED; nothing leads back but turning 
 
 (OK_, ERROR_, NO_REPLY_, UNANSWERED_, ORPHAN_, UNDECODED_, TRUNCATED_) = range(7)
 """Statuses of a call, in the order of `kwsniff.events.STATUSES`."""
+
+OWN = 1 << 60
+"""Rank of what a packet settles of its own connection. What it settles of others comes before, in the order in
+which those were last heard of: their rank is the place of their latest packet."""
+
+(HEAD, KNOWN) = 1, 2
+"""Whether a part knows the state of a connection that it did not see begin."""
+(HEAD_, OPENED, SWEPT) = range(3)
+"""Kinds of marks."""
+(GO_ON, UNTIL, BEGINS, SWEEP, SKIP) = range(5)
+"""STOPS: what is to be done after a segment of a sparse run. UNTIL: the connection goes on in a part, BEGINS:
+it begins in one, SWEEP: the row is no segment, but says when silent connections were looked for, SKIP: it is
+none at all."""
+(UNJUDGED, FITS, STATE_DIFFERS, CLIENT_DIFFERS, ANSWERED_LATE, OLD_SYN) = range(6)
+"""VERDICTS on a connection as a part took it."""
 
 WANTS = (
     "conns", "pieces", "requests", "early", "arena", "calls", "notes", "ends", "keep", "bodies", "body_data",

@@ -48,6 +48,11 @@ REASONS = pa.array(
     ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"]
 )
 _STATUSES = pa.array(list(STATUSES))
+LISTS = {
+    "call_names": ("names",), "call_rows": ("rows", "asked"), "call_resources": ("resources",),
+    "call_brokers": ("brokers",),
+}  # fmt: skip
+"""Tables of what calls list, and the fields of calls that say how much."""
 BODIES = frozenset(("request", "response"))
 ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
 """Columns of calls that are filled whatever was asked for: the summary of a run needs them."""
@@ -66,40 +71,43 @@ class Told:
         self._texts = Texts(machine)
         self._known: dict[int, tuple[Any, ...]] = {}
         """Of connections by number: id, client, broker, capture."""
-        self._captures: list[str | None] = []
+        self.captures: list[str | None] = []
+        self.keys = self.ranks = self.numbers = np.zeros(0, np.int64)
+        """Of the rows of the latest batch: places in the input (see `KINDS`) that ascend, places among those
+        of the same key, and numbers of connections, 0 for none."""
+        self._lists_of: NDArray[np.bool_] | None = None
+        """The calls in the tables whose lists are wanted, None for all."""
         self._packet_notes: list[tuple[int, str, str, int, int, int]] = []
-        self._bodies = _bodies(machine, config) if config.full else None
-        self.keys = np.zeros(0, np.int64)
-        """Of the rows of the latest batch: numbers that order them among those of other engines."""
+        self.bodies = _bodies(machine, config) if config.full else None
 
     def state(self) -> State:
         """What the tables do not hold, for another process to go on with."""
-        return self._captures_at_hand(), {} if self._bodies is None else self._bodies.waiting()
+        return self.captures_at_hand(), {} if self.bodies is None else self.bodies.waiting()
 
     def go_on(self, state: State) -> None:
         """Go on with the tables, which have been restored, and the state of another process."""
         captures, bodies = state
-        self._captures = [*captures.values()]
+        self.captures = [*captures.values()]
         moved = {old: new for new, old in enumerate(captures)}
         for conn in self._machine.t.conns[: int(self._machine.t.run[0].conns_used)]:
             if conn.number:
                 conn.capture = moved[int(conn.capture)]
-        if self._bodies is not None:
-            self._bodies.go_on(bodies)
+        if self.bodies is not None:
+            self.bodies.go_on(bodies)
 
     def _captures_at_hand(self) -> dict[int, str | None]:
         """Names of the capture files that connections were last seen in, by number."""
         machine = self._machine
         run = machine.t.run[0]
         conns = machine.array("conns", int(run.conns_used))
-        wanted = {*conns["capture"][conns["number"] != 0].tolist(), len(self._captures) - 1}
-        return {number: self._captures[number] for number in sorted(wanted) if number >= 0}
+        wanted = {*conns["capture"][conns["number"] != 0].tolist(), len(self.captures) - 1}
+        return {number: self.captures[number] for number in sorted(wanted) if number >= 0}
 
     def capture(self, name: str | None) -> int:
         """The number of a capture file."""
-        if not self._captures or self._captures[-1] != name:
-            self._captures.append(name)
-        return len(self._captures) - 1
+        if not self.captures or self.captures[-1] != name:
+            self.captures.append(name)
+        return len(self.captures) - 1
 
     def note_packets(self, notes: list[tuple[int, str, str, int, int]], first: int, capture: int) -> None:
         """Add anomalies of packets that belong to no connection."""
@@ -122,15 +130,36 @@ class Told:
             before = [int(np.searchsorted(rows["order"], now)) for rows in (calls, notes, ends)]
             counts = before
         calls, notes, ends = calls[: counts[0]], notes[: counts[1]], ends[: counts[2]]
-        batch = self._batch(calls, notes, ends, everything)
+        batch = self._batch(*self._believed(calls, notes), ends, everything)
         self._forget(calls, counts)
         if everything:
             run.packet_bytes = 0
-            if self._bodies is not None:
-                self._bodies.tidy()
+            if self.bodies is not None:
+                self.bodies.tidy()
         run.told_bytes = run.packet_bytes
         self._forget_kept(int(run.notes))
         return batch
+
+    def _believed(self, calls: Rows, notes: Rows) -> tuple[Rows, Rows]:
+        """Without what belongs to connections whose state is not known, see `kwsniff.kernel.leaving`."""
+        known = calls["left"] != k.HEAD
+        self._lists_of = None if known.all() else known
+        return (calls if known.all() else calls[known]), notes[notes["left"] != k.HEAD]
+
+    def shown(self, ends: Rows) -> Rows:
+        """The connections that have rows of their own: not those that go on from before a part."""
+        return ends[(ends["known"] != 0) & (ends["left"] == 0)]
+
+    def names(self, texts: Ints) -> list[str | None]:
+        """Texts by their numbers."""
+        return self._texts.chosen(texts).to_pylist()  # type: ignore[no-any-return]
+
+    def ended(self, ends: Rows) -> pa.RecordBatch:
+        """EVENTS of connections that are over, given as rows of `ends`."""
+        columns = self._end_columns(ends) | self._identity(ends, ends)
+        for number in ends["number"].tolist():
+            self._known.pop(number, None)
+        return record_batch(columns, len(ends), EVENTS)
 
     def forget_texts(self) -> None:
         """The numbers of texts have changed."""
@@ -138,8 +167,8 @@ class Told:
 
     def show(self) -> None:
         """Make the bodies that were kept into texts, and empty their tables."""
-        if self._bodies is not None:
-            self._bodies.render()
+        if self.bodies is not None:
+            self.bodies.render()
 
     def _batch(self, calls: Rows, notes: Rows, ends: Rows, everything: bool) -> pa.RecordBatch | None:
         now = int(self._machine.t.run[0].order)
@@ -147,49 +176,54 @@ class Told:
         self._packet_notes = self._packet_notes[len(packet_notes) :]
         parts: list[tuple[Columns, int]] = []
         keys: list[Ints] = []
+        own: list[Rows] = []
         if len(calls):
             parts.append((self._call_columns(calls) | self._identity(calls, ends), len(calls)))
             keys.append(calls["order"] * KINDS + 1)
+            own.append(calls)
         if len(packet_notes):
             parts.append((self._packet_note_columns(packet_notes), len(packet_notes)))
             keys.append(np.array([each[0] for each in packet_notes], np.int64) * KINDS)
+            own.append(np.zeros(len(packet_notes), _OWNED))
         if len(notes):
             parts.append((self._note_columns(notes) | self._identity(notes, ends), len(notes)))
             keys.append(notes["order"] * KINDS + 2)
-        problems = [] if self._bodies is None else self._bodies.problems(None if everything else now)
+            own.append(notes)
+        problems = [] if self.bodies is None else self.bodies.problems(None if everything else now)
+        problems = [each for each in problems if each[0]["left"] != k.HEAD]
         if problems:
             whose = np.array([each[0] for each in problems], self._machine.dtype("bodies"))
             parts.append((_problem_columns(whose, problems) | self._identity(whose, ends), len(problems)))
             keys.append(whose["order"] * KINDS + 2)
-        shown = ends[ends["known"] != 0]
+            own.append(whose)
+        shown = self.shown(ends)
         if len(shown):
             parts.append((self._end_columns(shown) | self._identity(shown, ends), len(shown)))
             keys.append(shown["order"] * KINDS + 3)
+            own.append(shown)
         for number in ends["number"].tolist():
             self._known.pop(number, None)
         if not parts:
             return None
         self.keys = np.concatenate(keys)
+        self.ranks = np.concatenate([each["rank"] for each in own])
+        self.numbers = np.concatenate([each["number"] for each in own])
         if len(parts) == 1:
             return record_batch(*parts[0], EVENTS)
         order = np.argsort(self.keys, kind="stable")
-        self.keys = self.keys[order]
+        self.keys, self.ranks, self.numbers = self.keys[order], self.ranks[order], self.numbers[order]
         return record_batch(in_order(parts, order, EVENTS), len(order), EVENTS)
 
     def _forget(self, calls: Rows, counts: list[int]) -> None:
         """Take rows out of the tables, those of the packet at hand stay."""
         machine = self._machine
         run, store = machine.t.run[0], machine.t.store[0]
-        lists = {
-            "call_names": ("names",), "call_rows": ("rows", "asked"), "call_resources": ("resources",),
-            "call_brokers": ("brokers",),
-        }  # fmt: skip
         gone = {
             name: sum(int(np.maximum(calls[field], 0).sum()) for field in fields)
-            for name, fields in lists.items()
+            for name, fields in LISTS.items()
         }
         for name, count in [*zip(("calls", "notes", "ends"), counts, strict=True), *gone.items()]:
-            owner = store if name in lists else run
+            owner = store if name in LISTS else run
             left = int(getattr(owner, name)) - count
             if count and left:
                 table = getattr(machine.t, name)
@@ -237,7 +271,7 @@ class Told:
         return columns
 
     def _capture_names(self, numbers: Ints) -> pa.Array:
-        return pa.array(self._captures, pa.string()).take(places(numbers))
+        return pa.array(self.captures, pa.string()).take(places(numbers))
 
     def _capture_of(self, number: int, conn: int, ended: dict[int, Any]) -> int:
         row = ended.get(number)
@@ -303,9 +337,9 @@ class Told:
             "closed_by": lambda: _closers(calls["closed_by"]),
             "security": lambda: pa.repeat("plaintext", count).cast(pa.string()),
         }
-        if self._bodies is not None:
+        if self.bodies is not None:
             for name in BODIES:
-                texts = self._bodies.take(calls[f"{name}_body"])
+                texts = self.bodies.take(calls[f"{name}_body"])
                 if name in wanted:
                     columns[name] = texts
         for name in wanted.intersection(makers):
@@ -313,7 +347,11 @@ class Told:
         return columns
 
     def _list_rows(self, name: str, lengths: Ints) -> Rows:
-        return self._machine.array(name, int(np.maximum(lengths, 0).sum()))
+        if self._lists_of is None:
+            return self._machine.array(name, int(np.maximum(lengths, 0).sum()))
+        calls = self._machine.array("calls", len(self._lists_of))
+        every = sum(np.maximum(calls[field], 0) for field in LISTS[name])
+        return self._machine.array(name, int(np.sum(every)))[np.repeat(self._lists_of, every)]
 
     def _topics(self, calls: Rows) -> pa.Array:
         rows = self._list_rows("call_names", calls["names"])
@@ -456,6 +494,7 @@ def _problem_columns(whose: Rows, problems: list[Problem]) -> Columns:
     }
 
 
+_OWNED = [("rank", np.int64), ("number", np.int64)]
 _WHOSE = ("a_hi", "a_lo", "b_hi", "b_lo", "a_port", "b_port", "first_time", "client")
 _TIMES = {
     "request_time": "first_time", "request_end_time": "last_time",
