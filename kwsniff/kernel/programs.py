@@ -46,7 +46,7 @@ def _layout_row(api: Api, version: int, first: int) -> LayoutRow:
         "flexible_response": int(api.response_header_version(version) >= 1),
         "downgraded": first if downgrades else -1,
         "tokens": int(quirks.starts_raw_tokens(api.key, version)),
-        "acks_zero": int(_has(api.request.fields, "acks")),
+        "acks_zero": int(api.may_have_role("acks") and _has(api.request.fields, "acks")),
         "answered_zero": int(quirks.may_answer_with_zero(api.key, version)),
         "held": int(quirks.held_by_broker(api.key) * 1e9),
     }
