@@ -50,6 +50,7 @@ _EVERY_RULE = frozenset(
         *("event", "time", "capture", "status", "client_id", "client_ip", "broker_ip", "broker_port"),
         *("api_key", "api", "error_code", "latency_us", "request_packet", "response_packet", "packet"),
         *("request_time", "request_end_time", "response_time", "response_end_time", "topics", "topic_ids"),
+        "last_packet",
     )
 )
 NEEDED = frozenset().union(_EVERY_RULE, *(rule.needs for rule in RULES))

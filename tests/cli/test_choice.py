@@ -1,0 +1,106 @@
+"""What `decode` and `report` take, and how they tell it: --since, --until, --tz, --topic-ids, --color."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.samples import CAPTURES
+
+THROTTLED = str(CAPTURES / "throttled.pcapng")
+
+
+@pytest.fixture
+def kwsniff(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., tuple[int, str, str]]:
+    import sys
+
+    from kwsniff.cli.running import run
+
+    def invoke(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        sys.stdout.flush()
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return invoke
+
+
+def times(kwsniff: Callable[..., Any], *options: str) -> list[str]:
+    code, out, _ = kwsniff("decode", THROTTLED, "-f", "csv", "--columns", "time", *options)
+    assert code == 0
+    return [row["time"] for row in csv.DictReader(io.StringIO(out))]
+
+
+def test_time_limits_mean_the_same_whatever_the_zone_they_are_in(kwsniff: Callable[..., Any]) -> None:
+    """The sample was recorded at 01:50 UTC, in winter: 02:50 in Berlin."""
+    every = times(kwsniff)
+    late = [each for each in every if "2026-11-21T01:50:13" <= each < "2026-11-21T01:50:19"]
+    assert 0 < len(late) < len(every)
+    assert times(kwsniff, "--since", "01:50:13", "--until", "01:50:19") == late
+    berlin = ("--tz", "Europe/Berlin")
+    assert times(kwsniff, "--since", "02:50:13", "--until", "02:50:19", *berlin) == late
+    assert (
+        times(kwsniff, "--since", "2026-11-21T01:50:13Z", "--until", "2026-11-21T02:50:19", *berlin) == late
+    )
+
+
+def test_text_and_the_page_tell_times_in_the_zone(kwsniff: Callable[..., Any]) -> None:
+    _, out, _ = kwsniff("decode", THROTTLED, "-c", "1", "--tz", "Asia/Kolkata", "-q")
+    assert out.startswith("2026-11-21T07:20:00.840203+05:30")
+    _, out, _ = kwsniff("report", THROTTLED, "--tz", "Europe/Berlin")
+    assert "2026-11-21 02:50:00 to 02:50:23 CET" in out
+    assert "  02:50:01  02:50:01\n" in out
+
+
+def test_the_report_is_of_the_calls_within_the_limits(kwsniff: Callable[..., Any]) -> None:
+    _, out, _ = kwsniff("report", THROTTLED, "--since", "01:50:13", "--by", "api")
+    assert "Fetch" in out
+    assert "Produce" in out
+    _, out, _ = kwsniff("report", THROTTLED, "--since", "01:50:14", "--by", "api")
+    assert "Produce" not in out
+    code, _, err = kwsniff("report", THROTTLED, "--since", "02:00")
+    assert code == 0
+    assert "--since left none of 42 calls" in err
+
+
+def test_a_file_names_topics_that_no_packet_does(kwsniff: Callable[..., Any], tmp_path: Path) -> None:
+    uuid = "0925acbc-e09e-452c-83a8-9eebe386ddeb"
+    sample = str(CAPTURES / "stale-leader.pcapng.zst")
+    _, before, _ = kwsniff("decode", sample, "-q")
+    assert uuid in before
+    (tmp_path / "ids.csv").write_text(f"{uuid},__consumer_offsets\n")
+    _, after, _ = kwsniff("decode", sample, "-q", "--topic-ids", str(tmp_path / "ids.csv"))
+    assert uuid not in after
+    assert before.replace(uuid, "__consumer_offsets") == after
+
+
+@pytest.mark.parametrize("command", ["decode", "report", "errors"])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--color", "allways"), "--color: 'allways' is none of auto, always, never (did you mean always?)"),
+        (("--tz", "Berlin"), "--tz: there is no time zone 'Berlin'"),
+        (("--since", "noon"), "--since: 'noon' is no ISO 8601 time"),
+        (("--topic-ids", "/nowhere"), "--topic-ids: /nowhere: No such file or directory"),
+    ],
+)
+def test_mistakes_are_one_line(
+    kwsniff: Callable[..., Any], command: str, options: tuple[str, ...], says: str
+) -> None:
+    code, out, err = kwsniff(command, THROTTLED, *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+
+
+def test_colour_is_there_only_if_it_is_asked_for_where_there_is_no_terminal(
+    kwsniff: Callable[..., Any],
+) -> None:
+    for command in ("decode", "report"):
+        assert "\x1b[" in kwsniff(command, THROTTLED, "--color", "always")[1]
+        assert "\x1b[" not in kwsniff(command, THROTTLED)[1]
+        assert "\x1b[" not in kwsniff(command, THROTTLED, "--color", "never")[1]
