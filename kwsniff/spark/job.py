@@ -25,7 +25,7 @@ from kwsniff.lake.lock import Lock, LockedError, locked
 from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.tables import FOUND, OF_EVENTS
-from kwsniff.lake.version import PARQUET, Version, usable
+from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.offline import with_kernels
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
@@ -80,14 +80,20 @@ def run(
         OutputError: `out` holds something else, results of other settings, or another run writes to it.
         OSError: a result cannot be written.
     """
-    place = Place.of(out)
-    formats.check(form, place)
-    usable(place)
+    place = check(out, form)
     try:
         with locked(place) as lock:
             return _run_alone(spark, paths, place, config, append, shards, split, form, tell, lock)
     except LockedError as error:
         raise OutputError(str(error)) from None
+
+
+def check(out: str | os.PathLike[str], form: str) -> Place:
+    """Where `run` would write. Raises OutputError, OSError if it can't."""
+    place = Place.of(out)
+    formats.check(form, place)
+    usable(place)
+    return place
 
 
 def _run_alone(
@@ -107,10 +113,11 @@ def _run_alone(
     found = manifest.inputs(paths, before.runs if before else 0)
     known = {(each.path, each.bytes, each.modified_ns) for each in before.inputs} if before else set()
     new = [each for each in found if (each.path, each.bytes, each.modified_ns) not in known]
-    if before and not new:
-        return Result([], before, None)
     version = Version(place, last, form)
     version.clear()
+    if before and not new:
+        show(place, before)  # a run may have been killed before it did
+        return Result([], before, None)
     return _Run(spark, version, config, before, new, shards, split, tell, lock).run()
 
 
@@ -119,7 +126,7 @@ def _before(place: Place, last: Manifest | None, config: Config, form: str) -> M
     if last is not None and last.config != _plain(config):
         raise OutputError(f"{place}: was made with other settings, so nothing can be appended")
     if last is not None and last.format != form:
-        raise OutputError(f"{place}: holds tables of the format {last.format}; append with --format {last.format}")
+        raise OutputError(f"{place}: holds {last.format} tables; append with --format {last.format}")
     return last
 
 

@@ -44,10 +44,12 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
 
     Raises:
         SparkMissingError: the extra `spark` is not installed.
-        kwsniff.spark.java.JavaError: there is no Java that Spark runs on, or it ended at once.
+        kwsniff.spark.java.JavaError: there is no Java that Spark runs on, it ended at once, or
+            `master` is one that the pipeline can't use.
     """
     if find_spec("pyspark") is None:
         raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
+    _no_connect(master or os.environ.get("SPARK_REMOTE"))
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.errors import PySparkRuntimeError
@@ -75,6 +77,15 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
     except PySparkRuntimeError as error:
         raise JavaError(f"Spark did not start: {error}") from None
     return made
+
+
+def _no_connect(master: str | None) -> None:
+    """The jobs ask Spark how far their tasks are, which Connect doesn't let a client do."""
+    if master is not None and master.startswith("sc://"):
+        raise JavaError(
+            f"{master}: the pipeline needs a master such as spark://host:7077; over Spark Connect "
+            "the data source works: spark.read.format('kwsniff'), see docs/spark.md"
+        )
 
 
 @contextmanager
@@ -116,11 +127,12 @@ def _outside(last: str) -> str | None:
 def _settings(verbose: bool) -> dict[str, str]:
     settings = {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
         # Otherwise columns match by position, and wrong names pass.
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.ui.enabled": "false",
+        # What a stream keeps of batches that are finished long since.
+        "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.showConsoleProgress": "false",
     }

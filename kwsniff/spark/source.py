@@ -26,8 +26,8 @@ from kwsniff.capture.packets import PACKETS, packets
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import Config
-from kwsniff.pipeline import keyed
 from kwsniff.lake.tables import ROWS
+from kwsniff.pipeline import keyed
 from kwsniff.spark.filters import Tests
 from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
 from kwsniff.table import EVENTS, SEGMENTS

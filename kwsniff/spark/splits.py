@@ -25,6 +25,7 @@ from kwsniff.arrow import KINDS
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
+from kwsniff.lake.tables import ROWS
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.spark.control import (
     AGAIN,
@@ -43,7 +44,6 @@ from kwsniff.spark.control import (
     tasks,
     unbatched,
 )
-from kwsniff.lake.tables import ROWS
 from kwsniff.spark.decode import RUN_BITS, positioned
 from kwsniff.spark.staged import Staged, StagedFile
 from kwsniff.split.again import Rerun

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyspark
 import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.lake.results import Results
 from kwsniff.offline import events
 from kwsniff.spark.java import java_home
 from kwsniff.table import EVENTS
@@ -95,8 +95,7 @@ def piped(environment: dict[str, str], *arguments: str) -> str:
 
 
 def stored(out: Path) -> pa.Table:
-    table = ds.dataset(out / "events", format="parquet", partitioning=None).to_table().sort_by("position")
-    return table.select(EVENTS.names).cast(EVENTS)
+    return Results(out).events().select(EVENTS.names)
 
 
 def test_a_cluster_gives_the_events_of_one_process(

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.offline import events
 from kwsniff.lake.tables import ROWS
+from kwsniff.offline import events
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.staged import stored
 from kwsniff.table import EVENTS

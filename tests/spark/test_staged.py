@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from kwsniff.spark import staged
 from kwsniff.lake.tables import ROWS
+from kwsniff.spark import staged
 from kwsniff.spark.staged import Folders, ParquetFile, StagedFile, stored
 
 START = datetime(2026, 11, 30, 22, 30, tzinfo=UTC)

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pytest
 
 from kwsniff.config import Config
+from kwsniff.lake.manifest import OutputError
+from kwsniff.lake.place import Place
+from kwsniff.lake.results import Results
 from kwsniff.offline import events
 from kwsniff.report.topics import fill, topic_names
 from kwsniff.report.waiting import waited
 from kwsniff.spark import stream
 from kwsniff.spark.followed import Following
-from kwsniff.spark.manifest import OutputError
 from kwsniff.table import EVENTS
 from tests.samples import sample
 from tests.spark.rotated import rotated
@@ -45,8 +46,7 @@ def expected(files: list[Path]) -> pa.Table:
 
 
 def stored(out: Path) -> pa.Table:
-    table = ds.dataset(out / "events", format="parquet", partitioning=None).to_table().sort_by("position")
-    rows = table.select(EVENTS.names).cast(EVENTS).combine_chunks()
+    rows = Results(out).events().select(EVENTS.names).combine_chunks()
     names = topic_names([rows])
     return pa.Table.from_batches([fill(batch, names) for batch in rows.to_batches()], EVENTS)
 
@@ -62,9 +62,10 @@ class Followed:
 
     def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> stream.Record:
         wanted = stream.Settings(stream.plain(Config()), self._shares, WINDOW, LATE)
-        settings = stream.settled(self.out, wanted)
+        where = stream.Where.of(self.out)
+        settings = stream.settled(where, wanted)
         following = Following([str(self.source)], "", Config(), 0, 0.0, batch_bytes, end)
-        made = stream.Stream(self._spark, following, self.out, settings, self._told)
+        made = stream.Stream(self._spark, following, where, settings, self._told)
         made.start(once=True)
         while not made.wait(60):
             pass
@@ -95,7 +96,7 @@ def come(files: list[Path], into: Path) -> list[Path]:
 def test_steps_yield_what_one_process_yields(ended: tuple[Followed, list[Path]]) -> None:
     followed, files = ended
     found = stored(followed.out)
-    assert len(list(followed.out.glob("events/*/*/*.parquet"))) > 4
+    assert followed.out.joinpath("manifest.json").exists()
     assert found.equals(expected(files))
 
 
@@ -123,7 +124,7 @@ def test_connections_go_on_from_file_to_file(spark: SparkSession, tmp_path: Path
     assert stored(followed.out).equals(expected(files))
 
 
-STEPS = ["_counted", "_write_events", "_write_windows", "_told"]
+STEPS = ["_written", "_closed", "_compacted", "_manifest", "_forget", "_told"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -158,8 +159,9 @@ def breaking(step: str, after: int) -> tuple[Any, str, Callable[..., Any]]:
 
 
 def windows(out: Path) -> pd.DataFrame:
-    table = ds.dataset(out / "windows", format="parquet").to_table()
-    return table.select(["window_start", "api", "calls", "errors", "latency_p99_us"]).to_pandas()
+    columns = ["window_start", "api", "calls", "errors", "latency_p99_us"]
+    frame = Results(out).table("windows", columns).to_pandas()
+    return frame.sort_values(["window_start", "api"], na_position="first", ignore_index=True)
 
 
 def by_window(table: pa.Table) -> pd.DataFrame:
@@ -213,13 +215,13 @@ def test_responses_without_request_are_in_the_total_of_a_window_only(
 
 
 def followed_record(followed: Followed) -> stream.Record:
-    return stream.last_record(followed.out)
+    return stream.last_record(Place.of(followed.out))
 
 
 def test_other_settings_and_other_files_are_refused(
     ended: tuple[Followed, list[Path]], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
+    out = stream.Where.of(tmp_path / "out")
     first = stream.Settings(stream.plain(Config()), 2, WINDOW, LATE)
     assert stream.settled(out, first) == first
     assert stream.settled(out, stream.Settings(first.config, 7, WINDOW, LATE)).shares == 2
@@ -230,13 +232,13 @@ def test_other_settings_and_other_files_are_refused(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
     with pytest.raises(OutputError, match="holds other files"):
-        stream.settled(tmp_path / "mine", first)
+        stream.settled(stream.Where.of(tmp_path / "mine"), first)
 
 
 def test_two_processes_do_not_write_to_one_stream(tmp_path: Path) -> None:
-    (tmp_path / stream.KEPT).mkdir()
-    with stream.alone(tmp_path), pytest.raises(OutputError, match="another process"), stream.alone(tmp_path):
-        pass
+    out = Place.of(tmp_path)
+    with stream.alone(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
+        stream.alone(out).__enter__()
 
 
 # As a process of its own
@@ -272,7 +274,7 @@ def test_a_stream_killed_at_several_places_yields_each_call_once(tmp_path: Path)
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     files = rotated(sample("librdkafka-groups").paths, tmp_path / "all")
-    places = [".stream/state/*/share-0001", "events/*/*/batch-000001-*"]
+    places = [".stream/state/*/share-0001", "data/stream/calls/*/*/batch-000001-*"]
     for number, place in enumerate(places):
         come(files[5 * number : 5 * number + 5], source)
         known = set(out.glob(place))
@@ -291,7 +293,7 @@ def test_sigterm_ends_a_stream_in_order(tmp_path: Path) -> None:
     files = rotated(sample("librdkafka-groups").paths, source)
     process = begun(source, out)
     try:
-        awaited(process, lambda: out.glob(".stream/batches/*.json"))
+        awaited(process, lambda: out.glob("manifest.json"))
         process.terminate()
         said, errors = process.communicate(timeout=120)
     finally:
