@@ -117,7 +117,7 @@ def opened(path: str, start: int = 0, end: int | None = None) -> BinaryIO:
             file.seek(start)
         except OSError as error:
             raise CaptureError(f"{path}: {error.strerror or error}") from error
-        return file  # type: ignore[return-value]
+        return file
     with _plain_errors(path):
         system, inside, _ = file_system(path)
         whole = system.open_input_file(inside)

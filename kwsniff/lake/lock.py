@@ -142,6 +142,10 @@ def _read(entry: Entry) -> Claim | None:
         return Claim(**json.loads(entry.place.read()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
+    except OSError:
+        if entry.place.about() is None:  # gone while it was read
+            return None
+        raise
 
 
 def _stale(entry: Entry, claim: Claim, now_ns: int) -> bool:

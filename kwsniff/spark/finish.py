@@ -287,7 +287,7 @@ def _believed(
     )
     if not added:
         return known
-    late = pa.Table.from_batches(added).sort_by("position").combine_chunks().to_batches()
+    late = pa.Table.from_batches(added).select(list(columns)).sort_by("position").combine_chunks().to_batches()
     return merged([known, iter(late)])
 
 

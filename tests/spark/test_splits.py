@@ -157,7 +157,7 @@ def test_a_run_tells_what_its_splits_came_to(spark: SparkSession, tmp_path: Path
     assert rows(stored(out)) == with_names(PATHS, SMALL)
     assert done.manifest.splits["splits"] > 1
     assert done.manifest.capture["files"] == len(PATHS)
-    assert not (out / job.STAGING).exists()
+    assert not (out / "_staging").exists()
 
 
 def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSession, tmp_path: Path) -> None:
