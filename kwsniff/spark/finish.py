@@ -287,8 +287,8 @@ def _believed(
     )
     if not added:
         return known
-    late = pa.Table.from_batches(added).select(list(columns)).sort_by("position").combine_chunks().to_batches()
-    return merged([known, iter(late)])
+    late = pa.Table.from_batches(added).select(list(columns)).sort_by("position").combine_chunks()
+    return merged([known, iter(late.to_batches())])
 
 
 def _learning(groups: list[list[Staged]]) -> Work:

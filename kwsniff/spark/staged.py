@@ -147,7 +147,7 @@ def merged(sources: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBat
     """
     at: list[tuple[Iterator[pa.RecordBatch], pa.RecordBatch]] = []
     for source in sources:
-        _advance(at, source)
+        _advance(at, map(_in_order, source))
     while len(at) > 1:
         upper = min(batch["position"][-1].as_py() for _, batch in at)
         now, before = [], at
@@ -171,8 +171,12 @@ def _advance(
 ) -> None:
     for batch in source:
         if batch.num_rows:
-            positions = batch["position"].to_numpy()
-            if (positions[1:] < positions[:-1]).any():
-                batch = batch.take(pa.array(np.argsort(positions, kind="stable")))
             at.append((source, batch))
             return
+
+
+def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    positions = batch["position"].to_numpy()
+    if (positions[1:] < positions[:-1]).any():
+        return batch.take(pa.array(np.argsort(positions, kind="stable")))
+    return batch

@@ -1,4 +1,4 @@
-"""A server of the S3 protocol on this machine, the same for all tests: drivers are kept, and go on asking it."""
+"""A server of the S3 protocol on this machine, one for all tests: drivers go on asking the same."""
 
 from __future__ import annotations
 
