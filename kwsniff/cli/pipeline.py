@@ -61,7 +61,7 @@ def pipeline(request: Request) -> int:
         for each in unread:
             said(f"{each}; it is passed over")
         spark = session(request.master, verbose=request.verbose)
-        with watched(spark) as steps, plain_failures():
+        with watched(spark, quiet=request.quiet) as steps, plain_failures():
             result = job.run(
                 spark,
                 request.paths,

@@ -43,6 +43,10 @@ Corrections = Callable[[list[list[Staged]]], "list[DataFrame]"]
 """Takes the groups of files that are finished together; gives what is to be put right in them."""
 
 
+Tell = Callable[[str, int], None]
+"""Is told each step as it begins, and the bytes that its tasks share (0: they don't share any)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a run left."""
@@ -66,14 +70,14 @@ def run(
     shards: int | None = None,
     split: int | None = None,
     form: str = PARQUET,
-    tell: Callable[[str], None] = lambda step: None,
+    tell: Tell = lambda step, size: None,
 ) -> Result:
     """Decode the captures at `paths` on `spark` and write the results to `out`, a directory or a URL.
 
     A run replaces the results of an earlier one. With `append` it reads only files the earlier ones did not,
     adds their rows, and makes statistics and findings of all. Large input is read in splits, of `split` bytes
     if given; with `shards`, so many tasks read everything and share the connections. `form` is the format of
-    the tables: parquet, delta or iceberg. `tell` is told each step.
+    the tables: parquet, delta or iceberg.
 
     Raises:
         kwsniff.capture.error.CaptureError: an input cannot be read.
@@ -105,7 +109,7 @@ def _run_alone(
     shards: int | None,
     split: int | None,
     form: str,
-    tell: Callable[[str], None],
+    tell: Tell,
     lock: Lock,
 ) -> Result:
     last = usable(place)
@@ -147,7 +151,7 @@ class _Run:
         new: list[Input],
         shards: int | None,
         split: int | None,
-        tell: Callable[[str], None],
+        tell: Tell,
         lock: Lock,
     ) -> None:
         self._tell, self._lock = tell, lock
@@ -180,7 +184,8 @@ class _Run:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
         files = f"{len(paths):,} file{'s' * (len(paths) > 1)}"
-        self._stage(f"decoding {bytes_text(sum(each.bytes for each in self._new))} in {files}")
+        size = sum(each.bytes for each in self._new)
+        self._stage(f"decoding {bytes_text(size)} in {files}", size)
         run = self._in_splits(paths) if self._shards is None else None
         if run is None:
             shards = ShardRun(
@@ -276,8 +281,8 @@ class _Run:
             percentile_error=counted.store.error,
         )
 
-    def _stage(self, name: str) -> None:
-        self._tell(name)
+    def _stage(self, name: str, size: int = 0) -> None:
+        self._tell(name, size)
         self._spark.sparkContext.setJobDescription(f"kwsniff: {name}")
 
 
