@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import errno
+import logging
 import os
 import sys
 import warnings
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+_GONE = "Spark failed: its Java ended"
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -52,9 +54,15 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
     _no_connect(master or os.environ.get("SPARK_REMOTE"))
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    from pyspark import accumulators
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if not verbose:
+        # Threads of PySpark's tell at length that Java ended; we say so in one line.
+        for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+            server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -96,19 +104,31 @@ def plain_failures() -> Iterator[None]:
         SparkFailedError: a job failed; the text is one line without the JVM's stack.
         TaskError: it did because a task could not read or write.
     """
-    from py4j.protocol import Py4JError, Py4JJavaError
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except (ConnectionError, Py4JNetworkError) as error:
+        raise SparkFailedError(_GONE) from error
     except Py4JJavaError as error:
         raise SparkFailedError(f"Spark failed: {str(error.java_exception).splitlines()[0]}") from error
     except (Py4JError, PySparkException) as error:
+        if _caused_by(error, (ConnectionError, Py4JNetworkError)):
+            raise SparkFailedError(_GONE) from error
         # A worker's traceback ends with what went wrong; the JVM's stack follows it.
         lines = [line for line in str(error).split("JVM stacktrace")[0].splitlines() if line.strip()]
         if lines and (text := _outside(lines[-1])):
             raise TaskError(text) from error
         raise SparkFailedError(f"Spark failed: {lines[-1] if lines else type(error).__name__}") from error
+
+
+def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
+    while error is not None:
+        if isinstance(error, kinds):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _outside(last: str) -> str | None:
