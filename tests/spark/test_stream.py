@@ -54,14 +54,14 @@ def stored(out: Path) -> pa.Table:
 class Followed:
     """A stream of one directory, run in steps."""
 
-    def __init__(self, spark: SparkSession, place: Path, shares: int = 2) -> None:
+    def __init__(self, spark: SparkSession, place: Path, shares: int = 2, form: str = "parquet") -> None:
         self.source, self.out = place / "in", place / "out"
         self.source.mkdir(parents=True, exist_ok=True)
-        self._spark, self._shares = spark, shares
+        self._spark, self._shares, self._form = spark, shares, form
         self.closed: list[dict[str, Any]] = []
 
     def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> stream.Record:
-        wanted = stream.Settings(stream.plain(Config()), self._shares, WINDOW, LATE)
+        wanted = stream.Settings(stream.plain(Config()), self._shares, WINDOW, LATE, self._form)
         where = stream.Where.of(self.out)
         settings = stream.settled(where, wanted)
         following = Following([str(self.source)], "", Config(), 0, 0.0, batch_bytes, end)
@@ -303,3 +303,81 @@ def test_sigterm_ends_a_stream_in_order(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert [line[:19] for line in said.splitlines()][:2] == ["2026-11-21 01:31:25", "2026-11-21 01:31:30"]
     assert f"{len(files)} files read" in errors
+
+
+def test_captures_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    files = rotated(sample("midstream").paths, source, 300)
+    (source / "broken.pcap.zst").write_bytes(b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff")
+    os.utime(source / "broken.pcap.zst", (1_700_000_000, 1_700_000_000))
+    process = begun(source, out, "--end")
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 3, errors
+    assert [line for line in errors.splitlines() if "broken.pcap.zst" in line] == [
+        line for line in errors.splitlines() if line.endswith("; it is passed over")
+    ]
+    assert f"{source}/broken.pcap.zst: " in errors
+    assert stored(out).equals(expected(files))
+
+
+def test_nothing_grows_with_the_number_of_batches(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "JOINED", 4)
+    followed = Followed(spark, tmp_path)
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 40)
+    assert len(files) > 25
+    held = []
+    for file in files:
+        come([file], followed.source)
+        followed.run()
+        found = Results(followed.out)
+        assert len(found.manifest.inputs) == 0
+        held.append(sum(1 for _ in followed.out.rglob("*.parquet")))
+        listed = {path for name in found.manifest.tables for path in found.files(name)}
+        assert all(Path(path).exists() for path in listed)
+    # Files that are joined are removed a batch later.
+    assert max(held) <= max(held[: len(held) // 2]) + 4
+    assert len(found.files("calls")) <= 8
+    followed.run(end=True)
+    assert stored(followed.out).equals(expected([followed.source / file.name for file in files]))
+
+
+def test_a_stream_writes_a_delta_table_that_can_be_read_meanwhile(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    followed = Followed(spark, tmp_path, form="delta")
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 300)
+    rows = []
+    for file in files:
+        come([file], followed.source)
+        followed.run()
+        rows.append(pa.table(DeltaTable(str(followed.out / "calls")).to_pyarrow_table()).num_rows)
+        assert rows[-1] == Results(followed.out).table("calls", ["time"]).num_rows
+    assert rows == sorted(rows)
+    assert 0 < rows[0] < rows[-1]
+
+
+def test_rows_are_there_five_seconds_after_their_file(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 60)
+    source.mkdir()
+    come(files[:2], source)
+    process = begun(source, out, "--settle", "0")
+    waits = []
+    try:
+        awaited(process, lambda: out.glob("manifest.json"))
+        for number in range(2, 9):
+            come(files[number : number + 1], source)
+            began = time.monotonic()
+            while stream.last_record(Place.of(out)).files <= number:
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < began + 60
+                time.sleep(0.02)
+            waits.append(time.monotonic() - began)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert sorted(waits)[len(waits) // 2] < 5, waits
