@@ -7,6 +7,7 @@ holds none, because the name of a capture is shown in every event.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,6 +94,60 @@ def open_remote(url: str) -> tuple[BinaryIO, int | None]:
         system, path, _ = file_system(url)
         stream = system.open_input_stream(path, compression=None, buffer_size=READ_AHEAD)
         return stream, system.get_file_info(path).size
+
+
+def size_of(path: str) -> int:
+    """Bytes of the file at a path or URL. Raises CaptureError."""
+    if is_remote(path):
+        with _plain_errors(path):
+            system, inside, _ = file_system(path)
+            return int(system.get_file_info(inside).size or 0)
+    try:
+        return os.path.getsize(local(path))
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
+
+
+def opened(path: str, start: int = 0, end: int | None = None) -> BinaryIO:
+    """The bytes of the file at a path or URL from `start` on; `end` says how far they will be wanted. Raises
+    CaptureError."""
+    if not is_remote(path):
+        try:
+            file = open(local(path), "rb", buffering=0)  # noqa: SIM115
+            file.seek(start)
+        except OSError as error:
+            raise CaptureError(f"{path}: {error.strerror or error}") from error
+        return file
+    with _plain_errors(path):
+        system, inside, _ = file_system(path)
+        whole = system.open_input_file(inside)
+        length = (whole.size() if end is None else end) - start
+        return _Ahead(whole, whole.get_stream(start, length))  # type: ignore[return-value]
+
+
+class _Ahead:
+    """A stretch of a remote file, asked for in large requests."""
+
+    def __init__(self, whole: Any, stream: Any) -> None:
+        self._whole, self._stream = whole, stream
+        self._held = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many. Raises OSError."""
+        if not self._held:
+            self._held = memoryview(self._stream.read(READ_AHEAD))
+        data, self._held = bytes(self._held[:size]), self._held[size:]
+        return data
+
+    def close(self) -> None:
+        self._stream.close()
+        self._whole.close()
+
+    def __enter__(self) -> _Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def file_system(url: str) -> tuple[Any, str, str]:

@@ -21,11 +21,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from stat import S_ISREG
 
+from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import first_time, is_capture, natural
 
 _SUFFIXES = (".gz", ".zst", ".lz4", ".xz")
 _SECOND = 1_000_000_000
+TAIL_BYTES = 4096
+"""Of the list: the files that may still be written to."""
+UNREAD = "unread.jsonl"
+"""Beside the list: captures that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +58,17 @@ class Rotation:
         """Size and time of modification of files that were looked into."""
         self.files: list[Listed] = []
         self._keys: set[tuple[str, int]] = set()
+        self._unread = self._path.with_name(UNREAD)
         for each in listed(self._path):
             self._take(each)
 
     def look(self) -> None:
         """Add what has been finished since the last look.
 
+        Captures that cannot be read are passed over, and named in a file beside the list.
+
         Raises:
-            CaptureError: a directory or a capture in it cannot be read.
+            CaptureError: a directory cannot be read.
             OSError: the list cannot be written.
         """
         found = [each for directory in self._directories for each in self._new(directory)]
@@ -94,9 +102,20 @@ class Rotation:
             finished = modified < newest or modified <= latest
             if not finished or self._seen.get(path) == (size, modified):
                 continue
-            if (first := _first_time(path)) is not None:
+            try:
+                first = _first_time(path)
+            except CaptureError as error:
+                first = None
+                self._tell(Unread.of(path, error))
+            if first is not None:
                 yield Listed(path, size, modified, first)
             self._seen[path] = (size, modified)
+
+    def _tell(self, unread: Unread) -> None:
+        """Name a capture that is passed over."""
+        self._unread.parent.mkdir(parents=True, exist_ok=True)
+        with self._unread.open("a") as file:
+            file.write(json.dumps(unread._asdict()) + "\n")
 
     def _append(self, added: Iterable[Listed]) -> None:
         text = "".join(json.dumps(asdict(each)) + "\n" for each in added)
@@ -119,12 +138,34 @@ def listed(path: str | Path) -> list[Listed]:
     return [Listed(**json.loads(line)) for line in lines]
 
 
+def last_listed(path: str | Path) -> list[Listed]:
+    """The end of the list, some files."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
+            begin = file.tell()
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return []
+    # The first one may lack its beginning, the last one its end.
+    return [Listed(**json.loads(line)) for line in lines[1 if begin else 0 : -1]]
+
+
 def present(path: str) -> str:
     """`path`, or what became of it when it was compressed. Raises CaptureError if there is neither."""
     for suffix in ("", *_SUFFIXES):
         if os.path.exists(path + suffix):
             return path + suffix
     raise CaptureError(f"{path}: was removed before it could be read")
+
+
+def unread(list_path: str | Path, skip: int = 0) -> list[Unread]:
+    """Captures that were passed over, but for the first so many."""
+    try:
+        lines = Path(list_path).with_name(UNREAD).read_text().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    return [Unread(**json.loads(line)) for line in lines[skip:] if line.endswith("\n")]
 
 
 def grown(files: Iterable[Listed]) -> dict[str, int]:

@@ -32,6 +32,8 @@ class Request:
     """Bytes of such a part, about."""
     quiet: bool = False
     verbose: bool = False
+    form: str = "parquet"
+    """Of the tables."""
 
 
 def pipeline(request: Request) -> int:
@@ -54,11 +56,12 @@ def pipeline(request: Request) -> int:
 
     unread: list[Unread] = []
     try:
+        job.check(request.out, request.form)
         inputs(request.paths, 0, unread)  # before Spark takes its seconds to start
         for each in unread:
             said(f"{each}; it is passed over")
         spark = session(request.master, verbose=request.verbose)
-        with watched(spark) as steps, plain_failures():
+        with watched(spark, quiet=request.quiet) as steps, plain_failures():
             result = job.run(
                 spark,
                 request.paths,
@@ -67,11 +70,12 @@ def pipeline(request: Request) -> int:
                 append=request.append,
                 shards=request.partitions,
                 split=request.split,
+                form=request.form,
                 tell=steps,
             )
     except (CaptureError, JavaError, OutputError, SparkMissingError) as error:
         raise CommandError(str(error)) from None
-    except TaskError as error:
+    except (TaskError, OSError) as error:
         raise CommandError(str(error)) from error
     except SparkFailedError as error:
         raise CommandError(f"{error} (-v shows Spark's log)", problem.INTERNAL) from error

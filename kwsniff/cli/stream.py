@@ -11,9 +11,9 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
@@ -24,7 +24,7 @@ from kwsniff.config import Config
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kwsniff.spark.stream import Record, Stream
+    from kwsniff.spark.stream import Record, Stream, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,9 @@ class Request:
     end: bool
     quiet: bool
     verbose: bool
+    form: str = "parquet"
+    state: str | None = None
+    """Where the stream keeps what it needs to go on; None: in `out`."""
 
 
 def follow(request: Request) -> int:
@@ -51,30 +54,33 @@ def follow(request: Request) -> int:
     Raises:
         CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
     """
+    from kwsniff.lake import formats
     from kwsniff.lake.manifest import OutputError
     from kwsniff.spark import stream
     from kwsniff.spark.java import JavaError
     from kwsniff.spark.session import SparkFailedError, SparkMissingError, TaskError
 
-    out = Path(request.out).absolute()
     stop = Stop()
+    unread: list[Unread] = []
     try:
+        where = stream.Where.of(request.out, request.state)
+        formats.check(request.form, where.out)
         with Signals(stop):
-            _run(request, out, stop)
+            _run(request, where, stop, unread)
     except (CaptureError, OutputError, SparkMissingError) as error:
         raise CommandError(str(error)) from None
     except (JavaError, SparkFailedError, OSError) as error:
         stop.wait(1)
         if stop.is_set():  # asked of Java too, a moment earlier
-            return _sum_up(request, stream.last_record(out))
+            return _sum_up(request, stream.last_record(where.out), unread)
         ours = isinstance(error, SparkFailedError) and not isinstance(error, TaskError)
         code = problem.INTERNAL if ours else problem.USAGE
         raise CommandError(str(error), code) from error
-    return _sum_up(request, stream.last_record(out))
+    return _sum_up(request, stream.last_record(where.out), unread)
 
 
-def _run(request: Request, out: Path, stop: Stop) -> None:
-    """Run the stream to its end."""
+def _run(request: Request, where: Where, stop: Stop, unread: list[Unread]) -> None:
+    """Run the stream to its end; `unread` takes files that were passed over."""
     from kwsniff.spark import stream
     from kwsniff.spark.followed import Following
     from kwsniff.spark.session import plain_failures, session
@@ -86,25 +92,32 @@ def _run(request: Request, out: Path, stop: Stop) -> None:
         _directories(request.directories), "", request.config, 0,
         quiet=_seconds(request.settle, "--settle"), end=request.end,
     )  # fmt: skip
-    wanted = stream.Settings(stream.plain(request.config), request.partitions or 0, window, late)
-    stream.settled(out, wanted, keep=False)  # before Spark takes its seconds to start
+    wanted = stream.Settings(
+        stream.plain(request.config), request.partitions or 0, window, late, request.form
+    )
+    stream.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
     # In another thread, or PySpark would take Ctrl-C for itself.
     with ThreadPoolExecutor(1) as thread:
         spark = thread.submit(session, request.master, verbose=request.verbose).result()
     with plain_failures():
         shares = wanted.shares or spark.sparkContext.defaultParallelism
-        settings = stream.settled(out, replace(wanted, shares=shares))
-        with stream.alone(out):
-            made = stream.Stream(spark, following, out, settings, _tell)
+        settings = stream.settled(where, replace(wanted, shares=shares))
+        with stream.alone(where.out):
+            made = stream.Stream(spark, following, where, settings, _tell)
             _say(f"following {', '.join(request.directories)} into {request.out}; {_so_far(made.record())}")
             if not stop.is_set():
                 made.start(once=request.once or request.end)
-                _follow(made, stop)
+                _follow(made, stop, unread)
 
 
-def _follow(made: Stream, stop: Stop) -> None:
+def _follow(made: Stream, stop: Stop, unread: list[Unread]) -> None:
     told: dict[str, int] = {}
-    while not (stop.is_set() or made.wait(1)):
+    over = False
+    while not (stop.is_set() or over):
+        over = made.wait(1)
+        for each in made.unread(len(unread)):
+            _say(f"{each}; it is passed over")
+            unread.append(each)
         for path, lost in made.grown().items():
             if told.get(path) != lost:
                 _say(f"{path}: grew after it was read; {lost} bytes are lost (see --settle)")
@@ -173,7 +186,7 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def _sum_up(request: Request, record: Record) -> int:
+def _sum_up(request: Request, record: Record, unread: Sequence[Unread]) -> int:
     from kwsniff.capture.source import CaptureTotals
     from kwsniff.report.trust import TrustTotals, paragraph
 
@@ -181,7 +194,7 @@ def _sum_up(request: Request, record: Record) -> int:
     _say(f"{request.out} holds {trust.calls:,} calls; {_so_far(record)}")
     if not request.quiet:
         print(paragraph(trust, CaptureTotals(**record.capture)), file=sys.stderr)  # type: ignore[arg-type]
-    return problem.DAMAGED if trust.damaged else problem.DONE
+    return problem.DAMAGED if trust.damaged or unread else problem.DONE
 
 
 def _so_far(record: Record) -> str:

@@ -230,9 +230,7 @@ class Folders:
         for file in self._open.pop(hour).files:
             path = file.place.relative_to(self._root)
             size = file.close()
-            self.stored.append(
-                Stored(self._table.name, path, hour, file.rows, size, file.first, file.last)
-            )
+            self.stored.append(Stored(self._table.name, path, hour, file.rows, size, file.first, file.last))
 
 
 def folder(hour: int) -> str:

@@ -38,7 +38,9 @@ def check(form: str, out: Place) -> None:
     if package is not None and find_spec(package) is None:
         raise OutputError(f"--format {form} needs {package}: pip install 'kwsniff[lake]'")
     if form == ICEBERG and out.path is None:
-        raise OutputError(f"{out}: Iceberg tables have their catalog beside them, in a directory of this machine")
+        raise OutputError(
+            f"{out}: Iceberg tables have their catalog beside them, in a directory of this machine"
+        )
 
 
 def commit(version: Version, made: Manifest) -> None:

@@ -2,8 +2,8 @@
 
 Theory of operation. Object storage has no locks, but what was written is listed at once. A run writes a claim
 under a name of its own and then lists all claims: if it sees no other, it goes on; if it sees one, it takes
-its own back and gives up. Of two runs at least the later one sees the other, so never do both go on; that both
-give up is possible, so each tries a few times, after a pause of random length.
+its own back and gives up. Of two runs at least the later one sees the other, so never do both go on; that
+both give up is possible, so each tries a few times, after a pause of random length.
 
 A claim is *stale*, and removed, if its process is gone from the machine that we share with it, or if it has
 not been renewed for `STALE` seconds, by the clock of the file system. A run that finds its own claim gone was
@@ -142,6 +142,10 @@ def _read(entry: Entry) -> Claim | None:
         return Claim(**json.loads(entry.place.read()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
+    except OSError:
+        if entry.place.about() is None:  # gone while it was read
+            return None
+        raise
 
 
 def _stale(entry: Entry, claim: Claim, now_ns: int) -> bool:

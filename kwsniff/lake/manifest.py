@@ -71,6 +71,9 @@ class Manifest:
     """What the latest run read in splits came to, see `kwsniff.spark.splits.Account`; empty if it was not."""
     percentile_error: float = 0.0
     """How far percentiles in the statistics may be from the true ones, as a part of them."""
+    stream: dict[str, Any] | None = None
+    """How far a stream has come, see `kwsniff.spark.stream.Record`; its input is listed where it keeps its
+    state."""
     trust: str = ""
     """The paragraph on how far the figures can be trusted."""
 

@@ -66,14 +66,14 @@ class Place:
 
     def create(self) -> Any:
         """Open a new file for writing, with the directories above it."""
-        system, path = self._opened
+        system, path = self.opened
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         return system.open_output_stream(path, compression=None)
 
     def open(self) -> Any:
         """Open for reading anywhere in it."""
-        system, path = self._opened
+        system, path = self.opened
         return system.open_input_file(path)
 
     def read(self) -> bytes:
@@ -103,7 +103,7 @@ class Place:
         """All files below; none if there is no such directory."""
         from pyarrow import fs
 
-        system, path = self._opened
+        system, path = self.opened
         for each in system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
             if each.type == fs.FileType.File:
                 inside = re.sub(r"\A/", "", each.path.removeprefix(path.rstrip("/")))
@@ -113,7 +113,7 @@ class Place:
         """What lies directly in the directory; nothing if there is none."""
         from pyarrow import fs
 
-        system, path = self._opened
+        system, path = self.opened
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(each.base_name for each in found)
 
@@ -121,7 +121,7 @@ class Place:
         """The file, if it is one."""
         from pyarrow import fs
 
-        system, path = self._opened
+        system, path = self.opened
         found = system.get_file_info(path)
         if found.type != fs.FileType.File:
             return None
@@ -129,7 +129,7 @@ class Place:
 
     def remove(self) -> None:
         """Remove the file, if it is there."""
-        system, path = self._opened
+        system, path = self.opened
         try:
             system.delete_file(path)
         except FileNotFoundError:
@@ -137,14 +137,15 @@ class Place:
 
     def remove_tree(self) -> None:
         """Remove the directory with all that is in it, if it is there."""
-        system, path = self._opened
+        system, path = self.opened
         try:
             system.delete_dir(path)
         except FileNotFoundError:
             return
 
     @property
-    def _opened(self) -> tuple[Any, str]:
+    def opened(self) -> tuple[Any, str]:
+        """The file system, and the path in it."""
         if not is_remote(self.url):
             return _local(), self.url
         root, rest = _parts(self.url)

@@ -38,9 +38,7 @@ class Results:
         some columns of them."""
         schema = TABLES[name].schema
         wanted = schema if columns is None else pa.schema([schema.field(each) for each in columns])
-        batches = [
-            batch for url in self.files(name) for batch in rows_of(Place(url), wanted.names)
-        ]
+        batches = [batch for url in self.files(name) for batch in rows_of(Place(url), wanted.names)]
         return pa.Table.from_batches([batch.cast(wanted) for batch in batches], wanted)
 
     def events(self) -> pa.Table:
@@ -64,4 +62,3 @@ def as_rows(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
         for field in ROWS
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
-

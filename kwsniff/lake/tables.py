@@ -1,8 +1,8 @@
 """The tables of a result: which rows each has, its columns, how it is sorted, and what tells rows apart.
 
-The columns of `calls`, `anomalies` and `connections` are those that `kwsniff.schema` declares for their kind of
-row. What each column means stays with it: in the metadata of the Arrow field, which Parquet keeps, as `doc`
-and `unit`, and as `comment`, which Spark and Delta show.
+The columns of `calls`, `anomalies` and `connections` are those that `kwsniff.schema` declares for their kind
+of row. What each column means stays with it: in the metadata of the Arrow field, which Parquet keeps, as
+`doc` and `unit`, and as `comment`, which Spark and Delta show.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.findings.finding import FINDINGS
-from kwsniff.schema import COLUMNS, Column, arrow_field
+from kwsniff.report.percentiles import QUANTILES
+from kwsniff.schema import COLUMNS, TIMESTAMP, Column, arrow_field
 from kwsniff.table import EVENTS
 
 POSITION = pa.field(
@@ -41,8 +42,8 @@ class Table:
     meaning: str
     fields: tuple[pa.Field, ...]
     key: tuple[str, ...]
-    """Columns that together tell its rows apart, also from those of another run over the same packets: what to
-    merge by."""
+    """Columns that together tell its rows apart, and find the same row again in another run over the same
+    packets: what to merge by."""
     time: str = "time"
     """The column by whose date and hour its rows lie in folders, and by which they are sorted."""
 
@@ -84,8 +85,39 @@ FOUND = Table(
     "findings", None, "what the rules found in all of the input", tuple(FINDINGS), ("code", "subject"),
     "first_time",
 )  # fmt: skip
+COUNTS = {
+    "calls": "calls whose request was sent in the window",
+    "errors": "responses with an error code",
+    "unanswered": "requests without a response",
+    "throttled_calls": "calls that the broker says it throttled",
+    "waited_calls": "calls that waited on purpose",
+    "connections": "connections with a call",
+    "request_bytes": "bytes of the requests",
+    "response_bytes": "bytes of the responses",
+    "records": "records produced or fetched",
+}
+
+
+def _figure(name: str, kind: pa.DataType, doc: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"doc": doc})
+
+
+WINDOWS = Table(
+    "windows", None, "calls of a stream by window of time, for each API and for all",
+    (
+        _figure("window_start", TIMESTAMP, "begin of the window"),
+        _figure("window_end", TIMESTAMP, "its end"),
+        _figure("api", pa.string(), "name of the API, null for all together"),
+        *(_figure(name, pa.int64(), doc) for name, doc in COUNTS.items()),
+        *(
+            _figure(f"latency_{name}_us", pa.float64(), f"{name} of the latencies, without calls that waited")
+            for name in QUANTILES
+        ),
+    ),
+    ("window_start", "api"), "window_start",
+)  # fmt: skip
 OF_EVENTS = (CALLS, ANOMALIES, CONNECTIONS)
-TABLES = {table.name: table for table in (*OF_EVENTS, FOUND)}
+TABLES = {table.name: table for table in (*OF_EVENTS, FOUND, WINDOWS)}
 
 
 def _commented(field: pa.Field) -> pa.Field:

@@ -2,8 +2,8 @@
 
 Theory of operation. A run writes all its files below `data/VERSION/`, or into the directory of its table for
 formats that want one, and works below `_staging/VERSION/`. Then the manifest changes, which is one rename or
-one upload. What no manifest names is removed by the next run: files of a run that was killed, and those of the
-version before the present one, so that who reads while results are replaced is not left without files.
+one upload. What no manifest names is removed by the next run: files of a run that was killed, and those of
+the version before the present one, so that who reads while results are replaced is not left without files.
 
 On this machine `current` leads to the tables of the last manifest, for readers that want one path. It is a
 link that changes as one, too, but after the manifest, which decides.
@@ -62,12 +62,14 @@ class Version:
                     each.place.remove()
         _prune(self.out)
 
-    def publish(self, made: Manifest) -> None:
-        """Make it the result. Raises OSError."""
+    def publish(self, made: Manifest, *, whole: bool = True, shown: bool = True) -> None:
+        """Make it the result; `whole`: nothing follows; `shown`: `current` leads to it. Raises OSError."""
         made.version, made.format = self.number, self.form
         made.write(self.out)
-        (self.out / SUCCESS).replace(b"")
-        show(self.out, made)
+        if whole:
+            (self.out / SUCCESS).replace(b"")
+        if shown:
+            show(self.out, made)
 
     def discard(self) -> None:
         """Remove what the run worked with."""

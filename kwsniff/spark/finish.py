@@ -2,8 +2,8 @@
 
 Theory of operation. A *group* is some files that follow each other, one task's work; the `corrections` that
 are for a group are brought to its task. Twice its rows go by: once, if topics are given by uuid anywhere, to
-learn their names, and once to be written, with all names, into the files of their tables. On that way they are
-counted: a task hands over statistics and findings of its group as bytes, which are merged a few at a time
+learn their names, and once to be written, with all names, into the files of their tables. On that way they
+are counted: a task hands over statistics and findings of its group as bytes, which are merged a few at a time
 until one is left. So nobody holds more than some groups' worth of them, and percentiles are exact up to
 `EXACT` calls. Small files of a table are joined at the end.
 """
@@ -292,8 +292,8 @@ def _believed(
     )
     if not added:
         return known
-    late = pa.Table.from_batches(added).sort_by("position").combine_chunks().to_batches()
-    return merged([known, iter(late)])
+    late = pa.Table.from_batches(added).select(list(columns)).sort_by("position").combine_chunks()
+    return merged([known, iter(late.to_batches())])
 
 
 def _learning(groups: list[list[Staged]]) -> Work:

@@ -30,11 +30,12 @@ from pyspark.sql.streaming.datasource import (
 
 from kwsniff.capture.rotation import Rotation, present
 from kwsniff.config import MIB, Config
+from kwsniff.lake.place import Place
 from kwsniff.lake.tables import ROWS
 from kwsniff.pipeline import Part
 from kwsniff.spark.decode import TOTALS
 from kwsniff.spark.kept import Kept
-from kwsniff.spark.staged import ParquetFile
+from kwsniff.spark.staged import Staged, StagedFile
 
 Offset = dict[str, Any]
 """`files`: how many files of the list were read; `ended`: nothing follows."""
@@ -79,8 +80,8 @@ class Share(datasource.InputPartition):
 
 
 class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Batches of files; see the module's head. With `staging`, a batch is one row, which says what the whole
-    stream has counted so far."""
+    """Batches of files; see the module's head. With `staging`, a batch is a row a task, which says what it
+    wrote, and the first what the whole stream has counted so far."""
 
     def __init__(self, following: Following, schema: pa.Schema) -> None:
         """`schema`: the columns wanted of `ROWS`."""
@@ -133,12 +134,10 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         kept = self._kept(partition)
         rows = self._rows(partition, kept)
         if self._following.staging:
-            place = staged_in(Path(self._following.staging), partition.end, partition.ended)
-            with ParquetFile(place / f"share-{partition.index:04}.parquet") as file:
+            with StagedFile(Place(self._following.staging) / f"share-{partition.index:04}.arrow") as file:
                 for batch in rows:
                     file.add(batch)
-            if partition.index == 0:
-                yield _totals_row(kept, partition)
+            yield _told_row(kept, partition, file.told())
         else:
             for batch in rows:
                 yield batch.select(self._schema.names).cast(self._schema)
@@ -147,8 +146,9 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def _rows(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
         for batch, keys in self._parts(share, kept):
-            positions = pa.array(keys + (kept.blocks << BLOCK))
-            yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
+            if batch is not None:
+                positions = pa.array(keys + (kept.blocks << BLOCK))
+                yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
 
     def _kept(self, share: Share) -> Kept:
         given = self._following
@@ -177,13 +177,11 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def staged_in(staging: Path, files: int, ended: bool) -> Path:
-    """Where the tasks of the batch up to so many files leave its events."""
-    return staging / f"{files:08}{'-ended' if ended else ''}"
-
-
-def _totals_row(kept: Kept, share: Share) -> pa.RecordBatch:
-    said = {"capture": asdict(kept.journey.totals), "files": share.end, "ended": share.ended}
-    given = {"event": TOTALS, "detail": json.dumps(said), "position": -1}
+def _told_row(kept: Kept, share: Share, file: Staged) -> pa.RecordBatch:
+    """What a task has to tell besides the events that it wrote."""
+    said = {"file": asdict(file), "files": share.end, "ended": share.ended}
+    if share.index == 0:  # they all read the same packets
+        said["capture"] = asdict(kept.journey.totals)
+    given = {"event": TOTALS, "detail": json.dumps(said), "position": share.index}
     arrays = [pa.array([given.get(field.name)], field.type) for field in ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)

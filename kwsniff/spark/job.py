@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 from kwsniff import __version__
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
-from kwsniff.html import Page
 from kwsniff.lake import formats, manifest
 from kwsniff.lake.files import Folders, Stored
 from kwsniff.lake.lock import Lock, LockedError, locked
 from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.tables import FOUND, OF_EVENTS
-from kwsniff.lake.version import PARQUET, Version, usable
+from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
@@ -41,6 +40,10 @@ if TYPE_CHECKING:
 
 Corrections = Callable[[list[list[Staged]]], "list[DataFrame]"]
 """Takes the groups of files that are finished together; gives what is to be put right in them."""
+
+
+Tell = Callable[[str, int], None]
+"""Is told each step as it begins, and the bytes that its tasks share (0: they don't share any)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +69,34 @@ def run(
     shards: int | None = None,
     split: int | None = None,
     form: str = PARQUET,
-    tell: Callable[[str], None] = lambda step: None,
+    tell: Tell = lambda step, size: None,
 ) -> Result:
     """Decode the captures at `paths` on `spark` and write the results to `out`, a directory or a URL.
 
     A run replaces the results of an earlier one. With `append` it reads only files the earlier ones did not,
     adds their rows, and makes statistics and findings of all. Large input is read in splits, of `split` bytes
     if given; with `shards`, so many tasks read everything and share the connections. `form` is the format of
-    the tables: parquet, delta or iceberg. `tell` is told each step.
+    the tables: parquet, delta or iceberg.
 
     Raises:
         kwsniff.capture.error.CaptureError: an input cannot be read.
         OutputError: `out` holds something else, results of other settings, or another run writes to it.
         OSError: a result cannot be written.
     """
-    place = Place.of(out)
-    formats.check(form, place)
-    usable(place)
+    place = check(out, form)
     try:
         with locked(place) as lock:
             return _run_alone(spark, paths, place, config, append, shards, split, form, tell, lock)
     except LockedError as error:
         raise OutputError(str(error)) from None
+
+
+def check(out: str | os.PathLike[str], form: str) -> Place:
+    """Where `run` would write. Raises OutputError, OSError if it can't."""
+    place = Place.of(out)
+    formats.check(form, place)
+    usable(place)
+    return place
 
 
 def _run_alone(
@@ -99,7 +108,7 @@ def _run_alone(
     shards: int | None,
     split: int | None,
     form: str,
-    tell: Callable[[str], None],
+    tell: Tell,
     lock: Lock,
 ) -> Result:
     last = usable(place)
@@ -107,10 +116,11 @@ def _run_alone(
     found = manifest.inputs(paths, before.runs if before else 0)
     known = {(each.path, each.bytes, each.modified_ns) for each in before.inputs} if before else set()
     new = [each for each in found if (each.path, each.bytes, each.modified_ns) not in known]
-    if before and not new:
-        return Result([], before, None)
     version = Version(place, last, form)
     version.clear()
+    if before and not new:
+        show(place, before)  # a run may have been killed before it did
+        return Result([], before, None)
     return _Run(spark, version, config, before, new, shards, split, tell, lock).run()
 
 
@@ -119,7 +129,7 @@ def _before(place: Place, last: Manifest | None, config: Config, form: str) -> M
     if last is not None and last.config != _plain(config):
         raise OutputError(f"{place}: was made with other settings, so nothing can be appended")
     if last is not None and last.format != form:
-        raise OutputError(f"{place}: holds tables of the format {last.format}; append with --format {last.format}")
+        raise OutputError(f"{place}: holds {last.format} tables; append with --format {last.format}")
     return last
 
 
@@ -140,7 +150,7 @@ class _Run:
         new: list[Input],
         shards: int | None,
         split: int | None,
-        tell: Callable[[str], None],
+        tell: Tell,
         lock: Lock,
     ) -> None:
         self._tell, self._lock = tell, lock
@@ -173,7 +183,8 @@ class _Run:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
         files = f"{len(paths):,} file{'s' * (len(paths) > 1)}"
-        self._stage(f"decoding {bytes_text(sum(each.bytes for each in self._new))} in {files}")
+        size = sum(each.bytes for each in self._new)
+        self._stage(f"decoding {bytes_text(size)} in {files}", size)
         run = self._in_splits(paths) if self._shards is None else None
         if run is None:
             shards = ShardRun(
@@ -197,6 +208,7 @@ class _Run:
 
     def _in_splits(self, paths: list[str]) -> SplitRun | None:
         """Every task reads its part; None if that is not worth it, or not possible."""
+        # Settled here: a split alone may seem too small for kernels to be worth loading.
         config = self._config
         splits = make_plan(self._spark, paths, config, self._split)
         if len(splits) == 1:
@@ -225,23 +237,12 @@ class _Run:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def _report(self, counted: Counted) -> Report:
-        report = Report.from_store(counted.store, errors=_errors(), uses=True)
+        report = Report.from_store(counted.store, errors=_errors())
         with tempfile.TemporaryDirectory(prefix="kwsniff-") as scratch:
             report.write_csv(scratch)
-            self._write_page(report, counted, Path(scratch) / "report.html")
             for file in sorted(Path(scratch).iterdir()):
                 (self._version.out / self._version.statistics / file.name).replace(file.read_bytes())
         return report
-
-    def _write_page(self, report: Report, counted: Counted, path: Path) -> None:
-        """The page of `kwsniff report --html`, without a second reading of the captures."""
-        inputs = [*(self._before.inputs if self._before else []), *self._new]
-        page = Page(
-            [each.path for each in inputs], report, counted.findings.found(_errors()),
-            counted.findings.errors(_errors()), counted.trust.anomalies,
-            paragraph(counted.trust, self._totals), counted.gathered,
-        )  # fmt: skip
-        path.write_text(page.html(), encoding="utf-8")
 
     def _findings(self, counted: Counted) -> list[Stored]:
         """The files of the table of findings."""
@@ -279,8 +280,8 @@ class _Run:
             percentile_error=counted.store.error,
         )
 
-    def _stage(self, name: str) -> None:
-        self._tell(name)
+    def _stage(self, name: str, size: int = 0) -> None:
+        self._tell(name, size)
         self._spark.sparkContext.setJobDescription(f"kwsniff: {name}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import errno
+import logging
 import os
 import sys
 import warnings
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+_GONE = "Spark failed: its Java ended"
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -44,15 +46,23 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
 
     Raises:
         SparkMissingError: the extra `spark` is not installed.
-        kwsniff.spark.java.JavaError: there is no Java that Spark runs on, or it ended at once.
+        kwsniff.spark.java.JavaError: there is no Java that Spark runs on, it ended at once, or
+            `master` is one that the pipeline can't use.
     """
     if find_spec("pyspark") is None:
         raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
+    _no_connect(master or os.environ.get("SPARK_REMOTE"))
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    from pyspark import accumulators
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if not verbose:
+        # Threads of PySpark's tell at length that Java ended; we say so in one line.
+        for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+            server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -77,6 +87,15 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
     return made
 
 
+def _no_connect(master: str | None) -> None:
+    """The jobs ask Spark how far their tasks are, which Connect doesn't let a client do."""
+    if master is not None and master.startswith("sc://"):
+        raise JavaError(
+            f"{master}: the pipeline needs a master such as spark://host:7077; over Spark Connect "
+            "the data source works: spark.read.format('kwsniff'), see docs/spark.md"
+        )
+
+
 @contextmanager
 def plain_failures() -> Iterator[None]:
     """Turn what Spark raises into a SparkFailedError.
@@ -85,19 +104,31 @@ def plain_failures() -> Iterator[None]:
         SparkFailedError: a job failed; the text is one line without the JVM's stack.
         TaskError: it did because a task could not read or write.
     """
-    from py4j.protocol import Py4JError, Py4JJavaError
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except (ConnectionError, Py4JNetworkError) as error:
+        raise SparkFailedError(_GONE) from error
     except Py4JJavaError as error:
         raise SparkFailedError(f"Spark failed: {str(error.java_exception).splitlines()[0]}") from error
     except (Py4JError, PySparkException) as error:
+        if _caused_by(error, (ConnectionError, Py4JNetworkError)):
+            raise SparkFailedError(_GONE) from error
         # A worker's traceback ends with what went wrong; the JVM's stack follows it.
         lines = [line for line in str(error).split("JVM stacktrace")[0].splitlines() if line.strip()]
         if lines and (text := _outside(lines[-1])):
             raise TaskError(text) from error
         raise SparkFailedError(f"Spark failed: {lines[-1] if lines else type(error).__name__}") from error
+
+
+def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
+    while error is not None:
+        if isinstance(error, kinds):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _outside(last: str) -> str | None:
@@ -116,11 +147,12 @@ def _outside(last: str) -> str | None:
 def _settings(verbose: bool) -> dict[str, str]:
     settings = {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
         # Otherwise columns match by position, and wrong names pass.
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.ui.enabled": "false",
+        # What a stream keeps of batches that are finished long since.
+        "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -3,56 +3,90 @@
 `kwsniff` gives the EVENTS of `kwsniff.table`, `kwsniff_segments` its SEGMENTS, `kwsniff_packets` the PACKETS
 of `kwsniff.capture.packets`. Topic names are those the messages themselves give; the names known from
 elsewhere in the input are joined by `kwsniff pipeline`.
+
+Theory of operation. A partition is a *part* of the input, read by one task: a file, or a range of one. Each
+part is decoded by itself, as if it were all there is. With the option `together` all files are one part, and
+the rows those of `kwsniff decode`. Options say which rows and columns are wanted: a filter that Spark pushes
+into a Python source stays with the DataFrame, and is applied to what else is made of it (Spark 4.3).
 """
 
 from __future__ import annotations
 
 import glob
+import json
 import pickle
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession, datasource
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from kwsniff.capture.batch import between
 from kwsniff.capture.packets import PACKETS, packets
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
-from kwsniff.config import Config
+from kwsniff.config import MIB, Config
 from kwsniff.lake.tables import ROWS
-from kwsniff.pipeline import keyed
-from kwsniff.spark.filters import Tests
+from kwsniff.pipeline import analyze
 from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
+from kwsniff.split.plan import Split, pieces
+from kwsniff.split.reading import SplitReader
 from kwsniff.table import EVENTS, SEGMENTS
+from kwsniff.where.predicate import Predicate, columns_in, compile_where
 
 DEFAULT_TASKS = 2
-DISORDER_NS = 10 * 1_000_000_000
-"""How much earlier than a file's first packet another of its packets may have been captured."""
+"""Tasks of a stream, which share its connections."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats `kwsniff`, `kwsniff_segments` and `kwsniff_packets` known to `spark`."""
+    """Make the formats `kwsniff`, `kwsniff_segments` and `kwsniff_packets` known to `spark`, also over Spark
+    Connect."""
     for source in (EventsSource, SegmentsSource, PacketsSource):
         spark.dataSource.register(source)
+
+
+@dataclass
+class Part(datasource.InputPartition):
+    """A part of the input: several files, one, or a range of one."""
+
+    paths: list[str]
+    split: Split | None = None
+
+    def segments(self, config: Config) -> Iterator[pa.RecordBatch]:
+        """Its SEGMENTS batches. Raises CaptureError."""
+        if self.split is None:
+            return segments(self.paths, config)
+        return SplitReader([self.split], 0, config).segments()
+
+
+def parts(options: Any) -> list[Part]:
+    """The parts of the input. Raises CaptureError, ValueError."""
+    files = [file.path for file in resolve(_paths(options))]
+    if _flag(options, "together"):
+        return [Part(files)]
+    size = options.get("split_size")
+    if size is None:
+        return [Part([file]) for file in files]
+    cut = [split for file in files for split in pieces(file, Config(), _whole(size, "split_size") * MIB)]
+    return [Part([split.path], split if split.end is not None else None) for split in cut]
 
 
 class EventsSource(datasource.DataSource):
     """Events of captures.
 
-    Options: `path` (a file, a directory, a pattern or a URL; several separated by commas), `port`
-    (`9092,19092-19094`), `full` (true adds the bodies), `records` (true shows records in them), `columns`
-    (these columns only), `max_memory` (`512M`), `partitions` (number of tasks, 2).
+    Options: `path` (a file, a directory, a pattern or a URL; several separated by commas, or as a list given
+    to `load`), `port` (`9092,19092-19094`), `full` (true adds the bodies), `records` (true shows records in
+    them), `columns` (these columns only), `where`, `since` and `until` (these rows, as for `kwsniff decode`),
+    `together` (true: all files are one part), `split_size` (large files are read in parts of so many MiB),
+    `max_memory` (`512M`).
 
     As a stream it follows directories that are rotated (`path`) and needs a directory of its own for what it
-    keeps (`state`); further options: `quiet` (seconds after which the newest file is finished, 60),
-    `batch_bytes` (stored bytes of files in a batch, 1 GiB).
+    keeps (`state`); further options: `partitions` (number of tasks, 2), `quiet` (seconds after which the
+    newest file is finished, 60), `batch_bytes` (stored bytes of files in a batch, 1 GiB).
     """
 
     @classmethod
@@ -63,10 +97,10 @@ class EventsSource(datasource.DataSource):
         return _spark_schema(_chosen(EVENTS, self.options))
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        return EventsReader(_paths(self.options), _config(self.options), dict(self.options))
+        return EventsReader(_wanted(EVENTS, schema), dict(self.options))
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
-        return FollowReader(_following(self.options), _chosen(EVENTS, self.options))
+        return FollowReader(_following(self.options), _wanted(EVENTS, schema))
 
 
 class FollowedSource(datasource.DataSource):
@@ -91,8 +125,8 @@ class FollowedSource(datasource.DataSource):
 
 
 class SegmentsSource(datasource.DataSource):
-    """TCP segments of captures, one task in all: fragments may be spread over files. Options: `path`,
-    `columns`."""
+    """TCP segments of captures. Options: `path`, `columns`, `together` (true: fragments of IP datagrams may
+    go on from file to file), `split_size`."""
 
     @classmethod
     def name(cls) -> str:
@@ -102,7 +136,7 @@ class SegmentsSource(datasource.DataSource):
         return _spark_schema(_chosen(_binary(SEGMENTS), self.options))
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        return SegmentsReader(_paths(self.options), dict(self.options))
+        return SegmentsReader(_wanted(_binary(SEGMENTS), schema), dict(self.options))
 
 
 class PacketsSource(datasource.DataSource):
@@ -116,86 +150,80 @@ class PacketsSource(datasource.DataSource):
         return _spark_schema(_chosen(PACKETS, self.options))
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        return PacketsReader(_paths(self.options), dict(self.options))
+        return PacketsReader(_wanted(PACKETS, schema), dict(self.options))
 
 
-class EventsReader(datasource.DataSourceReader):
-    """Every partition reads all and follows its share of the connections, see `kwsniff.spark.decode`."""
+class PartsReader(datasource.DataSourceReader):
+    """A task for each part."""
 
-    def __init__(self, paths: Sequence[str], config: Config, options: dict[str, str]) -> None:
-        self._paths, self._config = paths, config
-        self._schema = _chosen(EVENTS, options)
-        self._tasks = max(int(options.get("partitions", DEFAULT_TASKS)), 1)
-        self._tests = Tests(EVENTS)
-
-    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802
-        """Take comparisons of texts, whole numbers and times (`kwsniff.spark.filters`)."""
-        return self._tests.take(filters)
+    def __init__(self, schema: pa.Schema, options: dict[str, str]) -> None:
+        self._schema, self._options = schema, options
+        self._parts = parts(options)  # here, so that a wrong option is told before any task runs
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        return [datasource.InputPartition(number) for number in range(self._tasks)]
+        return self._parts
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
-        share = partition.value, self._tasks
-        # Other columns need not be made.
-        config = replace(self._config, columns=frozenset(self._schema.names) | self._tests.columns)
-        parts = chain.from_iterable(keyed(self._segments(), config, share))
-        for batch, _ in parts:
-            yield self._tests.passing(batch).select(self._schema.names).cast(self._schema)
-
-    def _segments(self) -> Iterator[pa.RecordBatch]:
-        """All segments; if only some brokers' ports are asked for, those of connections with such an end."""
-        ports = self._tests.values("broker_port")
-        wanted = None if ports is None else pa.array(sorted(ports), pa.int32())
-        for batch in segments(self._paths, self._config):
-            yield batch if wanted is None else between(batch, wanted)
-
-
-class SegmentsReader(datasource.DataSourceReader):
-    """The segments in capture order."""
-
-    def __init__(self, paths: Sequence[str], options: dict[str, str]) -> None:
-        self._paths = paths
-        self._schema = _chosen(_binary(SEGMENTS), options)
-
-    def partitions(self) -> Sequence[datasource.InputPartition]:
-        return [datasource.InputPartition(0)]
-
-    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
-        for batch in segments(self._paths):
+        assert isinstance(partition, Part)
+        for batch in self._batches(partition):
             yield batch.select(self._schema.names).cast(self._schema)
 
+    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
 
-class PacketsReader(datasource.DataSourceReader):
-    """A task for each file. A file whose first packet is later than the time asked for is not opened."""
 
-    def __init__(self, paths: Sequence[str], options: dict[str, str]) -> None:
-        self._paths = paths
-        self._schema = _chosen(PACKETS, options)
-        self._tests = Tests(PACKETS)
+class EventsReader(PartsReader):
+    """The events of each part."""
 
-    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802
-        """Take comparisons of texts, whole numbers and times (`kwsniff.spark.filters`)."""
-        return self._tests.take(filters)
+    def __init__(self, schema: pa.Schema, options: dict[str, str]) -> None:
+        super().__init__(schema, options)
+        self._config = _config(options)
+        self._test()
 
-    def partitions(self) -> Sequence[datasource.InputPartition]:
-        upper = self._tests.upper("time")
-        files = resolve(self._paths)
-        if upper is not None:
-            last = int(upper.timestamp() + 1) * 1_000_000_000 + DISORDER_NS
-            files = [file for file in files if file.first_time_ns <= last]
-        return [datasource.InputPartition(file.path) for file in files]
+    def _test(self) -> Predicate | None:
+        """Says which rows are wanted."""
+        given = [self._options.get(name) for name in ("where", "since", "until")]
+        if not any(given):
+            return None
+        return compile_where(given[0], since=given[1], until=given[2])
 
-    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
-        for batch in packets(partition.value):
-            yield self._tests.passing(batch).select(self._schema.names).cast(self._schema)
+    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        test = self._test()
+        needed = columns_in(self._options["where"]) if self._options.get("where") else frozenset()
+        # Other columns need not be made.
+        config = replace(self._config, columns=frozenset(self._schema.names) | needed | {"time"})
+        for batch in analyze(part.segments(config), config):
+            yield batch if test is None else batch.filter(test(batch))
+
+
+class SegmentsReader(PartsReader):
+    """The segments in capture order."""
+
+    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        yield from part.segments(Config())
+
+
+class PacketsReader(PartsReader):
+    """The packets of each file."""
+
+    def __init__(self, schema: pa.Schema, options: dict[str, str]) -> None:
+        super().__init__(schema, {"path": options.get("path", ""), "paths": options.get("paths", "")})
+
+    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        yield from packets(part.paths[0])
+
+
+def _given(options: Any) -> list[str]:
+    """The paths as they were given: `load` passes a list as JSON."""
+    several: list[str] = json.loads(options.get("paths") or "[]")
+    return several or [part.strip() for part in options.get("path", "").split(",") if part.strip()]
 
 
 def _paths(options: Any) -> list[str]:
-    given = [part.strip() for part in options.get("path", "").split(",") if part.strip()]
-    paths = [path for part in given for path in (_matching(part) or [part])]
-    resolve(paths)
-    return paths
+    given = _given(options)
+    if not given:
+        raise ValueError("kwsniff: nothing to read; name captures: load('captures/')")
+    return [path for part in given for path in (_matching(part) or [part])]
 
 
 def _matching(part: str) -> list[str]:
@@ -206,7 +234,7 @@ def _following(options: Any) -> Following:
     if not options.get("state"):
         raise ValueError("kwsniff as a stream needs the option 'state': a directory for what it keeps")
     return Following(
-        [part.strip() for part in options.get("path", "").split(",") if part.strip()],
+        _given(options),
         options["state"],
         _config(options),
         max(int(options.get("partitions", DEFAULT_TASKS)), 1),
@@ -254,6 +282,21 @@ def _chosen(schema: pa.Schema, options: Any) -> pa.Schema:
     if unknown:
         raise ValueError(f"kwsniff has no column {unknown[0]!r}; there are {', '.join(schema.names)}")
     return pa.schema([schema.field(name) for name in names or schema.names])
+
+
+def _wanted(schema: pa.Schema, given: StructType) -> pa.Schema:
+    """The columns that Spark was told to expect: those of the source, or of `.schema(...)`."""
+    unknown = [field.name for field in given.fields if field.name not in schema.names]
+    if unknown:
+        raise ValueError(f"kwsniff has no column {unknown[0]!r}; there are {', '.join(schema.names)}")
+    wanted: pa.Schema = to_arrow_schema(given, timezone="UTC")
+    return wanted
+
+
+def _whole(text: str, option: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"kwsniff: option {option}: {text!r} is no whole number of at least 1")
+    return int(text)
 
 
 def _binary(schema: pa.Schema) -> pa.Schema:

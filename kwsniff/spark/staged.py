@@ -93,17 +93,17 @@ class StagedFile:
 
 def stored(path: str, columns: Iterable[str] = ROWS.names, table: str | None = None) -> Iterator[Any]:
     """The rows of a `StagedFile`, or of a file of a table, or some columns of them. Raises OSError."""
+    wanted = list(columns)
     if table is not None:
-        wanted = list(columns)
         known = [name for name in wanted if name in TABLES[table].schema.names]
         for batch in rows_of(Place(path), known, ROWS_AT_ONCE):
             yield as_rows(batch, str(TABLES[table].kind)).select(wanted)
         return
-    included = [ROWS.get_field_index(name) for name in columns]
+    included = [ROWS.get_field_index(name) for name in wanted]
     with Place(path).open() as source:
         file = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=included))
         for index in range(file.num_record_batches):
-            yield file.get_batch(index)
+            yield file.get_batch(index).select(wanted)
 
 
 class Tables:
@@ -147,7 +147,7 @@ def merged(sources: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBat
     """
     at: list[tuple[Iterator[pa.RecordBatch], pa.RecordBatch]] = []
     for source in sources:
-        _advance(at, source)
+        _advance(at, map(_in_order, source))
     while len(at) > 1:
         upper = min(batch["position"][-1].as_py() for _, batch in at)
         now, before = [], at
@@ -171,8 +171,12 @@ def _advance(
 ) -> None:
     for batch in source:
         if batch.num_rows:
-            positions = batch["position"].to_numpy()
-            if (positions[1:] < positions[:-1]).any():
-                batch = batch.take(pa.array(np.argsort(positions, kind="stable")))
             at.append((source, batch))
             return
+
+
+def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    positions = batch["position"].to_numpy()
+    if (positions[1:] < positions[:-1]).any():
+        return batch.take(pa.array(np.argsort(positions, kind="stable")))
+    return batch

@@ -1,21 +1,23 @@
-"""The streaming job of `kwsniff pipeline --follow`: rotated captures to events, statistics by window of time.
+"""The streaming job of `kwsniff pipeline --follow`: rotated captures to tables, statistics by window of time.
 
 Theory of operation. The data source (`kwsniff.spark.followed`) gives each batch's events, always the same for
-the same batch, and its tasks write them into a staging directory themselves. The rest is done in steps, each
-of which replaces what an attempt before it left: events get their topic names and, by renaming, names that
-hold the batch's number; anomalies and closed windows get such names too; last comes the batch's record, from
-which the next batch goes on. So after a crash at any place the batch is done again as a whole, and every call
-is there once.
+the same batch, and its tasks write them into a staging directory themselves. Further tasks give them their
+topic names and write them into new files of the tables; closed windows are counted from these; small files
+are joined. None of that counts until the manifest names it, and the manifest is also the record from which
+the next batch goes on. So after a crash at any place the batch is done again as a whole, and every call is
+there once.
 
 Invariants: a batch with a record is finished and is not touched again, also if Spark, which did not get to
-know of it, asks for it once more. All that a stream keeps lies under `.stream` in the output directory.
+know of it, asks for it once more. All that a stream keeps for itself lies in a directory of this machine, or
+of one that all workers share: `.stream` in the output directory, or another one.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,30 +26,38 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from kwsniff import __version__
-from kwsniff.capture.rotation import grown, listed
+from kwsniff.capture.directory import Unread
+from kwsniff.capture.rotation import grown, last_listed, unread
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
-from kwsniff.lake.manifest import Input, Manifest, OutputError
-from kwsniff.report.topics import TopicNames
+from kwsniff.lake import formats, manifest
+from kwsniff.lake.compact import bundles
+from kwsniff.lake.files import Folders, Stored
+from kwsniff.lake.lock import LockedError, locked
+from kwsniff.lake.manifest import Manifest, OutputError
+from kwsniff.lake.place import Place
+from kwsniff.lake.tables import OF_EVENTS, WINDOWS
+from kwsniff.lake.version import OWN, PARQUET, STREAM, Version
+from kwsniff.report.topics import TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
-from kwsniff.spark import manifest, windows
-from kwsniff.spark.followed import LIST, STATE, Following, staged_in
-from kwsniff.spark.staged import spread
+from kwsniff.spark import windows
+from kwsniff.spark.control import STORED, Work, batched, numbers, tasks
+from kwsniff.spark.finish import compacted, spark_metadata
+from kwsniff.spark.followed import LIST, STATE, Following
+from kwsniff.spark.staged import Staged, Tables, stored
 from kwsniff.spark.windows import SECOND, Windows
-from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KEPT = ".stream"
-PARTS = ("events", "windows", "anomalies")
-RECORDS_KEPT = 8
+KEPT = STREAM
 POLL = "1 second"
 """How often the directories are looked at."""
+JOINED = 8
+"""Small files of an hour that are joined."""
+SETTINGS, NAMES = "settings.json", "names.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,7 @@ class Settings:
     shares: int
     window_s: float
     delay_s: float
+    form: str = PARQUET
 
 
 @dataclass(slots=True)
@@ -82,14 +93,32 @@ Told = Callable[[Record, Record, pa.Table], None]
 """Is given the record before a batch, the batch's, and the rows of the windows it closed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a stream writes, and where it keeps what it needs to go on."""
+
+    out: Place
+    own: Path
+
+    @classmethod
+    def of(cls, out: Any, state: str | None = None) -> Where:
+        """`state` defaults to a directory in `out`, if that is of this machine. Raises OutputError."""
+        place = Place.of(out)
+        if state is not None:
+            return cls(place, Path(state).absolute())
+        if place.path is None:
+            raise OutputError(f"{out}: a stream needs --state DIR for what it keeps between batches")
+        return cls(place, place.path / KEPT)
+
+
 class Stream:
-    """A stream into one output directory."""
+    """A stream into one place."""
 
     def __init__(
-        self, spark: SparkSession, following: Following, out: Path, settings: Settings, told: Told
+        self, spark: SparkSession, following: Following, where: Where, settings: Settings, told: Told
     ) -> None:
-        self._spark, self._out, self._settings, self._told = spark, out, settings, told
-        self._own = out / KEPT
+        self._spark, self._where, self._settings, self._told = spark, where, settings, told
+        self._out, self._own = where.out, where.own
         self._staging = self._own / "staging"
         self._following = replace(
             following, shares=settings.shares, state=str(self._own), staging=str(self._staging)
@@ -97,12 +126,14 @@ class Stream:
         self._windows = Windows(int(settings.window_s * SECOND), int(settings.delay_s * SECOND))
         self._busy = Lock()
         self._stopping = False
+        self._unread_before = len(unread(self._own / LIST))
         self._query: Any = None
 
     def start(self, *, once: bool) -> None:
         """Begin, or go on from the last finished batch; `once` takes the files that are there and ends."""
         from kwsniff.spark.source import FollowedSource
 
+        Version(self._out, manifest.read(self._out), self._settings.form).clear()
         self._spark.dataSource.register(FollowedSource)
         reader = self._spark.readStream.format("kwsniff_followed")
         rows = reader.option("following", FollowedSource.told(self._following)).load()
@@ -133,23 +164,23 @@ class Stream:
             self._batch(rows, number)
 
     def _batch(self, rows: DataFrame, number: int) -> None:
-        before = self.record()
+        known = manifest.read(self._out)
+        before = _record(known)
         if before.batch >= number:
             return
         shutil.rmtree(self._staging, ignore_errors=True)
-        said = json.loads(rows.select("detail").collect()[0][0])
-        place = staged_in(self._staging, said["files"], said["ended"])
-        staged = ds.dataset(place, format="parquet", partitioning=None)
-        record = self._counted(staged, said, before, number)
-        self._write_events(place, self._names(staged), number)
-        self._write_anomalies(staged, number)
-        closed = self._write_windows(before, record)
-        self._manifest(record)
-        _replace(self._own / "batches" / f"{number:06}.json", json.dumps(asdict(record)))
-        (self._own / "batches" / f"{number - RECORDS_KEPT:06}.json").unlink(missing_ok=True)
+        version = Version(self._out, known, self._settings.form)
+        said = [json.loads(row[0]) for row in rows.select("detail").orderBy("position").collect()]
+        record, files = self._written(said, before, version, number)
+        closed = self._closed(before, record, files["calls"])
+        files[WINDOWS.name] += self._window_files(closed, version)
+        files = self._compacted(files, version)
+        made = self._manifest(record, files)
+        formats.commit(version, made)
+        version.publish(made, whole=record.ended, shown=False)
+        self._forget(known, made)
         shutil.rmtree(self._staging, ignore_errors=True)
         if record.ended:
-            (self._out / manifest.SUCCESS).touch()
             shutil.rmtree(self._own / STATE, ignore_errors=True)
         self._told(before, record, closed)
 
@@ -159,167 +190,213 @@ class Stream:
 
     def grown(self) -> dict[str, int]:
         """Files among the latest that were written to after they were taken for finished, and bytes lost."""
-        return grown(listed(self._own / LIST)[-16:])
+        return grown(last_listed(self._own / LIST))
+
+    def unread(self, skip: int) -> list[Unread]:
+        """Captures that could not be read, but for the first so many of this run."""
+        return unread(self._own / LIST, self._unread_before + skip)
 
     # The steps of a batch
 
-    def _counted(self, staged: ds.Dataset, said: dict[str, Any], before: Record, number: int) -> Record:
+    def _written(
+        self, said: list[dict[str, Any]], before: Record, version: Version, number: int
+    ) -> tuple[Record, dict[str, list[Stored]]]:
+        """The batch's record, and the files of all tables with its rows."""
+        staged = [Staged(**each["file"]) for each in said]
+        capture = next(each["capture"] for each in said if "capture" in each)
+        below = {table.name: self._below(version, table.name) for table in OF_EVENTS}
+        work = _writing(
+            staged, self._names(staged), before.closed_until_ns, self._out, below, f"batch-{number:06}"
+        )
+        told = tasks(self._spark, len(staged), work).toArrow().to_pylist()
         trust = TrustTotals(**before.trust)
-        late = before.late
-        rows = 0
-        for batch in staged.to_batches(EVENTS.names):
-            same = batch.cast(EVENTS)
-            trust.add(same)
-            rows += same.num_rows
-            calls = same.filter(pc.equal(same["event"], "call"))["time"].cast(pa.int64())
-            late += pc.sum(pc.less(calls, before.closed_until_ns // 1000)).as_py() or 0
-        closed = self._windows.closed_until(said["capture"]["last_time_ns"], said["ended"])
+        rows, late = 0, before.late
+        files = {name: list(held) for name, held in self._files(version).items()}
+        for each in told:
+            own: TrustTotals = pickle.loads(each["data"])
+            trust.merge(own)
+            counted = json.loads(each["detail"])
+            rows, late = rows + counted["rows"], late + counted["late"]
+            for file in counted["files"]:
+                files[file["table"]].append(Stored(**file))
+        ended = said[0]["ended"]
+        until = max(self._windows.closed_until(capture["last_time_ns"], ended), before.closed_until_ns)
         return Record(
-            number, said["files"], said["ended"], max(closed, before.closed_until_ns), late,
-            said["capture"], asdict(trust), rows,
-        )  # fmt: skip
+            number, said[0]["files"], ended, until, late, capture, asdict(trust), rows
+        ), files  # fmt: skip
 
-    def _names(self, staged: ds.Dataset) -> dict[str, str]:
+    @staticmethod
+    def _files(version: Version) -> dict[str, list[Stored]]:
+        known = version.before.tables if version.before else {}
+        return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, WINDOWS)}
+
+    @staticmethod
+    def _below(version: Version, table: str) -> str:
+        return f"{manifest.DATA}/stream/{table}" if version.form == PARQUET else table
+
+    def _names(self, staged: list[Staged]) -> dict[str, str]:
         """Topic names by uuid that messages have told up to this batch."""
-        place = self._own / "names.json"
+        place = self._own / NAMES
         learner = TopicNames()
         if place.exists():
             learner.names = json.loads(place.read_text())
         known = len(learner.names)
-        wanted = pc.field("topic_ids").is_valid() & pc.field("topics").is_valid()
-        pairs = staged.to_table(["topics", "topic_ids", "position"], filter=wanted).sort_by("position")
-        learner.add(pairs.combine_chunks())
+        columns = ["topics", "topic_ids", "position"]
+        pairs = [
+            batch.filter(pc.and_(batch["topic_ids"].is_valid(), batch["topics"].is_valid()))
+            for file in staged
+            if file.named
+            for batch in stored(file.path, columns)
+        ]
+        if pairs:
+            learner.add(pa.Table.from_batches(pairs).sort_by("position").combine_chunks())
         if len(learner.names) > known:
-            _replace(place, json.dumps(learner.names))
+            Place(str(place)).replace(json.dumps(learner.names).encode())
         return learner.names
 
-    def _write_events(self, staged: Path, names: dict[str, str], number: int) -> None:
-        events, into = self._out / "events", self._staging / "events"
-        shares = self._spark.range(0, self._settings.shares, 1, self._settings.shares)
-        shares.mapInArrow(_spreader(staged, into, names), "id bigint").collect()
-        for old in events.glob(f"date=*/hour=*/batch-{number:06}-*"):
-            old.unlink()
-        for new in sorted(into.glob("date=*/hour=*/*.parquet")):
-            place = events / new.parent.relative_to(into)
-            place.mkdir(parents=True, exist_ok=True)
-            new.replace(place / f"batch-{number:06}-{new.name}")
-
-    def _write_anomalies(self, staged: ds.Dataset, number: int) -> None:
-        columns = ["time", "capture", "packet", "code", "detail", "connection", "position"]
-        ends = ["client_ip", "client_port", "broker_ip", "broker_port"]
-        table = staged.to_table([*columns, *ends], filter=pc.field("event") == "anomaly")
-        _write_table(self._out / "anomalies" / f"batch-{number:06}.parquet", table.sort_by("position"))
-
-    def _write_windows(self, before: Record, record: Record) -> pa.Table:
+    def _closed(self, before: Record, record: Record, calls: list[Stored]) -> pa.Table:
+        """Rows of the windows that this batch closes."""
         first = before.closed_until_ns or record.capture["first_time_ns"] or 0
         first = first // self._windows.length_ns * self._windows.length_ns
         if record.closed_until_ns <= first:
             return pa.table({})
         span = first, record.closed_until_ns
-        closed = windows.statistics(self._spark, self._out / "events", span, self._windows.length_ns)
-        _write_table(self._out / "windows" / f"batch-{record.batch:06}.parquet", closed)
-        return closed
+        return windows.statistics(self._spark, self._out, calls, span, self._windows.length_ns)
 
-    def _manifest(self, record: Record) -> None:
-        files = listed(self._own / LIST)[: record.files]
+    def _window_files(self, closed: pa.Table, version: Version) -> list[Stored]:
+        below = self._below(version, WINDOWS.name)
+        with Folders(WINDOWS, self._out, below, "part", spark_metadata()[WINDOWS.name]) as folders:
+            for batch in closed.to_batches():
+                folders.add(batch.cast(WINDOWS.schema))
+        return folders.stored
+
+    def _compacted(self, files: dict[str, list[Stored]], version: Version) -> dict[str, list[Stored]]:
+        every = [file for own in files.values() for file in own]
+        found = bundles(every, JOINED)
+        if not found:
+            return files
+        below = {table: self._below(version, table) for table in files}
+        joined = compacted(self._spark, every, found, self._out, below.__getitem__)
+        return {table: [file for file in joined if file.table == table] for table in files}
+
+    def _forget(self, before: Manifest | None, now: Manifest) -> None:
+        """Remove files that were joined by an earlier batch: who read its manifest has had time."""
+        place = self._own / "dropped.json"
+        if place.exists():
+            kept = {file.path for file in now.files}
+            for path in json.loads(place.read_text()):
+                if path not in kept:
+                    (self._out / path).remove()
+        held = {file.path for file in before.files} if before else set()
+        dropped = sorted(held - {file.path for file in now.files})
+        Place(str(place)).replace(json.dumps(dropped).encode())
+
+    def _manifest(self, record: Record, files: dict[str, list[Stored]]) -> Manifest:
         trust = TrustTotals(**record.trust)
-        known = Manifest(
+        return Manifest(
             kwsniff=__version__,
             spark=self._spark.version,
             config=self._settings.config,
             runs=record.batch + 1,
-            inputs=[Input(each.path, each.bytes, each.modified_ns, 0) for each in files],
+            inputs=[],
+            tables=files,
             events={
                 "call": trust.calls,
                 "anomaly": sum(trust.anomalies.values()),
                 "connection": trust.connections,
             },
             capture=record.capture,
+            stream=asdict(record),
             trust=paragraph(trust, CaptureTotals(**record.capture)),  # type: ignore[arg-type]
         )
-        _replace(self._out / manifest.NAME, json.dumps(asdict(known), indent=2) + "\n")
 
 
-def _spreader(staged: Path, into: Path, names: dict[str, str]) -> Any:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for share in batch.column(0).to_pylist():
-                name = f"share-{share:04}"
-                spread(staged / f"{name}.parquet", into, name, names)
-            yield batch
+def _writing(
+    staged: list[Staged],
+    names: Mapping[str, str],
+    closed_until_ns: int,
+    out: Place,
+    below: Mapping[str, str],
+    name: str,
+) -> Work:
+    """A task for each file of staged events: into the files of their tables."""
+    metadata = spark_metadata()
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers(batches):
+            trust = TrustTotals()
+            rows = late = 0
+            with Tables(out, below, name, metadata) as tables:
+                for batch in stored(staged[number].path):
+                    trust.add(batch)
+                    rows += batch.num_rows
+                    calls = batch.filter(pc.equal(batch["event"], "call"))["time"].cast(pa.int64())
+                    late += pc.sum(pc.less(calls, closed_until_ns // 1000)).as_py() or 0
+                    tables.add(fill(batch, names))
+            said = {"rows": rows, "late": late, "files": [asdict(each) for each in tables.stored]}
+            yield from batched([{"kind": STORED, "detail": json.dumps(said), "data": pickle.dumps(trust)}])
 
     return work
 
 
-def last_record(out: Path) -> Record:
+def last_record(out: Place) -> Record:
     """The record of the last finished batch of the stream in `out`; an empty one if there is none."""
-    last = max((out / KEPT / "batches").glob("[0-9]*.json"), default=None)
-    return Record(**json.loads(last.read_text())) if last else Record()
+    return _record(manifest.read(out))
 
 
-def settled(out: Path, wanted: Settings, *, keep: bool = True) -> Settings:
-    """The settings of the stream in `out`: those it was begun with, else `wanted`, which with `keep` are
+def _record(known: Manifest | None) -> Record:
+    return Record(**known.stream) if known and known.stream else Record()
+
+
+def settled(where: Where, wanted: Settings, *, keep: bool = True) -> Settings:
+    """The settings of the stream in a place: those it was begun with, else `wanted`, which with `keep` are
     written there.
 
     Raises:
         OutputError: the directory holds something else, the stream was ended, or was begun otherwise.
         OSError: the directory cannot be written.
     """
-    place = out / KEPT / "settings.json"
-    if (out / manifest.SUCCESS).exists():
-        what = "was ended" if place.exists() else "holds results of a run that followed nothing"
-        raise OutputError(f"{out}: {what}; name another directory")
+    place, out = where.own / SETTINGS, where.out
+    if last_record(out).ended:
+        raise OutputError(f"{out}: was ended; name another directory")
     if place.exists():
         known = Settings(**json.loads(place.read_text()))
-        for name in ("config", "window_s", "delay_s"):
+        for name in ("config", "window_s", "delay_s", "form"):
             if getattr(known, name) != getattr(wanted, name):
                 raise OutputError(f"{out}: is a stream with other settings ({_NAMED[name]})")
         return known
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out}: holds other files; name a directory of its own")
+    _empty(out)
     if keep:
-        _replace(place, json.dumps(asdict(wanted)))
+        Place(str(place)).replace(json.dumps(asdict(wanted)).encode())
     return wanted
 
 
-_NAMED = {"config": "of decoding", "window_s": "--window", "delay_s": "--late"}
+def _empty(out: Place) -> None:
+    """Raises OutputError if there is anything in the way of a new stream."""
+    if out.path is not None and out.path.exists() and not out.path.is_dir():
+        raise OutputError(f"{out}: is a file, not a directory")
+    names = out.names()
+    if manifest.NAME in names:
+        raise OutputError(f"{out}: holds results of a run that followed nothing; name another directory")
+    other = [name for name in names if name not in OWN and name != KEPT]
+    if other:
+        raise OutputError(f"{out}: holds other files ({other[0]}); name a directory of its own")
+
+
+_NAMED = {"config": "of decoding", "window_s": "--window", "delay_s": "--late", "form": "--format"}
 
 
 @contextmanager
-def alone(out: Path) -> Iterator[None]:
+def alone(out: Place) -> Iterator[None]:
     """Be the only process that writes to the stream in `out`. Raises OutputError if another one does."""
     try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with (out / KEPT / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OutputError(f"{out}: another process follows into it") from None
-        yield
+        with locked(out):
+            yield
+    except LockedError as error:
+        raise OutputError(str(error)) from None
 
 
 def plain(config: Config) -> dict[str, Any]:
     """Settings as JSON holds them."""
     said: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     return said
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(text)
-    beside.replace(path)
-
-
-def _write_table(path: Path, table: pa.Table) -> None:
-    """Write a table that has rows, whole or not at all."""
-    path.unlink(missing_ok=True)
-    if not table.num_rows:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part")
-    pq.write_table(table, beside, compression="zstd")
-    beside.replace(path)

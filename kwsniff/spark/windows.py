@@ -11,10 +11,9 @@ The figures mean what those of the report mean: latencies leave out calls that w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from kwsniff.lake.files import Stored
+from kwsniff.lake.place import Place
+from kwsniff.lake.tables import WINDOWS
 from kwsniff.report.percentiles import QUANTILES, Sorted
 from kwsniff.report.waiting import NEEDED, waited
 from kwsniff.table import TIMESTAMP
@@ -35,19 +37,7 @@ COLUMNS = tuple(
     dict.fromkeys(("time", "api", "connection", "throttle_ms", "request_bytes", "response_bytes", *NEEDED))
 )
 """Columns of calls that the figures are made of."""
-COUNTS = (
-    *("calls", "errors", "unanswered", "throttled_calls", "waited_calls", "connections"),
-    *("request_bytes", "response_bytes", "records"),
-)
-FIGURES = pa.schema(
-    [
-        pa.field("window_start", TIMESTAMP),
-        pa.field("window_end", TIMESTAMP),
-        pa.field("api", pa.string()),
-        *(pa.field(name, pa.int64()) for name in COUNTS),
-        *(pa.field(f"latency_{name}_us", pa.float64()) for name in QUANTILES),
-    ]
-)
+FIGURES = WINDOWS.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +57,24 @@ class Windows:
         return max(latest_ns - self.delay_ns, 0) // self.length_ns * self.length_ns
 
 
-def statistics(spark: SparkSession, events: Path, span: tuple[int, int], length_ns: int) -> pa.Table:
+def statistics(
+    spark: SparkSession, out: Place, files: Sequence[Stored], span: tuple[int, int], length_ns: int
+) -> pa.Table:
     """Rows of `FIGURES` for the windows of a span (from, to before) in which there were calls: one for each
     API, and one for all together, whose `api` is null. Responses whose request was not captured belong to no
-    API and are in the latter only. Tasks share the span."""
+    API and are in the latter only. `files` are those of the calls, in `out`. Tasks share the span."""
     first, last = span
-    tasks = max(min(spark.sparkContext.defaultParallelism, (last - first) // length_ns), 1)
-    step = -(-(last - first) // (tasks * length_ns)) * length_ns
+    count = max(min(spark.sparkContext.defaultParallelism, (last - first) // length_ns), 1)
+    step = -(-(last - first) // (count * length_ns)) * length_ns
+    known = [file for file in files if _overlaps(file, span)]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 begin = first + task * step
-                yield from figures(events, (begin, min(begin + step, last)), length_ns).to_batches()
+                yield from figures(out, known, (begin, min(begin + step, last)), length_ns).to_batches()
 
-    ranges = spark.range(0, tasks, 1, tasks)
+    ranges = spark.range(0, count, 1, count)
     found = ranges.mapInArrow(work, from_arrow(FIGURES)).toArrow().cast(FIGURES)
     keys = pa.table({"window": found["window_start"], "api": pc.fill_null(found["api"], "")})
     return found.take(pc.sort_indices(keys, sort_keys=[("window", "ascending"), ("api", "ascending")]))
@@ -94,20 +87,27 @@ def from_arrow(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema)
 
 
-def figures(events: Path, span: tuple[int, int], length_ns: int) -> pa.Table:
+def figures(out: Place, files: Sequence[Stored], span: tuple[int, int], length_ns: int) -> pa.Table:
     """What `statistics` yields, for a span that one task takes."""
     parts = []
-    paths = [str(file) for place in _hours(events, *span) for file in place.glob("*.parquet")]
+    paths = [(out / file.path).opened[1] for file in files if _overlaps(file, span)]
     if paths and span[1] > span[0]:
         time = pc.field("time")
         inside = (time >= pa.scalar(_time(span[0]), TIMESTAMP)) & (
             time < pa.scalar(_time(span[1]), TIMESTAMP)
         )
-        stored = ds.dataset(paths, format="parquet", partitioning=None)
-        calls = stored.to_table(list(COLUMNS), filter=inside & (pc.field("event") == "call"))
+        stored = ds.dataset(paths, filesystem=out.opened[0], format="parquet", partitioning=None)
+        calls = stored.to_table(list(COLUMNS), filter=inside)
         if calls.num_rows:
             parts = list(_figures(calls.combine_chunks().to_batches()[0], length_ns))
     return pa.concat_tables(parts) if parts else FIGURES.empty_table()
+
+
+def _overlaps(file: Stored, span: tuple[int, int]) -> bool:
+    """Whether a file has rows of a span of time."""
+    if file.first is None or file.last is None:
+        return False
+    return file.first * 1000 < span[1] and file.last * 1000 >= span[0]
 
 
 def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
@@ -149,17 +149,6 @@ def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
         for field in list(FIGURES)[3:]:
             columns[field.name] = pa.array(made[field.name].to_numpy(), field.type, from_pandas=True)
         yield pa.table(columns, FIGURES)
-
-
-def _hours(events: Path, first_ns: int, last_ns: int) -> Iterator[Path]:
-    """Folders of the hours that a span of time touches."""
-    first, last = _time(first_ns), _time(last_ns)
-    for date in sorted(events.glob("date=*")):
-        if f"{first:date=%Y-%m-%d}" <= date.name <= f"{last:date=%Y-%m-%d}":
-            for place in date.glob("hour=*"):
-                begin = datetime.fromisoformat(f"{date.name[5:]}T{int(place.name[5:]):02}:00:00+00:00")
-                if begin <= last and begin + timedelta(hours=1) > first:
-                    yield place
 
 
 def _time(time_ns: int) -> datetime:

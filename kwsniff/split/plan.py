@@ -16,6 +16,7 @@ import numpy as np
 
 from kwsniff.capture.pcap import FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
 from kwsniff.capture.pcapng import INTERFACE, MAGIC, PcapngReader
+from kwsniff.capture.place import opened, size_of
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.capture.stream import ByteStream
@@ -82,7 +83,7 @@ def plan(paths: Sequence[str | os.PathLike[str]], config: Config, size: int = SP
 
 def pieces(path: str, config: Config, size: int) -> list[Split]:
     """A file in splits of about so many bytes. Raises CaptureError."""
-    wanted = list(range(size, os.path.getsize(path) - size // 2, size))
+    wanted = list(range(size, size_of(path) - size // 2, size))
     return cut(path, wanted, config) if wanted else [Split(path)]
 
 
@@ -103,14 +104,14 @@ def joined(files: Sequence[CaptureFile], parts: Sequence[list[Split]], size: int
 
 def cut(path: str, wanted: Sequence[int], config: Config) -> list[Split]:
     """A file in splits that begin at the first records behind the offsets `wanted`. Raises CaptureError."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         magic = file.read(4)
-        size = os.fstat(file.fileno()).st_size
+    size = size_of(path)
     if magic not in MAGICS and magic != MAGIC:
         return [Split(path)]
     totals = CaptureTotals()
     cuts = _Cuts(sorted(set(wanted)))
-    with open(path, "rb", buffering=0) as file:
+    with opened(path) as file:
         window = Window(ByteStream(file, path, size), config.block_bytes)
         window.move(0)
         index = _pcap_index if magic in MAGICS else _pcapng_index

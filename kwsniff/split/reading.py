@@ -12,6 +12,7 @@ from kwsniff.capture import source
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import PcapngReader
+from kwsniff.capture.place import opened
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
@@ -121,9 +122,8 @@ class _Range:
     """Bytes of a file, behind a prelude."""
 
     def __init__(self, split: Split) -> None:
-        self._file = open(split.path, "rb", buffering=0)  # noqa: SIM115
-        self._file.seek(split.start)
         assert split.end is not None
+        self._file = opened(split.path, split.start, split.end)
         self._left = split.end - split.start
         self._prelude = split.prelude
 

@@ -1,4 +1,4 @@
-"""The pipeline on a cluster: a master and a worker of Spark's own on this machine, ended by the test."""
+"""The pipeline on a cluster: a master and two workers of Spark's own on this machine, ended by the test."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyspark
 import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.lake.results import Results
 from kwsniff.offline import events
 from kwsniff.spark.java import java_home
 from kwsniff.table import EVENTS
@@ -47,9 +48,18 @@ def environment() -> dict[str, str]:
     return {**os.environ, "JAVA_HOME": java_home(), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
 
 
+@dataclass
+class Cluster:
+    """A master and its workers."""
+
+    url: str
+    place: Path
+    workers: list[subprocess.Popen[bytes]]
+
+
 @pytest.fixture(scope="module")
-def master(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a cluster with one worker of two cores."""
+def cluster(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with two workers of one core each."""
     place = tmp_path_factory.mktemp("cluster")
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
@@ -71,17 +81,23 @@ def master(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
         while not listens(port):
             assert time.monotonic() < until, (place / "log").read_text()
             time.sleep(0.1)
-        worker = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "1g"]
-        start(f"{role}.worker.Worker", *worker, "--work-dir", str(place / "work"), url)
-        while "Registering worker" not in (place / "log").read_text():
+        worker = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
+        for name in ("first", "second"):
+            start(f"{role}.worker.Worker", *worker, "--work-dir", str(place / name), url)
+        while (place / "log").read_text().count("Registering worker") < 2:
             assert time.monotonic() < until, (place / "log").read_text()
             time.sleep(0.1)
-        yield url
+        yield Cluster(url, place, started[1:])
     finally:
         for process in reversed(started):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait(60)
+
+
+@pytest.fixture
+def master(cluster: Cluster) -> str:
+    return cluster.url
 
 
 def piped(environment: dict[str, str], *arguments: str) -> str:
@@ -95,8 +111,7 @@ def piped(environment: dict[str, str], *arguments: str) -> str:
 
 
 def stored(out: Path) -> pa.Table:
-    table = ds.dataset(out / "events", format="parquet", partitioning=None).to_table().sort_by("position")
-    return table.select(EVENTS.names).cast(EVENTS)
+    return Results(out).events().select(EVENTS.names)
 
 
 def test_a_cluster_gives_the_events_of_one_process(
@@ -117,3 +132,42 @@ def test_a_stream_runs_on_a_cluster(master: str, environment: dict[str, str], tm
     assert stored(tmp_path / "out").equals(pa.Table.from_batches(expected, EVENTS))
     calls = sum(batch.filter(pa.compute.equal(batch["event"], "call")).num_rows for batch in expected)
     assert sum(int(line.split()[2].replace(",", "")) for line in said.splitlines()) == calls
+
+
+def test_a_worker_that_is_killed_costs_no_row(
+    cluster: Cluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    paths = sample("librdkafka-groups").paths
+    out = tmp_path / "out"
+    run = subprocess.Popen(
+        [
+            sys.executable, "-m", "kwsniff", "pipeline", *paths, "--out", str(out), "--master", cluster.url,
+            "--partitions", "6",
+        ],
+        cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    until = time.monotonic() + PATIENCE
+    while not list(out.glob("_staging/*/events-of-tasks/*.arrow")):
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    killed = cluster.workers.pop()
+    for executor in children(killed.pid):
+        with suppress(ProcessLookupError):
+            os.kill(executor, signal.SIGKILL)
+    killed.kill()
+    killed.wait()
+    _, errors = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, errors
+    assert stored(out).equals(pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS))
+
+
+def children(pid: int) -> list[int]:
+    """The processes that come from one."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            number, _, rest = each.read_text().partition(" ")
+            if int(rest.rpartition(")")[2].split()[1]) == pid:
+                found += [int(number), *children(int(number))]
+    return found

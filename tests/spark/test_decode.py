@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
+from kwsniff.lake.place import Place
 from kwsniff.lake.tables import ROWS
 from kwsniff.offline import events
 from kwsniff.spark.shards import ShardRun
@@ -25,7 +26,7 @@ def one_process(paths: list[str], config: Config) -> pa.Table:
 
 
 def in_spark(spark: SparkSession, place: Path, paths: list[str], config: Config, shards: int = 2) -> pa.Table:
-    run = ShardRun(spark, paths, config, place, 0, shards)
+    run = ShardRun(spark, paths, config, Place.of(place), 0, shards)
     run.decode()
     batches = [batch for file in run.files for batch in stored(file.path)]
     assert sum(file.rows for file in run.files) == sum(batch.num_rows for batch in batches)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +15,21 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.findings import Findings
+from kwsniff.lake.lock import Lock
+from kwsniff.lake.manifest import OutputError
+from kwsniff.lake.place import Place
+from kwsniff.lake.results import Results
+from kwsniff.lake.tables import TABLES
 from kwsniff.offline import events
 from kwsniff.report import Report
 from kwsniff.spark import job
-from kwsniff.spark.manifest import OutputError
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS
 from tests.damage.disk import small_disk
@@ -33,7 +38,7 @@ from tests.samples import CAPTURES, sample
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAMES = ["librdkafka-groups", "java-groups", "midstream"]
+NAMES = ["librdkafka-groups", "java-groups", "tls"]
 PATHS = [path for name in NAMES for path in sample(name).paths]
 
 
@@ -45,8 +50,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stored(out: Path) -> pa.Table:
-    table = ds.dataset(out / "events", format="parquet", partitioning=None).to_table().sort_by("position")
-    return table.select(EVENTS.names).cast(EVENTS)
+    return Results(out).events().select(EVENTS.names)
 
 
 def test_events_are_those_of_one_process_with_topic_names(made: Path) -> None:
@@ -54,37 +58,67 @@ def test_events_are_those_of_one_process_with_topic_names(made: Path) -> None:
 
 
 def test_a_row_lies_in_the_folder_of_its_date_and_hour(made: Path) -> None:
-    table = ds.dataset(made / "events", format="parquet", partitioning="hive").to_table()
-    assert table.num_rows == stored(made).num_rows
+    table = ds.dataset(made / "current" / "calls", format="parquet", partitioning="hive").to_table()
+    assert table.num_rows == Results(made).manifest.events["call"]
     assert pc.strftime(table["time"], "%Y-%m-%d").to_pylist() == table["date"].to_pylist()
     assert pc.hour(table["time"]).to_pylist() == table["hour"].to_pylist()
 
 
-@pytest.mark.parametrize("name", ["api", "client", "topic", "broker", "error", "calls"])
+@pytest.mark.parametrize("name", ["api", "client", "topic", "broker", "error"])
 def test_statistics_are_those_of_the_report(made: Path, tmp_path: Path, name: str) -> None:
     errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-    Report.from_events(events(PATHS, Config()), errors=errors, keep_calls=True).write_csv(tmp_path)
+    Report.from_events(events(PATHS, Config()), errors=errors).write_csv(tmp_path)
     expected = pd.read_csv(tmp_path / f"{name}.csv")
-    found = pd.read_csv(made / "statistics" / f"{name}.csv")
-    if name == "calls":  # there by time, here as they were completed
-        keys = list(expected.columns)
-        expected = expected.sort_values(keys, ignore_index=True)
-        found = found.sort_values(keys, ignore_index=True)
+    found = pd.read_csv(made / "current" / "statistics" / f"{name}.csv")
     assert len(expected)
     pd.testing.assert_frame_equal(found, expected)
 
 
-def test_anomalies_are_listed_apart(made: Path) -> None:
-    anomalies = ds.dataset(made / "anomalies", format="parquet").to_table().sort_by("position")
-    everything = stored(made)
-    wanted = everything.filter(pc.equal(everything["event"], "anomaly"))
-    assert anomalies["code"].to_pylist() == wanted["code"].to_pylist()
-    assert anomalies["detail"].to_pylist() == wanted["detail"].to_pylist()
+def test_findings_are_those_of_the_report(made: Path) -> None:
+    errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+    one = Findings()
+    for batch in named(events(PATHS, Config())):
+        one.take(batch)
+    wanted = one.table(errors).sort_by([("code", "ascending"), ("subject", "ascending")])
+    found = Results(made).table("findings").sort_by([("code", "ascending"), ("subject", "ascending")])
+    assert found.to_pylist() == wanted.to_pylist()
+    assert {"notice", "ok"} < set(found["severity"].to_pylist())
+
+
+@pytest.mark.parametrize("table", ["calls", "anomalies", "connections"])
+def test_files_say_how_they_are_sorted_and_what_columns_mean(made: Path, table: str) -> None:
+    files = Results(made).files(table)
+    assert files
+    for path in files:
+        file = pq.ParquetFile(path)
+        for number in range(file.num_row_groups):
+            order = file.metadata.row_group(number).sorting_columns
+            assert [file.schema_arrow.names[each.column_index] for each in order] == ["time", "position"]
+        rows = file.read(["time", "position"])
+        assert rows.equals(rows.sort_by([("time", "ascending"), ("position", "ascending")]))
+        for field in file.schema_arrow:
+            assert field.metadata[b"doc"] == TABLES[table].schema.field(field.name).metadata[b"doc"]
+
+
+def test_whole_numbers_stay_whole_in_pandas(made: Path) -> None:
+    calls = pd.read_parquet(made / "current" / "calls")
+    assert calls["response_bytes"].isna().any()
+    wanted = {"response_bytes": "Int64", "error_code": "Int32", "api_key": "Int32", "position": "Int64"}
+    assert {name: str(calls[name].dtype) for name in wanted} == wanted
+    assert calls["response_bytes"].sum() == pc.sum(Results(made).table("calls")["response_bytes"]).as_py()
+
+
+def test_spark_shows_what_columns_mean(spark: SparkSession, made: Path) -> None:
+    frame = spark.read.parquet(str(made / "current" / "calls"))
+    comments = {field.name: field.metadata.get("comment") for field in frame.schema}
+    assert comments["latency_us"] == "response_time - request_end_time, exact to the nanosecond [µs]"
+    assert frame.count() == Results(made).manifest.events["call"]
 
 
 def test_the_manifest_tells_what_was_read(made: Path) -> None:
     assert (made / "_SUCCESS").exists()
     manifest = json.loads((made / "manifest.json").read_text())
+    assert manifest["version"] == 1
     assert {each["path"]: each["bytes"] for each in manifest["inputs"]} == {
         path: Path(path).stat().st_size for path in PATHS
     }
@@ -102,7 +136,11 @@ def test_a_second_run_leaves_the_same_results(spark: SparkSession, tmp_path: Pat
     first = stored(out)
     job.run(spark, paths, out, Config())
     assert stored(out).equals(first)
-    assert not (out / job.STAGING).exists()
+    assert not (out / "_staging").exists()
+    versions = [path.name[:6] for path in (out / "data").iterdir()]
+    assert sorted(versions) == ["000001", "000002"]  # who reads the first one now is not left without files
+    job.run(spark, paths, out, Config())
+    assert sorted(path.name[:6] for path in (out / "data").iterdir()) == ["000002", "000003"]
 
 
 def test_append_reads_only_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
@@ -126,7 +164,7 @@ def test_append_refuses_other_settings(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_a_directory_with_other_files_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "events").mkdir()
+    (tmp_path / "data").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"holds other files \(notes\.txt\)"):
         job.run(spark, PATHS, tmp_path, Config())
@@ -148,23 +186,86 @@ def test_damage_in_the_input_is_told(spark: SparkSession, tmp_path: Path) -> Non
     assert result.manifest.capture["cut_short"] == 1
 
 
-def test_a_killed_run_leaves_no_success_and_can_be_run_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_append_leaves_the_files_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first, second = sample("midstream").paths, sample("java-groups").paths
+    job.run(spark, first, out, Config())
+    files = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.rglob("*.parquet")}
+    before = Results(out).manifest.files
+    job.run(spark, [*first, *second], out, Config(), append=True)
+    tables = ("calls", "anomalies", "connections")
+    kept = [file for file in before if file.table in tables]
+    assert kept
+    assert [file for file in Results(out).manifest.files if file in kept] == kept
+    assert all((path.stat().st_mtime_ns, path.read_bytes()) == known for path, known in files.items())
+
+
+def test_a_second_run_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    lock = Lock(Place.of(out))
+    lock.take()
+    try:
+        with pytest.raises(OutputError, match=f"another run writes to it .process {os.getpid()} on "):
+            job.run(spark, PATHS, out, Config())
+    finally:
+        lock.release()
+    job.run(spark, sample("midstream").paths, out, Config())
+
+
+KILLED = """
+import os, signal, sys
+from kwsniff.cli.running import run
+from kwsniff.lake import lock, version
+from kwsniff.spark import finish, job
+
+def killing(owner, name, before):
+    real = getattr(owner, name)
+    def work(*given, **named):
+        if not before:
+            real(*given, **named)
+        os.kill(0, signal.SIGKILL)
+    setattr(owner, name, work)
+
+place = {
+    "staged": (job._Run, "_report", True), "written": (job._Run, "_findings", False),
+    "held": (lock.Lock, "held", False), "unpublished": (version.Version, "publish", True),
+    "published": (job.Manifest, "write", False), "shown": (version, "show", False),
+}[sys.argv[1]]
+killing(*place)
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("append", [False, True], ids=["again", "append"])
+@pytest.mark.parametrize("place", ["staged", "written", "unpublished", "published", "shown"])
+def test_a_run_killed_anywhere_leaves_a_whole_result(
+    spark: SparkSession, tmp_path: Path, place: str, append: bool
+) -> None:
     out, fresh = tmp_path / "out", tmp_path / "fresh"
-    command = [sys.executable, "-m", "kwsniff", "pipeline", *PATHS, "--out", str(out)]
-    killed = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    for _ in range(1200):
-        if list(out.glob(f"{job.STAGING}/*")) or killed.poll() is not None:
-            break
-        time.sleep(0.05)
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert not (out / "_SUCCESS").exists()
-    job.run(spark, PATHS, out, Config())
-    job.run(spark, PATHS, fresh, Config())
+    first, second = sample("midstream").paths, sample("java-groups").paths
+    paths = [*first, *second] if append else second
+    job.run(spark, first, out, Config())
+    before = stored(out)
+    arguments = ["pipeline", *paths, "--out", str(out), *(["--append"] if append else [])]
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, place, *arguments], stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    job.run(spark, first, fresh, Config())
+    undisturbed = job.run(spark, paths, fresh, Config(), append=append)
+    if place in ("published", "shown"):
+        assert stored(out).equals(stored(fresh))
+    else:
+        assert stored(out).equals(before)
+        current = ds.dataset(out / "current" / "calls", format="parquet")
+        assert current.count_rows() == Results(out).manifest.events["call"]
+    again = job.run(spark, paths, out, Config(), append=append)
     assert stored(out).equals(stored(fresh))
-    assert (out / "_SUCCESS").exists()
+    current = ds.dataset(out / "current" / "calls", format="parquet")
+    assert current.count_rows() == Results(out).manifest.events["call"]
+    assert again.manifest.events == undisturbed.manifest.events
+    assert not (out / "_staging").exists()
 
 
 @pytest.mark.root

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import subprocess
+import sys
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +14,11 @@ import pytest
 from pyspark.sql import functions as f
 
 from kwsniff.capture.source import segments
+from kwsniff.config import Config
+from kwsniff.offline import events
+from kwsniff.spark.java import java_home
 from kwsniff.spark.source import register
+from kwsniff.split.plan import pieces
 from tests.samples import CAPTURES, sample
 from tests.spark.rotated import rotated
 
@@ -27,22 +34,121 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.read.format("kwsniff").load(PATH)
 
 
-def test_a_pattern_gives_the_events_of_its_files(frame: DataFrame, spark: SparkSession) -> None:
-    found = spark.read.format("kwsniff").option("partitions", 3).load(PATH.replace("groups", "g*"))
-    kinds = {row["event"]: row["count"] for row in found.groupBy("event").count().collect()}
+def kinds(found: DataFrame) -> dict[str, int]:
+    return {row["event"]: row["count"] for row in found.groupBy("event").count().collect()}
+
+
+def expected(*names: str) -> dict[str, int]:
+    """Events by kind, of each file by itself."""
+    counts: Counter[str] = Counter()
+    for name in names:
+        for path in sample(name).paths:
+            for batch in events([path], Config()):
+                counts.update(batch["event"].to_pylist())
+    return dict(counts)
+
+
+def test_each_file_is_a_part_by_itself(frame: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
+    paths = [path for name in ("librdkafka-groups", "java-groups") for path in sample(name).paths]
+    found = spark.read.format("kwsniff").load(paths)
+    assert found.rdd.getNumPartitions() == 2
+    assert kinds(found) == expected("librdkafka-groups", "java-groups")
+    files = rotated(sample("librdkafka-groups").paths, tmp_path, 300)
+    parts = spark.read.format("kwsniff").load(str(tmp_path))
+    assert parts.rdd.getNumPartitions() == len(files) > 2
+    counts: Counter[str] = Counter()
+    for file in files:
+        for batch in events([str(file)], Config()):
+            counts.update(batch["event"].to_pylist())
+    assert kinds(parts) == dict(counts)
+
+
+def test_files_read_together_are_one_capture(frame: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
+    rotated(sample("librdkafka-groups").paths, tmp_path, 300)
+    found = spark.read.format("kwsniff").option("together", "true").load(str(tmp_path))
+    assert found.rdd.getNumPartitions() == 1
+    assert kinds(found) == expected("librdkafka-groups")
+
+
+def test_ranges_of_a_large_file_are_parts(frame: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
+    (file,) = rotated(sample("hot-partition").paths, tmp_path / "whole", 1 << 30)
+    found = spark.read.format("kwsniff").option("split_size", "1").load(str(file))
+    assert found.rdd.getNumPartitions() == 2
+    (first, second) = pieces(str(file), Config(), 1 << 20)
+    assert (first.end, second.end) == (second.start, file.stat().st_size)
+    # The same bytes as two files.
+    data = file.read_bytes()
+    counts: Counter[str] = Counter()
+    for number, split in enumerate((first, second)):
+        own = tmp_path / f"{number}.pcap"
+        own.write_bytes(split.prelude + data[split.start : split.end])
+        for batch in events([str(own)], Config()):
+            counts.update(batch["event"].to_pylist())
+    assert kinds(found) == dict(counts)
+
+
+def test_a_filter_leaves_other_results_as_they_are(frame: DataFrame) -> None:
     rows = sample("librdkafka-groups").events()
-    assert kinds == {kind: sum(row["event"] == kind for row in rows) for kind in kinds}
-    assert sum(kinds.values()) == len(rows)
+    fetches = sum(row["api"] == "Fetch" for row in rows)
+    assert 0 < fetches < len(rows)
+    assert frame.count() == len(rows)
+    assert frame.where("api = 'Fetch'").count() == fetches
+    assert frame.count() == len(rows)
+    commits = sum(row["api"] == "OffsetCommit" for row in rows)
+    both = frame.where("api = 'Fetch'").union(frame.where("api = 'OffsetCommit'"))
+    assert both.count() == fetches + commits > fetches
 
 
-def test_filters_choose_the_same_rows(frame: DataFrame) -> None:
+def test_options_say_which_rows_are_wanted(frame: DataFrame, spark: SparkSession) -> None:
+    calls = sample("librdkafka-groups").calls
+    first, last = (sorted(row["time"] for row in calls)[at] for at in (40, 200))
+    read = spark.read.format("kwsniff").option("where", "api in ('Fetch', 'OffsetCommit')")
+    found = read.option("since", first.isoformat()).option("until", last.isoformat()).load(PATH)
     wanted = [
-        row for row in sample("librdkafka-groups").calls if row["api"] == "Fetch" and row["api_version"] > 3
+        row["correlation_id"]
+        for row in calls
+        if first <= row["time"] < last and row["api"] in ("Fetch", "OffsetCommit")
     ]
-    found = frame.where("api = 'Fetch' and api_version > 3 and latency_us >= 0").select("correlation_id")
-    expected = sorted(row["correlation_id"] for row in wanted if (row["latency_us"] or -1) >= 0)
-    assert expected
-    assert sorted(row.correlation_id for row in found.collect()) == expected
+    assert 0 < len(wanted) < 161
+    assert sorted(row.correlation_id for row in found.collect()) == sorted(wanted)
+    read = spark.read.format("kwsniff").option("where", "api in ('Fetch', 'OffsetCommit')")
+    chosen = read.option("columns", "latency_us").load(PATH)  # without the column that is asked about
+    assert chosen.count() == sum(row["api"] in ("Fetch", "OffsetCommit") for row in calls)
+
+
+def test_a_schema_can_be_given(frame: DataFrame, spark: SparkSession) -> None:
+    found = spark.read.format("kwsniff").schema("latency_us double, api string").load(PATH)
+    assert found.columns == ["latency_us", "api"]
+    calls = sample("librdkafka-groups").calls
+    assert found.where("api = 'Metadata'").count() == sum(row["api"] == "Metadata" for row in calls)
+    with pytest.raises(Exception, match="kwsniff has no column 'nothing'"):
+        spark.read.format("kwsniff").schema("nothing string").load(PATH).count()
+
+
+DEFAULT = """
+import sys
+from pyspark.sql import SparkSession
+from kwsniff.config import Config
+from kwsniff.offline import events
+from kwsniff.spark.java import java_home
+from kwsniff.spark.source import register
+from kwsniff.split.plan import pieces
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+register(spark)
+frame = spark.read.format("kwsniff").load(sys.argv[1])
+print(frame.count(), frame.where("api = 'Fetch' and api_version > 3").count(), frame.count())
+"""
+
+
+def test_a_session_with_spark_s_own_settings_will_do() -> None:
+    environment = {**os.environ, "JAVA_HOME": java_home(), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", DEFAULT, PATH], env=environment, capture_output=True, text=True, timeout=200,
+        check=False,
+    )  # fmt: skip
+    rows = sample("librdkafka-groups").events()
+    fetches = sum(row["api"] == "Fetch" and row["api_version"] > 3 for row in rows)
+    assert done.stdout.split() == [str(len(rows)), str(fetches), str(len(rows))], done.stderr[-2000:]
 
 
 def test_columns_can_be_chosen(frame: DataFrame, spark: SparkSession) -> None:
@@ -62,31 +168,6 @@ def test_segments_carry_their_payload(frame: DataFrame, spark: SparkSession) -> 
     ]
 
 
-def test_a_span_of_time_and_a_list_of_apis_choose_the_same_rows(frame: DataFrame) -> None:
-    calls = sample("librdkafka-groups").calls
-    first, last = (sorted(row["time"] for row in calls)[at] for at in (40, 200))
-    inside = f.col("time").between(first, last) & f.col("api").isin("Fetch", "OffsetCommit")
-    wanted = [
-        row["correlation_id"]
-        for row in calls
-        if first <= row["time"] <= last and row["api"] in ("Fetch", "OffsetCommit")
-    ]
-    found = frame.where(inside)
-    assert 0 < len(wanted) < 161
-    assert sorted(row.correlation_id for row in found.collect()) == sorted(wanted)
-    assert "Filter" not in found._jdf.queryExecution().optimizedPlan().toString()
-
-
-def test_a_brokers_port_chooses_its_connections(frame: DataFrame) -> None:
-    rows = [row for row in sample("librdkafka-groups").events() if row["broker_port"] is not None]
-    ports = {row["broker_port"] for row in rows}
-    for port in ports:
-        found = frame.where(f"broker_port = {port}").groupBy("event").count().collect()
-        kinds = [row["event"] for row in rows if row["broker_port"] == port]
-        assert {row["event"]: row["count"] for row in found} == {kind: kinds.count(kind) for kind in kinds}
-    assert frame.where("broker_port = 1").count() == 0
-
-
 def test_options_are_those_of_the_command_line(spark: SparkSession, frame: DataFrame) -> None:
     read = spark.read.format("kwsniff").option("port", "9092,19000-19100").option("max_memory", "1G")
     calls = read.option("full", "true").load(PATH).where("event = 'call'")
@@ -94,7 +175,13 @@ def test_options_are_those_of_the_command_line(spark: SparkSession, frame: DataF
     assert {row.request for row in calls.select("request").collect()} == {
         row["request"] for row in rows if row["event"] == "call"
     }
-    for option, text in (("port", "none"), ("max_memory", "much"), ("columns", "nothing")):
+    for option, text in (
+        ("port", "none"),
+        ("max_memory", "much"),
+        ("columns", "nothing"),
+        ("where", "Fecth"),
+        ("split_size", "small"),
+    ):
         with pytest.raises(Exception, match=text):
             spark.read.format("kwsniff").option(option, text).load(PATH).count()
 
@@ -113,17 +200,6 @@ def test_packets_are_those_that_tshark_saw(spark: SparkSession, frame: DataFrame
         assert row.payload_bytes > 0
         compared += 1
     assert compared
-
-
-def test_a_span_of_time_opens_only_files_that_can_hold_it(
-    spark: SparkSession, frame: DataFrame, tmp_path: Path
-) -> None:
-    files = rotated(sample("librdkafka-groups").paths, tmp_path)
-    packets = spark.read.format("kwsniff_packets").load(str(tmp_path))
-    third = packets.where(f.col("capture") == str(files[2])).agg(f.max("time")).first()[0]
-    shutil.copyfile(files[0], tmp_path / "early.pcap")
-    early = packets.where(f.col("time") <= third)
-    assert early.count() == sum(row.time <= third for row in packets.select("time").collect())
 
 
 def test_a_file_url_and_a_pattern_are_read_in_the_workers(spark: SparkSession, frame: DataFrame) -> None:

@@ -14,6 +14,11 @@ import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import MIB, Config
+from kwsniff.lake.files import Stored
+from kwsniff.lake.manifest import Manifest
+from kwsniff.lake.place import Place
+from kwsniff.lake.tables import OF_EVENTS
+from kwsniff.lake.version import Version
 from kwsniff.offline import events
 from kwsniff.report import Report
 from kwsniff.report.tables import TABLES
@@ -48,13 +53,18 @@ def finished(spark: SparkSession, run: SplitRun, place: Path) -> Counter[str]:
     half = len(run.files) // 2
     groups = [run.files[:half], run.files[half:]]
     run.stitch([int(number >= half) for number in range(len(run.files))])
-    Finish(spark, groups, run.corrections(), place).run()
+    finish = Finish(spark, groups, run.corrections(), Version(Place.of(place), None))
+    finish.run()
+    tables: dict[str, list[Stored]] = {table.name: [] for table in OF_EVENTS}
+    for file in finish.files:
+        tables[file.table].append(file)
+    Manifest("", "", {}, 1, [], tables=tables).write(Place.of(place))
     return rows(stored(place))
 
 
 def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -> None:
     expected = one_process(PATHS)
-    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 25_000), SMALL, tmp_path / "staging", 0)
+    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 25_000), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
     assert finished(spark, run, tmp_path / "done") == with_names(PATHS, SMALL)
     assert run.totals == expected.totals
@@ -77,7 +87,11 @@ def test_a_capture_cut_at_any_bytes(spark: SparkSession, tmp_path: Path, count: 
     chance = random.Random(count)
     paths = sample("kafka-0.10-clients").paths
     run = SplitRun(
-        spark, cut_at(paths, [chance.random() for _ in range(count)]), SMALL, tmp_path / "staging", 0
+        spark,
+        cut_at(paths, [chance.random() for _ in range(count)]),
+        SMALL,
+        Place.of(tmp_path / "staging"),
+        0,
     )
     assert run.decode()
     assert count / 2 < len(run.files) <= count + 1
@@ -97,17 +111,18 @@ def test_statistics_of_many_groups_are_those_of_one_pass(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finish, "MERGED", 2)
-    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 50_000), SMALL, tmp_path / "staging", 0)
+    run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 50_000), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
     groups = [[file] for file in run.files]
     assert len(groups) > 4
     run.stitch(range(len(groups)))
     place = tmp_path / "done"
-    found = Report.from_store(Finish(spark, groups, run.corrections(), place).run().store)
+    version = Version(Place.of(place), None)
+    found = Report.from_store(Finish(spark, groups, run.corrections(), version).run().store)
     expected = Report.from_events(named(events(PATHS, SMALL)))
     for table in TABLES:
         pd.testing.assert_frame_equal(found.tables[table], expected.tables[table])
-    levels = sorted(kept.name for kept in place.glob("counted-*"))
+    levels = sorted(kept.name for kept in place.rglob("counted-*"))
     assert levels[:3] == ["counted-0", "counted-1", "counted-2"]
 
 
@@ -125,13 +140,12 @@ def test_statistics_of_very_many_calls_are_condensed(
     columns = [f"latency_p{percent}_us" for percent in (50, 90, 95, 99, 999)]
     off = (found[columns] / expected[columns] - 1).abs().to_numpy(float)
     assert np.nanmax(off) <= done.manifest.percentile_error + 1e-9
-    assert not (tmp_path / "statistics" / "calls.csv").exists()
 
 
 def test_wrong_guesses_are_decoded_again(spark: SparkSession, tmp_path: Path) -> None:
     talk = short_frames()
     path = talk.write(tmp_path)
-    run = SplitRun(spark, talk.splits(path, [6]), SMALL, tmp_path / "staging", 0)
+    run = SplitRun(spark, talk.splits(path, [6]), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
     assert finished(spark, run, tmp_path / "done") == one_process([path]).rows
     assert run.account.reasons == {"length": 1}
@@ -143,7 +157,7 @@ def test_a_run_tells_what_its_splits_came_to(spark: SparkSession, tmp_path: Path
     assert rows(stored(out)) == with_names(PATHS, SMALL)
     assert done.manifest.splits["splits"] > 1
     assert done.manifest.capture["files"] == len(PATHS)
-    assert not (out / job.STAGING).exists()
+    assert not (out / "_staging").exists()
 
 
 def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pytest
 
 from kwsniff.config import Config
+from kwsniff.lake.manifest import OutputError
+from kwsniff.lake.place import Place
+from kwsniff.lake.results import Results
 from kwsniff.offline import events
 from kwsniff.report.topics import fill, topic_names
 from kwsniff.report.waiting import waited
 from kwsniff.spark import stream
 from kwsniff.spark.followed import Following
-from kwsniff.spark.manifest import OutputError
 from kwsniff.table import EVENTS
 from tests.samples import sample
 from tests.spark.rotated import rotated
@@ -45,8 +46,7 @@ def expected(files: list[Path]) -> pa.Table:
 
 
 def stored(out: Path) -> pa.Table:
-    table = ds.dataset(out / "events", format="parquet", partitioning=None).to_table().sort_by("position")
-    rows = table.select(EVENTS.names).cast(EVENTS).combine_chunks()
+    rows = Results(out).events().select(EVENTS.names).combine_chunks()
     names = topic_names([rows])
     return pa.Table.from_batches([fill(batch, names) for batch in rows.to_batches()], EVENTS)
 
@@ -54,17 +54,18 @@ def stored(out: Path) -> pa.Table:
 class Followed:
     """A stream of one directory, run in steps."""
 
-    def __init__(self, spark: SparkSession, place: Path, shares: int = 2) -> None:
+    def __init__(self, spark: SparkSession, place: Path, shares: int = 2, form: str = "parquet") -> None:
         self.source, self.out = place / "in", place / "out"
         self.source.mkdir(parents=True, exist_ok=True)
-        self._spark, self._shares = spark, shares
+        self._spark, self._shares, self._form = spark, shares, form
         self.closed: list[dict[str, Any]] = []
 
     def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> stream.Record:
-        wanted = stream.Settings(stream.plain(Config()), self._shares, WINDOW, LATE)
-        settings = stream.settled(self.out, wanted)
+        wanted = stream.Settings(stream.plain(Config()), self._shares, WINDOW, LATE, self._form)
+        where = stream.Where.of(self.out)
+        settings = stream.settled(where, wanted)
         following = Following([str(self.source)], "", Config(), 0, 0.0, batch_bytes, end)
-        made = stream.Stream(self._spark, following, self.out, settings, self._told)
+        made = stream.Stream(self._spark, following, where, settings, self._told)
         made.start(once=True)
         while not made.wait(60):
             pass
@@ -95,7 +96,7 @@ def come(files: list[Path], into: Path) -> list[Path]:
 def test_steps_yield_what_one_process_yields(ended: tuple[Followed, list[Path]]) -> None:
     followed, files = ended
     found = stored(followed.out)
-    assert len(list(followed.out.glob("events/*/*/*.parquet"))) > 4
+    assert followed.out.joinpath("manifest.json").exists()
     assert found.equals(expected(files))
 
 
@@ -123,7 +124,7 @@ def test_connections_go_on_from_file_to_file(spark: SparkSession, tmp_path: Path
     assert stored(followed.out).equals(expected(files))
 
 
-STEPS = ["_counted", "_write_events", "_write_windows", "_told"]
+STEPS = ["_written", "_closed", "_compacted", "_manifest", "_forget", "_told"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -158,8 +159,9 @@ def breaking(step: str, after: int) -> tuple[Any, str, Callable[..., Any]]:
 
 
 def windows(out: Path) -> pd.DataFrame:
-    table = ds.dataset(out / "windows", format="parquet").to_table()
-    return table.select(["window_start", "api", "calls", "errors", "latency_p99_us"]).to_pandas()
+    columns = ["window_start", "api", "calls", "errors", "latency_p99_us"]
+    frame = Results(out).table("windows", columns).to_pandas()
+    return frame.sort_values(["window_start", "api"], na_position="first", ignore_index=True)
 
 
 def by_window(table: pa.Table) -> pd.DataFrame:
@@ -213,13 +215,13 @@ def test_responses_without_request_are_in_the_total_of_a_window_only(
 
 
 def followed_record(followed: Followed) -> stream.Record:
-    return stream.last_record(followed.out)
+    return stream.last_record(Place.of(followed.out))
 
 
 def test_other_settings_and_other_files_are_refused(
     ended: tuple[Followed, list[Path]], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
+    out = stream.Where.of(tmp_path / "out")
     first = stream.Settings(stream.plain(Config()), 2, WINDOW, LATE)
     assert stream.settled(out, first) == first
     assert stream.settled(out, stream.Settings(first.config, 7, WINDOW, LATE)).shares == 2
@@ -230,13 +232,13 @@ def test_other_settings_and_other_files_are_refused(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
     with pytest.raises(OutputError, match="holds other files"):
-        stream.settled(tmp_path / "mine", first)
+        stream.settled(stream.Where.of(tmp_path / "mine"), first)
 
 
 def test_two_processes_do_not_write_to_one_stream(tmp_path: Path) -> None:
-    (tmp_path / stream.KEPT).mkdir()
-    with stream.alone(tmp_path), pytest.raises(OutputError, match="another process"), stream.alone(tmp_path):
-        pass
+    out = Place.of(tmp_path)
+    with stream.alone(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
+        stream.alone(out).__enter__()
 
 
 # As a process of its own
@@ -272,7 +274,7 @@ def test_a_stream_killed_at_several_places_yields_each_call_once(tmp_path: Path)
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     files = rotated(sample("librdkafka-groups").paths, tmp_path / "all")
-    places = [".stream/state/*/share-0001", "events/*/*/batch-000001-*"]
+    places = [".stream/state/*/share-0001", "data/stream/calls/*/*/batch-000001-*"]
     for number, place in enumerate(places):
         come(files[5 * number : 5 * number + 5], source)
         known = set(out.glob(place))
@@ -291,7 +293,7 @@ def test_sigterm_ends_a_stream_in_order(tmp_path: Path) -> None:
     files = rotated(sample("librdkafka-groups").paths, source)
     process = begun(source, out)
     try:
-        awaited(process, lambda: out.glob(".stream/batches/*.json"))
+        awaited(process, lambda: out.glob("manifest.json"))
         process.terminate()
         said, errors = process.communicate(timeout=120)
     finally:
@@ -301,3 +303,81 @@ def test_sigterm_ends_a_stream_in_order(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert [line[:19] for line in said.splitlines()][:2] == ["2026-11-21 01:31:25", "2026-11-21 01:31:30"]
     assert f"{len(files)} files read" in errors
+
+
+def test_captures_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    files = rotated(sample("midstream").paths, source, 300)
+    (source / "broken.pcap.zst").write_bytes(b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff")
+    os.utime(source / "broken.pcap.zst", (1_700_000_000, 1_700_000_000))
+    process = begun(source, out, "--end")
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 3, errors
+    assert [line for line in errors.splitlines() if "broken.pcap.zst" in line] == [
+        line for line in errors.splitlines() if line.endswith("; it is passed over")
+    ]
+    assert f"{source}/broken.pcap.zst: " in errors
+    assert stored(out).equals(expected(files))
+
+
+def test_nothing_grows_with_the_number_of_batches(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "JOINED", 4)
+    followed = Followed(spark, tmp_path)
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 40)
+    assert len(files) > 25
+    held = []
+    for file in files:
+        come([file], followed.source)
+        followed.run()
+        found = Results(followed.out)
+        assert len(found.manifest.inputs) == 0
+        held.append(sum(1 for _ in followed.out.rglob("*.parquet")))
+        listed = {path for name in found.manifest.tables for path in found.files(name)}
+        assert all(Path(path).exists() for path in listed)
+    # Files that are joined are removed a batch later.
+    assert max(held) <= max(held[: len(held) // 2]) + 4
+    assert len(found.files("calls")) <= 8
+    followed.run(end=True)
+    assert stored(followed.out).equals(expected([followed.source / file.name for file in files]))
+
+
+def test_a_stream_writes_a_delta_table_that_can_be_read_meanwhile(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    followed = Followed(spark, tmp_path, form="delta")
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 300)
+    rows = []
+    for file in files:
+        come([file], followed.source)
+        followed.run()
+        rows.append(pa.table(DeltaTable(str(followed.out / "calls")).to_pyarrow_table()).num_rows)
+        assert rows[-1] == Results(followed.out).table("calls", ["time"]).num_rows
+    assert rows == sorted(rows)
+    assert 0 < rows[0] < rows[-1]
+
+
+def test_rows_are_there_five_seconds_after_their_file(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 60)
+    source.mkdir()
+    come(files[:2], source)
+    process = begun(source, out, "--settle", "0")
+    waits = []
+    try:
+        awaited(process, lambda: out.glob("manifest.json"))
+        for number in range(2, 9):
+            come(files[number : number + 1], source)
+            began = time.monotonic()
+            while stream.last_record(Place.of(out)).files <= number:
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < began + 60
+                time.sleep(0.02)
+            waits.append(time.monotonic() - began)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert sorted(waits)[len(waits) // 2] < 5, waits

@@ -9,6 +9,7 @@ import typer
 from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Full, Memory, Port, Quiet, Recursive, configured
 from kwsniff.cli.problem import CommandError
 
+FORMATS = ("parquet", "delta", "iceberg")
 EXAMPLES = (
     "kwsniff pipeline captures/ --out results",
     "kwsniff pipeline --follow /var/captures --out results --window 1m",
@@ -30,10 +31,19 @@ def pipeline(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write events, statistics, anomalies and a manifest here.",
+            help="Write tables, statistics and a manifest here: a directory, or a URL such as s3://bucket/name.",
             rich_help_panel=OUTPUT,
         ),
     ],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format of the tables: parquet, delta or iceberg (the latter two need the extra `lake`).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "parquet",
     master: Annotated[
         str | None,
         typer.Option(
@@ -132,19 +142,34 @@ def pipeline(
             rich_help_panel=INPUT,
         ),
     ] = "60s",
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="With --follow: directory for what the stream keeps between batches; all workers must see "
+            "it. Default: .stream in --out.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     memory: Memory = "512M",
     quiet: Quiet = False,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Show Spark's own log.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Decode captures on Apache Spark into a directory of events (Parquet) and statistics (CSV).
+    """Decode captures on Apache Spark into tables of calls, anomalies, connections and findings.
 
-    The events are those of `kwsniff decode`. Needs the extra `spark`. With --follow, one line for each
+    The rows are those of `kwsniff decode`. Needs the extra `spark`. With --follow, one line for each
     window of time is printed. Exit code 3 says that part of the input was damaged; everything decodable was
     written.
     """
     config = configured(port, memory, full=full)
+    if form not in FORMATS:
+        raise CommandError(f"--format {form}: there are {', '.join(FORMATS)}")
+    if state is not None and not follow:
+        raise CommandError("--state is for --follow")
     if follow or once or end:
         from kwsniff.cli import stream
 
@@ -153,13 +178,14 @@ def pipeline(
         if recursive:
             raise CommandError("--recursive does not go with --follow")
         wanted = stream.Request(
-            paths, out, config, master, partitions, window, late, settle, once, end, quiet, verbose
-        )
+            paths, out, config, master, partitions, window, late, settle, once, end, quiet, verbose,
+            form, state,
+        )  # fmt: skip
         raise typer.Exit(stream.follow(wanted))
     from kwsniff.cli import pipeline as job
     from kwsniff.cli.source import deeper
 
     paths = deeper(paths) if recursive else paths
     split = None if split_size is None else split_size << 20
-    request = job.Request(paths, out, config, master, append, partitions, split, quiet, verbose)
+    request = job.Request(paths, out, config, master, append, partitions, split, quiet, verbose, form)
     raise typer.Exit(job.pipeline(request))

@@ -1,0 +1,102 @@
+"""Of runs that claim one place, one goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+
+import pytest
+
+from kwsniff.lake import lock
+from kwsniff.lake.lock import CLAIMS, Claim, Lock, LockedError, locked
+from kwsniff.lake.place import Place
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "PAUSE", 0.01)
+
+
+def test_a_second_claim_is_told_whose_the_first_is(root: str) -> None:
+    place = Place.of(root)
+    with locked(place), pytest.raises(LockedError) as told:
+        Lock(place).take()
+    assert str(told.value).startswith(f"{place}: another run writes to it (process {os.getpid()} on ")
+    assert list((place / CLAIMS).files()) == []
+    with locked(place):
+        pass
+
+
+def test_of_many_at_once_never_do_two_hold_it(root: str) -> None:
+    place = Place.of(root)
+    holding, most, held = [0], [0], [0]
+
+    def tried(_: int) -> None:
+        mine = Lock(place)
+        try:
+            mine.take()
+        except LockedError:
+            return
+        holding[0] += 1
+        most[0] = max(most[0], holding[0])
+        held[0] += 1
+        time.sleep(0.02)
+        holding[0] -= 1
+        mine.release()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(tried, range(12)))
+    assert most[0] <= 1
+    with locked(place):
+        pass
+
+
+def test_the_claim_of_a_process_that_was_killed_counts_for_nothing(root: str) -> None:
+    place = Place.of(root)
+    code = (
+        "import os, sys, signal; from kwsniff.lake.lock import Lock; from kwsniff.lake.place import Place;"
+        "Lock(Place(sys.argv[1])).take(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, root], check=False)
+    assert len(list((place / CLAIMS).files())) == 1
+    with locked(place):
+        assert len(list((place / CLAIMS).files())) == 1
+
+
+def test_a_claim_of_another_machine_counts_while_it_is_renewed(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place.of(root)
+    elsewhere = replace(Claim.own(), machine="another", host="far", pid=7)
+    claim = place / CLAIMS / "far.json"
+    claim.replace(json.dumps(asdict(elsewhere)).encode())
+    with pytest.raises(LockedError, match="process 7 on far, since "):
+        Lock(place).take()
+    monkeypatch.setattr(lock, "STALE", 1.0)
+    time.sleep(2.5)  # the clock of object storage has whole seconds
+    with locked(place):
+        assert claim.about() is None
+
+
+def test_a_run_that_was_taken_for_dead_does_not_publish(root: str) -> None:
+    place = Place.of(root)
+    mine = Lock(place)
+    mine.take()
+    mine.held()
+    for each in (place / CLAIMS).files():
+        each.place.remove()
+    with pytest.raises(LockedError, match="took over"):
+        mine.held()
+    mine.release()
+
+
+def test_a_process_id_that_is_used_again_is_another_process() -> None:
+    mine = Claim.own()
+    assert mine.alive() is True
+    assert replace(mine, began="1").alive() is False
+    assert replace(mine, machine="another").alive() is None

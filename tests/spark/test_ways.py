@@ -1,0 +1,170 @@
+"""The ways to run the pipeline that docs/spark.md shows, and what is said when a part of one dies."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+import pytest
+
+from kwsniff.cli.naming import named
+from kwsniff.config import Config
+from kwsniff.lake.results import Results
+from kwsniff.offline import events
+from kwsniff.spark.java import java_home
+from kwsniff.table import EVENTS
+from tests.samples import sample
+from tests.spark import test_cluster
+
+ROOT = Path(__file__).parents[2]
+GROUPS = sample("librdkafka-groups").paths
+PATIENCE = 240
+cluster, master, environment = test_cluster.cluster, test_cluster.master, test_cluster.environment
+
+
+def written(out: Path) -> pa.Table:
+    return Results(out).events().select(EVENTS.names)
+
+
+def one_process(paths: list[str]) -> pa.Table:
+    return pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+
+
+CONNECT = """
+import sys
+from pyspark.sql import SparkSession
+from kwsniff.spark.source import register
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+register(spark)
+frame = spark.read.format("kwsniff").load(sys.argv[1:])
+print(type(spark).__module__, frame.count(), frame.where("api = 'Fetch'").count(), frame.count())
+spark.stop()
+"""
+
+
+def test_the_data_source_works_over_connect() -> None:
+    own = {**os.environ, "JAVA_HOME": java_home(), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT, *GROUPS], env=own, capture_output=True, text=True, timeout=PATIENCE,
+        check=False,
+    )  # fmt: skip
+    rows = sample("librdkafka-groups").events()
+    fetches = sum(row["api"] == "Fetch" for row in rows)
+    counts = [str(len(rows)), str(fetches), str(len(rows))]
+    assert done.stdout.split() == ["pyspark.sql.connect.session", *counts], done.stderr[-2000:]
+
+
+def test_the_pipeline_over_connect_is_refused_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kwsniff", "pipeline", *GROUPS, "--out", str(tmp_path / "out")]
+    done = subprocess.run(
+        [*command, "--master", "sc://127.0.0.1:15002"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("kwsniff: sc://127.0.0.1:15002: the pipeline needs a master such as ")
+    assert not (tmp_path / "out").exists()
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, _, rest = each.read_text().partition(" ")
+        except OSError:
+            continue
+        if int(rest.rpartition(")")[2].split()[1]) == pid:
+            found += [int(number), *children(int(number))]
+    return found
+
+
+def is_java(pid: int) -> bool:
+    return "java" in Path(f"/proc/{pid}/comm").read_text()
+
+
+def is_worker(pid: int) -> bool:
+    return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes() and not is_java(pid)
+
+
+@pytest.mark.parametrize(("victim", "said"), [(is_java, "Spark"), (is_worker, "Spark failed")])
+def test_what_dies_is_told_in_one_line_and_can_be_run_again(
+    tmp_path: Path, victim: Callable[[int], bool], said: str
+) -> None:
+    out = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "kwsniff",
+        "pipeline",
+        *GROUPS,
+        "--out",
+        str(out),
+        "--master",
+        "local[2]",
+    ]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        until = time.monotonic() + PATIENCE
+        while not list(out.glob("_staging/*/counted-0/*.arrow")) and not list(out.glob("data/*/calls")):
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        os.kill(run.pid, signal.SIGSTOP)  # or it would be over
+        found = [each for each in children(run.pid) if victim(each)]
+        for each in found:
+            os.kill(each, signal.SIGKILL)
+        os.kill(run.pid, signal.SIGCONT)
+        _, errors = run.communicate(timeout=PATIENCE)
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+    assert found
+    if run.returncode:  # workers that were idle are not missed
+        lines = [line for line in errors.splitlines() if not re.search(r"\d tasks|^kwsniff: [a-z ]+$", line)]
+        assert len(lines) == 1, errors
+        assert lines[0].startswith(f"kwsniff: {said}")
+        assert not (out / "manifest.json").exists()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert again.returncode == 0, again.stderr
+    assert written(out).equals(one_process(GROUPS))
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """kwsniff with what it needs, without Spark, as docs/spark.md makes it."""
+    place = tmp_path_factory.mktemp("archive")
+    slim, packed = place / "slim", place / "slim.tar.gz"
+    subprocess.run([sys.executable, "-m", "venv", slim], check=True)
+    subprocess.run([slim / "bin" / "pip", "install", "-q", f"{ROOT}[remote]"], check=True)
+    subprocess.run([sys.executable, "-m", "venv_pack", "-q", "-p", slim, "-o", packed], check=True)
+    shutil.rmtree(slim)  # so that nothing but the archive can be used
+    return packed
+
+
+@pytest.mark.slow
+def test_spark_submit_ships_a_slim_archive(
+    master: str, environment: dict[str, str], archive: Path, tmp_path: Path
+) -> None:
+    assert archive.stat().st_size < 250e6
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    main = ROOT / "kwsniff" / "__main__.py"
+    done = subprocess.run(
+        [
+            submit, "--master", master, "--archives", f"{archive}#env",
+            "--conf", "spark.pyspark.python=./env/bin/python",
+            "--conf", f"spark.pyspark.driver.python={sys.executable}",
+            main, "pipeline", *GROUPS, "--out", tmp_path / "out", "--partitions", "2",
+        ],
+        cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert written(tmp_path / "out").equals(one_process(GROUPS))
