@@ -150,7 +150,7 @@ class Page:
         left = data["matrix"]["left"]
         more = f"{left[0]:,} more clients and {left[1]:,} more topics are left out" if any(left) else ""
         parts = [
-            Part("timeline", "Timeline", self._command("decode", "-f", "csv", *TIMELINE),
+            Part("timeline", "Timeline", self._command("decode", *TIMELINE),
                  chart("timeline", "calls, errors, rebalances and throttling over time")),
             Part("time", "Where the time went", wide,
                  chart("split", "parts of the time of the calls, by API") + table("api")),

@@ -146,3 +146,33 @@ def test_a_call_opens_to_its_fields(chromium: Browser, kwsniff: Run, tmp_path: P
     assert chromium.all("#slow tr.open code")[0].text.startswith("kwsniff show ")
     chromium.click(button)
     assert chromium.all("#slow tr.open") == []
+
+
+INK = """
+const seen = {};
+for (const canvas of document.querySelectorAll(".printed")) {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  let coloured = 0;
+  for (let at = 0; at < pixels.length; at += 4)
+    coloured += Math.max(...pixels.slice(at, at + 3)) - Math.min(...pixels.slice(at, at + 3)) > 60;
+  seen[canvas.closest("[data-chart]").dataset.chart] = coloured;
+}
+return seen;
+"""
+
+
+def test_every_chart_is_printed_in_ink_that_shows_on_paper(
+    chromium: Browser, kwsniff: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    kwsniff("report", str(CAPTURES / "rebalance-leave.pcapng.zst"), "--html", str(path), "-q")
+    chromium.emulate(dark=True)
+    chromium.open(path)
+    chromium.run("dispatchEvent(new Event('beforeprint'))")
+    ink = chromium.run(INK)
+    assert set(ink) == CHARTS
+    assert all(coloured > 1000 for coloured in ink.values())
+    chromium.run("dispatchEvent(new Event('afterprint'))")
+    assert chromium.all(".printed") == []
+    assert chromium.complaints() == []
+    chromium.emulate()

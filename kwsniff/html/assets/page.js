@@ -385,7 +385,21 @@
   drawAll();
   dark.addEventListener("change", drawAll);
   addEventListener("resize", () => drawn.forEach((chart) => chart.resize()));
-  addEventListener("beforeprint", () => { printing = true; drawAll(); });
-  addEventListener("afterprint", () => { printing = false; drawAll(); });
+  // What is printed is one canvas a chart, painted at once: some charts consist of several, painted later.
+  addEventListener("beforeprint", () => {
+    printing = true;
+    drawAll();
+    drawn.forEach((chart, place) => {
+      const canvas = chart.renderToCanvas({ pixelRatio: 2, backgroundColor: "#ffffff" });
+      canvas.classList.add("printed");
+      place.querySelectorAll(".printed").forEach((before) => before.remove());
+      place.append(canvas);
+    });
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    document.querySelectorAll(".printed").forEach((canvas) => canvas.remove());
+    drawAll();
+  });
   document.documentElement.dataset.ready = "yes";
 })();
