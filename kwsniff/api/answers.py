@@ -85,11 +85,11 @@ def slow(
 
     Example:
         >>> import kwsniff
-        >>> kwsniff.slow("captures/throttled.pcapng")[["api", "client", "broker"]].head(3)
-                         api       client          broker
-        0       CreateTopics   java-setup  127.0.0.1:9092
-        1  AlterClientQuotas   java-setup  127.0.0.1:9092
-        2            Produce  java-greedy  127.0.0.1:9092
+        >>> kwsniff.slow("captures/throttled.pcapng")[["api", "client", "mostly"]].head(3)
+                         api       client                     mostly
+        0              Fetch  java-greedy  held back by a quota 100%
+        1       CreateTopics   java-setup                broker 100%
+        2  AlterClientQuotas   java-setup                broker 100%
     """  # fmt: skip
     from kwsniff.answers.slow import Slow
 
@@ -310,7 +310,7 @@ def findings(
         >>> found = kwsniff.findings("captures/stuck-consumer.pcapng.zst")
         >>> found[found["code"] == "consumer_stands_still"][["severity", "subject"]]
           severity                  subject
-        0  warning  billing-stuck@127.0.0.1
+        2  warning  billing-stuck@127.0.0.1
     """  # fmt: skip
     from kwsniff.findings import NEEDED, Findings
     from kwsniff.spec.load import catalog
