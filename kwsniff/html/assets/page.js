@@ -247,7 +247,7 @@
             axisLabel: { show: at === 3, color: style.soft, hideOverlap: true },
             axisLine: { lineStyle: { color: style.line } }, axisTick: { show: at === 3 }, splitLine: { show: false },
           })),
-          yAxis: strips.map((_, at) => value(style, { gridIndex: at, splitNumber: at ? 1 : 3, minInterval: 1, min: 0, max: ({ max }) => Math.max(max, 1),
+          yAxis: strips.map((_, at) => value(style, { gridIndex: at, splitNumber: at ? 1 : 3, minInterval: 1, min: 0, max: ({ max }) => (max >= 1 ? null : 1),
             axisLabel: { color: style.soft, hideOverlap: true, formatter: (count) => count >= 10000 ? `${digits(count / 1000)}k` : whole.format(count) } })),
           dataZoom: printing ? [] : [
             { type: "inside", xAxisIndex: [0, 1, 2, 3], zoomOnMouseWheel: "ctrl", moveOnMouseMove: true },
