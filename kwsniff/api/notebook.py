@@ -142,6 +142,8 @@ def summary(
         taken.take(batch)
     page = taken.page(paths_of(paths) or [])
     page.where = where
+    given = {"--since": since, "--until": until, "--tz": None if tz == "UTC" else tz}
+    page.options = [part for name, value in given.items() if value is not None for part in (name, value)]
     page.trust = paragraph(taken.trust, totals if totals.packets else None)
     return Summary(page, chosen)
 

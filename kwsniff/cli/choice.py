@@ -57,6 +57,13 @@ class Choice:
         return " and ".join(name for name, value in given if value is not None)
 
     @property
+    def options(self) -> list[str]:
+        """What was chosen but for `--where`, as options of a command."""
+        given = [("--since", self.since), ("--until", self.until), ("--topic-ids", self.topic_ids)]
+        zone = [("--tz", self.tz)] if self.tz != "UTC" else []
+        return [part for name, value in (*given, *zone) if value is not None for part in (name, value)]
+
+    @property
     def zone(self) -> ZoneInfo:
         """The time zone that people are told times in."""
         return zone(self.tz)

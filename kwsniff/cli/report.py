@@ -153,7 +153,7 @@ def _write_page(
     errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
     page = Page(
         request.paths, report, rules, found.errors(errors), trust.anomalies, trust.paragraph(), gathered,
-        where=request.choice.where,
+        where=request.choice.where, options=request.choice.options,
     )  # fmt: skip
     if "-" in request.paths or from_pipe(request.paths):
         page.notes = [

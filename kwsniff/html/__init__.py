@@ -73,7 +73,9 @@ class Page:
     trees: Mapping[int, list[Tree]] = field(default_factory=dict)
     """Those of the slowest calls, by their place."""
     where: str | None = None
-    """What chose the calls, for the commands."""
+    """What chose the calls, for the commands; and"""
+    options: Sequence[str] = ()
+    """what else did, as options of commands."""
     notes: Sequence[str] = ()
 
     def read_again(self, config: Config) -> None:
@@ -226,6 +228,7 @@ class Page:
     def _command(self, name: str, *options: str, where: str | None = None) -> str:
         chosen = where if where is not None else self.where
         more = ["--where", printable(chosen)] if chosen else []
+        more += map(printable, self.options)
         return " ".join(filter(None, ["kwsniff", name, self._files, shlex.join([*options, *more])]))
 
 

@@ -228,10 +228,23 @@ def unescaped(text: str) -> str:
 def test_where_chooses_what_the_page_is_of(kwsniff: Run, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     where = 'api == "Heartbeat"'
-    kwsniff("report", GROUPS, "--html", str(path), "--where", where, "-q")
+    kwsniff(
+        "report",
+        GROUPS,
+        "--html",
+        str(path),
+        "--where",
+        where,
+        "--since",
+        "2026-11-21",
+        "--tz",
+        "Europe/Berlin",
+        "-q",
+    )
     text = path.read_text()
     assert [row[0] for row in data_of(text)["tables"]["api"]["rows"]] == ["Heartbeat"]
-    assert f"kwsniff slow {GROUPS} --top 50 --where &#x27;api == &quot;Heartbeat&quot;&#x27;" in text
+    again = "--where &#x27;api == &quot;Heartbeat&quot;&#x27; --since 2026-11-21 --tz Europe/Berlin"
+    assert f"kwsniff slow {GROUPS} --top 50 {again}" in text
 
 
 def test_a_pipe_gives_a_page_without_fields(
