@@ -110,7 +110,7 @@ def fits(true: int, then: int, last: int) -> bool:
     """Whether a text may be filled in where a part had none."""
     if then >= 0 and then != true:
         return False
-    return last == then or true < 0 or last == true
+    return last in (then, true) or true < 0
 
 
 @kernel

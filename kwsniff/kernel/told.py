@@ -82,7 +82,7 @@ class Told:
 
     def state(self) -> State:
         """What the tables do not hold, for another process to go on with."""
-        return self.captures_at_hand(), {} if self.bodies is None else self.bodies.waiting()
+        return self._captures_at_hand(), {} if self.bodies is None else self.bodies.waiting()
 
     def go_on(self, state: State) -> None:
         """Go on with the tables, which have been restored, and the state of another process."""

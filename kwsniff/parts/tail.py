@@ -247,7 +247,8 @@ def put(machine: Machine, tail: Tail) -> Ints:
 def _places(machine: Machine, name: str, count: int) -> Ints:
     """Free rows of a pool."""
     run, table = machine.t.run[0], getattr(machine.t, name)
-    found, free = [], int(getattr(run, f"{name}_free"))
+    found: list[int] = []
+    free = int(getattr(run, f"{name}_free"))
     while free >= 0 and len(found) < count:
         found.append(free)
         free = int(table[free].next)
