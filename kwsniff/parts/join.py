@@ -380,7 +380,7 @@ def in_order(parts: list[Told]) -> Told | None:
     keys, ranks, numbers = (
         np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "ranks", "numbers")
     )
-    places = np.lexsort((ranks, keys))
+    places = np.lexsort((numbers, ranks, keys))
     # Most columns of most rows are null, and moving those costs as much as others.
     columns = [(_filled_columns(each.batch), len(each.batch)) for each in parts]
     batch = record_batch(columns_in_order(columns, places, EVENTS), len(places), EVENTS)

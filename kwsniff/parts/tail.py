@@ -136,7 +136,8 @@ def _pieces(machine: Machine, conns: Rows, sides: Rows, used: int, arena: _Block
     found["at"][len(waiting) :] = -1  # these are notes and numbers
     kept = np.flatnonzero(found["at"] >= 0)
     found["at"][kept] = arena.add(found["at"][kept], found["size"][kept])
-    return found
+    made: Rows = found
+    return made
 
 
 def _early(machine: Machine, conns: Rows, used: int, arena: _Blocks) -> Rows:

@@ -42,7 +42,7 @@ def test_any_cuts(name: str, data: st.DataObject, full: bool) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_cut_before_every_segment(name: str) -> None:
-    batches = [each for each in input_of(name)]
+    batches = list(input_of(name))
     size = sum(map(len, batches))
     expected = whole(batches, CONFIG)
     for place in range(1, size, max(size // 40, 1)):
