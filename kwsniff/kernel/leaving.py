@@ -210,6 +210,7 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
     found = add(found, s.size)
     found = add(found, s.got)
     found = add(found, s.have)
+    found = add(found, s.block_room)
     if s.got or s.have:
         found = add(found, s.first_time)
         found = add(found, s.frame_time)

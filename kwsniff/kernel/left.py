@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import texts
-from kwsniff.kernel.arena import release
+from kwsniff.kernel.arena import copy, release
 from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.calls import forget, move_request
 from kwsniff.kernel.connections import (
@@ -110,7 +110,7 @@ def fits(true: int, then: int, last: int) -> bool:
     """Whether a text may be filled in where a part had none."""
     if then >= 0 and then != true:
         return False
-    return last == then or true < 0 or last == true
+    return last in (then, true) or true < 0
 
 
 @kernel
@@ -327,6 +327,12 @@ def move_side(t: Any, was: Any, s: Any, by: int) -> None:
     if s.fin_at >= 0:
         s.fin_at += by
     s.acked = max(was.acked, s.acked + by if s.acked >= 0 else -1)
+    if was.history_room > s.history_room and s.history_at >= 0:
+        # As much room as it would have: what the run holds is the same then, and so are its limits.
+        copy(t.arena, was.history_at, t.arena, s.history_at, s.history)
+        at, room = s.history_at, s.history_room
+        s.history_at, s.history_room = was.history_at, was.history_room
+        was.history_at, was.history_room = at, room
     row = s.wait_first
     while row >= 0:
         t.pieces[row].start += by

@@ -170,6 +170,7 @@ class Machine:
         # NumPy's records have a `size` of their own.
         at, size = (int(row["at"]), int(row["size"])) if self.compiled else (row.at, row.size)
         return int(row.kind), self.data("text_bytes", at, at + size)
+
     def write(self, name: str, at: Ints | slice, rows: NDArray[Any]) -> None:
         """Write rows, given as a record array, to these places of a table."""
         table = getattr(self.t, name)

@@ -184,7 +184,7 @@ class Told:
         if len(packet_notes):
             parts.append((self._packet_note_columns(packet_notes), len(packet_notes)))
             keys.append(np.array([each[0] for each in packet_notes], np.int64) * KINDS)
-            own.append(np.zeros(len(packet_notes), _OWNED))
+            own.append(np.full(len(packet_notes), (k.OWN, 0), _OWNED))
         if len(notes):
             parts.append((self._note_columns(notes) | self._identity(notes, ends), len(notes)))
             keys.append(notes["order"] * KINDS + 2)
@@ -208,9 +208,13 @@ class Told:
         self.keys = np.concatenate(keys)
         self.ranks = np.concatenate([each["rank"] for each in own])
         self.numbers = np.concatenate([each["number"] for each in own])
-        if len(parts) == 1:
+        own_rows = bool((self.ranks >= k.OWN).all())
+        if len(parts) == 1 and own_rows:
             return record_batch(*parts[0], EVENTS)
-        order = np.argsort(self.keys, kind="stable")
+        if own_rows:
+            order = np.argsort(self.keys, kind="stable")
+        else:  # of connections that came to their places at the same time, the older one is first
+            order = np.lexsort((self.numbers, self.ranks, self.keys))
         self.keys, self.ranks, self.numbers = self.keys[order], self.ranks[order], self.numbers[order]
         return record_batch(in_order(parts, order, EVENTS), len(order), EVENTS)
 

@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kwsniff.columns import in_order as columns_in_order
+from kwsniff.columns import record_batch
 from kwsniff.config import Config
 from kwsniff.events import CALL
 from kwsniff.kernel import actions as entry
@@ -35,6 +37,7 @@ from kwsniff.kernel.told import KINDS
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import COPIED, EDGE, EXTRA, Summary, Told, endpoints_of
 from kwsniff.parts.tail import link, put
+from kwsniff.table import EVENTS
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -160,17 +163,13 @@ class Joiner:
         while True:
             self._set_bytes("extra", payload)
             self._write(edges)
-            for everything in machine.act(entry.FOLLOW, len(edges)):
-                self._drain(everything, done)
+            done.rows += [self._rows(batch) for batch in self._engine._act(entry.FOLLOW, len(edges))]
             if not machine.refused:
                 break
             machine.refused = False
             edges, payload = self._refused(edges, payload, files, summary, again, done)
-        self._drain(True, done)
+        done.rows += [self._rows(batch) for batch in self._engine._drain(everything=True)]
         machine.t.run[0].sparse = 0
-
-    def _drain(self, everything: bool, done: Joined) -> None:
-        done.rows += [self._rows(batch) for batch in self._engine._drain(everything)]
 
     def _set_bytes(self, name: str, data: bytes) -> None:
         self._machine.replace(name, self._engine._bytes(data))
@@ -381,6 +380,13 @@ def in_order(parts: list[Told]) -> Told | None:
     keys, ranks, numbers = (
         np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "ranks", "numbers")
     )
-    places = np.lexsort((ranks, keys))
-    batch = pa.concat_batches([each.batch for each in parts]).take(pa.array(places))
+    places = np.lexsort((numbers, ranks, keys))
+    # Most columns of most rows are null, and moving those costs as much as others.
+    columns = [(_filled_columns(each.batch), len(each.batch)) for each in parts]
+    batch = record_batch(columns_in_order(columns, places, EVENTS), len(places), EVENTS)
     return Told(batch, keys[places], ranks[places], numbers[places])
+
+
+def _filled_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return {name: column for name, column in columns if column.null_count < len(column)}

@@ -51,15 +51,26 @@ class Tail:
     """... and those that wait, as `kwsniff.kernel.bodytexts` keeps them."""
 
     def without(self, numbers: Sequence[int]) -> Tail:
-        """This without some connections; what they held stays as rows that nobody refers to."""
+        """This without some connections and what they hold."""
         if not numbers:
             return self
-        keep = ~np.isin(self.conns["number"], np.array(numbers, np.int64))
-        new = np.where(keep, np.cumsum(keep) - 1, -1)
-        requests = self.requests.copy()
-        requests["conn"] = new[requests["conn"]]
-        sides = self.sides[np.repeat(keep, 2)]
-        return replace(self, conns=self.conns[keep], sides=sides, requests=requests)
+        live = np.flatnonzero(~np.isin(self.conns["number"], np.array(numbers, np.int64)))
+        found = _gathered(_Shelf(self), live, {name: len(getattr(self, name)) for name in POOLS})
+        return replace(
+            found, texts=self.texts, text_bytes=self.text_bytes, serial=self.serial, shown=self.shown
+        )
+
+
+class _Shelf:
+    """The tables of a tail, to be read as those of a machine."""
+
+    def __init__(self, tail: Tail) -> None:
+        self.t: Any = tail
+
+    def array(self, name: str, count: int) -> Rows:
+        """The first rows of a table."""
+        rows: Rows = getattr(self.t, name)
+        return rows[:count]
 
 
 def taken(machine: Machine) -> Tail:
@@ -67,21 +78,27 @@ def taken(machine: Machine) -> Tail:
     machine.compact_texts()
     run, store = machine.t.run[0], machine.t.store[0]
     used = {name: int(getattr(run, f"{name}_used")) for name in POOLS}
-    conns = machine.array("conns", used["conns"])
-    live = np.flatnonzero(conns["number"] > 0)
-    conns = conns[live].copy()
-    sides = machine.array("sides", 2 * used["conns"])[_sides_of(live)].copy()
-    arena = _Blocks()
-    requests = _requests(machine, conns, live, used)
-    pieces = _pieces(machine, conns, sides, used["pieces"], arena)
-    early = _early(machine, conns, used["early"], arena)
-    _side_blocks(sides, arena)
-    words = _words(machine, requests)
+    live = np.flatnonzero(machine.array("conns", used["conns"])["number"] > 0)
     count = int(store.texts)
-    return Tail(
-        conns, sides, pieces, requests, early, arena.bytes_of(machine), words,
-        machine.array("texts", count).copy(), machine.data("text_bytes", 0, int(store.text_bytes)),
-    )  # fmt: skip
+    return replace(
+        _gathered(machine, live, used),
+        texts=machine.array("texts", count).copy(),
+        text_bytes=machine.data("text_bytes", 0, int(store.text_bytes)),
+    )
+
+
+def _gathered(source: Machine | _Shelf, live: Ints, used: dict[str, int]) -> Tail:
+    """The connections in these rows and what they hold, but for texts."""
+    conns = source.array("conns", used["conns"])[live].copy()
+    sides = source.array("sides", 2 * used["conns"])[_sides_of(live)].copy()
+    arena = _Blocks()
+    requests = _requests(source, conns, live, used)
+    pieces = _pieces(source, conns, sides, used["pieces"], arena)
+    early = _early(source, conns, used["early"], arena)
+    _side_blocks(sides, arena)
+    words = _words(source, requests)
+    nothing = np.zeros(0, RECORDS["texts"])
+    return Tail(conns, sides, pieces, requests, early, arena.bytes_of(source), words, nothing, b"")
 
 
 def _sides_of(conns: Ints) -> Ints:
@@ -111,7 +128,7 @@ def _refer(table: Rows, fields: Sequence[str], new: Ints) -> None:
         table[name] = new[table[name]]
 
 
-def _requests(machine: Machine, conns: Rows, live: Ints, used: dict[str, int]) -> Rows:
+def _requests(machine: Machine | _Shelf, conns: Rows, live: Ints, used: dict[str, int]) -> Rows:
     every = machine.array("requests", used["requests"])
     rows = _walked(every["after"], np.concatenate([conns["first_request"], conns["first_unasked"]]))
     found = every[rows].copy()
@@ -123,7 +140,7 @@ def _requests(machine: Machine, conns: Rows, live: Ints, used: dict[str, int]) -
     return found
 
 
-def _pieces(machine: Machine, conns: Rows, sides: Rows, used: int, arena: _Blocks) -> Rows:
+def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, arena: _Blocks) -> Rows:
     every = machine.array("pieces", used)
     waiting = _walked(every["next"], np.concatenate([sides["wait_first"], sides["far"], conns["held_first"]]))
     untold = _walked(every["next"], np.concatenate([conns["untold_first"], conns["aside_first"]]))
@@ -136,10 +153,11 @@ def _pieces(machine: Machine, conns: Rows, sides: Rows, used: int, arena: _Block
     found["at"][len(waiting) :] = -1  # these are notes and numbers
     kept = np.flatnonzero(found["at"] >= 0)
     found["at"][kept] = arena.add(found["at"][kept], found["size"][kept])
-    return found
+    made: Rows = found
+    return made
 
 
-def _early(machine: Machine, conns: Rows, used: int, arena: _Blocks) -> Rows:
+def _early(machine: Machine | _Shelf, conns: Rows, used: int, arena: _Blocks) -> Rows:
     every = machine.array("early", used)
     rows = _walked(every["next"], conns["first_early"])
     found = every[rows].copy()
@@ -174,7 +192,7 @@ class _Blocks:
         self._parts.append((np.array(at), np.array(sizes), places))
         return places
 
-    def bytes_of(self, machine: Machine) -> bytes:
+    def bytes_of(self, machine: Machine | _Shelf) -> bytes:
         """The bytes of all blocks."""
         made = bytearray(self._end)
         arena = memoryview(machine.t.arena)
@@ -184,7 +202,7 @@ class _Blocks:
         return bytes(made)
 
 
-def _words(machine: Machine, requests: Rows) -> Ints:
+def _words(machine: Machine | _Shelf, requests: Rows) -> Ints:
     """What requests remember, their `words` being where it is."""
     widths = {columns: _width(columns) for columns in np.unique(requests["columns"]).tolist()}
     width = np.array([widths[columns] for columns in requests["columns"].tolist()], np.int64)
@@ -247,7 +265,8 @@ def put(machine: Machine, tail: Tail) -> Ints:
 def _places(machine: Machine, name: str, count: int) -> Ints:
     """Free rows of a pool."""
     run, table = machine.t.run[0], getattr(machine.t, name)
-    found, free = [], int(getattr(run, f"{name}_free"))
+    found: list[int] = []
+    free = int(getattr(run, f"{name}_free"))
     while free >= 0 and len(found) < count:
         found.append(free)
         free = int(table[free].next)

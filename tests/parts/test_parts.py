@@ -1,0 +1,102 @@
+"""Wherever an input is cut, its parts come to the very rows of one run, in its order."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kwsniff.config import Config
+from tests.parts.cutting import in_parts, input_of, parts, shuffled, whole, without
+from tests.samples import names
+from tests.strength import examples
+
+CONFIG = Config()
+FEW = ["librdkafka-groups", "kafka-0.10-clients", "sasl", "tls", "snaplen-128", "rotation"]
+SMALL = ["throttled", "sasl-0.10", "wrong-listener"]
+
+
+def cuts_of(name: str, count: int, size: int) -> list[int]:
+    random = np.random.default_rng(zlib.crc32(name.encode()) + count)
+    return random.integers(1, max(size, 2), count).tolist()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("name", names())
+def test_every_sample_cut_somewhere(name: str, count: int) -> None:
+    batches = input_of(name)
+    cuts = cuts_of(name, count, sum(map(len, batches)))
+    assert in_parts(parts(batches, cuts), CONFIG).events.equals(whole(batches, CONFIG)), cuts
+
+
+@given(name=st.sampled_from(names()), data=st.data(), full=st.booleans())
+@settings(max_examples=examples(40), deadline=None)
+def test_any_cuts(name: str, data: st.DataObject, full: bool) -> None:
+    batches, config = input_of(name), Config(full=full)
+    cuts = data.draw(st.lists(st.integers(1, sum(map(len, batches)) - 1), min_size=1, max_size=6))
+    assert in_parts(parts(batches, cuts), config).events.equals(whole(batches, config))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_cut_before_every_segment(name: str) -> None:
+    batches = list(input_of(name))
+    size = sum(map(len, batches))
+    expected = whole(batches, CONFIG)
+    for place in range(1, size, max(size // 40, 1)):
+        assert in_parts(parts(batches, [place]), CONFIG).events.equals(expected), place
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_neighbours_may_be_taken_together(name: str) -> None:
+    batches = input_of(name)
+    cuts = sorted(cuts_of(name, 6, sum(map(len, batches))))
+    expected = in_parts(parts(batches, cuts), CONFIG).events
+    for kept in (cuts[::2], cuts[1::2], cuts[:3], cuts[3:], []):
+        assert in_parts(parts(batches, kept), CONFIG).events.equals(expected), kept
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2])
+@pytest.mark.parametrize("name", names())
+@pytest.mark.one_of(2)
+def test_with_packets_lost(name: str, share: float) -> None:
+    batches = without(input_of(name), share, 7)
+    cuts = cuts_of(name, 2, sum(map(len, batches)))
+    assert in_parts(parts(batches, cuts), CONFIG).events.equals(whole(batches, CONFIG)), cuts
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.one_of(2)
+def test_with_packets_out_of_order_and_twice(name: str) -> None:
+    batches = shuffled(input_of(name), 11)
+    cuts = cuts_of(name, 2, sum(map(len, batches)))
+    assert in_parts(parts(batches, cuts), CONFIG).events.equals(whole(batches, CONFIG)), cuts
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_interpreted(name: str) -> None:
+    batches = input_of(name)
+    cuts = cuts_of(name, 2, sum(map(len, batches)))
+    assert in_parts(parts(batches, cuts), CONFIG, False).events.equals(whole(batches, CONFIG, False))
+
+
+@pytest.mark.parametrize("name", ["librdkafka-produce", "kafkajs-kafka", "connection-churn"])
+def test_limits_over_all_connections_hold_whatever_is_cut(name: str) -> None:
+    config = Config(max_outstanding_total=3, max_connections=4)
+    batches = input_of(name)
+    outcome = in_parts(parts(batches, cuts_of(name, 3, sum(map(len, batches)))), config)
+    assert outcome.alone
+    assert outcome.events.equals(whole(batches, config))
+
+
+def test_little_is_decoded_again_where_nothing_was_lost() -> None:
+    again = parts_joined = 0
+    for name in names():
+        batches = input_of(name)
+        cut = parts(batches, cuts_of(name, 3, sum(map(len, batches))))
+        outcome = in_parts(cut, CONFIG)
+        again, parts_joined = again + outcome.again, parts_joined + len(cut) - 1
+        assert not outcome.alone
+    assert again <= parts_joined // 20
