@@ -1,28 +1,35 @@
-"""Events that were stored: Parquet files as `kwsniff decode -f parquet` writes them, and folders of them as
-`kwsniff pipeline` does."""
+"""Events that were stored: Parquet files as `kwsniff decode -f parquet` writes them, folders of them, and the
+tables that `kwsniff pipeline` writes."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kwsniff.capture.error import CaptureError
+from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.table import EVENTS
 
 ENDINGS = (".parquet", ".pq")
 MAGIC = b"PAR1"
 BATCH_ROWS = 32_768
-EVENTS_FOLDER = "events"
-"""Of what the pipeline writes: the folder that holds the events."""
+MANIFEST = "manifest.json"
+"""Of what the pipeline writes: names the files of its tables."""
+KINDS = {"calls": CALL, "anomalies": ANOMALY, "connections": CONNECTION}
+"""Its tables, and the kind of their rows."""
 
 
 def is_stored(path: str) -> bool:
     """Whether a path is a file or folder of stored events rather than a capture."""
     if os.path.isdir(path):
-        return any(True for _ in _files(path))
+        return _tables(path) is not None or any(True for _ in _files(path))
     if path.lower().endswith(ENDINGS):
         return True
     try:
@@ -39,19 +46,59 @@ def stored_events(path: str, columns: frozenset[str] | None = None) -> Iterator[
     Raises:
         CaptureError: it cannot be read, or holds no events.
     """
+    tables = _tables(path) if os.path.isdir(path) else None
+    if tables is not None:
+        with _plain(path):
+            yield from _of_tables(path, tables, columns)
+        return
     files = list(_files(path)) if os.path.isdir(path) else [path]
     for file in files:
-        try:
+        with _plain(file):
             yield from _batches(file, columns)
-        except (OSError, pa.ArrowInvalid) as error:
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise CaptureError(f"{file}: {reason}") from None
+
+
+@contextmanager
+def _plain(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise CaptureError(f"{path}: {reason}") from None
+
+
+def _tables(path: str) -> dict[str, Any] | None:
+    """The files of each table of a result of the pipeline; None if the folder is none."""
+    try:
+        with open(os.path.join(path, MANIFEST), "rb") as file:
+            tables = json.load(file).get("tables")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return tables if isinstance(tables, dict) else None
+
+
+def _of_tables(path: str, tables: dict[str, Any], columns: frozenset[str] | None) -> Iterator[pa.RecordBatch]:
+    """The rows of the three tables, hour by hour, within an hour in the order of one process."""
+    hours: dict[int, list[tuple[str, str]]] = {}
+    for table, kind in KINDS.items():
+        for file in tables.get(table, ()):
+            hours.setdefault(file["hour"], []).append((kind, os.path.join(path, file["path"])))
+    for hour in sorted(hours):
+        rows, positions = [], []
+        for kind, file in hours[hour]:
+            source = ds.dataset(file, format="parquet")
+            asked = EVENTS.names if columns is None else [name for name in EVENTS.names if name in columns]
+            present = [name for name in asked if name in source.schema.names]
+            for batch in source.to_batches(columns=[*present, "position"], batch_size=BATCH_ROWS):
+                positions.append(batch["position"])
+                kinds = pa.array([kind] * len(batch), pa.string())
+                rows.append(as_events(batch.append_column("event", kinds)))
+        whole = pa.Table.from_batches(rows, EVENTS)
+        order = pc.sort_indices(pa.chunked_array(positions, pa.int64()))
+        yield from whole.take(order).combine_chunks().to_batches(BATCH_ROWS)
 
 
 def _files(path: str) -> Iterator[str]:
-    inner = os.path.join(path, EVENTS_FOLDER)
-    root = inner if os.path.isdir(inner) else path
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in os.walk(path):
         folders.sort(key=_natural)
         folders[:] = [name for name in folders if not name.startswith(("_", "."))]
         for name in sorted(names):
@@ -96,8 +143,6 @@ def _fitted(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _offsets(values: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc
-
     lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
     ends = pc.cumulative_sum(lengths)
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])

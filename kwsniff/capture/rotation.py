@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from stat import S_ISREG
 
-from kwsniff.capture.directory import Unread
+from kwsniff.capture.directory import Unread, named_as_capture
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import first_time, is_capture, natural
 
@@ -195,7 +195,7 @@ def _key(each: Listed) -> tuple[str, int]:
 def _first_time(path: str) -> int | None:
     """Time of the first packet; None if the file is no capture or not there any more. Raises CaptureError."""
     try:
-        return first_time(path) if is_capture(path) else None
+        return first_time(path) if is_capture(path) or named_as_capture(path) else None
     except CaptureError:
         if os.path.exists(path):
             raise

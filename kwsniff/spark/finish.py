@@ -29,6 +29,8 @@ from kwsniff.lake.place import Place
 from kwsniff.lake.tables import ROWS, TABLES
 from kwsniff.lake.version import Version
 from kwsniff.report.bounded import BoundedStore
+from kwsniff.report.sessions import NEEDED as SESSIONS
+from kwsniff.report.sessions import followed
 from kwsniff.report.topics import MAX_LEARNT, fill, first_named
 from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import (
@@ -328,8 +330,9 @@ def _writing(
             counted.add(batch)
         new = [file for file in files if file.table is None]
         with tables(name=f"part-{number:06}") as sink:
-            for batch in _believed(new, rows, ROWS.names):
-                whole = fill(batch.select(ROWS.names).cast(ROWS), names)
+            # A session that was opened in an earlier group is known as one opened before the capture.
+            for batch in followed(_whole(_believed(new, rows, ROWS.names))):
+                whole = fill(batch, names)
                 sink.add(whole)
                 counted.add(whole, findings=in_order)
         if not few:
@@ -340,17 +343,25 @@ def _writing(
     return _each_group(groups, write)
 
 
+def _whole(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """With the columns of ROWS exactly."""
+    for batch in batches:
+        yield batch.select(ROWS.names).cast(ROWS)
+
+
 def _finding(files: list[Staged], names: Mapping[str, str]) -> Work:
     """All findings of files whose rows are in order by themselves."""
-    needed = [name for name in ROWS.names if name in NEEDED or name in ("position", "topic_ids", "topics")]
+    more = {"position", "topic_ids", "topics", *SESSIONS}
+    needed = [name for name in ROWS.names if name in NEEDED or name in more]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in numbers(batches):
             findings = Findings()
             for batch in _earlier(files, ROWS.names):
                 findings.take(batch.select(EVENTS_SCHEMA.names))
-            for batch in merged([stored(file.path, needed) for file in files if file.table is None]):
-                findings.take(fill(_widened(batch), names).select(EVENTS_SCHEMA.names))
+            new = merged([stored(file.path, needed) for file in files if file.table is None])
+            for batch in followed(map(_widened, new)):
+                findings.take(fill(batch, names).select(EVENTS_SCHEMA.names))
             yield from batched([{"kind": TOLD, "data": pickle.dumps(findings, pickle.HIGHEST_PROTOCOL)}])
 
     return work

@@ -65,4 +65,4 @@ def test_a_stream_does_not_go_into_a_directory_with_other_files(
 ) -> None:
     (tmp_path / "notes.txt").touch()
     assert run(["pipeline", "--follow", str(tmp_path), "--out", str(tmp_path)]) == 2
-    assert "holds other files; name a directory of its own" in capsys.readouterr().err
+    assert "holds other files (notes.txt); name a directory of its own" in capsys.readouterr().err

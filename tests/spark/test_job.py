@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from kwsniff.answers.stored import is_stored, stored_events
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
@@ -210,6 +211,17 @@ def test_a_second_run_is_refused_in_one_line(spark: SparkSession, tmp_path: Path
     finally:
         lock.release()
     job.run(spark, sample("midstream").paths, out, Config())
+
+
+def test_other_commands_read_the_tables(made: Path) -> None:
+    assert is_stored(str(made))
+    found = pa.Table.from_batches(list(stored_events(str(made))), EVENTS)
+    order = [("time", "ascending"), ("connection", "ascending"), ("correlation_id", "ascending")]
+    assert found.sort_by(order).equals(stored(made).sort_by(order))
+    few = pa.Table.from_batches(list(stored_events(str(made), frozenset(("event", "api")))), EVENTS)
+    assert few.num_rows == found.num_rows
+    assert few["api"].null_count == found["api"].null_count
+    assert few["latency_us"].null_count == few.num_rows
 
 
 KILLED = """
