@@ -184,8 +184,8 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
 
 @kernel
 def date_hole(t: Any, s: Any) -> None:
-    """The next hole is as old as the segment behind it. Were its age counted from now on, a stream with a hole
-    every few packets would fall behind, and its responses be looked for among ever more requests."""
+    """The next hole is as old as the segment behind it. Were its age counted from now on, a stream with a
+    hole every few packets would fall behind, and its responses be looked for among ever more requests."""
     if s.wait_first >= 0:
         piece = t.pieces[s.wait_first]
         s.hole_packets, s.hole_time = piece.packets, piece.time

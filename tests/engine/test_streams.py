@@ -377,6 +377,21 @@ def test_a_stream_with_many_holes_does_not_fall_behind() -> None:
     assert max(late) <= 2 * Config().reorder_packets
 
 
+def test_a_list_of_small_numbers_behind_a_gap_is_no_response() -> None:
+    """The request of the response that lies here was lost; another waits whose number stands in it."""
+    numbers = pack(">ii", 4, 2) * 40
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1) >> request(corr=2)
+    script >> lost_from_client(METADATA) >> lost_from_broker(ANSWER)
+    script >> from_broker(kafka_response(3, pack(">ii", 0, 700) + numbers), bytes(400))
+    script >> request(corr=4) >> response(corr=4)
+    script << call(correlation_id=1, status="ok")
+    assert {
+        (row["correlation_id"], row["status"], row["response_packet"])
+        for row in script.events()
+        if row["event"] == "call"
+    } == {(1, "ok", 5), (2, "unanswered", None), (4, "ok", 10)}
+
+
 def test_a_stream_goes_on_behind_a_very_long_hole() -> None:
     script = play() >> handshake() >> request(corr=1) >> response(corr=1)
     script.next_seq[CLIENT] += 300_000_000
