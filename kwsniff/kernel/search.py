@@ -24,7 +24,7 @@ from kwsniff.kernel.headers import (
 )
 from kwsniff.kernel.mode import kernel, uintp
 from kwsniff.kernel.numbers import OK, byte, int16, int32
-from kwsniff.kernel.skimming import skim_request
+from kwsniff.kernel.skimming import skim_answer, skim_request
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.waiting import find_waiting
@@ -166,7 +166,8 @@ def may_go_on(t: Any, c: int, data: Any, at: int, end: int) -> bool:
 @kernel
 def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
     """Whether a response that is due begins at `at`. One that `begins` a segment needs a correlation id in
-    the right range; one inside has to be waited for, and be followed by another or end with the bytes."""
+    the right range; one inside has to be waited for, to have a body of what was asked, and to be followed by
+    another or end with the bytes: lists of small numbers look like short responses."""
     size, found = int32(data, at), int32(data, at + 4)
     if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
         return False
@@ -174,14 +175,27 @@ def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
     asked = t.sides[2 * c + t.conns[c].client].spoken
     if not asked or t.sides[2 * c + t.conns[c].client].latest == UNKNOWN:
         return begins and found >= 0 and ends_well(t, data, after, end)
-    waited_for = find_waiting(t, c, found) >= 0
-    if begins and waited_for:
+    row = find_waiting(t, c, found)
+    if begins and row >= 0:
         return after >= end or end - after < RESPONSE_HEADER or in_range(t, c, int32(data, after + 4))
-    if not waited_for and not (begins and in_range(t, c, found)):
+    if row < 0 and not (begins and in_range(t, c, found)):
         return False
-    if after == end:
+    if after != end and not (after + RESPONSE_HEADER <= end and in_range(t, c, int32(data, after + 4))):
+        return False
+    return begins or answers(t, row, data, at, after)
+
+
+@kernel
+def answers(t: Any, row: int, data: Any, at: int, end: int) -> bool:
+    """Whether the body of what looks like a response is one of the request that waits; of an API that is not
+    known any may be."""
+    layout = t.requests[row].layout
+    if layout < 0:
         return True
-    return after + RESPONSE_HEADER <= end and in_range(t, c, int32(data, after + 4))
+    t.run[0].effort -= end - at
+    if t.run[0].effort < 0:
+        return False
+    return skim_answer(t, data, at + RESPONSE_HEADER, end, layout) == OK
 
 
 @kernel

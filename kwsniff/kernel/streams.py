@@ -159,8 +159,6 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
             s.missing += hole
             advance(s, hole)
             s.history = 0
-            s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
-            s.hole_time = now
         else:
             if run.item != s.wait_first:
                 run.item, run.cursor = s.wait_first, 0
@@ -177,12 +175,20 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
             remember(t, s, t.arena, piece.at, piece.size, length)
             drop_first(t, s)
             run.item = -1
-            s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
-            s.hole_time = now
+            date_hole(t, s)
         code = replay(t, c)
         if code != OK:
             return code
     return OK
+
+
+@kernel
+def date_hole(t: Any, s: Any) -> None:
+    """The next hole is as old as the segment behind it. Were its age counted from now on, a stream with a
+    hole every few packets would fall behind, and its responses be looked for among ever more requests."""
+    if s.wait_first >= 0:
+        piece = t.pieces[s.wait_first]
+        s.hole_packets, s.hole_time = piece.packets, piece.time
 
 
 @kernel
@@ -293,6 +299,7 @@ def insert(
                 return FULL
             piece = t.pieces[row]
             piece.time, piece.packet, piece.order, piece.side = time, packet, order, k
+            piece.packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
             before = row
         if at < 0 or t.pieces[at].start >= end:
             break

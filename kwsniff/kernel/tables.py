@@ -214,6 +214,7 @@ SPECS: list[Spec] = [
         side="end it came from", gap="1: these bytes are missing",
         at="where in the arena, -1 if nothing", size="bytes kept",
         time="packet time", packet="number of its packet", order="its place in the input",
+        packets="packets of the connection when it began to wait",
     ),
     Spec(
         "requests",

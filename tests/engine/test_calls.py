@@ -3,9 +3,12 @@
 from dataclasses import replace
 from struct import pack
 
+import pytest
+
 from tests.playbook import (
     BROKER,
     CLIENT,
+    Act,
     ack,
     anomaly,
     call,
@@ -348,3 +351,21 @@ def test_a_response_whose_header_is_malformed_is_told_as_such() -> None:
         << call(api="Metadata", status="undecoded", correlation_id=1)
         << anomaly("header_malformed", packet=5)
     ).nothing_more()
+
+
+def naming(software: str, corr: int) -> Act:
+    """An ApiVersions v3 request, with its header's tags, the client's name and its version."""
+    names = b"".join(bytes([len(text) + 1]) + text for text in (software.encode(), b"1"))
+    return request(18, corr, 3, b"\0" + names + b"\0")
+
+
+def versions(corr: int, error: int) -> Act:
+    return response(corr, body=pack(">hBiB", error, 1, 0, 0))
+
+
+@pytest.mark.parametrize(("error", "kept"), [(0, "second"), (42, "first")])
+def test_a_software_name_that_the_broker_refused_replaces_none(error: int, kept: str) -> None:
+    script = play() >> handshake() >> naming("first", 1) >> versions(1, 0)
+    script >> naming("second", 2) >> versions(2, error) >> request(corr=3) >> response(corr=3)
+    names = [row["software_name"] for row in script.events() if row["event"] == "call"]
+    assert [names[0], names[-1]] == ["first", kept]

@@ -1,15 +1,18 @@
 """TCP as it really arrives: cut, lost, doubled, out of order; and the laws that events obey all the same."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from struct import pack
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kwsniff.config import Config
+from kwsniff.pipeline import analyze
 from tests.playbook import (
     BODIES,
     BROKER,
@@ -18,6 +21,7 @@ from tests.playbook import (
     Segment,
     ack,
     anomaly,
+    batch,
     call,
     connection,
     fin,
@@ -348,6 +352,44 @@ def test_a_damaged_sequence_number_does_not_carry_the_stream_away() -> None:
     assert [(row["correlation_id"], row["status"]) for row in calls] == [
         (corr, "ok") for corr in range(1, 60)
     ]
+
+
+def test_a_stream_with_many_holes_does_not_fall_behind() -> None:
+    """However many holes came before: a call is told a few packets after its response."""
+    script, calls = play() >> handshake(), 300
+    for corr in range(1, calls + 1):
+        script >> request(corr=corr)
+        script >> (lost_from_broker(ANSWER) if corr % 3 == 0 else response(corr=corr))
+    taken: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for segment in script.segments:
+            taken.append(segment.packet)
+            yield batch([segment])
+
+    late = [
+        taken[-1] - row["response_packet"]
+        for events in analyze(batches(), Config())
+        for row in events.to_pylist()
+        if row["event"] == "call" and row["status"] == "ok"
+    ]
+    assert len(late) == calls * 2 // 3
+    assert max(late) <= 2 * Config().reorder_packets
+
+
+def test_a_list_of_small_numbers_behind_a_gap_is_no_response() -> None:
+    """The request of the response that lies here was lost; another waits whose number stands in it."""
+    numbers = pack(">ii", 4, 2) * 40
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1) >> request(corr=2)
+    script >> lost_from_client(METADATA) >> lost_from_broker(ANSWER)
+    script >> from_broker(kafka_response(3, pack(">ii", 0, 700) + numbers), bytes(400))
+    script >> request(corr=4) >> response(corr=4)
+    script << call(correlation_id=1, status="ok")
+    assert {
+        (row["correlation_id"], row["status"], row["response_packet"])
+        for row in script.events()
+        if row["event"] == "call"
+    } == {(1, "ok", 5), (2, "unanswered", None), (4, "ok", 10)}
 
 
 def test_a_stream_goes_on_behind_a_very_long_hole() -> None:

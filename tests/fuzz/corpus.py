@@ -7,15 +7,18 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.wire.conversation import Conversation
-from kwsniff.wire.framer import Frame
 from tests.damage.mutants import packets, write
 from tests.fuzz.targets import LINKS
+from tests.playbook import ACK, SYN
 from tests.samples import names, sample
 
 EACH = 400
 """Seeds of one kind at most."""
+LONGEST = 4000
+"""Bytes of a frame that is a seed."""
+Direction = tuple[int, int, int, int]
 
 
 def seeds(target: str) -> Iterator[bytes]:
@@ -31,8 +34,7 @@ def seeds(target: str) -> Iterator[bytes]:
         yield from _scripts()
     elif target == "frames":
         for frame, is_request in _frames():
-            message = frame.data[frame.start : frame.end]
-            yield struct.pack(">H", len(message) if is_request else 0) + message
+            yield struct.pack(">H", len(frame) if is_request else 0) + frame
     else:
         yield from _bodies(target)
 
@@ -41,7 +43,7 @@ def _scripts() -> Iterator[bytes]:
     """Segments of a connection, one a frame: some frames alone, others as they followed each other."""
     run: list[bytes] = []
     for frame, is_request in _frames():
-        message = frame.data[frame.start : min(frame.end, frame.start + 255)]
+        message = frame[:255]
         act = bytes([0 if is_request else 1, len(message), 128]) + message
         run.append(act)
         yield b"\1" + act
@@ -67,7 +69,7 @@ def _bodies(target: str) -> Iterator[bytes]:
 
     keys = sorted(catalog().apis)
     for frame, is_request in _frames():
-        message = frame.data[frame.start + 4 : frame.end]
+        message = frame[4:]
         if target == "dissector" and is_request and len(message) > 10:
             key, version = struct.unpack_from(">hh", message)
             if key in catalog().apis:
@@ -86,31 +88,30 @@ def _bodies(target: str) -> Iterator[bytes]:
                 at = message.find(b"\x02", at + 1)
 
 
-def _frames() -> Iterator[tuple[Frame, bool]]:
-    """Frames as the conversations of the samples take them."""
-    from kwsniff.offline import events
+def _frames() -> Iterator[tuple[bytes, bool]]:
+    """Frames of the samples, some of each, and whether the end that began the connection sent them: what
+    comes in order, cut by the lengths."""
+    for name in names():
+        asking: set[Direction] = set()
+        streams: dict[Direction, tuple[int, bytearray]] = {}
+        for batch in segments(sample(name).paths[:1], Config()):
+            for row in batch.to_pylist():
+                direction = (row["src_lo"], row["src_port"], row["dst_lo"], row["dst_port"])
+                if row["flags"] & (SYN | ACK) == SYN:
+                    asking.add(direction)
+                expected, data = streams.get(direction, (row["seq"], bytearray()))
+                if row["payload"] and row["seq"] == expected:
+                    data += row["payload"]
+                    streams[direction] = (expected + len(row["payload"])) % 2**32, data
+        told = [(frame, each in asking) for each, (_, data) in streams.items() for frame in _cut(bytes(data))]
+        yield from told[: EACH // 10]
 
-    taken: list[tuple[Frame, bool]] = []
-    request, response = Conversation.request, Conversation.response
 
-    def take(which: bool) -> object:
-        inner = request if which else response
-
-        def taking(self: Conversation, frame: Frame) -> None:
-            if frame.end - frame.start < 4000:
-                taken.append((frame, which))
-            inner(self, frame)
-
-        return taking
-
-    Conversation.request, Conversation.response = take(True), take(False)  # type: ignore[method-assign, assignment]
-    try:
-        for name in names():
-            before = len(taken)
-            for _ in events(sample(name).paths[:1], Config()):
-                if len(taken) - before > EACH // 10:
-                    break
-            del taken[before + EACH // 10 :]
-    finally:
-        Conversation.request, Conversation.response = request, response  # type: ignore[method-assign]
-    yield from taken
+def _cut(data: bytes) -> Iterator[bytes]:
+    """Frames with their lengths, the long ones left out."""
+    pos = 0
+    while pos + 4 <= len(data):
+        end = pos + 4 + int.from_bytes(data[pos : pos + 4])
+        if 8 <= end - pos < LONGEST and end <= len(data):
+            yield data[pos:end]
+        pos = end

@@ -30,7 +30,8 @@ from kwsniff.wire.codecs import Allowance, decompress
 from kwsniff.wire.records import summarize
 from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, Segment, run
 
-CONFIG = Config(max_decompressed_bytes=1 << 20)
+CONFIG = Config(max_decompressed_bytes=1 << 20, kernels="never")
+"""Kernels are interpreted, so that the fuzzer sees which of their branches an input takes."""
 LINKS = (0, 1, 12, 101, 108, 113, 276, 9, 228, 229)
 SCRATCH = Path(tempfile.mkdtemp(prefix="kwsniff-fuzz-"))
 
@@ -99,7 +100,7 @@ def kernels(data: bytes) -> None:
 def frames(data: bytes) -> None:
     """Both directions of a connection, each as one stream of bytes on a Kafka port."""
     cut = int.from_bytes(data[:2])
-    script = Play(Config(max_decompressed_bytes=1 << 20, full=True, records=True))
+    script = Play(replace(CONFIG, full=True, records=True))
     script.send(CLIENT, b"", SYN)
     script.send(BROKER, b"", SYN | ACK)
     script.send(CLIENT, data[2 : 2 + cut])

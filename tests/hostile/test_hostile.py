@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kwsniff.capture.source import segments
 from kwsniff.config import LEAST_MEMORY, Config
 from kwsniff.events import ANOMALIES, UNANSWERED_REASONS
 from kwsniff.offline import events
 from kwsniff.pace import Pace
+from kwsniff.pipeline import analyze
 from kwsniff.wire.pairing import Outstanding, Request
 from tests.hostile.attacks import ATTACKS, FULL
 from tests.hostile.peak import run
@@ -94,6 +96,24 @@ def test_the_slices_in_which_events_are_made_change_none(name: str, tmp_path: Pa
     path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name] // (1 if ALL else 3)))
     sliced = rows(path, slice_bytes=5000, slice_events=10)
     assert sorted(map(repr, sliced)) == sorted(map(repr, rows(path)))
+
+
+@pytest.mark.parametrize(
+    "name", ["one_byte_connections", "outstanding", "outstanding_everywhere", "drip", "many_holes", "unasked"]
+)
+def test_limits_cost_the_same_however_packets_come(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name] // 10))
+    config = Config(**TIGHT | {"max_outstanding": 50, "max_outstanding_total": 100, "max_connections": 20})  # type: ignore[arg-type]
+    given = list(segments([str(path)], config))
+
+    def told(packets: int) -> list[Row]:
+        parts = (batch.slice(at, packets) for batch in given for at in range(0, len(batch), packets))
+        return [row for events in analyze(parts, config) for row in events.to_pylist()]
+
+    whole = told(1 << 20)
+    assert {row["code"] for row in whole} > {None}
+    assert told(997) == whole
+    assert told(64) == whole
 
 
 def test_a_table_of_requests_gives_its_room_back() -> None:
