@@ -37,6 +37,7 @@ from kwsniff.kernel.tables import (
     TLS,
     UNKNOWN,
 )
+from kwsniff.kernel.trace import CLOSING, decided, opened, room_for_decisions
 
 LINGER = 60_000_000_000
 """Nanoseconds for which stray segments still belong to a connection that was closed."""
@@ -179,6 +180,7 @@ def open_connection(t: Any, seg: Any) -> int:
         reset_side(t, 2 * c + k)
     append_quiet(t, c, TALKING)
     append_number(t, c)
+    opened(t, c, seg.packet)
     return c
 
 
@@ -289,7 +291,10 @@ def close(t: Any, c: int, reason: int) -> int:
     conn = t.conns[c]
     run = t.run[0]
     if conn.step == OPEN:
+        if room_for_decisions(t) != OK:
+            return FULL
         conn.ending, conn.step = reason, FLUSHING
+        decided(t, c, CLOSING, 0, reason, 0)
     if conn.step == FLUSHING:
         for k in range(2):
             code = flush(t, c, k)

@@ -65,6 +65,17 @@ from kwsniff.kernel.tables import (
     UNDECODED_,
     UNKNOWN,
 )
+from kwsniff.kernel.trace import (
+    DROPPED,
+    EARLY,
+    ORPHANED,
+    PAIRED,
+    PAIRED_EARLY,
+    REQUEST,
+    UNANSWERED,
+    UNASKED,
+    decided,
+)
 from kwsniff.kernel.waiting import find_unasked, find_waiting, link, unlink
 
 MAX_EARLY = 1000
@@ -275,6 +286,7 @@ def settle_request(t: Any, row: int, data: Any) -> int:
     if find_waiting(t, f.conn, request.correlation_id) >= 0:
         note(t, f.conn, CORRELATION_ID_REUSED, f.packet, time_of(f), request.correlation_id, 0)
     link(t, row)
+    decided(t, f.conn, REQUEST, f.side, request.correlation_id, request.key * 65536 + request.version)
     conn.frames += 1
     if request.client_id != -2:
         conn.client_id = request.client_id
@@ -349,6 +361,7 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
         return OK
     request.unasked = 1
     link(t, row)
+    decided(t, f.conn, UNASKED, f.side, request.correlation_id, request.key * 65536 + request.version)
     if conn.unasked > MAX_UNASKED:
         oldest = conn.first_unasked
         unlink(t, oldest)
@@ -581,6 +594,8 @@ def answered(t: Any, row: int) -> None:
         conn.answered = request.correlation_id
     conn.response_end = time_of(f)
     conn.frames += 1
+    early = t.run[0].pairing >= 0
+    decided(t, f.conn, PAIRED_EARLY if early else PAIRED, f.side, request.correlation_id, conn.proven)
     unlink(t, row)
     forget(t, row)
     drop_request(t, row)
@@ -619,6 +634,7 @@ def wait_for_request(t: Any, data: Any, found: int) -> int:
     conn.early += 1
     conn.frames += 1
     conn.stray_low, conn.stray_high = min(conn.stray_low, found), max(conn.stray_high, found)
+    decided(t, f.conn, EARLY, f.side, found, 0)
     return OK
 
 
@@ -733,6 +749,7 @@ def orphan(t: Any, c: int, row: int) -> int:
     """Report a response whose request does not come any more."""
     run = t.run[0]
     if not t.conns[c].proven or is_chance(t, c, t.early[row].correlation_id):
+        decided(t, c, DROPPED, 0, t.early[row].correlation_id, t.conns[c].proven)
         remove_early(t, c, row)
         return OK
     if run.calls + 1 > len(t.calls):
@@ -744,6 +761,7 @@ def orphan(t: Any, c: int, row: int) -> int:
     call.response_size, call.response_packet = early.size, early.packet
     call.status = ORPHAN_
     run.calls += 1
+    decided(t, c, ORPHANED, 0, early.correlation_id, 0)
     remove_early(t, c, row)
     return OK
 
@@ -862,6 +880,7 @@ def give_up(t: Any, c: int, row: int, because: int) -> int:
     code = tell(t, row, False, UNANSWERED_, because)
     if code != OK:
         return code
+    decided(t, c, UNANSWERED, 0, t.requests[row].correlation_id, because)
     unlink(t, row)
     forget(t, row)
     drop_request(t, row)

@@ -39,6 +39,7 @@ from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.search import EFFORT, find_request, find_response, hides_response
 from kwsniff.kernel.tables import TLS, UNKNOWN
+from kwsniff.kernel.trace import CUT_SHORT, FRAMING_FOUND, FRAMING_LOST, decided
 
 MIN_FRAME = 4
 """The shortest frame holds a correlation id ..."""
@@ -191,6 +192,7 @@ def refuse_size(t: Any, c: int, k: int, size: int, packet: int) -> int:
         return FULL
     s = t.sides[2 * c + k]
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, size, k)
+    decided(t, c, FRAMING_LOST, k, size, 1)
     lose_framing(s)
     return OK
 
@@ -235,6 +237,7 @@ def cut_short(t: Any, c: int, k: int, packet: int) -> int:
         return FULL
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
     s.resynchronised += 1
+    decided(t, c, CUT_SHORT, k, s.size, s.got)
     if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
         s.size = s.got = s.have
     else:
@@ -364,6 +367,7 @@ def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, 
             continue
         s.skipped += s.have
         empty_buffer(t, s)
+        decided(t, c, FRAMING_LOST, k, left, 0)
         lose_framing(s)
         run.cursor = length
 
@@ -447,6 +451,7 @@ def synchronise(t: Any, c: int, k: int, packet: int) -> None:
     skipped = s.skipped - s.skipped_before
     s.skipped_before = s.skipped
     s.synchronised = 1
+    decided(t, c, FRAMING_FOUND, k, skipped, 0)
     if s.lost or skipped:
         s.lost = 0
         s.resynchronised += 1
