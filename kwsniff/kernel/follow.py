@@ -12,8 +12,6 @@ from typing import Any
 from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.codes import TIME_BACKWARDS
 from kwsniff.kernel.connections import (
-    CLOSED_,
-    OPEN,
     close,
     end,
     end_all,
@@ -25,13 +23,15 @@ from kwsniff.kernel.connections import (
     spoke,
     sweep,
 )
-from kwsniff.kernel.conversation import expire_early, give_up
+from kwsniff.kernel.early import expire_early
 from kwsniff.kernel.headers import MAX_ALERT, TLS_ALERT, alert_of
 from kwsniff.kernel.leaving import mark, note_segment
 from kwsniff.kernel.left import settle_left
+from kwsniff.kernel.life import CLOSED_, OPEN
 from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, LEFT, OK, distance
+from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.streams import (

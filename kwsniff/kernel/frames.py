@@ -22,7 +22,7 @@ from kwsniff.kernel.arena import allocate, block_size, copy, release
 from kwsniff.kernel.aside import is_aside, pass_by
 from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
 from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
-from kwsniff.kernel.conversation import pair_pending, take_frame
+from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.headers import (
     REQUEST_HEADER,
     RESPONSE_HEADER,
@@ -34,8 +34,10 @@ from kwsniff.kernel.headers import (
     is_tls,
     is_tls_alert,
 )
+from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
+from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.search import EFFORT, find_request, find_response, hides_response
 from kwsniff.kernel.tables import TLS, UNKNOWN
@@ -389,7 +391,7 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
         and is_tls(data, at, at + left)
         and (k == conn.client or not is_tls_alert(data, at, at + left))
     ):
-        conn.state = TLS
+        become(t, c, TLS)
         run.cursor += left
         return OK
     if room_for_notes(t, 1) != OK:

@@ -7,11 +7,12 @@ from typing import Any
 from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.calls import mark_request, move_request
 from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
-from kwsniff.kernel.connections import OPEN
-from kwsniff.kernel.conversation import give_up, orphan
+from kwsniff.kernel.early import orphan
 from kwsniff.kernel.frames import empty_buffer
+from kwsniff.kernel.life import OPEN
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.streams import flush, replay

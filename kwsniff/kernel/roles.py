@@ -32,6 +32,7 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
+from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece, tell_notes
@@ -200,7 +201,7 @@ def refuse(t: Any, c: int, verdict: int) -> None:
     if verdict == OTHER and conn.ports and spoken and started and not cut_off(t, c):
         note_now(t, c, NOT_KAFKA, 0, 0)
     let_go(t, c)
-    conn.state = verdict
+    become(t, c, verdict)
     decided(t, c, REFUSED_, 0, verdict, 0)
 
 
@@ -217,7 +218,7 @@ def cut_off(t: Any, c: int) -> bool:
 def accept(t: Any, c: int) -> None:
     """It is Kafka: what is held is to be delivered."""
     conn = t.conns[c]
-    conn.state = KAFKA
+    become(t, c, KAFKA)
     decided(t, c, ACCEPTED, max(conn.client, 0), conn.proven, 0)
     for k in range(2):
         s = t.sides[2 * c + k]

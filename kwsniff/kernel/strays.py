@@ -17,11 +17,12 @@ from typing import Any
 
 from kwsniff.kernel.aside import remember
 from kwsniff.kernel.codes import SEGMENT_MISPLACED
-from kwsniff.kernel.conversation import pair_pending, take_frame
+from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.frames import in_progress, told
 from kwsniff.kernel.headers import begins_request, comes_next, correlation_id, fills
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance, int32
+from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.streams import FAR, MASK, differs, set_free
 from kwsniff.kernel.tables import KAFKA, PROBING, UNKNOWN

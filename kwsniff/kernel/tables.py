@@ -383,9 +383,9 @@ Tables: Any = _Tables
 UNKNOWN = -(1 << 40)
 """No correlation id was seen before: clients may use any number, some do use -1."""
 
-(PROBING, KAFKA, TLS, OTHER, CLOSED) = range(5)
-"""States of a connection: not judged, Kafka, TLS records, something else, over. From PROBING each of the
-others is reached; from KAFKA and OTHER, CLOSED; nothing leads back but turning the roles round."""
+(PROBING, KAFKA, TLS, OTHER) = range(4)
+"""States of a connection: not judged, Kafka, TLS records, something else. `kwsniff.kernel.life` says what
+leads from one to the next."""
 
 (CLOSED_REASON, RESET_REASON, CAPTURE_REASON, GAP_REASON, LIMIT_REASON, TIMEOUT_REASON) = range(1, 7)
 """Why a request got no answer: UNANSWERED_REASONS in the order of `kwsniff.kernel.names`."""
