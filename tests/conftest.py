@@ -26,9 +26,10 @@ GROUPS = (
     r"tests/spark/test_stream\.py::test_(a_stream_killed|sigterm)",
     r"tests/spark/",
     r"tests/conformance/test_releases\.py",
+    r"tests/kernel/test_checked\.py",
 )
-"""Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session, or
-what only one may use at a time: a Maven repository.
+"""Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session,
+kernels compiled with checks, or what only one may use at a time: a Maven repository.
 Those that start processes of their own need no session, and take long: groups begin before single tests."""
 
 

@@ -167,7 +167,7 @@ def module() -> Any:
 
 
 def keep_inside(linked: Any) -> None:
-    """Make all functions but those that are called from outside internal, so that LLVM may do without them."""
+    """Make all functions internal but those that are called from outside: LLVM may do without the others."""
     for function in linked.functions:
         if not function.is_declaration:
             function.linkage = "external" if function.name in (*ENTRIES, BOUNDS) else "internal"
@@ -220,11 +220,11 @@ def compiled(cpu: str) -> bytes:
 
 
 def write(path: Path, cpu: str) -> None:
-    """Write the object file for a processor. Older ones for other sources go. Raises SystemExit if the sources
-    were changed meanwhile: it is not known then which of them was compiled."""
+    """Write the object file for a processor. Older ones for other sources go. Raises SystemExit if the
+    sources were changed meanwhile: it is not known then which of them was compiled."""
     code = compiled(cpu)
     if digest_now() != DIGEST:
-        raise SystemExit("The sources of the kernels were changed while they were compiled: nothing is written.")
+        raise SystemExit("The sources were changed while they were compiled: nothing is written.")
     path.parent.mkdir(exist_ok=True)
     for old in path.parent.glob("*.o"):
         if not old.name.endswith(f"-{DIGEST}.o"):
@@ -239,7 +239,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m kwsniff.kernel.build", description=main.__doc__)
     parser.add_argument("--cpu", choices=(NATIVE, *LEVELS), default=NATIVE, help="processor to compile for")
     parser.add_argument(
-        "--checked", action="store_const", dest="cpu", const=CHECKED, help="for tests: look at every index first"
+        "--checked",
+        action="store_const",
+        dest="cpu",
+        const=CHECKED,
+        help="for tests: look at every index first",
     )
     cpu = parser.parse_args().cpu
     path = path_of(cpu)

@@ -1,9 +1,9 @@
 """Compiled code that looks at every index before it uses it.
 
-numba can check indexes, and raises IndexError with Python's help. Here what fails is written down (where, which
-index, how many rows) and the function returns with numba's mark of an error, which each of its callers passes
-on; `kwsniff.native.code` raises what is written there. A negative index is wrong too: it would count from the
-end in Python only.
+numba can check indexes, and raises IndexError with Python's help. Here what fails is written down (where,
+which index, how many rows) and the function returns with numba's mark of an error, which each of its callers
+passes on; `kwsniff.native.code` raises what is written there. A negative index is wrong too: it would count
+from the end in Python only.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
-import numba
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 from numba.core.callconv import RETCODE_USEREXC
 from numba.core.lowering import Lower
 from numba.np import arrayobj
@@ -37,13 +36,13 @@ _place = "?"
 
 def look_at_indexes() -> None:
     """Make numba translate so from now on."""
-    numba.config.BOUNDSCHECK = 1
+    config.BOUNDSCHECK = 1  # type: ignore[attr-defined]
     lower = Lower.lower_inst
 
     def noting(self: Any, instruction: Any) -> None:
         global _place
         _place = f"{Path(instruction.loc.filename).name}:{instruction.loc.line}"
-        lower(self, instruction)
+        lower(self, instruction)  # type: ignore[no-untyped-call]
 
     Lower.lower_inst = noting
     cgutils.do_boundscheck = _check
@@ -63,7 +62,9 @@ def _as_it_is(context: Any, builder: Any, kind: Any, index: Any, _size: Any) -> 
 
 def _check(context: Any, builder: Any, index: Any, size: Any, _axis: Any = None) -> None:
     """Write code that returns if an index, taken without sign, is not below the size."""
-    with cgutils.if_unlikely(builder, builder.icmp_unsigned(">=", index, size)):
+    with cgutils.if_unlikely(  # type: ignore[no-untyped-call]
+        builder, builder.icmp_unsigned(">=", index, size)
+    ):
         module = builder.module
         place = context.insert_const_string(module, _place)
         wrong = module.globals.get(WRONG) or ir.GlobalVariable(module, ir.ArrayType(LONG, 3), WRONG)

@@ -15,11 +15,22 @@ from typing import Any
 from kwsniff.kernel.arena import release
 from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.codes import CONNECTION_LIMIT, FRAME_INCOMPLETE, NOT_KAFKA
-from kwsniff.kernel.conversation import give_up_all, pair_pending
+from kwsniff.kernel.conversation import give_up_all
 from kwsniff.kernel.frames import empty_buffer, finish_frame
 from kwsniff.kernel.leaving import close_left, note_opened
+from kwsniff.kernel.life import (
+    CLOSED_,
+    FINISHING,
+    FLUSHING,
+    GIVING_UP,
+    JUDGING,
+    OPEN,
+    advance_to,
+    become,
+)
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.rows import WANT_CONNS, WANT_ENDS, lacks, note_now, room_for_notes
 from kwsniff.kernel.streams import drop_far, flush, replay
@@ -37,11 +48,10 @@ from kwsniff.kernel.tables import (
     TLS,
     UNKNOWN,
 )
+from kwsniff.kernel.trace import CLOSING, decided, opened, room_for_decisions
 
 LINGER = 60_000_000_000
 """Nanoseconds for which stray segments still belong to a connection that was closed."""
-(OPEN, FLUSHING, JUDGING, FINISHING, GIVING_UP, CLOSED_) = range(6)
-"""Steps of closing, in `conns.step`."""
 TALKING, RESET, ENDED = range(3)
 """Lists of connections by silence: in each of them the one that was silent longest is due first."""
 
@@ -179,6 +189,7 @@ def open_connection(t: Any, seg: Any) -> int:
         reset_side(t, 2 * c + k)
     append_quiet(t, c, TALKING)
     append_number(t, c)
+    opened(t, c, seg.packet)
     return c
 
 
@@ -289,13 +300,17 @@ def close(t: Any, c: int, reason: int) -> int:
     conn = t.conns[c]
     run = t.run[0]
     if conn.step == OPEN:
-        conn.ending, conn.step = reason, FLUSHING
+        if room_for_decisions(t) != OK:
+            return FULL
+        conn.ending = reason
+        advance_to(t, c, FLUSHING)
+        decided(t, c, CLOSING, 0, reason, 0)
     if conn.step == FLUSHING:
         for k in range(2):
             code = flush(t, c, k)
             if code != OK:
                 return code
-        conn.step = JUDGING
+        advance_to(t, c, JUDGING)
     if conn.step == JUDGING:
         if conn.state == PROBING:
             code = judge(t, c, True)
@@ -305,12 +320,12 @@ def close(t: Any, c: int, reason: int) -> int:
         if code != OK:
             return code
         lose_tails(t, c)
-        conn.step = FINISHING
+        advance_to(t, c, FINISHING)
     if conn.step == FINISHING:
         code = finish_frames(t, c)
         if code != OK:
             return code
-        conn.step = GIVING_UP
+        advance_to(t, c, GIVING_UP)
     if conn.step == GIVING_UP:
         because = conn.ending
         if conn.response_gap and because != RESET_REASON:
@@ -321,7 +336,7 @@ def close(t: Any, c: int, reason: int) -> int:
         if code != OK:
             return code
         settle(t, c)
-        conn.step = CLOSED_
+        advance_to(t, c, CLOSED_)
         conn.reset_time = -1
         spoke(t, c)
     run.cursor = 0
@@ -386,7 +401,7 @@ def settle(t: Any, c: int) -> None:
     """What was taken for Kafka because of its port, but proved nothing or held no frame, was none."""
     conn = t.conns[c]
     if conn.state == KAFKA and (not conn.proven or t.sides[2 * c].frames + t.sides[2 * c + 1].frames == 0):
-        conn.state = OTHER
+        become(t, c, OTHER)
         if conn.ports and (t.sides[2 * c].spoken or t.sides[2 * c + 1].spoken):
             note_now(t, c, NOT_KAFKA, 1, 0)
 

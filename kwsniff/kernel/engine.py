@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel import snapshot
+from kwsniff.kernel.decisions import Decisions
 from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
 from kwsniff.kernel.shares import share_of
 from kwsniff.kernel.told import Told
@@ -125,6 +126,11 @@ class Engine:
 
     def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
         """The segments from `first` to `stop` were taken."""
+
+    def trace(self) -> Decisions:
+        """Note from now on what is decided of every connection, and why. What it returns gives it out; it has
+        to be asked after every batch, for a decision is a row that stays until then."""
+        return Decisions(self._machine)
 
     # How it stands
 

@@ -12,8 +12,6 @@ from typing import Any
 from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.codes import TIME_BACKWARDS
 from kwsniff.kernel.connections import (
-    CLOSED_,
-    OPEN,
     close,
     end,
     end_all,
@@ -25,13 +23,15 @@ from kwsniff.kernel.connections import (
     spoke,
     sweep,
 )
-from kwsniff.kernel.conversation import expire_early, give_up
+from kwsniff.kernel.early import expire_early
 from kwsniff.kernel.headers import MAX_ALERT, TLS_ALERT, alert_of
 from kwsniff.kernel.leaving import mark, note_segment
 from kwsniff.kernel.left import settle_left
+from kwsniff.kernel.life import CLOSED_, OPEN
 from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, LEFT, OK, distance
+from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
 from kwsniff.kernel.streams import (
@@ -66,6 +66,7 @@ from kwsniff.kernel.tables import (
     TLS,
     UNTIL,
 )
+from kwsniff.kernel.trace import FAR_AHEAD, SEEN, SEGMENT, WAITS, decided, room_for_decisions
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 ZERO_WINDOW = 256
@@ -139,6 +140,8 @@ def take_segment(t: Any, seg: Any) -> int:
     """Take one segment, from the phase that it has reached."""
     run = t.run[0]
     if run.phase == FIND:
+        if room_for_decisions(t) != OK:
+            return FULL
         code = find_connection(t, seg)
         if code != OK:
             return code
@@ -147,6 +150,7 @@ def take_segment(t: Any, seg: Any) -> int:
         if room_for_notes(t, 2) != OK:
             return FULL
         count(t, run.conn, seg)
+        decided(t, run.conn, SEGMENT, 0 if is_from_a(t.conns[run.conn], seg) else 1, seg.length, seg.flags)
         run.phase = HOLES
     c = run.conn
     conn = t.conns[c]
@@ -439,6 +443,7 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
                 return FULL
             if not run.compared:
                 seen_before(t, c, k, start, end, data, pos, size, seg)
+                decided(t, c, SEEN, k, min(end, s.offset) - start, 0)
                 run.compared = 1
         if end <= s.offset:
             run.compared = run.stray = 0
@@ -452,8 +457,12 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
             s.hole_time = seg.time
         if start - s.offset > FAR and not is_near(t, s, start):
             code = keep_far(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
+            if code == OK:
+                decided(t, c, FAR_AHEAD, k, start - s.offset, 0)
         else:
             code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
+            if code == OK:
+                decided(t, c, WAITS, k, start - s.offset, 0)
     elif s.wait_first >= 0 and t.pieces[s.wait_first].start < end:
         # It reaches into what waits: the parts that are new wait with it for a moment.
         code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)

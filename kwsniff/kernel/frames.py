@@ -22,7 +22,7 @@ from kwsniff.kernel.arena import allocate, block_size, copy, release
 from kwsniff.kernel.aside import is_aside, pass_by
 from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
 from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
-from kwsniff.kernel.conversation import pair_pending, take_frame
+from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.headers import (
     REQUEST_HEADER,
     RESPONSE_HEADER,
@@ -34,11 +34,14 @@ from kwsniff.kernel.headers import (
     is_tls,
     is_tls_alert,
 )
+from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
+from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.search import EFFORT, find_request, find_response, hides_response
 from kwsniff.kernel.tables import TLS, UNKNOWN
+from kwsniff.kernel.trace import CUT_SHORT, FRAMING_FOUND, FRAMING_LOST, decided
 
 MIN_FRAME = 4
 """The shortest frame holds a correlation id ..."""
@@ -191,6 +194,7 @@ def refuse_size(t: Any, c: int, k: int, size: int, packet: int) -> int:
         return FULL
     s = t.sides[2 * c + k]
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, size, k)
+    decided(t, c, FRAMING_LOST, k, size, 1)
     lose_framing(s)
     return OK
 
@@ -235,6 +239,7 @@ def cut_short(t: Any, c: int, k: int, packet: int) -> int:
         return FULL
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
     s.resynchronised += 1
+    decided(t, c, CUT_SHORT, k, s.size, s.got)
     if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
         s.size = s.got = s.have
     else:
@@ -364,6 +369,7 @@ def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, 
             continue
         s.skipped += s.have
         empty_buffer(t, s)
+        decided(t, c, FRAMING_LOST, k, left, 0)
         lose_framing(s)
         run.cursor = length
 
@@ -385,7 +391,7 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
         and is_tls(data, at, at + left)
         and (k == conn.client or not is_tls_alert(data, at, at + left))
     ):
-        conn.state = TLS
+        become(t, c, TLS)
         run.cursor += left
         return OK
     if room_for_notes(t, 1) != OK:
@@ -447,6 +453,7 @@ def synchronise(t: Any, c: int, k: int, packet: int) -> None:
     skipped = s.skipped - s.skipped_before
     s.skipped_before = s.skipped
     s.synchronised = 1
+    decided(t, c, FRAMING_FOUND, k, skipped, 0)
     if s.lost or skipped:
         s.lost = 0
         s.resynchronised += 1

@@ -25,11 +25,12 @@ from kwsniff.kernel.connections import (
     remove_quiet,
     slot_of,
 )
-from kwsniff.kernel.conversation import MAX_UNASKED, remove_early
+from kwsniff.kernel.early import remove_early
 from kwsniff.kernel.frames import TOKEN_FRAMES, empty_buffer
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
+from kwsniff.kernel.requests import MAX_UNASKED
 from kwsniff.kernel.roles import pop_held
 from kwsniff.kernel.rows import drop_piece, drop_request
 from kwsniff.kernel.streams import drop_far, drop_first

@@ -7,16 +7,18 @@ from typing import Any
 from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.calls import mark_request, move_request
 from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
-from kwsniff.kernel.connections import OPEN
-from kwsniff.kernel.conversation import give_up, orphan
+from kwsniff.kernel.early import orphan
 from kwsniff.kernel.frames import empty_buffer
+from kwsniff.kernel.life import OPEN
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.streams import flush, replay
 from kwsniff.kernel.tables import GAP_REASON, KAFKA, LIMIT_REASON, PROBING
 from kwsniff.kernel.texts import compact, mark, moved, unmark
+from kwsniff.kernel.trace import LIMITED, decided
 
 BUFFERS, REQUESTS = 1, 2
 """What is given up, in `run.giving`."""
@@ -110,6 +112,7 @@ def give_up_some(t: Any, c: int) -> int:
         if room_for_notes(t, 1) != OK:
             return FULL
         note_now(t, c, OUTSTANDING_LIMIT, conn.in_flight, 1)
+        decided(t, c, LIMITED, 0, conn.in_flight, REQUESTS)
         conn.giving = 1
     while conn.first_request >= 0:
         code = give_up(t, c, conn.first_request, GAP_REASON if conn.response_gap else LIMIT_REASON)
@@ -127,6 +130,7 @@ def let_go(t: Any, c: int, held: int) -> int:
         if room_for_notes(t, 1) != OK:
             return FULL
         note_now(t, c, BUFFER_LIMIT, held, 0)
+        decided(t, c, LIMITED, 0, held, BUFFERS)
         conn.giving = 1
     for k in range(2):
         code = flush(t, c, k)

@@ -32,11 +32,13 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
+from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
 from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece, tell_notes
 from kwsniff.kernel.skimming import skim_request, skim_response
 from kwsniff.kernel.tables import HEAD, KAFKA, OTHER, PROBING, TLS, UNKNOWN
+from kwsniff.kernel.trace import ACCEPTED, HELD, LET_GO, REFUSED_, TURNED, decided
 
 PIECES = 64
 """Pieces of each end that are looked at."""
@@ -91,6 +93,7 @@ def hold(
     conn.held_last = row
     conn.held += 1
     conn.held_bytes += size
+    decided(t, c, HELD, k, conn.held_bytes, 0)
     return OK
 
 
@@ -169,6 +172,7 @@ def forced(t: Any, c: int, final: bool) -> int:
     let_go_half(t, c)
     conn.tries += 1
     conn.judged = 0
+    decided(t, c, LET_GO, 0, conn.tries, 0)
     return PROBING
 
 
@@ -197,7 +201,8 @@ def refuse(t: Any, c: int, verdict: int) -> None:
     if verdict == OTHER and conn.ports and spoken and started and not cut_off(t, c):
         note_now(t, c, NOT_KAFKA, 0, 0)
     let_go(t, c)
-    conn.state = verdict
+    become(t, c, verdict)
+    decided(t, c, REFUSED_, 0, verdict, 0)
 
 
 @kernel
@@ -213,7 +218,8 @@ def cut_off(t: Any, c: int) -> bool:
 def accept(t: Any, c: int) -> None:
     """It is Kafka: what is held is to be delivered."""
     conn = t.conns[c]
-    conn.state = KAFKA
+    become(t, c, KAFKA)
+    decided(t, c, ACCEPTED, max(conn.client, 0), conn.proven, 0)
     for k in range(2):
         s = t.sides[2 * c + k]
         empty_buffer(t, s)
@@ -236,6 +242,8 @@ def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
     if best == PROVEN or (best == PLAUSIBLE and conn.ports):
         if conn.client >= 0 and conn.client != client:
             conn.turned = 1
+            conn.client = client
+            decided(t, c, TURNED, client, 0, 0)
         conn.client = client
         conn.proven = 1
         return OK, KAFKA

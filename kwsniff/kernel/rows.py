@@ -6,12 +6,13 @@ from typing import Any
 
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.tables import PROBING
+from kwsniff.kernel.tables import PROBING, WANTS
 
 MAX_UNTOLD = 100
 """Anomalies that wait until it is known who the client is."""
 WANT_CONNS, WANT_PIECES, WANT_REQUESTS, WANT_EARLY = range(4)
 WANT_CALLS, WANT_NOTES, WANT_ENDS, WANT_KEEP, WANT_BODIES, WANT_BODY_DATA = range(5, 11)
+WANT_DECISIONS = WANTS.index("decisions")
 
 
 @kernel

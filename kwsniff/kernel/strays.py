@@ -17,14 +17,16 @@ from typing import Any
 
 from kwsniff.kernel.aside import remember
 from kwsniff.kernel.codes import SEGMENT_MISPLACED
-from kwsniff.kernel.conversation import pair_pending, take_frame
+from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.frames import in_progress, told
 from kwsniff.kernel.headers import begins_request, comes_next, correlation_id, fills
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance, int32
+from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.streams import FAR, MASK, differs, set_free
 from kwsniff.kernel.tables import KAFKA, PROBING, UNKNOWN
+from kwsniff.kernel.trace import MISPLACED, MOVED_ON, decided
 from kwsniff.kernel.waiting import find_waiting
 
 (IN_PLACE, ASIDE, MOVING, MOVED) = range(4)
@@ -121,6 +123,7 @@ def take_stray(t: Any, c: int, k: int, seg: Any, seq: int, data: Any) -> int:
             return FULL
         note(t, c, SEGMENT_MISPLACED, seg.packet, t.conns[c].last_time, seg.captured, 0)
         moves = t.conns[c].state == PROBING or s.stray_end == seq
+        decided(t, c, MOVED_ON if moves else MISPLACED, k, distance(seq, s.next_seq), 0)
         run.stray = MOVING if moves else ASIDE
         run.cursor, run.item = 0, -1
     if run.stray == MOVING:

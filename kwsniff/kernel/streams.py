@@ -26,6 +26,7 @@ from kwsniff.kernel.numbers import FULL, OK, byte, distance
 from kwsniff.kernel.roles import hold, judge, pop_held
 from kwsniff.kernel.rows import drop_piece, note, note_now, room_for_notes, take_piece
 from kwsniff.kernel.tables import KAFKA, PROBING
+from kwsniff.kernel.trace import GAP_GIVEN_UP, decided
 
 COPY = 512
 """Of a segment's `flags`, see `kwsniff.net.columns`."""
@@ -38,6 +39,9 @@ COST = 256
 MAX_WAITING = 8192
 """Pieces that may wait behind holes of one stream."""
 MASK = 0xFFFFFFFF
+ACKNOWLEDGED, LONG, MUCH, END = range(1, 5)
+"""Why a hole is given up: its bytes arrived, nobody filled it for long, too much waits behind it, or no more
+comes."""
 
 
 @kernel
@@ -113,16 +117,17 @@ def advance(s: Any, count: int) -> None:
 
 
 @kernel
-def hopeless(t: Any, c: int, k: int, now: int) -> bool:
-    """Whether the capture can no longer be expected to fill the first hole."""
+def why_given_up(t: Any, c: int, k: int, now: int) -> int:
+    """Why the capture can no longer be expected to fill the first hole, 0 if it can."""
     s, limits = t.sides[2 * c + k], t.limits[0]
     if s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING:
-        return True
+        return MUCH
     waited = now - s.hole_time
     if s.acked >= t.pieces[s.wait_first].start:
         count = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
-        return count - s.hole_packets > limits.reorder_packets or waited > limits.reorder_time
-    return waited > limits.hole_time
+        over = count - s.hole_packets > limits.reorder_packets or waited > limits.reorder_time
+        return ACKNOWLEDGED if over else 0
+    return LONG if waited > limits.hole_time else 0
 
 
 @kernel
@@ -140,7 +145,7 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
         hole = piece.start - s.offset
         if hole > 0:
             if run.item != s.wait_first:
-                if not all_of_it and not hopeless(t, c, k, now):
+                if not all_of_it and not why_given_up(t, c, k, now):
                     return OK
                 if room_for_notes(t, 2) != OK:
                     return FULL
@@ -149,6 +154,7 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
                     note_now(t, c, REORDER_LIMIT, 0, 0)
                 if conn.state == KAFKA:
                     note_now(t, c, GAP, hole, 0 if k == conn.client else 1)
+                decided(t, c, GAP_GIVEN_UP, k, hole, END if all_of_it else why_given_up(t, c, k, now))
                 run.item, run.cursor = s.wait_first, 0
             code = deliver(t, c, k, t.arena, 0, 0, hole, -1, -1, -1)
             if code != OK:

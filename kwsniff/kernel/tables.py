@@ -70,6 +70,7 @@ SPECS: list[Spec] = [
         jump="packet time far ahead of the clock that no other bore out yet, -1 if none",
         serial="bodies kept so far",
         replaying="1: a held piece is being delivered", crowd="connections that are to end to make room",
+        decisions="rows of decisions filled", undecided="decisions that had no room",
         pairing="request whose response came before it and is to be paired now, -1 if none",
         now="time told by a source that goes on for ever, -1 if none",
         rank="place of what is told among what the same packet settles, see OWN",
@@ -99,6 +100,7 @@ SPECS: list[Spec] = [
         lists="1: topics and partitions of calls are wanted",
         full="1: bodies are kept to be shown", records="1: with the payloads of records",
         seed="of the hash functions",
+        trace="1: what is decided is noted",
         part="1: the run began in the middle of the input, what its first frames belong to is not known",
         max_head_bytes="bytes of a connection's head in a part that are kept",
     ),
@@ -263,6 +265,15 @@ SPECS: list[Spec] = [
         rank="of run when it was told", left="of its connection",
     ),
     Spec(
+        "decisions",
+        "what was decided of a connection, if the run is traced",
+        number="of the connection", packet="number of its latest packet", time="packet time",
+        what="see kwsniff.kernel.trace", side="end it is about", client="end of the client, -1 while unknown",
+        a="how much, or which", b="further",
+        a_hi="of OPENED: address of end a, upper half", a_lo="lower half",
+        b_hi="of end b", b_lo="lower half", a_port="port of end a", b_port="port of end b",
+    ),
+    Spec(
         "ends",
         "a connection that is over",
         order="place in the input", conn="row of the connection", number="its number",
@@ -373,9 +384,9 @@ Tables: Any = _Tables
 UNKNOWN = -(1 << 40)
 """No correlation id was seen before: clients may use any number, some do use -1."""
 
-(PROBING, KAFKA, TLS, OTHER, CLOSED) = range(5)
-"""States of a connection: not judged, Kafka, TLS records, something else, over. From PROBING each of the
-others is reached; from KAFKA and OTHER, CLOSED; nothing leads back but turning the roles round."""
+(PROBING, KAFKA, TLS, OTHER) = range(4)
+"""States of a connection: not judged, Kafka, TLS records, something else. `kwsniff.kernel.life` says what
+leads from one to the next."""
 
 (CLOSED_REASON, RESET_REASON, CAPTURE_REASON, GAP_REASON, LIMIT_REASON, TIMEOUT_REASON) = range(1, 7)
 """Why a request got no answer: UNANSWERED_REASONS in the order of `kwsniff.kernel.names`."""
@@ -400,6 +411,6 @@ none at all."""
 
 WANTS = (
     "conns", "pieces", "requests", "early", "arena", "calls", "notes", "ends", "keep", "bodies", "body_data",
-    *BODY_WANTS,
+    "decisions", *BODY_WANTS,
 )  # fmt: skip
 """Tables that may have to grow, or to be emptied."""

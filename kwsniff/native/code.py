@@ -27,8 +27,8 @@ OUT_OF_BOUNDS = -3
 """What functions of such code return when an index was wrong."""
 AROUND = frozenset(
     (
-        *("bodytexts", "details", "durations", "engine", "identity", "machine", "programs", "shares"),
-        *("snapshot", "strings", "told"),
+        *("bodytexts", "decisions", "details", "durations", "engine", "identity", "machine", "programs"),
+        *("shares", "snapshot", "strings", "told"),
     )
 )
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
@@ -69,8 +69,10 @@ def digest_now() -> str:
 
 def path_of(cpu: str) -> Path:
     """Where the object file for a processor (NATIVE, CHECKED or one of LEVELS) is kept."""
-    made_for = {NATIVE: _this_machine, CHECKED: lambda: f"{CHECKED}-{_this_machine()}"}
-    return FOLDER / f"{architecture()}-{made_for[cpu]() if cpu in made_for else cpu}-{digest()}.o"
+    made_for = cpu
+    if cpu in (NATIVE, CHECKED):
+        made_for = ("" if cpu == NATIVE else f"{CHECKED}-") + _this_machine()
+    return FOLDER / f"{architecture()}-{made_for}-{digest()}.o"
 
 
 def architecture() -> str:
@@ -168,7 +170,8 @@ def _loaded_checked() -> dict[str, Native]:
     served without."""
     code = opened(path_of(CHECKED).read_bytes())
     at = _addresses(code, (ACT, READ, BOUNDS))
-    wrong = _Wrong.from_address(ctypes.CFUNCTYPE(ctypes.c_int64)(at.pop(BOUNDS))())
+    where: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(at.pop(BOUNDS))
+    wrong = _Wrong.from_address(where())
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     return {symbol: _raising(kind(address), wrong) for symbol, address in at.items()}
 

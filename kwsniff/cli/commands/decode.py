@@ -96,6 +96,16 @@ def decode(
             rich_help_panel=INPUT,
         ),
     ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            metavar="CONNECTION",
+            help="Instead of rows, what was decided of one connection at each of its segments, and why. "
+            "CONNECTION is its id, as in the column `connection`, or the beginning of it.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     jobs: Jobs = None,
     recursive: Recursive = False,
     memory: Memory = "512M",
@@ -116,6 +126,12 @@ def decode(
     if recursive and follow:
         raise CommandError("--recursive does not go with --follow")
     files = deeper(files) if recursive else files
+    if trace is not None:
+        from kwsniff.cli.trace import trace as tracing
+
+        if follow or form not in (None, "text") or columns or where or since or until or count is not None:
+            raise CommandError("--trace goes with none of the options that choose or shape rows")
+        raise typer.Exit(tracing(files, trace, config, output, tz))
     if duration is not None and not follow:
         raise CommandError("--duration goes with --follow")
     seconds = parsed_duration(duration, "--duration")

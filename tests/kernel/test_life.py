@@ -1,0 +1,53 @@
+"""The table of a connection's states and steps is the whole truth, and what the design draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kwsniff.config import Config
+from kwsniff.kernel import connections, frames, life, roles
+from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS
+from kwsniff.offline import events
+from tests.samples import CAPTURES, sample
+
+NAMES = {PROBING: "PROBING", KAFKA: "KAFKA", TLS: "TLS", OTHER: "OTHER"}
+STEPS = ("OPEN", "FLUSHING", "JUDGING", "FINISHING", "GIVING_UP", "CLOSED_")
+
+
+def test_only_what_the_table_says_leads_on() -> None:
+    for before in NAMES:
+        for after in NAMES:
+            assert life.may_become(before, after) == ((before, after) in life.TRANSITIONS)
+
+
+@pytest.mark.parametrize("name", ["tls", "midstream", "connection-churn", "kafkajs-kafka"])
+def test_nothing_else_is_ever_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: set[tuple[int, int]] = set()
+    steps: set[tuple[int, int]] = set()
+
+    def become(t: Any, c: int, state: int) -> None:
+        taken.add((t.conns[c].state, state))
+        life.become(t, c, state)
+
+    def advance_to(t: Any, c: int, step: int) -> None:
+        steps.add((t.conns[c].step, step))
+        life.advance_to(t, c, step)
+
+    for module in (connections, frames, roles):
+        monkeypatch.setattr(module, "become", become)
+    monkeypatch.setattr(connections, "advance_to", advance_to)
+    for _ in events(sample(name).paths, Config(kernels="never")):
+        pass
+    assert taken
+    assert taken <= {*life.TRANSITIONS}
+    assert steps == {*life.STEPS}
+
+
+def test_the_design_draws_every_state_and_step() -> None:
+    design = (CAPTURES.parent / "docs" / "design.md").read_text()
+    drawn = design[design.index("## The life of a connection") : design.index("## Decisions")]
+    assert all(name in drawn for name in NAMES.values())
+    places = [drawn.index(f"{step} ──►") for step in STEPS]
+    assert places == sorted(places)
