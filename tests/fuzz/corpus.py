@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kwsniff.config import Config
-from kwsniff.wire.conversation import Conversation
-from kwsniff.wire.framer import Frame
 from tests.damage.mutants import packets, write
 from tests.fuzz.targets import LINKS
+from tests.messages import Frame, listened
 from tests.samples import names, sample
 
 EACH = 400
 """Seeds of one kind at most."""
+LONGEST = 4000
+"""Bytes of a frame that makes a seed."""
 
 
 def seeds(target: str) -> Iterator[bytes]:
@@ -30,8 +31,7 @@ def seeds(target: str) -> Iterator[bytes]:
     elif target in ("stream", "kernels"):
         yield from _scripts()
     elif target == "frames":
-        for frame, is_request in _frames():
-            message = frame.data[frame.start : frame.end]
+        for message, is_request in _frames():
             yield struct.pack(">H", len(message) if is_request else 0) + message
     else:
         yield from _bodies(target)
@@ -40,8 +40,8 @@ def seeds(target: str) -> Iterator[bytes]:
 def _scripts() -> Iterator[bytes]:
     """Segments of a connection, one a frame: some frames alone, others as they followed each other."""
     run: list[bytes] = []
-    for frame, is_request in _frames():
-        message = frame.data[frame.start : min(frame.end, frame.start + 255)]
+    for data, is_request in _frames():
+        message = data[:255]
         act = bytes([0 if is_request else 1, len(message), 128]) + message
         run.append(act)
         yield b"\1" + act
@@ -66,8 +66,8 @@ def _bodies(target: str) -> Iterator[bytes]:
     from kwsniff.spec.load import catalog
 
     keys = sorted(catalog().apis)
-    for frame, is_request in _frames():
-        message = frame.data[frame.start + 4 : frame.end]
+    for data, is_request in _frames():
+        message = data[4:]
         if target == "dissector" and is_request and len(message) > 10:
             key, version = struct.unpack_from(">hh", message)
             if key in catalog().apis:
@@ -86,31 +86,12 @@ def _bodies(target: str) -> Iterator[bytes]:
                 at = message.find(b"\x02", at + 1)
 
 
-def _frames() -> Iterator[tuple[Frame, bool]]:
-    """Frames as the conversations of the samples take them."""
-    from kwsniff.offline import events
-
-    taken: list[tuple[Frame, bool]] = []
-    request, response = Conversation.request, Conversation.response
-
-    def take(which: bool) -> object:
-        inner = request if which else response
-
-        def taking(self: Conversation, frame: Frame) -> None:
-            if frame.end - frame.start < 4000:
-                taken.append((frame, which))
-            inner(self, frame)
-
-        return taking
-
-    Conversation.request, Conversation.response = take(True), take(False)  # type: ignore[method-assign, assignment]
-    try:
-        for name in names():
-            before = len(taken)
-            for _ in events(sample(name).paths[:1], Config()):
-                if len(taken) - before > EACH // 10:
-                    break
-            del taken[before + EACH // 10 :]
-    finally:
-        Conversation.request, Conversation.response = request, response  # type: ignore[method-assign]
-    yield from taken
+def _frames() -> Iterator[Frame]:
+    """The first frames of each sample."""
+    config = Config(kernels="never", block_packets=200)
+    for name in names():
+        for listener in listened(sample(name).paths[:1], config):
+            found = [frame for frame in listener.frames if len(frame.data) < LONGEST]
+            if len(found) >= EACH // 10:
+                break
+        yield from found[: EACH // 10]

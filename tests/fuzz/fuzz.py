@@ -12,8 +12,7 @@ from pathlib import Path
 
 import atheris
 
-# numba compiles no bytecode that was instrumented.
-with atheris.instrument_imports(include=["kwsniff"], exclude=["kwsniff.engine.bulk"]):
+with atheris.instrument_imports(include=["kwsniff"]):
     from tests.fuzz.corpus import seeds
     from tests.fuzz.targets import TARGETS
 
