@@ -13,9 +13,9 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from textual.pilot import Pilot
@@ -286,8 +286,21 @@ finally:
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_program_is_left() -> Iterator[None]:
+    """A program whose terminal is gone asks it again and again, and would do so after a test that failed."""
+    yield
+    while Terminal.started:
+        process = Terminal.started.pop()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
 class Terminal:
     """A pseudo-terminal with a program in it."""
+
+    started: ClassVar[list[subprocess.Popen[bytes]]] = []
 
     def __init__(self, each: str = "", more: str = "[]", **environment: str) -> None:
         """`each` is done in every second of the session, in which there are `more` calls."""
@@ -302,6 +315,7 @@ class Terminal:
             [sys.executable, "-c", code], cwd=ROOT, stdin=self.slave, stdout=self.slave,
             stderr=self.slave, env=environment, start_new_session=True,
         )  # fmt: skip
+        Terminal.started.append(self.process)
 
     def wait_for(self, text: bytes, seconds: float = 20) -> None:
         end = time.monotonic() + seconds
