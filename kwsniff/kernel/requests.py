@@ -24,7 +24,7 @@ from kwsniff.kernel.early import find_early, pass_early, remove_early
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, int32
+from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
 from kwsniff.kernel.rows import drop_request, note, take_request
@@ -36,6 +36,9 @@ from kwsniff.kernel.waiting import find_waiting, link, unlink
 
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
+
+MAX_SAID = 512
+"""Bytes kept of what a client says of itself for the whole connection."""
 
 
 @kernel
@@ -289,17 +292,35 @@ def learn(t: Any, row: int, data: Any) -> int:
     if not facts.clean:
         return OK
     if facts.software_name >= 0:
-        conn.asked_software, conn.asked_version = facts.software_name, facts.software_version
+        name, version = shortened(t, facts.software_name), shortened(t, facts.software_version)
+        if name == FULL or (version == FULL and facts.software_version >= 0):
+            return FULL
+        conn.asked_software, conn.asked_version = name, version
         if conn.software < 0:
-            conn.software, conn.software_version = facts.software_name, facts.software_version
+            conn.software, conn.software_version = name, version
     if facts.mechanism >= 0:
-        conn.mechanism = facts.mechanism
+        mechanism = shortened(t, facts.mechanism)
+        if mechanism == FULL:
+            return FULL
+        conn.mechanism = mechanism
     if facts.token != NONE:
         code = learn_user(t, f.conn, data, facts.token, facts.token_end)
         if code == OK:
             conn.tokens += 1
         return code
     return OK
+
+
+@kernel
+def shortened(t: Any, number: int) -> int:
+    """A text, of a long one its beginning: connections keep it as long as they last. FULL if there is no room
+    for that; `number` itself if it is no text."""
+    if number < 0 or t.texts[number].size <= MAX_SAID:
+        return number
+    at, size = t.texts[number].at, MAX_SAID
+    while size > 0 and byte(t.text_bytes, at + size) & 0xC0 == 0x80:
+        size -= 1  # not inside of a character (RFC 3629)
+    return texts.text(t, t.text_bytes, at, size, 0)
 
 
 @kernel
