@@ -184,7 +184,7 @@ class Told:
         if len(packet_notes):
             parts.append((self._packet_note_columns(packet_notes), len(packet_notes)))
             keys.append(np.array([each[0] for each in packet_notes], np.int64) * KINDS)
-            own.append(np.full(len(packet_notes), (k.OWN, 0), _OWNED))
+            own.append(np.full(len(packet_notes), np.array((k.OWN, 0), _OWNED)))
         if len(notes):
             parts.append((self._note_columns(notes) | self._identity(notes, ends), len(notes)))
             keys.append(notes["order"] * KINDS + 2)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import linecache
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, overload
 
 from kwsniff.binary import DecodeError, uvarint
@@ -103,13 +104,16 @@ def layout(api_key: int, version: int, direction: str) -> Layout:
 
 def source(layout: Layout, projection: str) -> str:
     """The Python source of a decoder."""
-    return _write(layout, projection)[1]
+    return _text(_writer(layout, projection))
 
 
-def _write(layout: Layout, projection: str) -> tuple[Writer, str]:
+def _writer(layout: Layout, projection: str) -> Writer:
     if projection not in _WRITERS:
         raise ValueError(f"projection must be 'full' or 'facts', not {projection!r}")
-    writer = _WRITERS[projection](layout)
+    return _WRITERS[projection](layout)
+
+
+def _text(writer: Writer) -> str:
     writer.depth = 2
     writer.body()
     head = [
@@ -120,14 +124,21 @@ def _write(layout: Layout, projection: str) -> tuple[Writer, str]:
         "    try:",
     ]
     foot = ["    except Refused as error:", "        raise explain(error, buf, start, end) from None"]
-    return writer, "\n".join([*head, *writer.lines, *foot, ""])
+    return "\n".join([*head, *writer.lines, *foot, ""])
 
 
 def compile_layout(layout: Layout, projection: str) -> Callable[..., Any]:
     """Writes and compiles the decoder of a layout."""
-    writer, text = _write(layout, projection)
+    return compile_writer(_writer(layout, projection), projection)
+
+
+def compile_writer(
+    writer: Writer, projection: str, own: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[..., Any]:
+    """Compiles what a writer writes; `own` are names that its source uses besides those of every decoder."""
+    text, layout = _text(writer), writer.layout
     file = f"<kwsniff {layout.title} {projection}>"
-    names = {**_HELPERS, **writer.names, "explain": _explainer(layout, projection)}
+    names = {**_HELPERS, **own, **writer.names, "explain": _explainer(layout, projection)}
     exec(compile(text, file, "exec"), names)  # the source is our own, made from a checked model
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     found: Callable[..., Any] = names["decode"]

@@ -40,6 +40,10 @@ LENGTH_CODES = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4)}
 class Writer:
     """Collects the lines of one decoder and the names they need."""
 
+    def body(self) -> None:
+        """Write what the decoder does."""
+        raise NotImplementedError
+
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.lines: list[str] = []

@@ -24,11 +24,12 @@ from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import analyze
-from kwsniff.spec.compile import data_decoder, decoder
+from kwsniff.spec.compile import data_decoder
 from kwsniff.spec.load import catalog
 from kwsniff.wire.batches import batches, records
 from kwsniff.wire.codecs import Allowance, decompress
-from kwsniff.wire.records import summarize
+from tests.oracle.decoder import decoder
+from tests.oracle.records import summarize
 from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, Segment, run
 
 CONFIG = Config(max_decompressed_bytes=1 << 20, kernels="never")
@@ -128,7 +129,7 @@ def dissector(data: bytes) -> None:
     body = data[3:]
     for projection in ("facts", "full"):
         try:
-            decoder(key, version, "response" if data[2] & 1 else "request", projection)(body, 0, len(body))  # type: ignore[call-overload]
+            decoder(key, version, "response" if data[2] & 1 else "request", projection)(body, 0, len(body))
         except DecodeError as error:
             assert error.code in ANOMALIES, error
     messages = sorted(catalog().data_messages(), key=lambda message: message.name)

@@ -6,24 +6,23 @@ the slow tests repeat.
 
 from __future__ import annotations
 
-import sys
-from itertools import pairwise
+import struct
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import LEAST_MEMORY, Config
 from kwsniff.events import ANOMALIES, UNANSWERED_REASONS
+from kwsniff.kernel.engine import Engine
+from kwsniff.kernel.machine import PARTS, ROWS
 from kwsniff.offline import events
-from kwsniff.pace import Pace
 from kwsniff.pipeline import analyze
-from kwsniff.wire.pairing import Outstanding, Request
-from tests.hostile.attacks import ATTACKS, FULL
+from kwsniff.segments import segment_columns
+from tests.hostile.attacks import ATTACKS, FULL, Records, framed, metadata
 from tests.hostile.peak import run
-from tests.hostile.wire import write
+from tests.hostile.wire import Flow, write
 from tests.samples import Row
 from tests.strength import ALL
 
@@ -92,10 +91,9 @@ def test_limits_do_not_touch_what_keeps_within_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["one_byte_connections", "outstanding", "tiny_answers"])
-def test_the_slices_in_which_events_are_made_change_none(name: str, tmp_path: Path) -> None:
+def test_the_blocks_in_which_packets_are_taken_change_no_row(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name] // (1 if ALL else 3)))
-    sliced = rows(path, slice_bytes=5000, slice_events=10)
-    assert sorted(map(repr, sliced)) == sorted(map(repr, rows(path)))
+    assert rows(path, block_packets=50, block_bytes=5000) == rows(path)
 
 
 @pytest.mark.parametrize("name", ["one_byte_connections", "outstanding", "outstanding_everywhere"])
@@ -114,15 +112,26 @@ def test_limits_cost_the_same_however_packets_come(name: str, tmp_path: Path) ->
     assert told(64) == whole
 
 
-def test_a_table_of_requests_gives_its_room_back() -> None:
-    waiting = Outstanding()
-    for number in range(5000):
-        waiting.add(Request(3, 0, number, None, number, 0, 0, 20, 1, 0, "ok", None, None))
-    full = sys.getsizeof(waiting.requests)
-    for number in range(4999):
-        waiting.take(number)
-    assert [*waiting.requests] == [4999]
-    assert sys.getsizeof(waiting.requests) < full / 50
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_table_of_requests_gives_its_room_back(compiled: bool, tmp_path: Path) -> None:
+    path = write(tmp_path / "flood.pcap", answered_at_last(5000))
+    config = Config(block_packets=256)
+    engine, rooms = Engine(config, compiled=compiled), []
+    for batch in segments([str(path)], config):
+        for _ in engine.feed(segment_columns(batch)):
+            pass
+        rooms.append((engine.in_flight, len(engine._machine.t.requests)))
+    assert max(rooms)[0] > 4000
+    assert max(rooms)[1] > 4000
+    assert rooms[-1] == (0, ROWS["requests"])
+
+
+def answered_at_last(size: int) -> Records:
+    """Requests of one connection, and behind them the responses to all of them."""
+    flow = Flow()
+    yield from flow.open()
+    yield from flow.stream(0, (metadata(corr) for corr in range(size)))
+    yield from flow.stream(1, (framed(struct.pack(">iii", corr, 0, 0)) for corr in range(size)))
 
 
 @pytest.mark.parametrize("kernels", ["never", "always"])
@@ -139,15 +148,17 @@ def test_what_a_client_says_of_itself_is_kept_to_512_characters(tmp_path: Path) 
     assert [row["software_name"] for row in rows(path) if row["event"] == "call"] == ["s" * 512]
 
 
-def test_slices_stay_small_while_a_message_that_brings_much_goes_on() -> None:
-    pace = Pace(Config(slice_events=1000))
-    batch = pa.record_batch({"length": pa.array([60_000] * 1000)})
-    sizes = []
-    for number, part in enumerate(pace.slices(batch)):
-        sizes.append(len(part))
-        pace.learn(10_000 if number == 0 else 0)
-    assert sizes[1] < sizes[0] / 5
-    assert all(after <= before * 1.25 + 1 for before, after in pairwise(sizes[1:]))
+@pytest.mark.parametrize("compiled", [False, True])
+def test_events_are_made_in_parts_however_much_one_packet_brings(compiled: bool, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS["tiny_answers"](40_000))
+    config = Config()
+    engine, sizes = Engine(config, compiled=compiled), []
+    for batch in segments([str(path)], config):
+        for rows_of in engine.feed(segment_columns(batch)):
+            sizes.append(len(rows_of))
+        assert len(engine._machine.t.calls) <= 4 * PARTS["calls"]
+    assert sum(sizes) > 40_000
+    assert max(sizes) <= PARTS["calls"] + PARTS["notes"] + PARTS["ends"]
 
 
 def test_limits_follow_from_the_memory_allowed() -> None:

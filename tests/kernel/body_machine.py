@@ -166,7 +166,7 @@ class Machine:
         return [{name: int(getattr(row, name)) for name in names} for row in chosen]
 
     def facts(self, side: int) -> dict[str, Any]:
-        """A row of facts, in the form of `Facts` and the sums of `kwsniff.wire.bodies.Body`."""
+        """A row of facts, in the form of `Facts` and the sums of `tests.oracle.bodies.Body`."""
         (fact,) = self.rows("facts", side, 1)
         extra: dict[str, Any] = {}
         for role in (

@@ -18,7 +18,7 @@ from kwsniff.events import ANOMALIES
 from kwsniff.kernel.numbers import OK
 from kwsniff.spec.compile import layout
 from kwsniff.spec.interpret import interpret
-from kwsniff.wire.bodies import Body, Codec, codec_of, read, rows
+from tests.oracle.bodies import Body, Codec, codec_of, read, rows
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spec"))
 from spec_encoder import Encoder, Maker

@@ -1,4 +1,4 @@
-"""What request and response say together, against `kwsniff.wire.joining`: random pairs of every API, whose
+"""What request and response say together, against `tests.oracle.joining`: random pairs of every API, whose
 names meet often, and the heap that the request's lists wait in."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kwsniff.binary import DecodeError
 from kwsniff.kernel import heap, texts
 from kwsniff.kernel.limits import compact_texts
 from kwsniff.kernel.numbers import OK
-from kwsniff.spec.facts import Facts
-from kwsniff.wire.bodies import Body, read
-from kwsniff.wire.joining import joined_partitions, joined_topics, named_groups, record_sums
+from tests.oracle.bodies import Body, read
+from tests.oracle.facts import Facts
+from tests.oracle.joining import joined_partitions, joined_topics, named_groups, record_sums
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
 from record_bytes import batch, message

@@ -14,9 +14,9 @@ from kwsniff.binary import DecodeError
 from kwsniff.kernel import bodies
 from kwsniff.kernel.numbers import OK
 from kwsniff.spec import parse
-from kwsniff.spec.compile import compile_layout
 from kwsniff.spec.instructions import program
 from kwsniff.spec.model import Field, Message
+from tests.oracle.decoder import compile_facts
 
 from spec_encoder import Encoder  # isort: skip
 
@@ -137,7 +137,7 @@ def message(text: str) -> Message:
 @pytest.mark.parametrize("version", [0, 1])
 def test_roles_in_any_place_are_found_as_the_generated_decoder_finds_them(name: str, version: int) -> None:
     found = message(LAYOUTS[name])
-    decode, machine = compile_layout(found.at(version), "facts"), Machine()
+    decode, machine = compile_facts(found.at(version)), Machine()
     entry = machine._load(program(found.at(version)))
     facts = {"flexible": "1+", "fields": published(found.fields)}
     rng = random.Random(f"{name} {version}")

@@ -1,4 +1,4 @@
-"""Sums of record data against `kwsniff.wire.records`: batches and messages of every kind, one behind the
+"""Sums of record data against `tests.oracle.records`: batches and messages of every kind, one behind the
 other, cut short and damaged; and the checksums, against other implementations and published values."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crc32c import crc32c as package_crc32c
 from kwsniff.kernel import checksum
 from kwsniff.kernel.mode import COMPILING
 from kwsniff.kernel.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
-from kwsniff.wire.records import RecordsSummary, summarize
+from tests.oracle.records import RecordsSummary, summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
 from record_bytes import batch, message

@@ -83,7 +83,7 @@ def test_findings_are_those_of_the_report(made: Path) -> None:
     wanted = one.table(errors).sort_by([("code", "ascending"), ("subject", "ascending")])
     found = Results(made).table("findings").sort_by([("code", "ascending"), ("subject", "ascending")])
     assert found.to_pylist() == wanted.to_pylist()
-    assert {"notice", "ok"} < set(found["severity"].to_pylist())
+    assert {"critical", "ok"} < set(found["severity"].to_pylist())
 
 
 @pytest.mark.parametrize("table", ["calls", "anomalies", "connections"])

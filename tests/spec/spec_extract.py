@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.spec.facts import Facts
 from kwsniff.spec.model import Field, Message
+from tests.oracle.facts import Facts
 
 FIRST = {
     "throttle": "throttle_ms",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from kwsniff.binary import DecodeError
-from kwsniff.spec.compile import decoder
-from kwsniff.spec.facts import Facts, PartitionFacts
+from kwsniff.config import Config
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import ROLES, Field
-from kwsniff.spec.secret import HIDDEN, conceal, conceal_data
+from kwsniff.wire.render import HIDDEN, render
+from tests.oracle.decoder import decoder
+from tests.oracle.facts import Facts, PartitionFacts
 
 NO_FACTS = Facts(None, 0, None, None, None, None, None, None, None, None, None, None)
 ID = "01020304-0506-0708-090a-0b0c0d0e0f10"
@@ -135,7 +139,7 @@ def test_strings_without_a_role_need_not_be_text():
     assert facts(37, 0, "response", text).error_code == 0
     body = bytes.fromhex(text)
     with pytest.raises(DecodeError) as refused:
-        decoder(37, 0, "response")(body, 0, len(body))
+        decoder(37, 0, "response", "full")(body, 0, len(body))
     assert (refused.value.code, refused.value.path) == ("text_invalid", "results[0].error_message")
     assert refused.value.offset == len(body) - 2
 
@@ -238,6 +242,11 @@ def test_metadata_and_controller_messages_do_not_list_partitions():
     assert not {3, 4, 5, 6, 75} & keys
 
 
+def shown(key: int, version: int, direction: str, body: dict[str, Any]) -> Any:
+    """A body as it is printed, with everything that may be shown."""
+    return json.loads(render(key, version, direction, body, Config(full=True, records=True), []))
+
+
 def test_credentials_are_marked_and_concealed():
     secret = {
         (key, direction, field.name) for key, direction, field in named_fields() if "secret" in field.roles
@@ -254,18 +263,17 @@ def test_credentials_are_marked_and_concealed():
         (58, "request", "request_data"),
     } <= secret
     bodies = {"auth_bytes": b"\0user\0pass", "error_code": 0, "error_message": None}
-    assert conceal(36, 2, "response", bodies) == bodies | {"auth_bytes": HIDDEN}
+    assert shown(36, 2, "response", bodies) == bodies | {"auth_bytes": HIDDEN}
     tokens = {"error_code": 0, "tokens": [{"token_id": "t", "hmac": b"h"}], "throttle_time_ms": 0}
-    shown = conceal(41, 1, "response", tokens)
-    assert shown["tokens"] == [{"token_id": "t", "hmac": HIDDEN}]
+    assert shown(41, 1, "response", tokens)["tokens"] == [{"token_id": "t", "hmac": HIDDEN}]
     assert tokens["tokens"] == [{"token_id": "t", "hmac": b"h"}]
-    nothing = {"groups": []}
-    assert conceal(16, 4, "response", nothing) is nothing
-    record = {"name": "u", "salt": b"s", "stored_key": b"k", "server_key": b"k", "iterations": 4096}
-    assert conceal_data("UserScramCredentialRecord", 0, record)["stored_key"] == HIDDEN
-    assert conceal_data("NoOpRecord", 0, {}) == {}
+    assert shown(16, 4, "response", {"groups": []}) == {"groups": []}
+    record = {
+        field.name for field in catalog().data("UserScramCredentialRecord").fields if "secret" in field.roles
+    }
+    assert record == {"salt", "stored_key", "server_key"}
 
 
 def test_a_null_credential_is_shown_as_null():
     body = {"error_code": 0, "error_message": None, "auth_bytes": None}
-    assert conceal(36, 2, "response", body)["auth_bytes"] is None
+    assert shown(36, 2, "response", body)["auth_bytes"] is None

@@ -1,7 +1,7 @@
 """How far the layout of one version can be trusted with the next: over all of Kafka's history, random
 messages of every version but the first are read with the layout of the version before.
 
-`kwsniff.wire.bodies.read_newer` rests on it.
+`kwsniff.kernel.conversation.read_newer` rests on it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def outcome(message: dict[str, Any], version: int, rng: random.Random) -> tuple[
     body = Maker(rng, version).body(message["fields"])
     data = Encoder(message, version, rng).encode(body)
     try:
-        read, after = decoder(message["key"], version - 1, message["dir"], "full")(data, 0, len(data), MANY)
+        read, after = decoder(message["key"], version - 1, message["dir"])(data, 0, len(data), MANY)
     except DecodeError:
         return "fails", True
     return "fits" if after == len(data) else "leaves bytes", agrees(read, body)

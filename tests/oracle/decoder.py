@@ -1,0 +1,55 @@
+"""Decoders of the `facts` projection: fields with roles, as `Facts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+from kwsniff.spec import compile as product
+from kwsniff.spec.model import Layout
+from kwsniff.spec.runtime import uuid_text
+from tests.oracle.facts import Facts, PartitionFacts
+from tests.oracle.source import FactsWriter
+
+FactsDecoder = Callable[..., tuple[Facts, int]]
+
+
+@lru_cache(maxsize=8192)
+def topic_id(raw: bytes) -> str | None:
+    """A uuid as text; the zero uuid stands for none (KIP-516)."""
+    return uuid_text(raw) if raw.strip(b"\0") else None
+
+
+def unique(names: list[str | None]) -> list[str | None]:
+    """Each once, in order."""
+    return list(dict.fromkeys(names))
+
+
+def unique_pairs(names: list[str | None], ids: list[str | None]) -> tuple[list[str | None], list[str | None]]:
+    """Each pair once, in order."""
+    pairs = dict.fromkeys(zip(names, ids, strict=True))
+    return [name for name, _ in pairs], [uuid for _, uuid in pairs]
+
+
+NAMES: dict[str, Any] = {
+    "Facts": Facts, "PartitionFacts": PartitionFacts, "new": tuple.__new__, "topic_id": topic_id,
+    "unique": unique, "unique_pairs": unique_pairs,
+}  # fmt: skip
+
+
+def compile_facts(layout: Layout) -> FactsDecoder:
+    """The decoder of one layout."""
+    return product.compile_writer(FactsWriter(layout), "facts", NAMES)
+
+
+@cache
+def facts_decoder(api_key: int, version: int, direction: str) -> FactsDecoder:
+    """As `kwsniff.spec.compile.decoder`, for the fields with roles. Raises DecodeError as that does."""
+    return compile_facts(product.layout(api_key, version, direction))
+
+
+def decoder(api_key: int, version: int, direction: str, projection: str) -> Callable[..., tuple[Any, int]]:
+    """Of either projection, `full` or `facts`."""
+    made = {"full": product.decoder, "facts": facts_decoder}[projection]
+    return made(api_key, version, direction)
