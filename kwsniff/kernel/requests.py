@@ -196,6 +196,8 @@ def settle_request(t: Any, row: int, data: Any) -> int:
     conn = t.conns[f.conn]
     if room_for_damage(t, 0) != OK:
         return FULL
+    if request.client_id >= 0 and shortened(t, request.client_id) == FULL:
+        return FULL
     code = keep(t, row)
     if code != OK:
         return code
@@ -217,7 +219,7 @@ def settle_request(t: Any, row: int, data: Any) -> int:
     decided(t, f.conn, REQUEST, f.side, request.correlation_id, request.key * 65536 + request.version)
     conn.frames += 1
     if request.client_id != -2:
-        conn.client_id = request.client_id
+        conn.client_id = shortened(t, request.client_id)
     if early >= 0:
         t.run[0].pairing = row
     return OK
@@ -260,7 +262,7 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
     wait_no_more(t, row)
     forget(t, row)
     conn.frames += 1
-    conn.client_id = request.client_id
+    conn.client_id = shortened(t, request.client_id)
     early = find_early(t, f.conn, request.correlation_id)
     if early >= 0:
         note_early_reply(t, f.conn, early)
