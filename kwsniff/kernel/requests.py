@@ -24,7 +24,7 @@ from kwsniff.kernel.early import find_early, pass_early, remove_early
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, int32
+from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
 from kwsniff.kernel.rows import drop_request, note, take_request
@@ -36,6 +36,9 @@ from kwsniff.kernel.waiting import find_waiting, link, unlink
 
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
+
+MAX_SAID = 512
+"""Bytes kept of what a client says of itself for the whole connection."""
 
 
 @kernel
@@ -193,6 +196,8 @@ def settle_request(t: Any, row: int, data: Any) -> int:
     conn = t.conns[f.conn]
     if room_for_damage(t, 0) != OK:
         return FULL
+    if request.client_id >= 0 and shortened(t, request.client_id) == FULL:
+        return FULL
     code = keep(t, row)
     if code != OK:
         return code
@@ -214,7 +219,7 @@ def settle_request(t: Any, row: int, data: Any) -> int:
     decided(t, f.conn, REQUEST, f.side, request.correlation_id, request.key * 65536 + request.version)
     conn.frames += 1
     if request.client_id != -2:
-        conn.client_id = request.client_id
+        conn.client_id = shortened(t, request.client_id)
     if early >= 0:
         t.run[0].pairing = row
     return OK
@@ -257,7 +262,7 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
     wait_no_more(t, row)
     forget(t, row)
     conn.frames += 1
-    conn.client_id = request.client_id
+    conn.client_id = shortened(t, request.client_id)
     early = find_early(t, f.conn, request.correlation_id)
     if early >= 0:
         note_early_reply(t, f.conn, early)
@@ -289,17 +294,35 @@ def learn(t: Any, row: int, data: Any) -> int:
     if not facts.clean:
         return OK
     if facts.software_name >= 0:
-        conn.asked_software, conn.asked_version = facts.software_name, facts.software_version
+        name, version = shortened(t, facts.software_name), shortened(t, facts.software_version)
+        if name == FULL or (version == FULL and facts.software_version >= 0):
+            return FULL
+        conn.asked_software, conn.asked_version = name, version
         if conn.software < 0:
-            conn.software, conn.software_version = facts.software_name, facts.software_version
+            conn.software, conn.software_version = name, version
     if facts.mechanism >= 0:
-        conn.mechanism = facts.mechanism
+        mechanism = shortened(t, facts.mechanism)
+        if mechanism == FULL:
+            return FULL
+        conn.mechanism = mechanism
     if facts.token != NONE:
         code = learn_user(t, f.conn, data, facts.token, facts.token_end)
         if code == OK:
             conn.tokens += 1
         return code
     return OK
+
+
+@kernel
+def shortened(t: Any, number: int) -> int:
+    """A text, of a long one its beginning: connections keep it as long as they last. FULL if there is no room
+    for that; `number` itself if it is no text."""
+    if number < 0 or t.texts[number].size <= MAX_SAID:
+        return number
+    at, size = t.texts[number].at, MAX_SAID
+    while size > 0 and byte(t.text_bytes, at + size) & 0xC0 == 0x80:
+        size -= 1  # not inside of a character (RFC 3629)
+    return texts.text(t, t.text_bytes, at, size, 0)
 
 
 @kernel

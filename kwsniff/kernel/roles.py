@@ -440,7 +440,7 @@ def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) 
         return OK, PROVEN if good >= SEVERAL else PLAUSIBLE
     if begins:
         if bad >= BAD:
-            return OK, REFUTED
+            return OK, PLAUSIBLE if t.conns[c].ports else REFUTED
         if goes_on or unknown or final:
             return OK, PLAUSIBLE
     return OK, UNDECIDED

@@ -379,10 +379,10 @@ def test_a_stream_with_many_holes_does_not_fall_behind() -> None:
 
 def test_a_list_of_small_numbers_behind_a_gap_is_no_response() -> None:
     """The request of the response that lies here was lost; another waits whose number stands in it."""
-    numbers = pack(">ii", 4, 2) * 40
+    answer = kafka_response(3, pack(">ii", 0, 700) + pack(">ii", 4, 2) * 40 + bytes(400))
     script = play() >> handshake() >> request(corr=1) >> response(corr=1) >> request(corr=2)
     script >> lost_from_client(METADATA) >> lost_from_broker(ANSWER)
-    script >> from_broker(kafka_response(3, pack(">ii", 0, 700) + numbers), bytes(400))
+    script >> from_broker(answer[:336], answer[336:])
     script >> request(corr=4) >> response(corr=4)
     script << call(correlation_id=1, status="ok")
     assert {

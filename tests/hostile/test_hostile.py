@@ -18,6 +18,7 @@ from kwsniff.events import ANOMALIES, UNANSWERED_REASONS
 from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.machine import PARTS, ROWS
 from kwsniff.offline import events
+from kwsniff.pipeline import analyze
 from kwsniff.segments import segment_columns
 from tests.hostile.attacks import ATTACKS, FULL, Records, framed, metadata
 from tests.hostile.peak import run
@@ -93,6 +94,22 @@ def test_limits_do_not_touch_what_keeps_within_them(tmp_path: Path) -> None:
 def test_the_blocks_in_which_packets_are_taken_change_no_row(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name] // (1 if ALL else 3)))
     assert rows(path, block_packets=50, block_bytes=5000) == rows(path)
+
+
+@pytest.mark.parametrize("name", ["one_byte_connections", "outstanding", "outstanding_everywhere"])
+def test_limits_cost_the_same_however_packets_come(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name] // 10))
+    config = Config(**TIGHT | {"max_outstanding": 50, "max_outstanding_total": 100, "max_connections": 20})  # type: ignore[arg-type]
+    given = list(segments([str(path)], config))
+
+    def told(packets: int) -> list[Row]:
+        parts = (batch.slice(at, packets) for batch in given for at in range(0, len(batch), packets))
+        return [row for events in analyze(parts, config) for row in events.to_pylist()]
+
+    whole = told(1 << 20)
+    assert {row["code"] for row in whole} > {None}
+    assert told(997) == whole
+    assert told(64) == whole
 
 
 @pytest.mark.parametrize("compiled", [False, True])
