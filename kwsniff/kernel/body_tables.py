@@ -151,6 +151,7 @@ BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
             "stamp": "of the latest use of places",
             "words": "used or free words of the heap",
             "words_live": "words of the heap in use, rounded up to their blocks",
+            "named": "quarter kilobytes of the texts that requests in flight refer to",
             "call_names": "rows of call_names",
             "call_rows": "rows of call_rows",
             "call_resources": "rows of call_resources",

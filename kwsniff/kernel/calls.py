@@ -91,7 +91,35 @@ def keep(t: Any, row: int) -> int:
     request.protocol_type, request.reason, request.rack = fact.protocol_type, fact.reason, fact.rack
     request.validate_only = fact.validate_only
     request.records, request.record_bytes = fact.records, fact.record_bytes
+    request.named = _named(t, request, names, rows, resources)
+    t.store[0].named += request.named
     return OK
+
+
+@kernel
+def _named(t: Any, request: Any, names: int, rows: int, resources: int) -> int:
+    """Quarter kilobytes of the texts that a request refers to. Texts of ordinary length count nothing."""
+    found = _quarters(t, request.client_id) + _quarters(t, request.group) + _quarters(t, request.member)
+    found += _quarters(t, request.transactional_id) + _quarters(t, request.coordinator_key)
+    found += _quarters(t, request.group_protocol) + _quarters(t, request.protocol_type)
+    found += _quarters(t, request.reason) + _quarters(t, request.rack)
+    for index in range(names):
+        found += _quarters(t, t.names[uintp(index)].name)
+    before = int64(-1)
+    for index in range(rows):
+        name = t.rows[uintp(index)].name
+        if name != before:
+            found += _quarters(t, name)
+        before = name
+    for index in range(resources):
+        found += _quarters(t, t.resources[uintp(index)].name) + _quarters(t, t.resources[uintp(index)].detail)
+    return found
+
+
+@kernel
+def _quarters(t: Any, number: int) -> int:
+    """Quarter kilobytes of a text, 0 for -1 and less."""
+    return t.texts[uintp(number)].size >> 8 if number >= 0 else int64(0)
 
 
 @kernel
@@ -203,6 +231,8 @@ def forget(t: Any, row: int) -> None:
         rows = request.rows * _width(request.columns)
         give(t, request.words, request.names + rows + _OF_RESOURCE * request.resources)
     request.words, request.names, request.rows, request.resources = -1, 0, 0, 0
+    t.store[0].named -= request.named
+    request.named = 0
 
 
 @kernel

@@ -96,7 +96,7 @@ def now_held(t: Any, giving: int) -> int:
 @kernel
 def outstanding(t: Any) -> int:
     """Requests in flight, and what they name by the room that it takes."""
-    return t.run[0].waiting + t.store[0].words_live // WORDS
+    return t.run[0].waiting + t.store[0].words_live // WORDS + t.store[0].named
 
 
 @kernel

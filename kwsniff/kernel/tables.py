@@ -232,6 +232,7 @@ SPECS: list[Spec] = [
         in_flight="requests in flight when it was sent",
         status="OK_, TRUNCATED or UNDECODED",
         serial="number of its body, -1 if it was not kept", shown="bytes of it that count as waiting",
+        named="quarter kilobytes of the texts it refers to",
         **REQUEST_FIELDS,
     ),
     Spec(
