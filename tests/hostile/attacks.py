@@ -255,7 +255,7 @@ def many_elements(size: int) -> Records:
 
 
 def endless_varints(size: int) -> Records:
-    """Flexible messages in which every varint goes on, from the header on or from the body on; `size` requests."""
+    """Flexible messages in which every varint goes on, from header or body on; `size` requests."""
     flow = Flow()
     yield from flow.open()
     for corr in range(size):
