@@ -206,12 +206,13 @@ class Engine:
         return bool(store.texts > self._most_texts or store.text_bytes > self._most_bytes)
 
     def _compact(self) -> None:
-        """Drop texts; the next time when there are twice as many as are left."""
+        """Drop texts; the next time when there are twice as many as are left, or their bytes a quarter more."""
         self._machine.compact_texts()
         self._told.forget_texts()
         store = self._machine.t.store[0]
         self._most_texts = max(MAX_TEXTS, 2 * int(store.texts))
-        self._most_bytes = max(MAX_TEXT_BYTES, 2 * int(store.text_bytes))
+        held = int(store.text_bytes)
+        self._most_bytes = held + max(MAX_TEXT_BYTES, held // 4)
 
     # Segments in
 

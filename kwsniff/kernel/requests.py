@@ -78,7 +78,7 @@ def take_request_frame(t: Any, data: Any) -> int:
     request.layout = layout_of(t, key, version)
     request.order, request.first_time, request.last_time = t.run[0].order, f.first_time, f.last_time
     request.size, request.packet, request.in_flight = f.size, f.packet, conn.in_flight
-    request.unasked, request.serial = 0, -1
+    request.unasked, request.serial, request.named = 0, -1, 0
     request.status = OK_ if f.whole else TRUNCATED_
     code = read_request(t, row, data, pos + 8)
     if code == OK:
@@ -268,7 +268,7 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
         note_early_reply(t, f.conn, early)
         drop_request(t, row)
         return OK
-    request.unasked = 1
+    request.unasked, request.client_id = 1, -2  # its text need not be kept
     link(t, row)
     decided(t, f.conn, UNASKED, f.side, request.correlation_id, request.key * 65536 + request.version)
     if conn.unasked > MAX_UNASKED:

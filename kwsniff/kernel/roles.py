@@ -413,7 +413,12 @@ def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) 
         seen += 1
         after = at + 4 + int32(t.arena, at)
         if after > end:
-            goes_on = seen == 1 and is_known(t, int16(t.arena, at + 4), int16(t.arena, at + 6))
+            known = is_known(t, int16(t.arena, at + 4), int16(t.arena, at + 6))
+            goes_on = seen == 1 and known
+            if known and t.sides[2 * c + k].broken and names_client(t.arena, at):
+                code, fits = is_answered(t, c, 1 - k, at)  # the snap length took the rest of the request
+                if code != OK or fits:
+                    return code, PROVEN if fits else UNDECIDED
             break
         code = skim_request(t, t.arena, at, after)
         wants_answer = True

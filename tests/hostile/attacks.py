@@ -255,12 +255,13 @@ def many_elements(size: int) -> Records:
 
 
 def endless_varints(size: int) -> Records:
-    """Flexible messages in which every varint goes on; `size` requests."""
+    """Flexible messages in which every varint goes on, from header or body on; `size` requests."""
     flow = Flow()
     yield from flow.open()
     for corr in range(size):
-        yield from flow.stream(0, [framed(header(3, 12, corr) + b"\xff" * 2000)])
-        yield from flow.stream(1, [framed(struct.pack(">i", corr) + b"\xff" * 2000)])
+        tags = b"\0" if corr & 1 else b""
+        yield from flow.stream(0, [framed(header(3, 12, corr) + tags + b"\xff" * 2000)])
+        yield from flow.stream(1, [framed(struct.pack(">i", corr) + tags + b"\xff" * 2000)])
     yield from _then_good(flow)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel import conversation, streams
+from kwsniff.kernel import early, streams
 from kwsniff.kernel.engine import Engine
 from kwsniff.segments import segment_columns
 from tests.hostile.attacks import ATTACKS, Records, framed, metadata
@@ -81,7 +81,7 @@ def test_twice_the_attack_is_about_twice_the_work(
 ) -> None:
     # Lists that are gone through are bounded; with the bounds of every day it takes longer to reach them.
     monkeypatch.setattr(streams, "MAX_WAITING", 8)
-    monkeypatch.setattr(conversation, "MAX_EARLY", 50)
+    monkeypatch.setattr(early, "MAX_EARLY", 50)
     make = OWN.get(name) or ATTACKS[name]
     once, twice, four_times = (
         steps(write(tmp_path / f"{times}.pcap", make(times * SIZES[name]))) for times in (1, 2, 4)
