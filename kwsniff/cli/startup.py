@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
 from contextlib import suppress
@@ -60,7 +61,7 @@ def spare_manual() -> None:
     blank.NumpyDocString = lambda _: {"Parameters": []}  # type: ignore[attr-defined]
     sys.modules[MANUAL] = blank
     try:
-        import pyarrow.compute
+        importlib.import_module("pyarrow.compute")
     finally:
         del sys.modules[MANUAL]
 
