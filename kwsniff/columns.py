@@ -85,21 +85,58 @@ def lists(lengths: Ints, values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def in_order(parts: list[tuple[Columns, int]], order: Ints, schema: pa.Schema) -> Columns:
-    """The rows of all parts (columns and how many rows) in this order, with the columns that any has."""
-    columns: Columns = {}
+    """The rows of all parts (columns and how many rows) in this order, with the columns that any has; the
+    rows of a part keep their order."""
     starts = np.cumsum([0, *(count for _, count in parts)])
-    for name in set().union(*(columns for columns, _ in parts)):
-        # Most columns are of one part: what others lack needs no room.
-        having = [at for at, (part, _) in enumerate(parts) if name in part]
-        first, end = having[0], having[-1] + 1
-        arrays = [
-            part[name] if name in part else _nulls(count, schema.field(name).type)
-            for part, count in parts[first:end]
-        ]
-        outside = (order < starts[first]) | (order >= starts[end])
-        taken = places(order - starts[first], outside)
-        columns[name] = (arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)).take(taken)
-    return columns
+    names = list(dict.fromkeys(name for columns, _ in parts for name in columns))
+    whose = np.searchsorted(starts, order, "right") - 1
+    runs = np.flatnonzero(np.diff(whose, prepend=-1))
+    if len(runs) * SHORT < len(order):
+        stretches = _stretches(order - starts[whose], whose, runs)
+        return {name: _laid(parts, name, stretches, schema.field(name).type) for name in names}
+    return {name: _picked(parts, name, starts, order, schema.field(name).type) for name in names}
+
+
+SHORT = 32
+"""Rows in a row of one part on average from which on they are laid one after the other rather than taken one
+by one, which is slow for lists."""
+
+
+def _stretches(rows: Ints, whose: Ints, runs: Ints) -> list[tuple[int, int, int]]:
+    """Part, first row and count of what follows each other in the part and in the whole."""
+    counts = np.diff(runs, append=len(whose))
+    return list(zip(whose[runs].tolist(), rows[runs].tolist(), counts.tolist(), strict=True))
+
+
+def _laid(
+    parts: list[tuple[Columns, int]], name: str, stretches: list[tuple[int, int, int]], kind: pa.DataType
+) -> pa.Array:
+    pieces: list[pa.Array] = []
+    absent = 0
+    for part, first, count in stretches:
+        values = parts[part][0].get(name)
+        if values is None:
+            absent += count
+            continue
+        if absent:
+            pieces.append(_nulls(absent, kind))
+            absent = 0
+        pieces.append(values.slice(first, count))
+    if absent:
+        pieces.append(_nulls(absent, kind))
+    return pa.concat_arrays(pieces)
+
+
+def _picked(
+    parts: list[tuple[Columns, int]], name: str, starts: Ints, order: Ints, kind: pa.DataType
+) -> pa.Array:
+    # Most columns are of one part: what others lack needs no room.
+    having = [at for at, (part, _) in enumerate(parts) if name in part]
+    first, end = having[0], having[-1] + 1
+    arrays = [part[name] if name in part else _nulls(count, kind) for part, count in parts[first:end]]
+    outside = (order < starts[first]) | (order >= starts[end])
+    taken = places(order - starts[first], outside)
+    return (arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)).take(taken)
 
 
 def record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -33,6 +33,7 @@ from kwsniff.page import Page
 from kwsniff.page.title import title
 from kwsniff.report import DEFAULT_BY, Report, sessions
 from kwsniff.report.csv import write_batches
+from kwsniff.report.even import even
 from kwsniff.report.sessions import followed
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
@@ -223,7 +224,7 @@ def _events(
     source = events(
         request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
     )
-    batches = ahead(damage.watch(trust.watch(source)))
+    batches = even(ahead(damage.watch(trust.watch(source))))
     choice = request.choice
     if predicate is None:
         yield from named(batches, learner=choice.learner()) if choice.names else followed(batches)

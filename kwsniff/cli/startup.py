@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
+from types import ModuleType
 
 OWN_PROCESS = object()
 """Tells a command that the process is its own, to be tuned for it and gone afterwards."""
@@ -20,6 +22,7 @@ def tuned() -> None:
     """Tune this process, and those it starts, before it has threads and arrays."""
     one_heap()
     spare_pandas()
+    spare_manual()
 
 
 def one_heap() -> None:
@@ -44,6 +47,23 @@ def spare_pandas() -> None:
         pa.array([None])
     finally:
         sys.meta_path.remove(finder)
+
+
+MANUAL = "pyarrow.vendored.docscrape"
+
+
+def spare_manual() -> None:
+    """Keep pyarrow.compute from writing the manual of its three hundred functions when it is imported, which
+    takes twice as long as the rest of it: what reads the docstrings of options finds no parameters there."""
+    if "pyarrow.compute" in sys.modules or MANUAL in sys.modules:
+        return
+    blank = ModuleType(MANUAL)
+    blank.NumpyDocString = lambda _: {"Parameters": []}  # type: ignore[attr-defined]
+    sys.modules[MANUAL] = blank
+    try:
+        importlib.import_module("pyarrow.compute")
+    finally:
+        del sys.modules[MANUAL]
 
 
 class _NoPandas(MetaPathFinder):

@@ -9,7 +9,7 @@ import numpy as np
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence, literal
 from kwsniff.findings.rows import Batch, Picked
 from kwsniff.findings.rule import Context, Rule
-from kwsniff.findings.tally import Entry, Key, Tally
+from kwsniff.findings.tally import Entry, Key, Tally, counted
 from kwsniff.findings.words import client, duration, listed, name, rate, size
 from kwsniff.report.text import digits
 
@@ -29,20 +29,27 @@ class _Produced(Rule):
         """By client id, address and topic: records, bytes, uncompressed batches and their bytes."""
 
     def take(self, batch: Batch) -> None:
-        calls = batch.calls
-        produce = calls.is_in("api_key", PRODUCE)
-        if not produce.any():
-            return
-        parts = batch.partitions
-        rows = np.flatnonzero(produce[parts.row] & (parts.ints("bytes") > 0))
-        self.looked += len(rows)
-        if not len(rows):
-            return
-        of = parts.row[rows]
-        size_of, plain = parts.ints("bytes")[rows], parts.coded("codec").equals("none")[rows]
-        keys = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of), parts.key.at(rows)]
-        sums = [parts.ints("records")[rows], size_of, plain, np.where(plain, size_of, 0)]
-        self.batches.add(Picked(calls, of), np.arange(len(rows)), keys, sums)
+        looked, entries = batch.once("produced", _produced)
+        self.looked += looked
+        for key, entry in entries:
+            self.batches.put(key, entry.copy())
+
+
+def _produced(batch: Batch) -> tuple[int, list[tuple[Key, Entry]]]:
+    """How many partitions were produced to, and what `_Produced.batches` adds of them."""
+    calls = batch.calls
+    produce = calls.is_in("api_key", PRODUCE)
+    if not produce.any():
+        return 0, []
+    parts = batch.partitions
+    rows = np.flatnonzero(produce[parts.row] & (parts.ints("bytes") > 0))
+    if not len(rows):
+        return 0, []
+    of = parts.row[rows]
+    size_of, plain = parts.ints("bytes")[rows], parts.coded("codec").equals("none")[rows]
+    keys = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of), parts.key.at(rows)]
+    sums = [parts.ints("records")[rows], size_of, plain, np.where(plain, size_of, 0)]
+    return len(rows), counted(Picked(calls, of), np.arange(len(rows)), keys, sums)
 
 
 class TinyBatches(_Produced):

@@ -8,8 +8,9 @@ may not fill.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from kwsniff.report import lists
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+T = TypeVar("T")
 
 UNKNOWN = -1
 """Number of a packet that is not known."""
@@ -130,7 +132,10 @@ class Rows:
 
     def is_in(self, name: str, values: tuple[int, ...]) -> Mask:
         """Which rows have one of these whole numbers."""
-        mask: Mask = np.isin(self.ints(name, -(1 << 40)), values)
+        numbers = self.ints(name, -(1 << 40))
+        mask: Mask = numbers == values[0]
+        for value in values[1:]:  # few: np.isin sorts, and the rules ask for dozens of sets
+            mask |= numbers == value
         return mask
 
     @cached_property
@@ -196,6 +201,14 @@ class Batch:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
+        self._made: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[Batch], T]) -> T:
+        """What `make` gives of this batch; several rules ask for it by its name."""
+        if name not in self._made:
+            self._made[name] = make(self)
+        made: T = self._made[name]
+        return made
 
     @cached_property
     def calls(self) -> Rows:

@@ -89,35 +89,7 @@ class Tally:
         maxes: Sequence[Any] = (),
     ) -> None:
         """Take some rows (a mask, or their places). `keys`, `sums` and `maxes` are columns over all rows."""
-        places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
-        if len(places):
-            times = rows.time[places]
-            if (np.diff(times) < 0).any():
-                places = places[np.argsort(times, kind="stable")]
-            picked = [key.at(places) for key in keys]
-            figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
-            self._take(rows, places, picked, figures[: len(sums)], figures[len(sums) :])
-
-    def _take(
-        self, rows: Rows | Picked, places: Ints, keys: list[Coded], sums: list[Any], maxes: list[Any]
-    ) -> None:
-        group, firsts = grouped(keys)
-        size = len(firsts)
-        counts = np.bincount(group, minlength=size)
-        totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size) for each in sums]
-        greatest = [np.full(size, -np.inf) for _ in maxes]
-        for into, each in zip(greatest, maxes, strict=True):
-            np.fmax.at(into, group, each)
-        lasts = np.zeros(size, np.int64)
-        lasts[group] = np.arange(len(group))
-        first, last = _packets(rows, places[firsts]), _packets(rows, places[lasts])
-        for number in range(size):
-            row = firsts[number]
-            key = tuple(_cut(column.values[column.codes[row]]) for column in keys)
-            entry = Entry(
-                int(counts[number]), [float(each[number]) for each in totals],
-                [float(each[number]) for each in greatest], first[number], last[number],
-            )  # fmt: skip
+        for key, entry in counted(rows, which, keys, sums, maxes):
             self.put(key, entry)
 
     def put(self, key: Key, entry: Entry) -> None:
@@ -155,6 +127,56 @@ class Tally:
                 self._entries[rest].absorb(entry)
             else:
                 self._entries[rest] = entry
+
+
+def counted(
+    rows: Rows | Picked,
+    which: Mask | Ints,
+    keys: Sequence[Coded],
+    sums: Sequence[Any] = (),
+    maxes: Sequence[Any] = (),
+) -> list[tuple[Key, Entry]]:
+    """What `Tally.add` adds: an entry for each key that occurs in some rows."""
+    places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
+    if not len(places):
+        return []
+    times = rows.time[places]
+    if (np.diff(times) < 0).any():
+        places = places[np.argsort(times, kind="stable")]
+    picked = [key.at(places) for key in keys]
+    figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
+    return _counted(rows, places, picked, figures[: len(sums)], figures[len(sums) :])
+
+
+def _counted(
+    rows: Rows | Picked, places: Ints, keys: list[Coded], sums: list[Any], maxes: list[Any]
+) -> list[tuple[Key, Entry]]:
+    group, firsts = grouped(keys)
+    size = len(firsts)
+    counts = np.bincount(group, minlength=size).tolist()
+    totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size).tolist() for each in sums]
+    greatest = [_greatest(group, size, each) for each in maxes]
+    lasts = np.zeros(size, np.int64)
+    lasts[group] = np.arange(len(group))
+    first, last = _packets(rows, places[firsts]), _packets(rows, places[lasts])
+    texts = [[_cut(column.values[code]) for code in column.codes[firsts].tolist()] for column in keys]
+    return [
+        (key, Entry(count, list(summed), list(most), begin, end))
+        for key, count, summed, most, begin, end in zip(
+            _rows(texts, size), counts, _rows(totals, size), _rows(greatest, size), first, last, strict=True
+        )
+    ]
+
+
+def _greatest(group: Ints, size: int, values: Any) -> list[float]:
+    found = np.full(size, -np.inf)
+    np.fmax.at(found, group, values)
+    return found.tolist()
+
+
+def _rows(columns: list[list[Any]], size: int) -> list[tuple[Any, ...]]:
+    """Columns of `size` values as rows, which are empty if there is no column."""
+    return list(zip(*columns, strict=True)) if columns else [()] * size
 
 
 def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:

@@ -50,28 +50,10 @@ Session = dict[Key, int | None]
 class _Column(NamedTuple):
     """A list column of partitions, flattened: where each row's begin, and their fields."""
 
-    first: Ints
-    size: Ints
-    topic: pa.Array
-    uuid: pa.Array
-    partition: Ints
-    offset: pa.Array
-
-    def keys(self, row: int) -> list[Key]:
-        start, stop = int(self.first[row]), int(self.first[row] + self.size[row])
-        return list(
-            zip(
-                self.topic[start:stop].to_pylist(),
-                self.uuid[start:stop].to_pylist(),
-                self.partition[start:stop].tolist(),
-                strict=True,
-            )
-        )
-
-    def offsets(self, row: int) -> list[int | None]:
-        start = int(self.first[row])
-        found: list[int | None] = self.offset[start : start + int(self.size[row])].to_pylist()
-        return found
+    first: list[int]
+    size: list[int]
+    keys: list[Key]
+    offsets: list[int | None]
 
 
 class _Named(NamedTuple):
@@ -137,7 +119,8 @@ class Sessions:
         """What only the request says."""
         if not asked.size[row]:
             return
-        for key, offset in zip(asked.keys(row), asked.offsets(row), strict=True):
+        some = slice(asked.first[row], asked.first[row] + asked.size[row])
+        for key, offset in zip(asked.keys[some], asked.offsets[some], strict=True):
             if offset is None:
                 session.pop(key, None)
             else:
@@ -147,8 +130,9 @@ class Sessions:
         """What the response says, with the request's offsets where it gave any."""
         if not answered.size[row]:
             return
-        first = int(answered.first[row])
-        pairs = zip(answered.keys(row), answered.offsets(row), strict=True)
+        first = answered.first[row]
+        some = slice(first, first + answered.size[row])
+        pairs = zip(answered.keys[some], answered.offsets[some], strict=True)
         for place, (key, offset) in enumerate(pairs, first):
             known = session.get(key) if offset is None else offset
             session[key] = known
@@ -176,13 +160,24 @@ def _topics(session: Session) -> list[Key]:
 def _column(column: pa.ListArray) -> _Column:
     flat = column.flatten()
     count = lists.lengths(column)
-    fields = {
-        name: pc.struct_field(flat, name) for name in ("topic", "topic_id", "partition", "fetch_offset")
-    }
-    return _Column(
-        lists.starts(count), count, fields["topic"], fields["topic_id"],
-        _ints(fields["partition"], -1), fields["fetch_offset"],
-    )  # fmt: skip
+    topic, uuid, offset = (pc.struct_field(flat, name) for name in ("topic", "topic_id", "fetch_offset"))
+    partition = _ints(pc.struct_field(flat, "partition"), -1)
+    keys = zip(_values(topic), _values(uuid), partition.tolist(), strict=True)
+    return _Column(lists.starts(count).tolist(), count.tolist(), list(keys), _numbers(offset))
+
+
+def _values(texts: pa.Array) -> list[str | None]:
+    """Texts as Python's, each made once."""
+    encoded = texts.dictionary_encode(null_encoding="encode")
+    distinct = encoded.dictionary.to_pylist()
+    return [distinct[code] for code in encoded.indices.to_numpy(zero_copy_only=False).tolist()]
+
+
+def _numbers(column: pa.Array) -> list[int | None]:
+    values: list[int | None] = _ints(column, 0).tolist()
+    for place in np.flatnonzero(lists.is_null(column)).tolist() if column.null_count else ():
+        values[place] = None
+    return values
 
 
 def _filled(batch: pa.RecordBatch, named: _Named) -> pa.RecordBatch:

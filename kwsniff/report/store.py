@@ -15,7 +15,7 @@ calls; a call and topic are one pair, however often the call names the topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from kwsniff.events import CALL
 from kwsniff.report import waiting
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
 from kwsniff.report.cube import NEVER, PARTS, Cube, joined
+from kwsniff.report.even import even
 from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
@@ -47,10 +48,6 @@ MAX_SOFTWARE = 100
 
 MAX_LIBRARIES = 20_000
 """The same of all clients."""
-
-BATCH_ROWS = 32_768
-BATCH_BYTES = 8 << 20
-"""Rows and bytes added at a time, about: fewer rows take as long, more take several kilobytes each."""
 
 NEEDED = (
     *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
@@ -85,7 +82,7 @@ class CallStore:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all batches, joining small ones first."""
-        for batch in _even(map(_needed, batches)):
+        for batch in even(map(_needed, batches)):
             self.add(batch)
             del batch  # before the next is made
 
@@ -279,29 +276,3 @@ def _needed(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns that are used, those of the parts only where the batch has them."""
     known = set(batch.schema.names)
     return batch.select(list(dict.fromkeys((*NEEDED, *(name for name in PARTS if name in known)))))
-
-
-def _even(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about BATCH_ROWS or BATCH_BYTES."""
-    waiting_batches: list[pa.RecordBatch] = []
-    rows = held = 0
-    for batch in batches:
-        parts = max(round(batch.num_rows / BATCH_ROWS), round(batch.nbytes / BATCH_BYTES), 1)
-        size = -(-batch.num_rows // parts)
-        for part in range(parts):
-            waiting_batches.append(batch.slice(part * size, size))
-            rows += waiting_batches[-1].num_rows
-            held += waiting_batches[-1].nbytes
-            if rows >= BATCH_ROWS or held >= BATCH_BYTES:
-                yield _joined(waiting_batches)
-                rows = held = 0
-        del batch
-    if waiting_batches:
-        yield _joined(waiting_batches)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All as one, taken out of the list so that both are in memory only briefly."""
-    whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    batches.clear()
-    return whole

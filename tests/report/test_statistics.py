@@ -272,7 +272,7 @@ def test_anomalies_and_connections_are_no_calls() -> None:
 def test_cubes_fold_as_they_grow_without_changing_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = report(*ROWS).tables
     monkeypatch.setattr("kwsniff.report.cube.PENDING_ROWS", 20)
-    monkeypatch.setattr("kwsniff.report.store.BATCH_ROWS", 10)
+    monkeypatch.setattr("kwsniff.report.even.BATCH_ROWS", 10)
     for name, frame in report(*ROWS, size=5).tables.items():
         pd.testing.assert_frame_equal(frame, expected[name])
 
