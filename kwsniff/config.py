@@ -20,7 +20,7 @@ SIZED = frozenset(
         *("max_connection_bytes", "max_buffered_bytes", "max_reorder_bytes", "max_outstanding"),
         *("max_outstanding_total", "max_connections", "max_elements", "max_decompressed_bytes"),
         *("max_samples",),
-        *("block_bytes", "slice_bytes", "slice_events"),
+        *("block_bytes", "slice_bytes"),
     )
 )
 """Fields that `Config.within` sizes."""
@@ -108,9 +108,7 @@ class Config:
     block_bytes: int = 16 * MIB
     """Capture bytes read at a time."""
     slice_bytes: int = 8 * MIB
-    """Payload bytes, at most, whose events are made at a time."""
-    slice_events: int = 48_000
-    """Events to make at a time, about: where messages are small, fewer bytes are taken."""
+    """Payload bytes, at most, that are taken at a time; names that nobody needs any more go between."""
 
     @classmethod
     def within(cls, memory: int, **choices: Any) -> Config:
@@ -132,6 +130,6 @@ class Config:
         base = BASE_MEMORY if choices.get("kernels") == "never" else BASE_MEMORY + KERNELS_MEMORY
         share = (memory - base) / (DEFAULT_MEMORY - BASE_MEMORY - KERNELS_MEMORY)
         sized: dict[str, Any] = {name: int(getattr(usual, name) * share) for name in SIZED}
-        for name in ("block_bytes", "slice_bytes", "slice_events"):  # more of these gains nothing
+        for name in ("block_bytes", "slice_bytes"):  # more of these gains nothing
             sized[name] = min(sized[name], getattr(usual, name))
         return cls(**{"max_memory": memory, **sized, **choices})

@@ -151,6 +151,7 @@ BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
             "stamp": "of the latest use of places",
             "words": "used or free words of the heap",
             "words_live": "words of the heap in use, rounded up to their blocks",
+            "named": "bytes of the texts that requests in flight refer to, counted for each of them",
             "call_names": "rows of call_names",
             "call_rows": "rows of call_rows",
             "call_resources": "rows of call_resources",
@@ -203,6 +204,7 @@ REQUEST_FIELDS = {
     "names": "topics there",
     "rows": "partitions there",
     "resources": "resources there",
+    "named": "bytes of the texts that it refers to",
 }
 """What a request keeps of its body while it waits."""
 

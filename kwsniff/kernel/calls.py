@@ -91,7 +91,30 @@ def keep(t: Any, row: int) -> int:
     request.protocol_type, request.reason, request.rack = fact.protocol_type, fact.reason, fact.rack
     request.validate_only = fact.validate_only
     request.records, request.record_bytes = fact.records, fact.record_bytes
+    request.named = _named(t, request, names, resources)
+    t.store[0].named += request.named
     return OK
+
+
+@kernel
+def _named(t: Any, request: Any, names: int, resources: int) -> int:
+    """Bytes of the texts that a request refers to, its lists being those at hand."""
+    size = (
+        _size(t, request.client_id) + _size(t, request.group) + _size(t, request.member)
+        + _size(t, request.transactional_id) + _size(t, request.coordinator_key)
+        + _size(t, request.group_protocol) + _size(t, request.protocol_type)
+        + _size(t, request.reason) + _size(t, request.rack)
+    )  # fmt: skip
+    for at in range(names):
+        size += _size(t, t.names[at].name)
+    for at in range(resources):
+        size += _size(t, t.resources[at].name) + _size(t, t.resources[at].detail)
+    return size
+
+
+@inlined
+def _size(t: Any, number: int) -> int:
+    return int64(t.texts[uintp(number)].size) if number >= 0 else int64(0)
 
 
 @kernel
@@ -202,6 +225,8 @@ def forget(t: Any, row: int) -> None:
     if request.words >= 0:
         rows = request.rows * _width(request.columns)
         give(t, request.words, request.names + rows + _OF_RESOURCE * request.resources)
+    t.store[0].named -= request.named
+    request.named = 0
     request.words, request.names, request.rows, request.resources = -1, 0, 0, 0
 
 

@@ -95,8 +95,7 @@ class Engine:
         if self._share is None or self._share[0] == 0:  # they belong to no connection
             self._told.note_packets(segments.notes, first, int(run.capture))
         buffer, start = self._set_buffers(segments)
-        for at in range(0, len(segments), AT_ONCE):
-            stop = min(at + AT_ONCE, len(segments))
+        for at, stop in self._slices(segments):
             self._set_segments(segments, buffer, start, at, stop)
             run = machine.t.run[0]
             run.row, run.phase = 0, 0
@@ -108,6 +107,16 @@ class Engine:
                 self._compact()
         yield from self._drain(everything=True)
         machine.shrink()
+
+    def _slices(self, segments: SegmentColumns) -> Iterator[tuple[int, int]]:
+        """Parts of a batch to take one after the other: texts that nothing refers to go between them."""
+        ends = np.cumsum(segments.captured)
+        at = 0
+        while at < len(segments):
+            most = (ends[at - 1] if at else 0) + self.config.slice_bytes
+            stop = min(at + AT_ONCE, max(at + 1, int(np.searchsorted(ends, most, "right"))))
+            yield at, min(stop, len(segments))
+            at = stop
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The input is over: what is still open ends, oldest connection first."""

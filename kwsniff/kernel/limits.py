@@ -26,6 +26,8 @@ LITTLE = 3072
 """Bytes of one connection that are not worth giving up: beginnings of broken frames."""
 WORDS = 64
 """Words of topics and partitions that take about as much room as a request does."""
+NAMED = 128
+"""The same in bytes of names and other texts: a topic's may have 32 KB."""
 KEPT = 1024
 """Bytes of a frame kept for its header when the rest is let go."""
 
@@ -96,7 +98,7 @@ def now_held(t: Any, giving: int) -> int:
 @kernel
 def outstanding(t: Any) -> int:
     """Requests in flight, and what they name by the room that it takes."""
-    return t.run[0].waiting + t.store[0].words_live // WORDS
+    return t.run[0].waiting + t.store[0].words_live // WORDS + t.store[0].named // NAMED
 
 
 @kernel

@@ -256,6 +256,7 @@ def put(machine: Machine, tail: Tail) -> Ints:
     run.opened += len(conns)
     run.followed += len(conns)
     run.waiting += int(conns["in_flight"].sum())
+    machine.t.store[0].named += int(requests["named"].sum())
     run.serial += tail.serial
     run.bodies_waiting += int(requests["shown"].sum())
     run.pieces_live += len(pieces)

@@ -21,8 +21,9 @@ HEADERS_KEPT = {"cut to 128 bytes", "cut to 256 bytes"}
 Call = tuple[int, int, int | None, int | None, int]
 
 
-def rows_of(path: str | Path) -> list[Row]:
-    return [row for batch in events([str(path)], Config()) for row in batch.to_pylist()]
+def rows_of(path: str | Path, ports: tuple[int, ...] = Config().ports) -> list[Row]:
+    config = Config(ports=ports)
+    return [row for batch in events([str(path)], config) for row in batch.to_pylist()]
 
 
 def requests(rows: list[Row]) -> Counter[Call]:
@@ -41,8 +42,11 @@ def test_a_mutant_is_read_to_its_end_and_invents_nothing(name: str, mutation: st
     (original,) = sample(name).paths
     link, whole = packets(original)
     mutant = MUTATIONS[mutation](whole, random.Random(f"{name}, {mutation}"))
-    rows = rows_of(write(tmp_path / "mutant.pcap", link, mutant))
-    before, after = requests(rows_of(original)), requests(rows)
+    before = requests(rows_of(original))
+    # Bodies that were cut prove nothing: of what they are the ports have to tell.
+    ports = tuple({call[1] for call in before}) if mutation in HEADERS_KEPT else Config().ports
+    rows = rows_of(write(tmp_path / "mutant.pcap", link, mutant), ports)
+    after = requests(rows)
     assert {row["status"] for row in rows if row["event"] == "call"} <= set(STATUSES)
     assert {row["code"] for row in rows if row["event"] == "anomaly"} <= set(ANOMALIES)
     if "bytes wrong" not in mutation:
