@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kwsniff.split.local import Outcome, decode
+
 from kwsniff.capture.source import CaptureTotals, resolve
 from kwsniff.config import Config
 from kwsniff.offline import events
-from kwsniff.split.local import Outcome, decode
 from kwsniff.split.plan import Split, cut
 
 SMALL = Config(block_packets=50, block_bytes=1 << 13, kernels="never")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kwsniff.split.local import Outcome
 
 from kwsniff.split import guess
-from kwsniff.split.local import Outcome
 from tests.hostile.wire import Flow
 from tests.split.compare import differences
 from tests.split.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response
