@@ -259,8 +259,9 @@ def endless_varints(size: int) -> Records:
     flow = Flow()
     yield from flow.open()
     for corr in range(size):
-        yield from flow.stream(0, [framed(header(3, 12, corr) + b"\xff" * 2000)])
-        yield from flow.stream(1, [framed(struct.pack(">i", corr) + b"\xff" * 2000)])
+        said = bytes(corr & 1) + b"\xff" * 2000  # in the header, or behind its tagged fields
+        yield from flow.stream(0, [framed(header(3, 12, corr) + said)])
+        yield from flow.stream(1, [framed(struct.pack(">i", corr) + said)])
     yield from _then_good(flow)
 
 

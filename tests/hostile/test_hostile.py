@@ -35,7 +35,7 @@ SMALL = {
     "early_answers": 20_000_000, "unasked": 4000, "long_names": 3_200_000, "long_client_ids": 1_920_000,
     "long_software": 300_000, "many_partitions": 20_000, "repeated_names": 5000, "long_prefix": 2_000_000,
     "many_elements": 500, "endless_varints": 200,
-    "true_elements": 60_000, "empty_names": 300_000, "bombs": 50_000_000, "tiny_records": 180_000,
+    "true_elements": 60_000, "empty_names": 300_000, "bombs": 50_000_000, "tiny_records": 20_000,
     "deep_nesting": 40, "overlaps": 300, "time_travel": 100, "many_holes": 3000, "fragments": 5000,
 }  # fmt: skip
 
