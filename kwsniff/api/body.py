@@ -68,7 +68,7 @@ def _api(known: Catalog, api: int | str) -> Api:
 
 @cache
 def _decoder(api: Api, version: int, direction: str) -> Any:
-    return compile_layout(api.message(direction).at(version), "full")
+    return compile_layout(api.message(direction).at(version))
 
 
 def use_dissectors(folder: str | os.PathLike[str]) -> None:

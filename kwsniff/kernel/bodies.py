@@ -10,7 +10,7 @@ whether a response is due. `code` and `offset` say what was found first; where i
 interpreter of `kwsniff.spec.interpret` finds out from the same bytes.
 
 Invariants: for any bytes, what is accepted and what is refused, and for which reason, is what the decoder of
-`kwsniff.spec.source_facts` says. FULL leaves nothing behind but texts, so the body can be read again.
+`kwsniff.spec.instructions` says. FULL leaves nothing behind but texts, so the body can be read again.
 """
 
 from __future__ import annotations

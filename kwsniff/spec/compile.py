@@ -1,4 +1,4 @@
-"""Decoders made on demand: Python source for one (message, version, projection), compiled and kept.
+"""Decoders made on demand: Python source for one message at one version, compiled and kept.
 
 The source is registered in `linecache`, so that tracebacks and debuggers show it; `source` returns it.
 """
@@ -9,86 +9,70 @@ import linecache
 import struct
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, overload
+from typing import Any
 
 from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec import runtime
-from kwsniff.spec.facts import Facts, PartitionFacts
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Layout
 from kwsniff.spec.source import Writer
-from kwsniff.spec.source_facts import FactsWriter
 from kwsniff.spec.source_full import FullWriter
 
 FullDecoder = Callable[..., tuple[dict[str, Any], int]]
-FactsDecoder = Callable[..., tuple[Facts, int]]
 
-_WRITERS: dict[str, type[FullWriter | FactsWriter]] = {"full": FullWriter, "facts": FactsWriter}
 _HELPERS: dict[str, Any] = {
-    "Facts": Facts,
-    "PartitionFacts": PartitionFacts,
     "MalformedError": runtime.MalformedError,
     "MAX_ELEMENTS": MAX_ELEMENTS,
     "TooManyError": runtime.TooManyError,
     "SMALL": runtime.SMALL,
     "Refused": (ValueError, IndexError, struct.error),
-    "new": tuple.__new__,
     "skip_long": runtime.skip_long,
     "skip_long_nullable": runtime.skip_long_nullable,
     "skip_tags": runtime.skip_tags,
     "tail": runtime.tail,
-    "topic_id": runtime.topic_id,
-    "unique": runtime.unique,
-    "unique_pairs": runtime.unique_pairs,
     "unpack_from": struct.unpack_from,
     "uuid_text": runtime.uuid_text,
     "uvarint": uvarint,
 }
-_decoders: dict[tuple[int | str, int, str, str], Callable[..., Any]] = {}
+_decoders: dict[tuple[int | str, int, str], FullDecoder] = {}
 
 
-@overload
-def decoder(
-    api_key: int, version: int, direction: str, projection: Literal["full"] = "full"
-) -> FullDecoder: ...
-@overload
-def decoder(api_key: int, version: int, direction: str, projection: Literal["facts"]) -> FactsDecoder: ...
-def decoder(api_key: int, version: int, direction: str, projection: str = "full") -> Any:
+def decoder(api_key: int, version: int, direction: str) -> FullDecoder:
     """The decoder of one message at one version.
 
     It takes a buffer, the position of the body in it (behind the header), the exclusive end of the message
-    and, if the default is not right, how many array elements it may have, and returns
-    the fields (`full`: a dict, `facts`: `Facts`) with the position behind the last
-    one, which may be less than `end`. It raises `DecodeError` and nothing else; offsets count from the
-    body's start. The buffer may go on behind `end`. `bytes` are fastest, other buffers are copied first.
+    and, if the default is not right, how many array elements it may have, and returns the fields by name with
+    the position behind the last one, which may be less than `end`. It raises `DecodeError` and nothing else;
+    offsets count from the body's start. The buffer may go on behind `end`. `bytes` are fastest, other buffers
+    are copied first.
 
     Raises:
         DecodeError: `unknown_api` or `unknown_version`.
-        ValueError: another direction than `request` and `response`, another projection.
+        ValueError: another direction than `request` and `response`.
     """
-    key = (api_key, version, direction, projection)
+    key = (api_key, version, direction)
     found = _decoders.get(key)
     if found is None:
-        found = _decoders[key] = compile_layout(layout(api_key, version, direction), projection)
+        found = _decoders[key] = compile_layout(layout(api_key, version, direction))
     return found
 
 
 def data_decoder(name: str, version: int) -> FullDecoder:
-    """As `decoder`, for a data message and the `full` projection.
+    """As `decoder`, for a data message.
 
     Raises:
         DecodeError: `unknown_version`.
         KeyError: no data message of that name.
     """
-    key = (name, version, "data", "full")
+    key = (name, version, "data")
     found = _decoders.get(key)
     if found is None:
         message = catalog().data(name)
         if version not in message.versions:
             raise DecodeError("unknown_version")
-        found = _decoders[key] = compile_layout(message.at(version), "full")
+        found = _decoders[key] = compile_layout(message.at(version))
     return found
 
 
@@ -102,15 +86,9 @@ def layout(api_key: int, version: int, direction: str) -> Layout:
     return api.message(direction).at(version)
 
 
-def source(layout: Layout, projection: str) -> str:
+def source(layout: Layout) -> str:
     """The Python source of a decoder."""
-    return _text(_writer(layout, projection))
-
-
-def _writer(layout: Layout, projection: str) -> Writer:
-    if projection not in _WRITERS:
-        raise ValueError(f"projection must be 'full' or 'facts', not {projection!r}")
-    return _WRITERS[projection](layout)
+    return _text(FullWriter(layout))
 
 
 def _text(writer: Writer) -> str:
@@ -127,9 +105,9 @@ def _text(writer: Writer) -> str:
     return "\n".join([*head, *writer.lines, *foot, ""])
 
 
-def compile_layout(layout: Layout, projection: str) -> Callable[..., Any]:
+def compile_layout(layout: Layout) -> FullDecoder:
     """Writes and compiles the decoder of a layout."""
-    return compile_writer(_writer(layout, projection), projection)
+    return compile_writer(FullWriter(layout), "full")
 
 
 def compile_writer(

@@ -73,23 +73,6 @@ def uuid_text(raw: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-@lru_cache(maxsize=8192)
-def topic_id(raw: bytes) -> str | None:
-    """As `uuid_text`; the zero uuid stands for none (KIP-516)."""
-    return uuid_text(raw) if raw.strip(b"\0") else None
-
-
-def unique(names: list[str | None]) -> list[str | None]:
-    """Each once, in order."""
-    return list(dict.fromkeys(names))
-
-
-def unique_pairs(names: list[str | None], ids: list[str | None]) -> tuple[list[str | None], list[str | None]]:
-    """Each pair once, in order."""
-    pairs = dict.fromkeys(zip(names, ids, strict=True))
-    return [name for name, _ in pairs], [uuid for _, uuid in pairs]
-
-
 def unpackers(code: str) -> list[Callable[..., tuple[Any, ...]]]:
     """`unpackers("i")[3](buf, pos)` reads three int32."""
     return [struct.Struct(f">{count}{code}").unpack_from for count in range(SMALL)]

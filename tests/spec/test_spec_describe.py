@@ -63,7 +63,7 @@ def test_the_dump_is_json_with_the_keys_promised():
 
 
 def test_generated_source_can_be_read_and_shows_in_tracebacks():
-    text = source(layout(17, 0, "request"), "full")
+    text = source(layout(17, 0, "request"))
     assert text.startswith("def decode(buf, pos, end, left=MAX_ELEMENTS):\n")
     try:
         decoder(17, 0, "request")(b"", 0, None)  # type: ignore[arg-type]
