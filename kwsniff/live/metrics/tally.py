@@ -25,11 +25,12 @@ MAX_CLIENTS = 100
 MAX_BROKERS = 100
 MAX_TOPICS = 200
 
-NEEDED = (
+_COUNTED = (
     *("code", "status", "api", "client_id", "broker_ip", "broker_port", "latency_us", "throttle_ms"),
     *("request_bytes", "response_bytes", "record_count", "record_bytes", "error", "unanswered_because"),
-    *("topics", "topic_ids", "partitions", "api_key", "max_wait_ms", "error_code"),
+    *("topics", "topic_ids", "partitions"),
 )
+NEEDED = tuple(dict.fromkeys((*_COUNTED, *waiting.NEEDED)))
 """Columns of EVENTS that are counted."""
 
 CALL_SUMS = (

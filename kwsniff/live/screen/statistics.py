@@ -42,10 +42,11 @@ PENDING_BYTES = 16 << 20
 MAX_ERRORS = 1000
 """Error codes whose names are kept; Kafka has fewer."""
 
-NEEDED = (
-    *("event", *KEPT, "request_time", "request_end_time", "response_end_time", "max_wait_ms"),
-    *("record_count", "record_bytes", "topics", "topic_ids", "partitions", "code"),
+_SHOWN = (
+    *("event", *KEPT, "request_time", "request_end_time", "response_end_time"),
+    *("topics", "topic_ids", "partitions", "code"),
 )
+NEEDED = tuple(dict.fromkeys((*_SHOWN, *waiting.NEEDED)))
 """Columns of EVENTS that are used."""
 
 Ints = npt.NDArray[np.int64]
