@@ -338,8 +338,8 @@ def test_half_a_connection_gives_what_it_can() -> None:
         play() >> handshake() >> lost_from_client(kafka_request(3, 0, 1, pack(">i", 0))) >> response(corr=1)
     )
     lost >> request(corr=2) >> response(corr=2)
-    # The request behind the hole is taken at once, while the hole may still be filled.
-    lost << call(status="ok", correlation_id=2) << call(status="orphan", correlation_id=1)
+    # The request behind the hole is taken at once; it shows that the one before it does not come any more.
+    lost << call(status="orphan", correlation_id=1) << call(status="ok", correlation_id=2)
 
 
 def test_a_response_whose_header_is_malformed_is_told_as_such() -> None:
