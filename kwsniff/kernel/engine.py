@@ -197,7 +197,7 @@ class Engine:
         return bool(store.texts > self._most_texts or store.text_bytes > self._most_bytes)
 
     def _compact(self) -> None:
-        """Drop texts; the next time when there are twice as many as are left, or their bytes a quarter more."""
+        """Drop texts; the next time when there are twice as many, or a quarter more bytes, than are left."""
         self._machine.compact_texts()
         self._told.forget_texts()
         store = self._machine.t.store[0]
