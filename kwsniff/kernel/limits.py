@@ -26,6 +26,8 @@ LITTLE = 3072
 """Bytes of one connection that are not worth giving up: beginnings of broken frames."""
 WORDS = 64
 """Words of topics and partitions that take about as much room as a request does."""
+PIECE = 128
+"""Bytes that a piece takes beside its own: a row of `pieces`."""
 KEPT = 1024
 """Bytes of a frame kept for its header when the rest is let go."""
 
@@ -40,8 +42,15 @@ def buffered(t: Any, c: int) -> int:
         + a.waiting_bytes
         + b.waiting_bytes
         + 2 * t.conns[c].held_bytes
+        + PIECE * t.conns[c].held
         + early_bytes(t, c)
     )
+
+
+@kernel
+def in_use(t: Any) -> int:
+    """Bytes of the arena in use, and of the pieces that lie there."""
+    return t.run[0].arena_live + PIECE * t.run[0].pieces_live
 
 
 @kernel
@@ -59,12 +68,13 @@ def keep_within_limits(t: Any) -> int:
     """After each segment: give up what is more than the run may hold, half of it at once. Giving up goes over
     all connections, first those that hold much, then those that hold half of that, and so on."""
     run, limits = t.run[0], t.limits[0]
-    run.most_bytes = max(run.most_bytes, run.arena_live)
+    held = in_use(t)
+    run.most_bytes = max(run.most_bytes, held)
     run.most_waiting = max(run.most_waiting, outstanding(t))
     run.most_followed = max(run.most_followed, run.followed)
     if run.giving == 0:
-        if run.arena_live > max(limits.max_buffered_bytes, run.floor + (run.floor >> 2)):
-            run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, run.arena_live // 2
+        if held > max(limits.max_buffered_bytes, run.floor + (run.floor >> 2)):
+            run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, held // 2
         elif outstanding(t) > limits.max_outstanding_total:
             run.giving, run.goal, run.least = REQUESTS, limits.max_outstanding_total // 2, run.waiting // 2
         else:
@@ -82,15 +92,15 @@ def keep_within_limits(t: Any) -> int:
             run.giver = t.conns[run.giver].newer
         run.least >>= 1
         run.giver = run.oldest
-    run.floor = run.arena_live if run.giving == BUFFERS and run.arena_live > run.goal else 0
+    run.floor = in_use(t) if run.giving == BUFFERS and in_use(t) > run.goal else 0
     run.giving, run.giver = 0, -1
     return OK
 
 
 @kernel
 def now_held(t: Any, giving: int) -> int:
-    """Bytes of the arena in use, or requests in flight."""
-    return t.run[0].arena_live if giving == BUFFERS else outstanding(t)
+    """Bytes that are held, or requests in flight."""
+    return in_use(t) if giving == BUFFERS else outstanding(t)
 
 
 @kernel

@@ -31,7 +31,7 @@ from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.follow import DAY
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.keeping import SHARE
-from kwsniff.kernel.limits import outstanding
+from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, UNTIL
 from kwsniff.kernel.told import KINDS
 from kwsniff.net.columns import SegmentColumns
@@ -99,7 +99,7 @@ class Joiner:
         """Whether a part can be joined, or has to be taken whole."""
         run = self._machine.t.run[0]
         waiting = outstanding(self._machine.t)
-        held = int(run.arena_live), int(waiting), int(run.followed), int(run.bodies_waiting)
+        held = int(in_use(self._machine.t)), int(waiting), int(run.followed), int(run.bodies_waiting)
         if summary.limited or run.limited or any(
             own + most > limit for own, most, limit in zip(held, summary.most, self._limits, strict=True)
         ):  # fmt: skip

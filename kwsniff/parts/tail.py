@@ -260,6 +260,7 @@ def put(machine: Machine, tail: Tail) -> Ints:
     run.serial += tail.serial
     run.bodies_waiting += int(requests["shown"].sum())
     run.pieces_live += len(pieces)
+    machine.t.store[0].named += int(requests["named"].sum())
     return rows["conns"]
 
 

@@ -338,7 +338,7 @@ def test_half_a_connection_gives_what_it_can() -> None:
         play() >> handshake() >> lost_from_client(kafka_request(3, 0, 1, pack(">i", 0))) >> response(corr=1)
     )
     lost >> request(corr=2) >> response(corr=2)
-    # Rows come in the order of the packets that settled them.
+    # The request behind the hole is taken at once; it shows that the one before it does not come any more.
     lost << call(status="orphan", correlation_id=1) << call(status="ok", correlation_id=2)
 
 

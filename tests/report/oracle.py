@@ -19,6 +19,8 @@ def waits(row: Row) -> bool:
     latency = row["latency_us"]
     if latency is None:
         return False
+    if row.get("waited_us") is not None:
+        return row["waited_us"] > 0
     if row["api_key"] in (11, 14):
         return row["error_code"] in (None, 0, 27)
     wait = row["max_wait_ms"]
