@@ -331,6 +331,8 @@ def _named(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.R
     place = pa.array(index)
     for name in ("connection", "software_name", "software_version", "user", "rtt_us"):
         at = batch.schema.get_field_index(name)
+        if at < 0:  # not asked for
+            continue
         kind = batch.schema.field(name)
         values = pa.array([getattr(each, name, None) for each in known], kind.type).take(place)
         if name == "connection":

@@ -48,17 +48,24 @@ class Decoded:
 
     def again(self, endpoints: set[bytes], after: int) -> Iterator[tuple[SegmentColumns, Ints]]:
         """The segments of some endpoints behind a place in the input, and their places."""
-        order = self.order
-        for each in self.segments:
-            orders = order + np.arange(len(each))
-            order += len(each)
-            rows = np.zeros(len(each), EDGE)
-            for name in ENDS:
-                rows[name] = getattr(each, name)
-            keep = np.isin(endpoints_of(rows), np.array(sorted(endpoints))) & (orders > after)
-            if keep.any():
-                chosen = {name: getattr(each, name)[keep] for name in COLUMNS}
-                yield replace(each, notes=[], **chosen), orders[keep]
+        return of_endpoints(self.segments, self.order, endpoints, after)
+
+
+def of_endpoints(
+    segments: Iterable[SegmentColumns], order: int, endpoints: set[bytes], after: int
+) -> Iterator[tuple[SegmentColumns, Ints]]:
+    """Of segments that begin at `order`, those of some endpoints behind the place `after`, and their places."""
+    names = np.array(sorted(endpoints))
+    for each in segments:
+        orders = order + np.arange(len(each))
+        order += len(each)
+        rows = np.zeros(len(each), EDGE)
+        for name in ENDS:
+            rows[name] = getattr(each, name)
+        keep = np.isin(endpoints_of(rows), names) & (orders > after)
+        if keep.any():
+            chosen = {name: getattr(each, name)[keep] for name in COLUMNS}
+            yield replace(each, notes=[], **chosen), orders[keep]
 
 
 def events(

@@ -15,14 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import ROWS
+from kwsniff.spark.staged import STAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EDGE, AGAIN, NAMING, WRONG, EVENTS, TOLD = "edge", "again", "naming", "wrong", "events", "told"
-"""Kinds of rows: a packed Edge or Again; a connection's name; one not to be believed; EVENTS with positions;
-JSON."""
+JOINED, EVENTS, TOLD = "joined", "events", "told"
+"""Kinds of rows: what joining a split told of its rows; rows (STAGED) that it could not tell; JSON."""
 STORED = "stored"
 """Files of tables, as JSON."""
 
@@ -146,9 +145,9 @@ def _kept(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def packed(batch: pa.RecordBatch) -> bytes:
-    """Events (ROWS) as bytes."""
+    """Events (STAGED) as bytes."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+    with pa.ipc.new_stream(sink, STAGED, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
         stream.write_batch(batch)
     data: bytes = sink.getvalue().to_pybytes()
     return data

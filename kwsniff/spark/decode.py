@@ -1,7 +1,7 @@
 """Captures to EVENTS on Spark, exactly as one process would give them.
 
 Theory of operation. An event depends only on its own connection's segments. So every task reads all of the
-input and follows its share of the connections, chosen by a hash of their ends (as `kwsniff.parallel` does):
+input and follows its share of the connections, chosen by a hash of their ends:
 no payload goes through the JVM or a shuffle. Reading and dissecting are repeated by every task; decoding,
 which costs far more, is divided.
 
@@ -22,8 +22,8 @@ from kwsniff.pipeline import Ints, keyed
 TOTALS = "totals"
 """The event of a row that holds CaptureTotals as JSON in `detail`."""
 
-RUN_BITS, BLOCK_BITS = 52, 32
-"""Bits of a position below the number of the run and below the number of the block."""
+RUN_BITS = 52
+"""Bits of a position below the number of the run."""
 
 
 def rows(
@@ -34,9 +34,9 @@ def rows(
     `run` puts the positions behind those of runs with a lower number; `totals` is filled. Raises
     CaptureError.
     """
-    for block, parts in enumerate(keyed(segments(paths, config, totals), config, shard)):
+    for parts in keyed(segments(paths, config, totals), config, shard):
         for batch, keys in parts:
-            yield positioned(batch, keys + (block << BLOCK_BITS), run)
+            yield positioned(batch, keys, run)
 
 
 def positioned(batch: pa.RecordBatch, keys: Ints, run: int) -> pa.RecordBatch:

@@ -34,11 +34,8 @@ from kwsniff.report.sessions import followed
 from kwsniff.report.topics import MAX_LEARNT, fill, first_named
 from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import (
-    EVENTS,
-    NAMING,
     STORED,
     TOLD,
-    WRONG,
     Kept,
     Row,
     Work,
@@ -46,12 +43,10 @@ from kwsniff.spark.control import (
     numbers,
     tasks,
     unbatched,
-    unpacked,
 )
 from kwsniff.spark.control import spark_schema as control_schema
+from kwsniff.spark.settling import Settling
 from kwsniff.spark.staged import Staged, Tables, merged, stored
-from kwsniff.split.settle import Settler
-from kwsniff.split.stitch import Naming
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -276,26 +271,12 @@ def _believed(
     files: Iterable[Staged], rows: Iterator[Row], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a group as they are true, in the order of the files, with at least these columns."""
-    added: list[pa.RecordBatch] = []
-    names: list[Naming] = []
-    wrong: list[str] = []
-    for row in rows:
-        if row["kind"] == EVENTS:
-            added += unpacked(row["data"])
-        elif row["kind"] == NAMING:
-            group = row["split"]
-            names.append(Naming(group, row["key"], *json.loads(row["detail"])))
-        elif row["kind"] == WRONG:
-            wrong.append(row["key"])
-    settler = Settler(names, wrong)
-    known = chain.from_iterable(
-        stored(file.path, columns) if file.split is None else map(settler.settle, stored(file.path, columns))
-        for file in files
-    )
-    if not added:
-        return known
-    late = pa.Table.from_batches(added).select(list(columns)).sort_by("position").combine_chunks()
-    return merged([known, iter(late.to_batches())])
+    settling = Settling(rows)
+    for file in files:
+        if file.split is None:
+            yield from stored(file.path, columns)
+        else:
+            yield from settling.rows(file, columns)
 
 
 def _learning(groups: list[list[Staged]]) -> Work:

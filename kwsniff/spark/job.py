@@ -197,9 +197,9 @@ class _Run:
             return [*self._earlier(), *shards.files], lambda groups: []
 
         def corrections(groups: list[list[Staged]]) -> list[DataFrame]:
-            self._stage("stitching")
+            self._stage("joining")
             of_split = {file.split: number for number, group in enumerate(groups) for file in group}
-            run.stitch([of_split[file.split] for file in run.files])
+            run.join([of_split[file.split] for file in run.files])
             self._totals.merge(run.totals)
             self._account = asdict(run.account)
             return run.corrections()
@@ -207,13 +207,9 @@ class _Run:
         return [*self._earlier(), *run.files], corrections
 
     def _in_splits(self, paths: list[str]) -> SplitRun | None:
-        """Every task reads its part; None if that is not worth it, or not possible."""
-        # Settled here: a split alone may seem too small for kernels to be worth loading.
-        config = self._config
-        splits = make_plan(self._spark, paths, config, self._split)
-        if len(splits) == 1:
-            return None
-        run = SplitRun(self._spark, splits, config, self._staging / "splits", self._number)
+        """Every task reads its part; None if that is not possible."""
+        splits = make_plan(self._spark, paths, self._config, self._split)
+        run = SplitRun(self._spark, splits, self._config, self._staging / "splits", self._number)
         if run.decode():
             return run
         (self._staging / "splits").remove_tree()

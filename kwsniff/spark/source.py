@@ -31,10 +31,10 @@ from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import MIB, Config
 from kwsniff.lake.tables import ROWS
+from kwsniff.parts.plan import Split, pieces
+from kwsniff.parts.reading import SplitReader
 from kwsniff.pipeline import analyze
 from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
-from kwsniff.split.plan import Split, pieces
-from kwsniff.split.reading import SplitReader
 from kwsniff.table import EVENTS, SEGMENTS
 from kwsniff.where.predicate import Predicate, columns_in, compile_where
 

@@ -21,6 +21,11 @@ from kwsniff.lake.place import Place
 from kwsniff.lake.results import as_rows
 from kwsniff.lake.tables import OF_EVENTS, ROWS, TABLES, Table
 
+PLACE = ("position", "rank", "number")
+"""What rows are sorted by: rows that one packet settled of several connections have the same position."""
+STAGED = pa.schema([*ROWS, pa.field("rank", pa.int64()), pa.field("number", pa.int64())])
+"""ROWS, and what orders those of the same position (`kwsniff.kernel.told`); `number` is also that of the
+connection in the run that told it."""
 ROWS_AT_ONCE = 1 << 15
 GROUP_BYTES = 32 << 20
 """Rows wait until there are `ROWS_AT_ONCE` of them, or so many bytes: few at a time are slow to read."""
@@ -42,10 +47,11 @@ class Staged:
 
 
 class StagedFile:
-    """Rows (ROWS) as Arrow's own format, which is written three times as fast as Parquet. Raises OSError."""
+    """Rows as Arrow's own format, which is written three times as fast as Parquet. Raises OSError."""
 
-    def __init__(self, place: Place) -> None:
-        """`place` gives the beginning of the name."""
+    def __init__(self, place: Place, schema: pa.Schema = ROWS) -> None:
+        """`place` gives the beginning of the name; rows are ROWS or STAGED."""
+        self._schema = schema
         stem, dot, suffix = place.url.rpartition(".")
         self._place = Place(f"{stem}-{uuid4().hex[:12]}{dot}{suffix}")
         self._rows, self._named = 0, False
@@ -53,7 +59,7 @@ class StagedFile:
         self._count = self._bytes = self._size = 0
         self._stream = self._place.create()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
-        self._writer = pa.ipc.new_file(self._stream, ROWS, options=options)
+        self._writer = pa.ipc.new_file(self._stream, schema, options=options)
 
     def __enter__(self) -> StagedFile:
         return self
@@ -84,7 +90,7 @@ class StagedFile:
     def _flush(self) -> None:
         waiting, self._waiting, self._count, self._bytes = self._waiting, [], 0, 0
         if waiting:
-            self._writer.write_table(pa.Table.from_batches(waiting, ROWS).combine_chunks())
+            self._writer.write_table(pa.Table.from_batches(waiting, self._schema).combine_chunks())
 
     def told(self, split: int | None = None) -> Staged:
         """What was written, once it is."""
@@ -99,7 +105,7 @@ def stored(path: str, columns: Iterable[str] = ROWS.names, table: str | None = N
         for batch in rows_of(Place(path), known, ROWS_AT_ONCE):
             yield as_rows(batch, str(TABLES[table].kind)).select(wanted)
         return
-    included = [ROWS.get_field_index(name) for name in wanted]
+    included = [STAGED.get_field_index(name) for name in wanted]
     with Place(path).open() as source:
         file = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=included))
         for index in range(file.num_record_batches):

@@ -100,7 +100,7 @@ def of(capture: Path, manifest: Any, cpu: float) -> Measured:
     splits = manifest.splits
     return Measured(
         capture.stem, capture.stat().st_size, cpu, splits.get("shuffled_bytes", 0),
-        sum(file.bytes for file in manifest.files), sum(manifest.events.values()), splits.get("wrong", 0),
+        sum(file.bytes for file in manifest.files), sum(manifest.events.values()), splits.get("again", 0),
     )  # fmt: skip
 
 

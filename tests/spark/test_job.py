@@ -68,7 +68,7 @@ def test_a_row_lies_in_the_folder_of_its_date_and_hour(made: Path) -> None:
 @pytest.mark.parametrize("name", ["api", "client", "topic", "broker", "error"])
 def test_statistics_are_those_of_the_report(made: Path, tmp_path: Path, name: str) -> None:
     errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-    Report.from_events(events(PATHS, Config()), errors=errors).write_csv(tmp_path)
+    Report.from_events(named(events(PATHS, Config())), errors=errors).write_csv(tmp_path)
     expected = pd.read_csv(tmp_path / f"{name}.csv")
     found = pd.read_csv(made / "current" / "statistics" / f"{name}.csv")
     assert len(expected)

@@ -16,9 +16,9 @@ from pyspark.sql import functions as f
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.offline import events
+from kwsniff.parts.plan import pieces
 from kwsniff.spark.java import java_home
 from kwsniff.spark.source import register
-from kwsniff.split.plan import pieces
 from tests.samples import CAPTURES, sample
 from tests.spark.rotated import rotated
 
@@ -132,7 +132,7 @@ from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.spark.java import java_home
 from kwsniff.spark.source import register
-from kwsniff.split.plan import pieces
+from kwsniff.parts.plan import pieces
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 register(spark)
 frame = spark.read.format("kwsniff").load(sys.argv[1])

@@ -26,11 +26,11 @@ from kwsniff.spark import finish, job
 from kwsniff.spark.finish import Finish
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.table import EVENTS
+from tests.parts.compare import SMALL, counted, cut_at, one_process
+from tests.parts.test_talks import plain
 from tests.samples import names, sample
 from tests.spark.rotated import rotated
 from tests.spark.test_job import stored
-from tests.split.compare import SMALL, counted, cut_at, one_process
-from tests.split.test_talks import plain, short_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def finished(spark: SparkSession, run: SplitRun, place: Path) -> Counter[str]:
     """The rows that a run comes to, in two groups of splits."""
     half = len(run.files) // 2
     groups = [run.files[:half], run.files[half:]]
-    run.stitch([int(number >= half) for number in range(len(run.files))])
+    run.join([int(number >= half) for number in range(len(run.files))])
     finish = Finish(spark, groups, run.corrections(), Version(Place.of(place), None))
     finish.run()
     tables: dict[str, list[Stored]] = {table.name: [] for table in OF_EVENTS}
@@ -70,8 +70,7 @@ def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -
     assert run.totals == expected.totals
     account = run.account
     assert account.splits > 10
-    assert account.guesses > account.wrong
-    assert account.shuffled_bytes > 0
+    assert account.shuffled_bytes > account.summary_bytes > 0
 
 
 def test_all_samples_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_statistics_of_many_groups_are_those_of_one_pass(
     assert run.decode()
     groups = [[file] for file in run.files]
     assert len(groups) > 4
-    run.stitch(range(len(groups)))
+    run.join(range(len(groups)))
     place = tmp_path / "done"
     version = Version(Place.of(place), None)
     found = Report.from_store(Finish(spark, groups, run.corrections(), version).run().store)
@@ -142,13 +141,12 @@ def test_statistics_of_very_many_calls_are_condensed(
     assert np.nanmax(off) <= done.manifest.percentile_error + 1e-9
 
 
-def test_wrong_guesses_are_decoded_again(spark: SparkSession, tmp_path: Path) -> None:
-    talk = short_frames()
-    path = talk.write(tmp_path)
-    run = SplitRun(spark, talk.splits(path, [6]), SMALL, Place.of(tmp_path / "staging"), 0)
+def test_what_is_not_known_of_a_connection_is_decoded_again(spark: SparkSession, tmp_path: Path) -> None:
+    (path,) = sample("tls").paths
+    run = SplitRun(spark, cut_at([path], [0.3, 0.6]), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
     assert finished(spark, run, tmp_path / "done") == one_process([path]).rows
-    assert run.account.reasons == {"length": 1}
+    assert run.account.again
 
 
 def test_a_run_tells_what_its_splits_came_to(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from kwsniff.config import Config
 from kwsniff.net.dissect import NOTES_PER_CODE, Dissector
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
-from kwsniff.split.plan import Split
+from kwsniff.parts.plan import Split
 
 
 @dataclass(slots=True)
@@ -29,15 +29,10 @@ class Told:
 
     split: int
     totals: CaptureTotals = field(default_factory=CaptureTotals)
-    clock: int = 0
-    """Latest time of a segment, in nanoseconds."""
     waiting: int = 0
     """Datagrams whose fragments may go on in the next split."""
     noted: dict[str, int] = field(default_factory=dict)
     """How many notes on packets there were, by code."""
-    edges: int = 0
-    edge_bytes: int = 0
-    """Edges that the split led to, and their size."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kwsniff.split.plan import Split, cut
+from kwsniff.parts.plan import Split, cut
 from tests.hostile.wire import ACK, FIN, GLOBAL, PSH, RST, SYN, Flow
-from tests.split.compare import SMALL
+from tests.parts.compare import SMALL
 
 __all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Talk", "api_versions", "no_versions", "request", "response"]
 

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.split import guess
-from kwsniff.split.local import Outcome
+from kwsniff.parts import part
 from tests.hostile.wire import Flow
-from tests.split.compare import differences
-from tests.split.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response
+from tests.parts.compare import Outcome, differences
+from tests.parts.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response
 
 SECOND = 10**9
 LONG = 15
-"""Exchanges after which the state of a connection can be guessed."""
+"""Exchanges after which the state of a connection is known."""
 
 
 def plain() -> Talk:
@@ -192,21 +191,15 @@ def outcome(talk: Talk, place: Path, *cuts: int) -> Outcome:
     return differences([path], talk.splits(path, cuts))
 
 
-def test_a_state_is_guessed_right_after_some_exchanges(tmp_path: Path) -> None:
-    found = outcome(plain(), tmp_path, 20)
-    assert (found.guesses, found.again) == (1, [])
+def test_a_state_is_known_after_some_exchanges(tmp_path: Path) -> None:
+    assert outcome(plain(), tmp_path, 20).again == 0
 
 
 def test_requests_in_flight_at_a_cut_are_counted_right(tmp_path: Path) -> None:
     found = outcome(pipelined(), tmp_path, 31)
-    assert (found.guesses, found.again) == (1, [])
+    assert found.again == 0
     flights = [row["in_flight"] for row in found.events.to_pylist() if row["event"] == "call"]
     assert max(flights) == 3
-
-
-def test_a_silent_broker_does_not_prevent_a_guess(tmp_path: Path) -> None:
-    found = outcome(unanswered(), tmp_path, 11)
-    assert found.guesses == 1
 
 
 def test_calls_after_a_cut_name_the_software_that_was_told_before_it(tmp_path: Path) -> None:
@@ -215,27 +208,6 @@ def test_calls_after_a_cut_name_the_software_that_was_told_before_it(tmp_path: P
     assert {(row["software_name"], row["software_version"]) for row in calls} == {("library", "1.0")}
 
 
-@pytest.mark.parametrize(("made", "cut", "why"), [(short_frames, 6, "length")])
-def test_what_a_guess_cannot_know_refutes_it(
-    made: Callable[[], Talk], cut: int, why: str, tmp_path: Path
-) -> None:
-    found = outcome(made(), tmp_path, cut)
-    assert [again.why for again in found.again] == [why]
-
-
-@pytest.mark.parametrize("limit", ["MAX_HEAD", "MAX_HEADS"])
-def test_a_head_too_long_to_keep_is_decoded_again(
-    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guess, limit, 2_000)
-    found = outcome(plain(), tmp_path, 20, 40)
-    assert [(again.split, again.why) for again in found.again] == [(1, "too long"), (2, "too long")]
-
-
-def test_behind_a_wrong_guess_later_ones_count_again(tmp_path: Path) -> None:
-    # Each split is decoded again for itself: one that was guessed right stands.
-    talk = short_frames()
-    path = talk.write(tmp_path)
-    found = differences([path], talk.splits(path, [6, 40]))
-    assert [(again.split, again.why) for again in found.again] == [(1, "length")]
-    assert found.guesses == 2
+def test_a_head_too_long_to_keep_is_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part, "MAX_HEAD", 100)
+    assert outcome(plain(), tmp_path, 20, 40).again == 2

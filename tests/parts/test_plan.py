@@ -11,8 +11,8 @@ import pytest
 
 from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.split.plan import Split, cut, plan
-from kwsniff.split.reading import SplitReader
+from kwsniff.parts.plan import Split, cut, plan
+from kwsniff.parts.reading import SplitReader
 from tests.capture.files import (
     MICRO,
     MODIFIED,

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.split.plan import Split, plan
+from kwsniff.parts.plan import Split, plan
 from tests.damage.mutants import MUTATIONS, packets, write
+from tests.parts.compare import SMALL, cut_at, differences
 from tests.samples import names, sample
-from tests.split.compare import SMALL, cut_at, differences
 from tests.strength import ALL, examples
 
 FEW = ["librdkafka-groups", "kafka-0.10-clients", "rotation", "sasl", "tls", "snaplen-128"]
@@ -40,7 +40,7 @@ def test_any_number_of_cuts(name: str, count: int) -> None:
 )
 @settings(max_examples=examples(25))
 def test_any_cut(name: str, fractions: list[float], full: bool) -> None:
-    config = Config(block_packets=50, block_bytes=1 << 13, kernels="never", full=full)
+    config = Config(block_packets=50, block_bytes=1 << 13, full=full)
     paths = sample(name).paths
     differences(paths, cut_at(paths, fractions, config), config)
 
@@ -51,13 +51,6 @@ def test_any_cut(name: str, fractions: list[float], full: bool) -> None:
 def test_any_cut_at_length(name: str, fractions: list[float]) -> None:
     paths = sample(name).paths
     differences(paths, cut_at(paths, fractions))
-
-
-@pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8", "rotation"])
-def test_kernels_take_over_from_a_guess(name: str) -> None:
-    config = Config(block_packets=50, block_bytes=1 << 13, kernels="always")
-    paths = sample(name).paths
-    differences(paths, cut_at(paths, SEVEN, config), config)
 
 
 @pytest.mark.one_of(3)

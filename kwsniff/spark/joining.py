@@ -1,0 +1,144 @@
+"""Splits put together: one task that takes their summaries one after the other.
+
+Theory of operation. A summary holds what its split leaves open (`kwsniff.parts.part`), some percent of its
+bytes, so a task that takes all of them has little to do. What it tells of a split (names, connections whose
+rows are not to be believed, further rows) goes to the group that finishes the split's rows. It reads packets
+only of splits in which connections have to be decoded again.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from kwsniff.config import MIB, Config
+from kwsniff.lake.place import Place
+from kwsniff.net.columns import SegmentColumns
+from kwsniff.parts.join import Ints, Joined, Joiner
+from kwsniff.parts.part import ORDER_BITS, Summary, Told
+from kwsniff.parts.plan import Split
+from kwsniff.parts.ranges import of_endpoints
+from kwsniff.parts.reading import SplitReader
+from kwsniff.segments import segment_columns
+from kwsniff.spark.control import EVENTS, JOINED, TOLD, Row, packed
+from kwsniff.spark.decode import RUN_BITS
+from kwsniff.spark.staged import STAGED
+
+HELD_BYTES = 256 * MIB
+"""Segments of a split that are kept to be looked through again; beyond that the split is read each time."""
+
+
+def packed_summary(summary: Summary) -> bytes:
+    """A summary as bytes."""
+    return zlib.compress(pickle.dumps(summary, pickle.HIGHEST_PROTOCOL), 1)
+
+
+def unpacked_summary(data: bytes) -> Summary:
+    """What `packed_summary` packed."""
+    summary: Summary = pickle.loads(zlib.decompress(data))
+    return summary
+
+
+def placed(told: Told, run: int) -> pa.RecordBatch:
+    """Rows as STAGED, behind those of earlier runs."""
+    place = (told.keys + (run << RUN_BITS), told.ranks, told.numbers)
+    return pa.RecordBatch.from_arrays([*told.batch.columns, *map(pa.array, place)], schema=STAGED)
+
+
+@dataclass(slots=True)
+class Count:
+    """What joining came to."""
+
+    again: int = 0
+    """Pairs of endpoints that were decoded again in a split."""
+    splits_again: int = 0
+    """Splits that were read again for them ..."""
+    whole: int = 0
+    """... and those all of whose segments were decoded again, see `kwsniff.parts.join.Joiner.whole`."""
+    shuffled_bytes: int = 0
+    """What was told of the splits."""
+
+
+class _SplitAgain:
+    """A split whose segments are wanted again."""
+
+    def __init__(self, splits: Sequence[Split], number: int, config: Config) -> None:
+        self._splits, self._number, self._config = splits, number, config
+        self.order = number << ORDER_BITS
+        self._held: list[SegmentColumns] | None = None
+
+    def segments(self) -> Iterator[SegmentColumns]:
+        """All of them."""
+        return map(segment_columns, SplitReader(self._splits, self._number, self._config).segments())
+
+    def again(self, endpoints: set[bytes], after: int) -> Iterator[tuple[SegmentColumns, Ints]]:
+        """The segments of some endpoints behind a place in the input, and their places."""
+        return of_endpoints(self._kept(), self.order, endpoints, after)
+
+    def _kept(self) -> Iterable[SegmentColumns]:
+        if self._held is not None:
+            return self._held
+        return self._keeping()
+
+    def _keeping(self) -> Iterator[SegmentColumns]:
+        held: list[SegmentColumns] | None = []
+        size = 0
+        for each in self.segments():
+            yield each
+            size += int(each.captured.sum()) + 200 * len(each)
+            if held is not None:
+                held = [*held, each] if size <= HELD_BYTES else None
+        self._held = held
+
+
+class Joining:
+    """Joins the summaries of `splits`, which lie at `places`."""
+
+    def __init__(
+        self, splits: Sequence[Split], places: Sequence[str], config: Config, seed: int, run: int
+    ) -> None:
+        """`seed` is that of the tasks that decoded the splits; `run` as for `placed`."""
+        self._splits, self._places, self._config, self._run = splits, places, config, run
+        self._joiner = Joiner(config, seed)
+        self._count = Count()
+
+    def rows(self, group_of: Sequence[int]) -> Iterator[Row]:
+        """What is to be put right in each split, for its group; at last what it came to."""
+        for number, place in enumerate(self._places):
+            for row in self._split(number, unpacked_summary(Place(place).read())):
+                self._count.shuffled_bytes += len(row["data"])
+                yield {**row, "split": group_of[number], "key": str(number)}
+        yield {"kind": TOLD, "detail": json.dumps(asdict(self._count))}
+
+    def _split(self, number: int, summary: Summary) -> Iterator[Row]:
+        joined: Joined | None = Joined()
+        rows: Iterable[Told] = ()
+        split = _SplitAgain(self._splits, number, self._config)
+        if number == 0:
+            self._joiner.first(summary)
+        elif self._joiner.fits(summary):
+            joined = self._joiner.join(summary, split.again)
+            rows, joined.rows = joined.rows, []
+            self._count.again += joined.again
+            self._count.splits_again += int(joined.again > 0)
+        else:
+            joined = None
+            rows = self._joiner.whole(split.segments(), split.order)
+            self._count.whole += 1
+        serial = 0
+        for told in rows:
+            yield self._added(serial, told)
+            serial += 1
+        if number + 1 == len(self._places):
+            for told in self._joiner.finish():
+                yield self._added(serial, told)
+                serial += 1
+        yield {"kind": JOINED, "data": pickle.dumps(joined, pickle.HIGHEST_PROTOCOL)}
+
+    def _added(self, serial: int, told: Told) -> Row:
+        return {"kind": EVENTS, "detail": str(serial), "data": packed(placed(told, self._run))}

@@ -1,0 +1,65 @@
+"""The rows of splits as they are true: what the tasks of splits told, put right by what joining them told."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kwsniff.parts.join import Joined, woven
+from kwsniff.parts.part import Told
+from kwsniff.spark.control import EVENTS, JOINED, Row, unpacked
+from kwsniff.spark.staged import PLACE, Staged, stored
+
+Ints = NDArray[np.int64]
+
+
+class Settling:
+    """What is to be put right in the rows of some splits that follow each other."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        """`rows` are what `kwsniff.spark.joining` made for these splits, in any order."""
+        self._joined: dict[int, Joined | None] = {}
+        """None: nothing that the split told is to be believed."""
+        added: dict[int, list[tuple[int, bytes]]] = {}
+        for row in rows:
+            if row["kind"] == JOINED:
+                self._joined[int(row["key"])] = pickle.loads(row["data"])
+            elif row["kind"] == EVENTS:
+                added.setdefault(int(row["key"]), []).append((int(row["detail"]), row["data"]))
+        self._added = {split: [data for _, data in sorted(own)] for split, own in added.items()}
+        self._last = -1
+
+    def rows(self, file: Staged, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a split, in the order of one process and with positions of their own."""
+        assert file.split is not None
+        names = [name for name in columns if name != "position"]
+        for told in self._told(file, file.split, names):
+            batch = told.batch.select(names)
+            columns_of = dict(zip(names, batch.columns, strict=True))
+            columns_of["position"] = pa.array(self._positions(told.keys))
+            yield pa.RecordBatch.from_pydict({name: columns_of[name] for name in columns})
+
+    def _told(self, file: Staged, split: int, names: list[str]) -> Iterator[Told]:
+        joined = self._joined.get(split, Joined())
+        added = (batch for data in self._added.get(split, ()) for batch in unpacked(data))
+        late = (_placed(batch, names) for batch in added)
+        if joined is None:
+            return late
+        joined.rows = list(late)
+        return woven((_placed(batch, names) for batch in stored(file.path, [*names, *PLACE])), joined)
+
+    def _positions(self, positions: Ints) -> Ints:
+        """The same, and later ones for rows whose position is that of the row before."""
+        steps = np.arange(len(positions))
+        made = np.maximum.accumulate(np.maximum(positions - steps, self._last + 1)) + steps
+        if len(made):
+            self._last = int(made[-1])
+        return made
+
+
+def _placed(batch: pa.RecordBatch, names: list[str]) -> Told:
+    return Told(batch.select(names), *(batch[name].to_numpy() for name in PLACE))

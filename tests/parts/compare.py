@@ -1,0 +1,109 @@
+"""Comparing what splits come to with what one process yields."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from kwsniff.capture.source import CaptureTotals, resolve
+from kwsniff.config import Config
+from kwsniff.offline import events
+from kwsniff.parts.join import Joiner
+from kwsniff.parts.part import ORDER_BITS, PartEngine
+from kwsniff.parts.plan import Split, cut
+from kwsniff.parts.ranges import Decoded, joined
+from kwsniff.parts.reading import SplitReader, Told, independent
+from kwsniff.segments import segment_columns
+from kwsniff.table import EVENTS
+
+SMALL = Config(block_packets=50, block_bytes=1 << 13)
+SEED = 20_261_122
+
+
+def counted(rows: Iterable[dict[str, Any]]) -> Counter[str]:
+    """Rows in no order, each with how often it is there."""
+    return Counter(json.dumps(row, sort_keys=True, default=str) for row in rows)
+
+
+@dataclass
+class One:
+    """What one process makes of an input."""
+
+    rows: Counter[str]
+    totals: CaptureTotals
+
+
+def one_process(paths: Sequence[str], config: Config = SMALL) -> One:
+    totals = CaptureTotals()
+    rows = [row for batch in events(paths, config, totals=totals) for row in batch.to_pylist()]
+    return One(counted(rows), totals)
+
+
+def cut_at(paths: Sequence[str], fractions: Iterable[float], config: Config = SMALL) -> list[Split]:
+    """Every file cut at the first records behind these parts of it."""
+    fractions = list(fractions)
+    files = [(file.path, file.size or 0) for file in resolve(paths)]
+    return [
+        split for path, size in files for split in cut(path, [int(size * part) for part in fractions], config)
+    ]
+
+
+@dataclass
+class Outcome:
+    """What decoding in splits came to."""
+
+    events: pa.Table
+    totals: CaptureTotals
+    independent: bool
+    """Whether the splits could be read apart, see `reading.independent`: else the events may differ."""
+    again: int
+    """Pairs of endpoints that were decoded again."""
+
+
+class _Counting(Joiner):
+    again = 0
+
+    def join(self, *what: Any) -> Any:
+        done = super().join(*what)
+        self.again += done.again
+        return done
+
+
+def decode(splits: Sequence[Split], config: Config) -> Outcome:
+    """All splits in this process, one after the other: what the pipeline does on many machines."""
+    joiner, totals = _Counting(config, SEED), CaptureTotals()
+    rows, told = [], []
+    for number in range(len(splits)):
+        reader = SplitReader(splits, number, config)
+        columns = list(map(segment_columns, reader.segments()))
+        order = number << ORDER_BITS
+        engine = PartEngine(config, SEED, order, first=number == 0)
+        part = Decoded(columns, order, list(engine.part(columns)), engine.summary())
+        rows += list(joined(joiner, part))
+        told.append(Told.of(reader.told.plain()))
+        totals.merge(reader.told.totals)
+    rows += joiner.finish()
+    events = pa.Table.from_batches([each.batch for each in rows], EVENTS)
+    return Outcome(events, totals, independent(splits, told), joiner.again)
+
+
+def differences(paths: Sequence[str], splits: Sequence[Split], config: Config = SMALL) -> Outcome:
+    """Decode `splits`; fails if a row or their order differs from one process over the same files, unless the
+    splits say of themselves that they cannot be read apart."""
+    totals = CaptureTotals()
+    expected = pa.Table.from_batches(list(events(paths, config, totals=totals)), EVENTS)
+    assert expected.num_rows
+    outcome = decode(splits, config)
+    if not outcome.independent:
+        assert totals.fragments
+        return outcome
+    assert outcome.events.equals(expected)
+    # Of packets captured twice, a copy is not known where the cut lies between the two.
+    assert outcome.totals.duplicates <= totals.duplicates
+    assert replace(outcome.totals, duplicates=0) == replace(totals, duplicates=0)
+    return outcome
