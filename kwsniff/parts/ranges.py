@@ -54,7 +54,7 @@ class Decoded:
 def of_endpoints(
     segments: Iterable[SegmentColumns], order: int, endpoints: set[bytes], after: int
 ) -> Iterator[tuple[SegmentColumns, Ints]]:
-    """Of segments that begin at `order`, those of some endpoints behind the place `after`, and their places."""
+    """Of segments from `order` on, those of some endpoints behind the place `after`; and their places."""
     names = np.array(sorted(endpoints))
     for each in segments:
         orders = order + np.arange(len(each))

@@ -178,7 +178,7 @@ def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSes
         (60 * MIB, 2, 32 * MIB),
         (300 * MIB, 2, 150 * MIB),
         (10 << 40, 100, 1024 * MIB),
-        (100 << 40, 100, (100 << 40) // (1 << 15)),
+        (100 << 40, 100, (100 << 40) // (1 << 14)),
     ],
 )
 def test_splits_are_neither_small_nor_too_many(total: int, cores: int, size: int) -> None:
