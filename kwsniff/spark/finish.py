@@ -31,7 +31,7 @@ from kwsniff.lake.version import Version
 from kwsniff.report.bounded import BoundedStore
 from kwsniff.report.sessions import NEEDED as SESSIONS
 from kwsniff.report.sessions import followed
-from kwsniff.report.topics import MAX_LEARNT, fill, first_named
+from kwsniff.report.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import (
     STORED,
@@ -132,7 +132,8 @@ class Finish:
 
     def run(self) -> Counted:
         """Run the jobs. Raises what Spark raises, and OSError."""
-        names = self._names() if any(file.named for group in self._groups for file in group) else {}
+        learnt = self._names() if any(file.named for group in self._groups for file in group) else {}
+        names = learnt | FIXED
         kept = Kept(self._spark, self._version.staging / "counted-0")
         kept.write(self._by_group().mapInArrow(self._writing(names), control_schema()))
         told = kept.details(STORED)
