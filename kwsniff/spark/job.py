@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kwsniff import __version__
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
+from kwsniff.html import Page
 from kwsniff.lake import formats, manifest
 from kwsniff.lake.files import Folders, Stored
 from kwsniff.lake.lock import Lock, LockedError, locked
@@ -233,12 +234,23 @@ class _Run:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def _report(self, counted: Counted) -> Report:
-        report = Report.from_store(counted.store, errors=_errors())
+        report = Report.from_store(counted.store, errors=_errors(), uses=True)
         with tempfile.TemporaryDirectory(prefix="kwsniff-") as scratch:
             report.write_csv(scratch)
+            self._write_page(report, counted, Path(scratch) / "report.html")
             for file in sorted(Path(scratch).iterdir()):
                 (self._version.out / self._version.statistics / file.name).replace(file.read_bytes())
         return report
+
+    def _write_page(self, report: Report, counted: Counted, path: Path) -> None:
+        """The page of `kwsniff report --html`, without a second reading of the captures."""
+        inputs = [*(self._before.inputs if self._before else []), *self._new]
+        page = Page(
+            [each.path for each in inputs], report, counted.findings.found(_errors()),
+            counted.findings.errors(_errors()), counted.trust.anomalies,
+            paragraph(counted.trust, self._totals), counted.gathered,
+        )  # fmt: skip
+        path.write_text(page.html(), encoding="utf-8")
 
     def _findings(self, counted: Counted) -> list[Stored]:
         """The files of the table of findings."""

@@ -93,7 +93,7 @@ def test_texts_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatch)
     whole = list(segments(sample("librdkafka-groups").paths, config))
     small = [batch.slice(at, 7) for batch in whole for at in range(0, len(batch), 7)]
     engine = Engine(config, compiled=False)
-    texts = engine._told._bodies
+    texts = engine._told.bodies
     assert texts is not None
     texts._texts = {-number: b"forgotten" for number in range(2, 100)}
     rows = [

@@ -59,7 +59,7 @@ SIZES = {
     "one_byte_connections": 300, "talking_connections": 40, "outstanding": 300, "tiny_answers": 4000,
     "distinct_names": 400, "drip_unknown": 300, "unasked": 1000, "many_elements": 200, "endless_varints": 20,
     "time_travel": 100, "many_holes": 300, "long_names": 320_000,
-    "refused_lengths": 200, "orphans": 200, "far_ids": 500, "backwards": 300,
+    "refused_lengths": 200, "orphans": 200, "far_ids": 1000, "backwards": 300,
 }  # fmt: skip
 
 
