@@ -226,6 +226,7 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
     row = s.wait_first
     while row >= 0:
         found = add_piece(t, row, s.offset, found)
+        found = add(found, t.sides[2 * c].packets + t.sides[2 * c + 1].packets - t.pieces[row].packets)
         row = t.pieces[row].next
     return add_piece(t, s.far, s.offset, found) if s.far >= 0 else found
 

@@ -284,6 +284,10 @@ def merge(t: Any, left: Any, old: int, new: int) -> None:
     packets = merge_sides(t, left, old, new)
     for k in range(2):
         t.sides[2 * new + k].hole_packets += packets
+        row = t.sides[2 * new + k].wait_first
+        while row >= 0:
+            t.pieces[row].packets += packets
+            row = t.pieces[row].next
     keep_unasked(t, old, new)
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from kwsniff.events import MAX_TOPIC
@@ -112,4 +113,5 @@ def keep_names(names: Mapping[str, str]) -> None:
         part.write_text("".join(lines), encoding="utf-8")
         part.replace(place)
     except OSError:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # not even that, for whoever gave up the rights to the place
+            part.unlink(missing_ok=True)

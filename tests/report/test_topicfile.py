@@ -58,3 +58,11 @@ def test_what_a_live_session_saw_is_there_for_the_next(
     assert cached_names() == {}
     keep_names({HEX: "orders"})
     assert cached_names() == {HEX: "orders"}
+
+
+def test_who_may_not_write_there_goes_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `live --user nobody`: nothing below the place can even be looked at."""
+    (tmp_path / "kwsniff").write_text("a file where the directory would be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    keep_names({HEX: "orders"})
+    assert cached_names() == {}
