@@ -6,6 +6,7 @@ import os
 import pwd
 
 from kwsniff.live.errors import LiveError
+from kwsniff.native.code import functions
 
 
 def become(name: str) -> None:
@@ -18,6 +19,8 @@ def become(name: str) -> None:
         entry = pwd.getpwnam(name)
     except KeyError:
         raise LiveError(f"--user: there is no user {name!r}") from None
+    if functions() is None:  # now: the new user may not be able to read what is installed
+        import crc32c  # noqa: F401  what interpreted kernels ask for with the first record batch
     try:
         os.initgroups(entry.pw_name, entry.pw_gid)
         os.setgid(entry.pw_gid)
