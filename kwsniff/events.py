@@ -5,8 +5,6 @@ The columns that carry them are declared in `kwsniff.table`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 CALL, ANOMALY, CONNECTION = "call", "anomaly", "connection"
 
 STATUSES = {
@@ -101,88 +99,3 @@ ANOMALIES = {
 MAX_TOPIC = 249
 """The longest name that Kafka lets a topic have. Where a longer one would be said once for each partition,
 only so much of it is: a message of 40 KB could name it a thousand times."""
-
-
-class Call(NamedTuple):
-    """One request with its response, as the conversation makes it; columns are derived from it.
-
-    Times are packet times in nanoseconds, -1 if unknown; a packet number is -1 if there is none.
-    """
-
-    order: int
-    """Place in the input of the packet that made the call complete; events are sorted by it."""
-    connection: int
-    """Number that the engine gave the connection."""
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    request_time: int
-    request_end_time: int
-    response_time: int
-    response_end_time: int
-    request_bytes: int | None
-    response_bytes: int | None
-    request_packet: int
-    response_packet: int
-    status: str
-    error_code: int | None
-    error_count: int | None
-    throttle_ms: int | None
-    acks: int | None
-    max_wait_ms: int | None
-    group_id: str | None
-    member_id: str | None
-    transactional_id: str | None
-    topics: list[str | None] | None
-    topic_ids: list[str | None] | None
-    partitions: list[PartitionRow] | None
-    record_count: int | None
-    record_bytes: int | None
-    in_flight: int | None
-    software_name: str | None
-    software_version: str | None
-    unanswered_because: str | None
-    request: str | None
-    response: str | None
-
-
-PartitionRow = tuple[str | None, str | None, int, int | None, int | None, int | None, int | None, str | None]
-"""topic, topic_id, partition, error_code, base_offset, records, bytes, codec."""
-
-
-class Anomaly(NamedTuple):
-    """Something that is not as it should be, at a packet; `connection` is -1 if it belongs to none."""
-
-    order: int
-    connection: int
-    code: str
-    detail: str
-    packet: int
-    time: int
-
-
-class ConnectionEnd(NamedTuple):
-    """What is known of a connection when it ends or the capture does."""
-
-    order: int
-    connection: int
-    first_time: int
-    last_time: int
-    client_packets: int
-    broker_packets: int
-    client_bytes: int
-    broker_bytes: int
-    client_missing_bytes: int
-    broker_missing_bytes: int
-    syn: bool
-    fin: bool
-    rst: bool
-    handshake_us: float | None
-    security: str
-    sasl_mechanism: str | None
-    user: str | None
-    resynchronisations: int
-    skipped_bytes: int
-    frames: int
-    undecoded_frames: int

@@ -28,7 +28,6 @@ Ints = NDArray[np.int64]
 WHOLE = ("run", "store", "limits")
 POOLS = ("conns", "pieces", "requests", "early")
 """Tables whose free rows are in a list, by `next` from `run.…_free`."""
-HASHES = ("slots", "asked", "text_slots")
 
 
 def taken(machine: Machine) -> Snapshot:

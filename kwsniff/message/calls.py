@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ from kwsniff.events import CALL
 from kwsniff.offline import events
 
 Row = dict[str, Any]
-Named = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 COLUMNS = frozenset(
     (

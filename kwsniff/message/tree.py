@@ -25,7 +25,6 @@ from kwsniff.wire.render import HIDDEN, render
 LENGTH = 4
 """Bytes before a frame that say how long it is."""
 OPAQUE = ("bytes", "records")
-NO_TIME = -1
 
 
 @dataclass(slots=True)

@@ -73,7 +73,6 @@ ALIASES |= {
     if column.name[-3:] in ("_us", "_ms") and column.name[:-3] not in SHORT
 }
 _NAMES = frozenset(column.name for column in COLUMNS)
-_TYPES = {column.name: column.type for column in COLUMNS}
 _PART_TYPES = {name: {field.name: field for field in fields} for name, fields in ITEMS.items()}
 _NEEDED = {
     "topic": ("topics", "topic_ids"),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.events import MAX_TOPIC, PartitionRow
+from kwsniff.events import MAX_TOPIC
 from kwsniff.spec.compile import decoder
 from kwsniff.spec.load import Api, catalog
 from kwsniff.spec.model import Field
@@ -31,6 +31,10 @@ class Codec:
     response_records: bool
     may_downgrade: bool
     """The response may be of version 0 whatever was asked for."""
+
+
+PartitionRow = tuple[str | None, str | None, int, int | None, int | None, int | None, int | None, str | None]
+"""topic, topic_id, partition, error_code, base_offset, records, bytes, codec."""
 
 
 class Body(NamedTuple):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kwsniff.events import PartitionRow
-from tests.oracle.bodies import Body, rows
+from tests.oracle.bodies import Body, PartitionRow, rows
 from tests.oracle.facts import Facts
 
 
