@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
@@ -17,7 +18,8 @@ from tests.cli.conftest import ROOT, anomaly, call
 
 @pytest.fixture
 def path(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., str]) -> str:
-    monkeypatch.setattr("kwsniff.offline.events", stand_in.events)
+    # Not `kwsniff.offline.events` itself: a module imported in the meantime would keep the stand-in for good.
+    monkeypatch.setattr("kwsniff.api.source.offline", SimpleNamespace(events=stand_in.events))
     return capture(
         call(correlation_id=1, topics=[None], topic_ids=["u-1"]),
         {"do": "batch"},
