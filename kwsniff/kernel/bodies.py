@@ -17,11 +17,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.events import ANOMALIES
-from kwsniff.kernel.mode import inlined, int64, kernel, uintp
-from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32, int64_at, uvarint
-from kwsniff.kernel.pairs import add_name
-from kwsniff.kernel.records import sum_up
+from kwsniff.kernel.facts import (
+    ACKS,
+    bare_rows,
+    clear,
+    fill_broker,
+    fill_facts,
+    fill_records,
+    fill_resource,
+    fill_row,
+    reaches_end,
+    total,
+    with_name,
+)
+from kwsniff.kernel.fields import (
+    ARRAY,
+    ELEMENTS,
+    NOT_TEXT,
+    TRAILING,
+    TRUNCATED,
+    count,
+    is_zero_uuid,
+    length,
+    marker,
+    signed,
+    skip_array,
+    skip_sized,
+    skip_tags,
+    span,
+    tag,
+)
+from kwsniff.kernel.mode import int64, kernel, uintp
+from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, uvarint
 from kwsniff.kernel.room import want
 from kwsniff.kernel.tables import WANTS
 from kwsniff.kernel.texts import TEXT as KIND_TEXT
@@ -29,120 +56,11 @@ from kwsniff.kernel.texts import UUID as KIND_UUID
 from kwsniff.kernel.texts import invalid_at, text
 from kwsniff.spec import instructions as i
 
-_CODES = tuple(ANOMALIES)
-TRUNCATED, VARINT, LENGTH, ARRAY, ELEMENTS, NOT_TEXT, VALUE, TRAILING = (
-    _CODES.index(code)
-    for code in (
-        "truncated_body", "varint_too_long", "length_invalid", "array_too_long", "element_limit",
-        "text_invalid", "value_invalid", "trailing_bytes",
-    )
-)  # fmt: skip
-"""What can be wrong with a body: places in `kwsniff.events.ANOMALIES`."""
-
 UNSUPPORTED_VERSION = 35
 """Error code of a broker that does not know the version it was asked for."""
 
 _ROWS, _BROKERS = WANTS.index("rows"), WANTS.index("brokers")
 _RESOURCES, _REGISTERS = WANTS.index("resources"), WANTS.index("registers")
-# Constants of other modules, as numbers that the compiler takes in.
-_GROUP, _MEMBER, _TRANSACTIONAL = (i.REGISTER[role] for role in ("group", "member", "transactional_id"))
-_SOFTWARE, _SOFTWARE_VERSION = i.REGISTER["software_name"], i.REGISTER["software_version"]
-_MECHANISM, _PROTOCOL_TYPE = i.REGISTER["mechanism"], i.REGISTER["protocol_type"]
-_COORDINATOR, _COORDINATOR_TYPE = i.REGISTER["coordinator_key"], i.REGISTER["coordinator_type"]
-_GROUP_PROTOCOL, _REASON, _RACK = (i.REGISTER[role] for role in ("group_protocol", "reason", "rack"))
-_THROTTLE, _ACKS, _MAX_WAIT = (i.REGISTER[role] for role in ("throttle", "acks", "max_wait"))
-_SESSION, _EPOCH = i.REGISTER["session_id"], i.REGISTER["session_epoch"]
-_GENERATION, _VALIDATE_ONLY = i.REGISTER["generation"], i.REGISTER["validate_only"]
-
-
-@kernel
-def length(data: Any, pos: int, end: int, stored: int, width: int) -> tuple[int, int, int]:
-    """A length, -1 for null, the position behind it, and what is wrong with it, 0 for nothing."""
-    if stored & i.COMPACT:
-        size, after = uvarint(data, pos, end)
-        if after < 0:
-            return int64(0), pos, VARINT if after == -2 else TRUNCATED
-        size -= 1
-    else:
-        after = pos + width
-        if after > end:
-            return int64(0), pos, TRUNCATED
-        size = int16(data, pos) if width == 2 else int32(data, pos)
-    if size < -1 or (size == -1 and not stored & i.NULLABLE):
-        return int64(0), pos, LENGTH
-    return size, after, int64(0)
-
-
-@kernel
-def skip_tags(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """Position behind tagged fields (KIP-482), and what is wrong with them, 0 for nothing."""
-    count, after = uvarint(data, pos, end)
-    if after < 0:
-        return pos, VARINT if after == -2 else TRUNCATED
-    pos = after
-    if 2 * count > end - pos:
-        return pos, int64(ARRAY)
-    for _ in range(count):
-        for _ in range(2):
-            size, after = uvarint(data, pos, end)
-            if after < 0:
-                return pos, VARINT if after == -2 else TRUNCATED
-            pos = after
-        if size > end - pos:
-            return pos, int64(TRUNCATED)
-        pos += size
-    return pos, int64(0)
-
-
-@inlined
-def _number(data: Any, pos: int, width: int) -> int:
-    """A signed number of 1, 2, 4 or 8 bytes."""
-    if width == 4:
-        return int32(data, pos)
-    if width == 2:
-        return int16(data, pos)
-    if width == 8:
-        return int64_at(data, pos)
-    value = byte(data, pos)
-    return value - 0x100 if value & 0x80 else value
-
-
-@kernel
-def clear(t: Any, side: int) -> None:
-    """Let row `side` of `facts` say nothing."""
-    fact = t.facts[side]
-    fact.clean = fact.code = fact.offset = fact.trailing = fact.flags = fact.columns = fact.errors = 0
-    fact.group = fact.member = fact.transactional_id = fact.software_name = fact.software_version = -1
-    fact.mechanism = fact.protocol_type = fact.coordinator_key = fact.group_protocol = fact.reason = -1
-    fact.rack = -1
-    fact.error = fact.throttle = fact.acks = fact.max_wait = fact.session_id = fact.session_epoch = NONE
-    fact.coordinator_type = fact.generation = fact.validate_only = fact.token = fact.token_end = NONE
-    fact.records = fact.record_bytes = NONE
-    fact.name_first = fact.names = fact.row_first = fact.rows = fact.brokers = fact.resources = 0
-    fact.damaged = fact.tail = 0
-
-
-@inlined
-def reaches_end(row: Any) -> bool:
-    """Whether what a partition brought is one batch and the last that could be read: a request that waits for
-    data is answered with the first that comes."""
-    if row.records == NONE or row.base_offset == NONE or row.high_watermark == NONE or row.batches != 1:
-        return False
-    return row.base_offset + row.records >= row.high_watermark
-
-
-@kernel
-def _settle(r: Any, fact: Any) -> None:
-    """Write what the fixed registers hold into a row of `facts`."""
-    fact.group, fact.member, fact.transactional_id = r[_GROUP], r[_MEMBER], r[_TRANSACTIONAL]
-    fact.software_name, fact.software_version = r[_SOFTWARE], r[_SOFTWARE_VERSION]
-    fact.mechanism, fact.protocol_type = r[_MECHANISM], r[_PROTOCOL_TYPE]
-    fact.coordinator_key, fact.coordinator_type = r[_COORDINATOR], r[_COORDINATOR_TYPE]
-    fact.group_protocol, fact.reason, fact.rack = r[_GROUP_PROTOCOL], r[_REASON], r[_RACK]
-    fact.throttle, fact.acks, fact.max_wait = r[_THROTTLE], r[_ACKS], r[_MAX_WAIT]
-    fact.session_id, fact.session_epoch = r[_SESSION], r[_EPOCH]
-    fact.generation, fact.validate_only = r[_GENERATION], r[_VALIDATE_ONLY]
-    fact.token, fact.token_end = r[i.TOKEN], r[i.TOKEN + 1]
 
 
 @kernel
@@ -199,133 +117,6 @@ def peek_acks(t: Any, data: Any, pos: int, end: int, version: int) -> int:
     return int16(data, pos) if end - pos >= 2 else int64(NONE)
 
 
-# What single instructions do: each returns the position behind what it read, and what is wrong, 0 for nothing
-
-
-@inlined
-def _skip_sized(data: Any, pos: int, end: int, stored: int, width: int) -> tuple[int, int]:
-    """Pass over a string or bytes."""
-    size, after, wrong = length(data, pos, end, stored, width)
-    if wrong:
-        return pos, wrong
-    if size > end - after:
-        return after, int64(TRUNCATED)
-    return after + (size if size > 0 else int64(0)), int64(0)
-
-
-@inlined
-def _skip_array(data: Any, pos: int, end: int, step: Any) -> tuple[int, int]:
-    """Pass over an array of elements of fixed width."""
-    size, after, wrong = length(data, pos, end, step.a, 4)
-    if wrong:
-        return pos, wrong
-    if size * step.c > end - after:
-        return after, int64(ARRAY)
-    return after + (size * step.b if size > 0 else int64(0)), int64(0)
-
-
-@inlined
-def _span(data: Any, pos: int, end: int, r: Any, step: Any) -> tuple[int, int]:
-    """Note where bytes lie."""
-    size, after, wrong = length(data, pos, end, step.b, 4)
-    if wrong:
-        return pos, wrong
-    if size > end - after:
-        return after, int64(TRUNCATED)
-    if size < 0:
-        if step.c != i.FIRST:
-            r[step.a] = NONE
-        return after, int64(0)
-    if step.c != i.FIRST or r[step.a] == NONE:
-        r[step.a], r[step.a + 1] = after, after + size
-    return after + size, int64(0)
-
-
-@inlined
-def _marker(data: Any, pos: int, end: int) -> tuple[bool, int]:
-    """Whether a nullable struct is there, by the byte before it; and what is wrong with that."""
-    if pos >= end:
-        return False, int64(TRUNCATED)
-    marker = byte(data, pos)
-    return marker == 1, int64(0 if marker == 1 or marker == 0xFF else VALUE)
-
-
-@inlined
-def _count(data: Any, pos: int, end: int) -> tuple[int, int, int]:
-    """An unsigned varint, the position behind it and what is wrong with it."""
-    size, after = uvarint(data, pos, end)
-    if after < 0:
-        return int64(0), pos, int64(VARINT if after == -2 else TRUNCATED)
-    return size, after, int64(0)
-
-
-@inlined
-def _tag(data: Any, pos: int, end: int, r: Any, a: int) -> tuple[int, int]:
-    """Number and size of a tagged field: the registers from `a` + 1 on get its number, where it ends and
-    where the struct does."""
-    number, pos, wrong = _count(data, pos, end)
-    if wrong:
-        return pos, wrong
-    size, pos, wrong = _count(data, pos, end)
-    if wrong:
-        return pos, wrong
-    r[a + 1], r[a + 2], r[a + 3] = number, pos + size, end
-    return pos, int64(TRUNCATED if pos + size > end else 0)
-
-
-@inlined
-def _fill_row(row: Any, r: Any, step: Any) -> None:
-    """A row of a partition from its block of registers, without record data."""
-    block = step.c
-    row.name, row.uuid = r[step.a], r[step.b]
-    row.partition, row.error = r[block + i.PARTITION_AT], r[block + i.ERROR_AT]
-    row.base_offset, row.high_watermark = r[block + i.NUMBERS_AT], r[block + i.NUMBERS_AT + 1]
-    row.log_start_offset = r[block + i.NUMBERS_AT + 2]
-    row.last_stable_offset = r[block + i.NUMBERS_AT + 3]
-    row.fetch_offset = r[block + i.NUMBERS_AT + 4]
-    row.committed_offset = r[block + i.NUMBERS_AT + 5]
-    row.leader_epoch = r[block + i.NUMBERS_AT + 6]
-    row.records = row.bytes = NONE
-    row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0
-
-
-@kernel
-def _fill_records(row: Any, data: Any, r: Any, step: Any, side: int, verify: bool) -> None:
-    """Add to a row what its record data says."""
-    start, stop = r[step.c + i.RECORDS_AT], r[step.c + i.RECORDS_AT + 1]
-    base = sum_up(data, start, stop, side == 0, verify, row)
-    # A producer's batches count from 0, not from an offset.
-    if side == 1 and row.base_offset == NONE and stop > start:
-        row.base_offset = base
-
-
-@inlined
-def _sum(first: int, second: int) -> int:
-    """Two numbers together, NONE if one of them is not known."""
-    return int64(NONE) if first == NONE or second == NONE else first + second
-
-
-@inlined
-def _with_name(t: Any, names: int, name: int, uuid: int) -> int:
-    """How many topics there are with this one; FULL if there is no room."""
-    if names == 0 and len(t.names) > 0:
-        topic = t.names[0]
-        topic.name, topic.uuid = name, uuid
-        return int64(1)
-    return add_name(t, names, name, uuid)
-
-
-@inlined
-def _fill_broker(broker: Any, r: Any, step: Any) -> None:
-    broker.node, broker.host, broker.port = r[step.a], r[step.b], r[step.c]
-
-
-@inlined
-def _fill_resource(resource: Any, r: Any, step: Any) -> None:
-    resource.type, resource.name = r[step.a], r[step.b]
-    resource.error, resource.detail = r[step.c], r[step.d]
-
-
 @kernel
 def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool) -> int:
     """Run row `entry` of `programs` over a body; `side` is the row of `facts`. See `read` and `skim`."""
@@ -379,9 +170,9 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 elif step.c != i.FIRST:
                     r[a] = -1
         elif op == i.SKIP_TEXT or op == i.SKIP_BYTES:
-            pos, wrong = _skip_sized(data, pos, end, a, 2 if op == i.SKIP_TEXT else 4)
+            pos, wrong = skip_sized(data, pos, end, a, 2 if op == i.SKIP_TEXT else 4)
         elif op == i.SKIP_ARRAY:
-            pos, wrong = _skip_array(data, pos, end, step)
+            pos, wrong = skip_array(data, pos, end, step)
         elif op == i.LOOP:
             size, after, wrong = length(data, pos, end, b, 4)
             if wrong == 0:
@@ -420,16 +211,16 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 wrong = int64(TRUNCATED)
             else:
                 if step.c != i.FIRST or r[a] == NONE:
-                    r[a] = _number(data, pos, b)
+                    r[a] = signed(data, pos, b)
                 pos += b
         elif op == i.SPAN:
-            pos, wrong = _span(data, pos, end, r, step)
+            pos, wrong = span(data, pos, end, r, step)
         elif op == i.UUID:
             if end - pos < 16:
                 wrong = int64(TRUNCATED)
             else:
                 r[a] = -1
-                if named and not _is_zero(data, pos):
+                if named and not is_zero_uuid(data, pos):
                     wanted = int64(16)
                 pos += 16
         elif op == i.ROW:
@@ -437,11 +228,11 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 if rows >= len(t.rows):
                     return want(t, _ROWS, rows + 1)
                 row = t.rows[uintp(rows)]
-                _fill_row(row, r, step)
+                fill_row(row, r, step)
                 if step.d and r[step.c + i.RECORDS_AT] != NONE:
-                    _fill_records(row, data, r, step, side, verify)
+                    fill_records(row, data, r, step, side, verify)
                     record_bytes += row.bytes
-                    records = _sum(records, row.records)
+                    records = total(records, row.records)
                     if row.bytes > 0 and side == 1:
                         tail = int64(1) if tail >= 0 and reaches_end(row) else int64(-1)
                     damaged += 1 if row.mismatches or row.damage else 0
@@ -449,7 +240,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                     rows += 1
         elif op == i.NAME:
             if lists:
-                names = _with_name(t, names, r[a], r[b])
+                names = with_name(t, names, r[a], r[b])
                 if names == FULL:
                     return FULL
         elif op == i.PARTITIONS:
@@ -465,19 +256,19 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                     elif lists:
                         if rows + size > len(t.rows):
                             return want(t, _ROWS, rows + size)
-                        _bare_rows(t, data, pos, rows, size, r[b], r[step.c])
+                        bare_rows(t, data, pos, rows, size, r[b], r[step.c])
                         rows += size
                         pos += 4 * size
                     else:
                         pos += 4 * size
         elif op == i.MARKER:
-            present, wrong = _marker(data, pos, end)
+            present, wrong = marker(data, pos, end)
             if wrong == 0:
                 pos += 1
                 if not present:
                     ip = a
         elif op == i.TAGS_OPEN:
-            size, pos, wrong = _count(data, pos, end)
+            size, pos, wrong = count(data, pos, end)
             if wrong == 0:
                 if 2 * size > end - pos:
                     wrong = int64(ARRAY)
@@ -485,7 +276,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                     ip = b
                 r[a] = size
         elif op == i.TAG:
-            pos, wrong = _tag(data, pos, end, r, a)
+            pos, wrong = tag(data, pos, end, r, a)
         elif op == i.TAG_CASE:
             if r[a + 1] != b:
                 ip = step.c
@@ -510,13 +301,13 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
             if keep:
                 if brokers >= len(t.brokers):
                     return want(t, _BROKERS, brokers + 1)
-                _fill_broker(t.brokers[uintp(brokers)], r, step)
+                fill_broker(t.brokers[uintp(brokers)], r, step)
                 brokers += 1
         elif op == i.RESOURCE:
             if lists:
                 if resources >= len(t.resources):
                     return want(t, _RESOURCES, resources + 1)
-                _fill_resource(t.resources[uintp(resources)], r, step)
+                fill_resource(t.resources[uintp(resources)], r, step)
                 resources += 1
         else:
             break
@@ -531,9 +322,9 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
             r[a] = value
     if code:
         clear(t, side)
-        fact.code, fact.offset, fact.acks = code, offset, r[_ACKS]
+        fact.code, fact.offset, fact.acks = code, offset, r[ACKS]
         return REFUSED
-    _settle(r, fact)
+    fill_facts(r, fact)
     fact.clean, fact.code, fact.offset, fact.trailing = 1, 0, 0, outer - pos
     fact.flags, fact.columns = flags, columns
     has_error, has_records = flags & i.HAS_ERROR, flags & i.HAS_RECORDS
@@ -544,26 +335,3 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
     fact.tail = tail
     fact.name_first, fact.row_first, fact.damaged = 0, 0, damaged
     return OK
-
-
-@inlined
-def _is_zero(data: Any, pos: int) -> bool:
-    """Whether there is the zero uuid, which stands for none (KIP-516)."""
-    return int64_at(data, pos) == 0 and int64_at(data, pos + 8) == 0
-
-
-@kernel
-def _bare_rows(t: Any, data: Any, pos: int, first: int, count: int, name: int, uuid: int) -> None:
-    """Rows of the partitions whose numbers stand in a row."""
-    for at in range(count):
-        _bare_row(t.rows[uintp(first + at)], name, uuid, int32(data, pos + 4 * at))
-
-
-@kernel
-def _bare_row(row: Any, name: int, uuid: int, partition: int) -> None:
-    """A row of a partition of which only the number is said."""
-    row.name, row.uuid, row.partition = name, uuid, partition
-    row.error = row.base_offset = row.records = row.bytes = row.high_watermark = NONE
-    row.log_start_offset = row.last_stable_offset = row.fetch_offset = row.committed_offset = NONE
-    row.leader_epoch = NONE
-    row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0

@@ -1,12 +1,8 @@
-"""What request and response of one call say together, and what a request keeps until then.
+"""What request and response of one call say together.
 
-Theory of operation. `keep` puts what a body says into the request's row, and its lists, packed, into a block
-of the heap. `join` unpacks them behind the response's lists, in `names` and `rows`, so that both lie in one
-table and can be found by one hash table, and appends what the call says to `call_names` and `call_rows`.
-
-A packed list: a word for each topic, name + 1 above uuid + 1; then for each partition such a word, one
-with the partition and above it the codecs, and one for each column that the layout's rows can have; then for
-each resource name + 1 above detail + 1, type and error code.
+Theory of operation. What the request said was kept until the response came (`packing`). `join` unpacks it
+behind the response's lists, in `names` and `rows`, so that both lie in one table and can be found by one hash
+table, and appends what the call says to `call_names` and `call_rows`.
 
 Invariant: `join` sees that there is room for everything before it appends anything.
 """
@@ -15,14 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.bodies import clear
-from kwsniff.kernel.heap import give, take
+from kwsniff.kernel.facts import clear
 from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK
+from kwsniff.kernel.packing import unpack
 from kwsniff.kernel.pairs import name_place, open_places, row_place
 from kwsniff.kernel.room import want
 from kwsniff.kernel.tables import WANTS
-from kwsniff.kernel.texts import mark, moved
 from kwsniff.spec import instructions as i
 
 _NAMES, _ROWS = WANTS.index("names"), WANTS.index("rows")
@@ -30,257 +25,7 @@ _CALL_NAMES, _CALL_ROWS = WANTS.index("call_names"), WANTS.index("call_rows")
 _RESOURCES, _CALL_RESOURCES = WANTS.index("resources"), WANTS.index("call_resources")
 _CALL_BROKERS = WANTS.index("call_brokers")
 _FETCH_OFFSET = 1 << (i.NUMBERS_AT + i.ROW_NUMBERS.index("fetch_offset"))
-_WORD = 0xFFFFFFFF
-_HAS_ERROR, _HAS_RECORDS = 1 << i.ERROR_AT, 1 << i.RECORDS_AT
-_NUMBERS = i.NUMBERS_AT
-_OF_RESOURCE = 3
-"""Words of a packed resource."""
 _ANY_NUMBER = ((1 << len(i.ROW_NUMBERS)) - 1) << i.NUMBERS_AT
-
-# What a request keeps
-
-
-@inlined
-def _packed(name: int, uuid: int) -> int:
-    return (name + 1) << 32 | (uuid + 1)
-
-
-@kernel
-def _width(columns: int) -> int:
-    """Words of a packed partition."""
-    width = int64(2)
-    if columns & _HAS_ERROR:
-        width += 1
-    if columns & _HAS_RECORDS:
-        width += 2
-    rest = columns >> _NUMBERS
-    while rest:
-        width += rest & 1
-        rest >>= 1
-    return width
-
-
-@kernel
-def keep(t: Any, row: int) -> int:
-    """Keep what `facts[0]` and its lists say with a row of `requests`; OK or FULL."""
-    fact, request = t.facts[0], t.requests[row]
-    if not fact.clean:
-        acks = fact.acks
-        code, offset = fact.code, fact.offset
-        clear(t, 0)
-        fact.acks, fact.code, fact.offset = acks, code, offset
-    lists = fact.clean != 0 and t.limits[0].lists != 0
-    names = fact.names if lists else int64(0)
-    rows = fact.rows if lists else int64(0)
-    resources = fact.resources if lists else int64(0)
-    request.words = -1
-    if names + rows + resources > 0:
-        at = take(t, names + rows * _width(fact.columns) + _OF_RESOURCE * resources)
-        if at == FULL:
-            return FULL
-        request.words = at
-        _pack(t, at, names, rows, resources, fact.columns)
-    request.names, request.rows, request.resources = names, rows, resources
-    request.flags, request.columns = fact.flags, fact.columns
-    request.acks = fact.acks if fact.clean else NONE
-    request.max_wait, request.group, request.member = fact.max_wait, fact.group, fact.member
-    request.transactional_id, request.coordinator_key = fact.transactional_id, fact.coordinator_key
-    request.coordinator_type = fact.coordinator_type
-    request.session_id, request.session_epoch = fact.session_id, fact.session_epoch
-    request.generation, request.group_protocol = fact.generation, fact.group_protocol
-    request.protocol_type, request.reason, request.rack = fact.protocol_type, fact.reason, fact.rack
-    request.validate_only = fact.validate_only
-    request.records, request.record_bytes = fact.records, fact.record_bytes
-    request.named = _named(t, request, names, rows, resources)
-    t.store[0].named += request.named
-    return OK
-
-
-@kernel
-def _named(t: Any, request: Any, names: int, rows: int, resources: int) -> int:
-    """Quarter kilobytes of the texts that a request refers to. Texts of ordinary length count nothing."""
-    found = _quarters(t, request.client_id) + _quarters(t, request.group) + _quarters(t, request.member)
-    found += _quarters(t, request.transactional_id) + _quarters(t, request.coordinator_key)
-    found += _quarters(t, request.group_protocol) + _quarters(t, request.protocol_type)
-    found += _quarters(t, request.reason) + _quarters(t, request.rack)
-    for index in range(names):
-        found += _quarters(t, t.names[uintp(index)].name)
-    before = int64(-1)
-    for index in range(rows):
-        name = t.rows[uintp(index)].name
-        if name != before:
-            found += _quarters(t, name)
-        before = name
-    for index in range(resources):
-        found += _quarters(t, t.resources[uintp(index)].name) + _quarters(t, t.resources[uintp(index)].detail)
-    return found
-
-
-@kernel
-def _quarters(t: Any, number: int) -> int:
-    """Quarter kilobytes of a text, 0 for -1 and less."""
-    return t.texts[uintp(number)].size >> 8 if number >= 0 else int64(0)
-
-
-@kernel
-def _pack(t: Any, at: int, names: int, rows: int, resources: int, columns: int) -> None:
-    """Write the lists at hand into the heap."""
-    words = t.words
-    for index in range(names):
-        topic = t.names[uintp(index)]
-        words[uintp(at)] = _packed(topic.name, topic.uuid)
-        at += 1
-    for index in range(rows):
-        row = t.rows[uintp(index)]
-        words[uintp(at)] = _packed(row.name, row.uuid)
-        words[uintp(at + 1)] = row.codecs << 32 | (row.partition & _WORD)
-        at += 2
-        if columns & _HAS_ERROR:
-            words[uintp(at)] = row.error
-            at += 1
-        if columns & _HAS_RECORDS:
-            words[uintp(at)] = row.records
-            words[uintp(at + 1)] = row.bytes
-            at += 2
-        for number in range(len(i.ROW_NUMBERS)):
-            if columns >> (_NUMBERS + number) & 1:
-                words[uintp(at)] = _number_of(row, number)
-                at += 1
-    for index in range(resources):
-        resource = t.resources[uintp(index)]
-        words[uintp(at)] = _packed(resource.name, resource.detail)
-        words[uintp(at + 1)], words[uintp(at + 2)] = resource.type, resource.error
-        at += _OF_RESOURCE
-
-
-@kernel
-def _unpack(t: Any, request: Any, name_at: int, row_at: int, resource_at: int) -> None:
-    """Write the lists of a request behind those of the response."""
-    words, at, columns = t.words, request.words, request.columns
-    for index in range(request.names):
-        topic, word = t.names[uintp(name_at + index)], int64(words[uintp(at)])
-        topic.name, topic.uuid = (word >> 32) - 1, (word & _WORD) - 1
-        at += 1
-    for index in range(request.rows):
-        row, word = t.rows[uintp(row_at + index)], int64(words[uintp(at)])
-        row.name, row.uuid = (word >> 32) - 1, (word & _WORD) - 1
-        word = int64(words[uintp(at + 1)])
-        partition = word & _WORD
-        row.partition = partition - 0x100000000 if partition & 0x80000000 else partition
-        row.codecs, row.taken = word >> 32, 0
-        row.error = row.records = row.bytes = NONE
-        at += 2
-        if columns & _HAS_ERROR:
-            row.error = words[uintp(at)]
-            at += 1
-        if columns & _HAS_RECORDS:
-            row.records, row.bytes = words[uintp(at)], words[uintp(at + 1)]
-            at += 2
-        for number in range(len(i.ROW_NUMBERS)):
-            value = int64(NONE)
-            if columns >> (_NUMBERS + number) & 1:
-                value = int64(words[uintp(at)])
-                at += 1
-            _set_number(row, number, value)
-    for index in range(request.resources):
-        resource, word = t.resources[uintp(resource_at + index)], int64(words[uintp(at)])
-        resource.name, resource.detail = (word >> 32) - 1, (word & _WORD) - 1
-        resource.type, resource.error = words[uintp(at + 1)], words[uintp(at + 2)]
-        at += _OF_RESOURCE
-
-
-@kernel
-def _number_of(row: Any, number: int) -> int:
-    """One of ROW_NUMBERS."""
-    if number == 0:
-        return row.base_offset
-    if number == 1:
-        return row.high_watermark
-    if number == 2:
-        return row.log_start_offset
-    if number == 3:
-        return row.last_stable_offset
-    if number == 4:
-        return row.fetch_offset
-    return row.committed_offset if number == 5 else row.leader_epoch
-
-
-@kernel
-def _set_number(row: Any, number: int, value: int) -> None:
-    if number == 0:
-        row.base_offset = value
-    elif number == 1:
-        row.high_watermark = value
-    elif number == 2:
-        row.log_start_offset = value
-    elif number == 3:
-        row.last_stable_offset = value
-    elif number == 4:
-        row.fetch_offset = value
-    elif number == 5:
-        row.committed_offset = value
-    else:
-        row.leader_epoch = value
-
-
-@kernel
-def forget(t: Any, row: int) -> None:
-    """Give back what a row of `requests` keeps in the heap."""
-    request = t.requests[row]
-    if request.words >= 0:
-        rows = request.rows * _width(request.columns)
-        give(t, request.words, request.names + rows + _OF_RESOURCE * request.resources)
-    request.words, request.names, request.rows, request.resources = -1, 0, 0, 0
-    t.store[0].named -= request.named
-    request.named = 0
-
-
-@kernel
-def mark_request(t: Any, row: int) -> None:
-    """Before texts are compacted: mark those that a row of `requests` refers to by fields of this module."""
-    request = t.requests[row]
-    mark(t, request.group)
-    mark(t, request.member)
-    mark(t, request.transactional_id)
-    mark(t, request.coordinator_key)
-    mark(t, request.group_protocol)
-    mark(t, request.protocol_type)
-    mark(t, request.reason)
-    mark(t, request.rack)
-    at, width = request.words, _width(request.columns)
-    for index in range(request.names + request.rows + request.resources):
-        word = int64(t.words[uintp(at)])
-        mark(t, (word >> 32) - 1)
-        mark(t, (word & _WORD) - 1)
-        at += _stride(request, index, width)
-
-
-@kernel
-def move_request(t: Any, row: int) -> None:
-    """After texts were compacted: replace their numbers."""
-    request = t.requests[row]
-    request.group, request.member = moved(t, request.group), moved(t, request.member)
-    request.transactional_id = moved(t, request.transactional_id)
-    request.coordinator_key = moved(t, request.coordinator_key)
-    request.group_protocol = moved(t, request.group_protocol)
-    request.protocol_type = moved(t, request.protocol_type)
-    request.reason, request.rack = moved(t, request.reason), moved(t, request.rack)
-    at, width = request.words, _width(request.columns)
-    for index in range(request.names + request.rows + request.resources):
-        word = int64(t.words[uintp(at)])
-        t.words[uintp(at)] = _packed(moved(t, (word >> 32) - 1), moved(t, (word & _WORD) - 1))
-        at += _stride(request, index, width)
-
-
-@inlined
-def _stride(request: Any, index: int, width: int) -> int:
-    """Words of one packed topic, partition or resource."""
-    if index < request.names:
-        return 1
-    return width if index < request.names + request.rows else _OF_RESOURCE
-
-
-# What both say
 
 
 @kernel
@@ -308,7 +53,7 @@ def join(t: Any, row: int, call: int) -> int:
         if _room(t, query, reply) == FULL:
             return FULL
         if query.words >= 0:
-            _unpack(t, query, reply.names, reply.rows, reply.resources)
+            unpack(t, query, reply.names, reply.rows, reply.resources)
         _join_names(t, query, reply, out)
         _join_rows(t, query, reply, out)
         _join_resources(t, query, reply, out)

@@ -25,12 +25,12 @@ from kwsniff.kernel import actions as entry
 from kwsniff.kernel import snapshot
 from kwsniff.kernel.decisions import Decisions
 from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
+from kwsniff.kernel.numbers import SECOND
 from kwsniff.kernel.shares import share_of
 from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 
 Ints = NDArray[np.int64]
-SECOND = 1_000_000_000
 AT_ONCE = 16_384
 """Segments that stand in the table at a time."""
 MAX_TEXTS, MAX_TEXT_BYTES = 32_768, 8 << 20

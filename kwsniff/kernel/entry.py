@@ -22,7 +22,8 @@ from kwsniff.kernel.actions import (
     WATCH,
 )
 from kwsniff.kernel.connections import rehash_connections
-from kwsniff.kernel.follow import finish, follow, tick, watch
+from kwsniff.kernel.expiry import finish, tick
+from kwsniff.kernel.follow import follow, watch
 from kwsniff.kernel.left import adopt, intern, leave, link_all, merge_all
 from kwsniff.kernel.limits import compact_texts
 from kwsniff.kernel.mode import kernel

@@ -9,51 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.clocks import compare
-from kwsniff.kernel.codes import TIME_BACKWARDS
-from kwsniff.kernel.connections import (
-    close,
-    end,
-    end_all,
-    find,
-    is_reset,
-    make_room,
-    open_connection,
-    patience,
-    spoke,
-    sweep,
-)
-from kwsniff.kernel.early import expire_early
-from kwsniff.kernel.headers import MAX_ALERT, TLS_ALERT, alert_of
+from kwsniff.kernel.closing import close, end
+from kwsniff.kernel.connections import find, open_connection
+from kwsniff.kernel.expiry import make_room, sweep
+from kwsniff.kernel.flags import SYN, begins_anew, count, is_from_a, take_flags
 from kwsniff.kernel.leaving import mark, note_segment
 from kwsniff.kernel.left import settle_left
 from kwsniff.kernel.life import CLOSED_, OPEN
 from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, LEFT, OK, distance
-from kwsniff.kernel.outcomes import give_up
-from kwsniff.kernel.rows import note, room_for_notes
-from kwsniff.kernel.strays import ASIDE, IN_PLACE, is_next_request, take_stray
-from kwsniff.kernel.streams import (
-    COPY,
-    FAR,
-    MASK,
-    acknowledge,
-    advance,
-    deliver,
-    insert,
-    is_near,
-    keep_far,
-    remember,
-    replay,
-    room_for_history,
-    seen_before,
-    set_free,
-)
+from kwsniff.kernel.numbers import FULL, LEFT, OK, SECOND
+from kwsniff.kernel.payload import take_payload
+from kwsniff.kernel.rows import room_for_notes
+from kwsniff.kernel.silence import is_reset, patience
+from kwsniff.kernel.strays import is_next_request
+from kwsniff.kernel.streams import replay, set_free
 from kwsniff.kernel.tables import (
     BEGINS,
     CLOSED_REASON,
-    GAP_REASON,
     KAFKA,
     KNOWN,
     OTHER,
@@ -62,20 +35,13 @@ from kwsniff.kernel.tables import (
     SKIP,
     SWEEP,
     SWEPT,
-    TIMEOUT_REASON,
     TLS,
     UNTIL,
 )
-from kwsniff.kernel.trace import FAR_AHEAD, SEEN, SEGMENT, WAITS, decided, room_for_decisions
+from kwsniff.kernel.trace import SEGMENT, decided, room_for_decisions
 
-FIN, SYN, RST, ACK = 1, 2, 4, 16
-ZERO_WINDOW = 256
-"""Of `flags`, see `kwsniff.net.columns`."""
-SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 """So far ahead a packet's time is not believed unless the next bears it out."""
-STRAY_SYN = 1 << 16
-"""A SYN so near to where a stream stands is no new connection: the flag was damaged."""
 (FIND, COUNT, HOLES, PAYLOAD, GO_ON, FLAGS, WITHIN) = range(7)
 """PHASES of a segment."""
 
@@ -190,12 +156,6 @@ def take_segment(t: Any, seg: Any) -> int:
     return close_if_over(t, c)
 
 
-@kernel
-def is_from_a(conn: Any, seg: Any) -> bool:
-    """Whether a segment comes from end a."""
-    return conn.a_port == seg.src_port and conn.a_lo == seg.src_lo and conn.a_hi == seg.src_hi
-
-
 # The connection
 
 
@@ -298,213 +258,6 @@ def goes_on(t: Any, c: int, k: int, seg: Any) -> bool:
 
 
 @kernel
-def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
-    """Whether a SYN is that of another connection."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    if is_stray_syn(t, c, k, seg.seq):
-        return False
-    if s.isn >= 0:
-        return s.isn != seg.seq
-    over = conn.step != OPEN or conn.reset_time >= 0
-    if s.next_seq < 0:
-        return over
-    return over or (s.next_seq - s.offset - seg.seq - 1) & MASK != 0
-
-
-@kernel
-def is_stray_syn(t: Any, c: int, k: int, seq: int) -> bool:
-    """Whether a SYN stands in the middle of a stream, where there can be none."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    if conn.step != OPEN or conn.reset_time >= 0 or s.next_seq < 0 or s.isn == seq:
-        return False
-    if not (s.offset > 0 or s.from_start) or (s.next_seq - s.offset - seq - 1) & MASK == 0:
-        return False
-    return -STRAY_SYN <= distance(seq, s.next_seq) <= STRAY_SYN
-
-
-# One segment
-
-
-@kernel
-def count(t: Any, c: int, seg: Any) -> None:
-    """Note what every segment says of its connection, and what a SYN or an ACK does."""
-    run, conn = t.run[0], t.conns[c]
-    k = 0 if is_from_a(conn, seg) else 1
-    s, other = t.sides[2 * c + k], t.sides[2 * c + 1 - k]
-    run.steps += 1
-    conn.capture = run.capture
-    if seg.time < conn.last_time - SECOND and not conn.backwards:
-        conn.backwards = 1
-        note(t, c, TIME_BACKWARDS, seg.packet, conn.last_time, conn.last_time - seg.time, 0)
-    s.packets += 1
-    s.bytes += seg.length
-    if seg.flags & COPY:
-        conn.copies += 1
-    if seg.flags & (SYN | FIN | RST) == 0:
-        if seg.flags & ZERO_WINDOW == 0:
-            s.shut = 0
-        elif s.shut == 0:
-            s.shut = 1
-            s.zero_windows += 1
-    if conn.alert < 0 and TLS_ALERT <= seg.length <= MAX_ALERT and seg.captured >= TLS_ALERT:
-        note_alert(t, conn, k, seg)
-    moment = run.moment
-    if moment > conn.last_time:
-        conn.last_time = moment
-    conn.last_packet, conn.last_order = seg.packet, run.order
-    spoke(t, c)
-    if seg.flags & SYN and not is_stray_syn(t, c, k, seg.seq):
-        note_syn(t, c, k, seg)
-    elif seg.flags & ACK and conn.handshake < 0 and conn.syn_time >= 0 and k == conn.client:
-        if conn.syn_ack_time >= 0:
-            conn.handshake = seg.time - conn.syn_time
-        elif conn.client_time < 0:
-            conn.client_time = seg.time
-    followed = conn.state == KAFKA or conn.state == PROBING
-    if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN and followed:
-        acknowledge(t, other, seg.ack)
-
-
-@kernel
-def note_alert(t: Any, conn: Any, k: int, seg: Any) -> None:
-    """Keep the first TLS alert that is not encrypted, whatever the connection is taken for."""
-    if seg.buffer == 0:
-        conn.alert = alert_of(t.inline, seg.start)
-    elif seg.buffer == 1:
-        conn.alert = alert_of(t.block, seg.start)
-    else:
-        conn.alert = alert_of(t.extra, seg.start)
-    conn.alert_side = k
-
-
-@kernel
-def note_syn(t: Any, c: int, k: int, seg: Any) -> None:
-    """A SYN or SYN-ACK says where streams begin and who is the client."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    conn.syn = 1
-    conn.syns += 1
-    s.isn = seg.seq
-    client = 1 - k if seg.flags & ACK else k
-    if s.next_seq < 0:
-        s.next_seq = (seg.seq + 1) & MASK
-        s.from_start = 1
-    if not seg.flags & ACK:
-        if conn.syn_time < 0:
-            conn.syn_time = seg.time
-            if conn.early_syn_ack >= 0:
-                compare(t, c, seg.time, conn.early_syn_ack, seg.packet, seg.time)
-    elif conn.syn_time >= 0:
-        if conn.syn_ack_time < 0:
-            compare(t, c, conn.syn_time, seg.time, seg.packet, conn.last_time)
-            compare(t, c, seg.time, conn.client_time, seg.packet, conn.last_time)
-        conn.syn_ack_time = seg.time
-    elif conn.early_syn_ack < 0:
-        conn.early_syn_ack = seg.time
-    if seg.flags & ACK:
-        first = t.sides[2 * c + client]
-        if first.next_seq < 0:
-            first.next_seq = seg.ack
-            first.from_start = 1
-    if conn.state == PROBING:
-        conn.client = client
-
-
-@kernel
-def take_payload(t: Any, c: int, k: int, seg: Any) -> int:
-    """Put the payload of a segment in its place in the stream."""
-    if seg.buffer == 0:
-        return place(t, c, k, seg, t.inline)
-    if seg.buffer == 1:
-        return place(t, c, k, seg, t.block)
-    return place(t, c, k, seg, t.extra)
-
-
-@kernel
-def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
-    """Deliver the payload of a segment if its place has come, let it wait if not."""
-    run = t.run[0]
-    s = t.sides[2 * c + k]
-    seq = (seg.seq + 1) & MASK if seg.flags & SYN else seg.seq
-    if s.next_seq < 0:
-        s.next_seq = seq
-    if seq != s.next_seq or run.stray != IN_PLACE:
-        code = take_stray(t, c, k, seg, seq, data)
-        if code != OK or run.stray == ASIDE:
-            if code == OK:
-                run.stray = IN_PLACE
-            return code
-    elif seg.captured < seg.length:
-        s.stray_end = (seq + seg.captured) & MASK  # unless the capture cuts packets, its length is wrong
-    start = s.offset + distance(seq, s.next_seq)
-    end, pos, size, length = start + seg.length, seg.start, seg.captured, seg.length
-    if start < s.offset:
-        if run.cursor == 0:
-            if room_for_notes(t, 1) != OK:
-                return FULL
-            if not run.compared:
-                seen_before(t, c, k, start, end, data, pos, size, seg)
-                decided(t, c, SEEN, k, min(end, s.offset) - start, 0)
-                run.compared = 1
-        if end <= s.offset:
-            run.compared = run.stray = 0
-            return OK
-        cut = s.offset - start
-        start, pos, size, length = start + cut, pos + cut, max(size - cut, 0), length - cut
-    code = OK
-    if start > s.offset:
-        if s.wait_first < 0:
-            s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
-            s.hole_time = seg.time
-        if start - s.offset > FAR and not is_near(t, s, start):
-            code = keep_far(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
-            if code == OK:
-                decided(t, c, FAR_AHEAD, k, start - s.offset, 0)
-        else:
-            code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
-            if code == OK:
-                decided(t, c, WAITS, k, start - s.offset, 0)
-    elif s.wait_first >= 0 and t.pieces[s.wait_first].start < end:
-        # It reaches into what waits: the parts that are new wait with it for a moment.
-        code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
-    else:
-        if room_for_history(t, s, size, length) != OK:
-            return FULL
-        code = deliver(t, c, k, data, pos, size, length, seg.time, seg.packet, run.order)
-        if code == OK:
-            s.missing += length - size
-            advance(s, length)
-            remember(t, s, data, pos, size, length)
-    if code == OK:
-        run.compared, run.stray = 0, IN_PLACE
-    return code
-
-
-@kernel
-def take_flags(t: Any, c: int, k: int, seg: Any) -> None:
-    """Note an RST or a FIN."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    who = 1 if k == conn.client else 2
-    if seg.flags & RST:
-        conn.rst = 1
-        if conn.reset_time < 0:
-            conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
-            spoke(t, c)
-        closed_first(conn, who | 4, seg.time)
-        return
-    if seg.flags & FIN:
-        conn.fin = 1
-        closed_first(conn, who | 8, seg.time)
-        s.fin_at = s.offset + distance((seg.seq + seg.length) & MASK, s.next_seq) if s.next_seq >= 0 else 0
-
-
-@kernel
-def closed_first(conn: Any, how: int, time: int) -> None:
-    """Note who ended a connection first, by packet time: an RST may overtake a FIN on its way."""
-    if conn.closed_by == 0 or time < conn.closed_time:
-        conn.closed_by, conn.closed_time = how, time
-
-
-@kernel
 def close_if_over(t: Any, c: int) -> int:
     """Close a connection both ends of which have ended."""
     conn = t.conns[c]
@@ -524,69 +277,4 @@ def watch(t: Any, stop: int) -> int:
         seg = t.segments[at]
         c = find(t, seg)
         seg.watched = 1 if c < 0 or t.conns[c].state == KAFKA or t.conns[c].state == PROBING else 0
-    return OK
-
-
-@kernel
-def finish(t: Any) -> int:
-    """The input is over."""
-    return end_all(t)
-
-
-@kernel
-def tick(t: Any, now: int) -> int:
-    """No segment before `now` is still to come: do what waited for the time."""
-    run = t.run[0]
-    if now > run.clock:
-        run.clock = now
-    c = run.oldest
-    while c >= 0:
-        following = t.conns[c].newer
-        code = settle_in_time(t, c, now)
-        if code != OK:
-            return code
-        c = following
-    return sweep(t, now)
-
-
-@kernel
-def settle_in_time(t: Any, c: int, now: int) -> int:
-    """What the time alone settles of one connection: an RST, holes, responses and requests that wait."""
-    conn = t.conns[c]
-    if conn.step != OPEN and conn.step != CLOSED_:
-        return close(t, c, conn.ending)
-    if is_reset(t, c, now):
-        return close(t, c, RESET_REASON)
-    if conn.step != OPEN or conn.state == OTHER or conn.state == TLS:
-        return OK
-    code = replay(t, c)
-    if code != OK:
-        return code
-    for k in range(2):
-        if t.sides[2 * c + k].wait_first >= 0:
-            code = set_free(t, c, k, now, False)
-            if code != OK:
-                return code
-    code = expire_early(t, c, now) if conn.early else OK
-    if code == OK and t.limits[0].request_timeout >= 0:
-        code = time_out(t, c, now)
-    return code
-
-
-@kernel
-def time_out(t: Any, c: int, now: int) -> int:
-    """Report requests that have waited for too long: for longer than they let the broker wait, and more."""
-    conn = t.conns[c]
-    row = conn.first_request
-    while row >= 0:
-        request = t.requests[row]
-        following = request.after
-        allowed = t.limits[0].request_timeout + max(request.max_wait, 0) * 1_000_000
-        if request.layout >= 0:
-            allowed += t.layouts[request.layout].held
-        if now - request.last_time > allowed:
-            code = give_up(t, c, row, GAP_REASON if conn.response_gap else TIMEOUT_REASON)
-            if code != OK:
-                return code
-        row = following
     return OK

@@ -4,7 +4,7 @@ Theory of operation. A Kafka message is a four-byte signed length and that many 
 "Common Request and Response Structure"). While a side is synchronised it is known where each frame ends, even
 across bytes that the capture lacks: a gap inside a frame whose length is known breaks that frame and nothing
 else. A gap that swallows a length, a late start or an impossible length loses the framing; then the next
-plausible header is searched for, and what is skipped is counted.
+plausible header is searched for (`search`), and what is skipped is counted.
 
 A frame that lies in one segment is taken from where the segment lies; only what goes on in the next segment
 is copied to the arena. A damaged length hides what follows: so a segment of the client inside a frame that
@@ -18,30 +18,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.arena import allocate, block_size, copy, release
 from kwsniff.kernel.aside import is_aside, pass_by
+from kwsniff.kernel.buffer import append, came, drop_front, empty_buffer
 from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
-from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
 from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.headers import (
     REQUEST_HEADER,
     RESPONSE_HEADER,
-    YES,
     begins_request,
     comes_next,
     correlation_id,
     is_known,
-    is_tls,
-    is_tls_alert,
 )
-from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.rows import note, room_for_notes
-from kwsniff.kernel.search import EFFORT, find_request, find_response, hides_response
-from kwsniff.kernel.tables import TLS, UNKNOWN
-from kwsniff.kernel.trace import CUT_SHORT, FRAMING_FOUND, FRAMING_LOST, decided
+from kwsniff.kernel.search import (
+    EFFORT,
+    hides_response,
+    lose_framing,
+    search,
+    search_buffer,
+)
+from kwsniff.kernel.tables import UNKNOWN
+from kwsniff.kernel.trace import CUT_SHORT, FRAMING_LOST, decided
 
 MIN_FRAME = 4
 """The shortest frame holds a correlation id ..."""
@@ -55,68 +56,6 @@ KEPT = 1024
 def least_size(s: Any) -> int:
     """The smallest length that a frame may have now."""
     return 0 if s.from_start and s.frames < TOKEN_FRAMES else MIN_FRAME
-
-
-@kernel
-def lose_framing(s: Any) -> None:
-    """It is not known any more where frames begin."""
-    if s.synchronised:
-        s.lost = 1
-    s.synchronised = 0
-    s.size = s.got = 0
-    s.broken = 0
-    s.searched = s.hope = 0
-
-
-@kernel
-def empty_buffer(t: Any, s: Any) -> None:
-    """Let go of the bytes of the frame in progress, or of what was searched."""
-    if s.buf >= 0:
-        release(t, s.block, s.block_room)
-    s.buf, s.room, s.have, s.searched, s.hope = -1, 0, 0, 0, 0
-    s.block_room = 0
-
-
-@kernel
-def append(t: Any, s: Any, data: Any, pos: int, size: int) -> int:
-    """Add bytes to the buffer of a side; FULL if the arena is."""
-    if s.have + size > s.room:
-        # What is emptied at its front as it grows at its end is not moved each time.
-        spare = s.have >> 1 if s.buf > s.block else 0
-        room = block_size(s.have + size + spare)
-        at = allocate(t, room)
-        if at < 0:
-            return FULL
-        if s.buf >= 0:
-            copy(t.arena, at, t.arena, s.buf, s.have)
-            release(t, s.block, s.block_room)
-        s.buf, s.room = at, room
-        s.block, s.block_room = at, room
-    copy(t.arena, s.buf + s.have, data, pos, size)
-    s.have += size
-    return OK
-
-
-@kernel
-def drop_front(t: Any, s: Any, count: int) -> None:
-    """Forget the first bytes of the buffer."""
-    if count >= s.have:
-        empty_buffer(t, s)
-    elif count > 0:
-        s.buf += count
-        s.room -= count
-        s.have -= count
-        s.searched = max(s.searched - count, 0)
-
-
-@kernel
-def came(t: Any, s: Any, time: int, packet: int, order: int, first: bool) -> None:
-    """Note the packet that brought bytes of the frame in progress."""
-    if first:
-        s.first_time = time
-        s.frame_order = -1
-    if order >= s.frame_order:
-        s.frame_order, s.frame_time, s.frame_packet = order, time, packet
 
 
 @kernel
@@ -372,94 +311,6 @@ def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, 
         decided(t, c, FRAMING_LOST, k, left, 0)
         lose_framing(s)
         run.cursor = length
-
-
-@kernel
-def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
-    """Framing is not known: look for a frame in what is left of a segment."""
-    run = t.run[0]
-    s = t.sides[2 * c + k]
-    conn = t.conns[c]
-    if s.have:
-        if append(t, s, data, at, left) != OK:
-            return FULL
-        came(t, s, time, packet, order, False)
-        run.cursor += left
-        return OK
-    if (
-        s.frames == 0
-        and is_tls(data, at, at + left)
-        and (k == conn.client or not is_tls_alert(data, at, at + left))
-    ):
-        become(t, c, TLS)
-        run.cursor += left
-        return OK
-    if room_for_notes(t, 1) != OK:
-        return FULL
-    found, sure = find_frame(t, c, k, data, at, at + left, at if run.cursor == 0 else -1)
-    rest = at + left - found
-    if sure == YES:
-        s.skipped += found - at
-        run.cursor += found - at
-        synchronise(t, c, k, packet)
-        return OK
-    if rest > 0:
-        if append(t, s, data, found, rest) != OK:
-            return FULL
-        came(t, s, time, packet, order, True)
-        s.searched = s.have
-    s.skipped += found - at
-    run.cursor += left
-    return OK
-
-
-@kernel
-def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
-    """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
-    at `mark`, -1 if none does."""
-    run = t.run[0]
-    before = run.effort
-    if k == t.conns[c].client:
-        found, sure = find_request(t, c, k, data, pos, end, mark)
-    else:
-        found, sure = find_response(t, c, k, data, pos, end, mark)
-    run.steps += 1 + found - pos + before - run.effort
-    return found, sure
-
-
-@kernel
-def search_buffer(t: Any, c: int, k: int) -> int:
-    """Look for a frame in the buffer, the end of which came with the packet at hand."""
-    s = t.sides[2 * c + k]
-    if room_for_notes(t, 1) != OK:
-        return FULL
-    found, sure = find_frame(t, c, k, t.arena, s.buf, s.buf + s.have, s.buf + s.searched)
-    skipped = found - s.buf
-    s.skipped += skipped
-    if skipped >= s.searched:
-        s.first_time = s.frame_time
-    drop_front(t, s, skipped)
-    s.searched = s.have
-    if sure == YES:
-        s.searched = 0
-        synchronise(t, c, k, s.frame_packet)
-    return OK
-
-
-@kernel
-def synchronise(t: Any, c: int, k: int, packet: int) -> None:
-    """A frame was found; that there is room for a note was seen to."""
-    s = t.sides[2 * c + k]
-    skipped = s.skipped - s.skipped_before
-    s.skipped_before = s.skipped
-    s.synchronised = 1
-    decided(t, c, FRAMING_FOUND, k, skipped, 0)
-    if s.lost or skipped:
-        s.lost = 0
-        s.resynchronised += 1
-        if k != t.conns[c].client:
-            t.conns[c].response_gap = 1
-        note(t, c, FOUND_AGAIN, packet, t.conns[c].last_time, skipped, k)
 
 
 @kernel

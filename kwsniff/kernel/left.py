@@ -16,24 +16,20 @@ from typing import Any
 from kwsniff.kernel import texts
 from kwsniff.kernel.arena import copy, release
 from kwsniff.kernel.aside import forget_all
-from kwsniff.kernel.calls import forget, move_request
-from kwsniff.kernel.connections import (
-    append_number,
-    append_quiet,
-    remove,
-    remove_number,
-    remove_quiet,
-    slot_of,
-)
+from kwsniff.kernel.buffer import empty_buffer
+from kwsniff.kernel.connections import append_number, remove, remove_number, slot_of
 from kwsniff.kernel.early import remove_early
-from kwsniff.kernel.frames import TOKEN_FRAMES, empty_buffer
+from kwsniff.kernel.frames import TOKEN_FRAMES
+from kwsniff.kernel.holding import pop_held
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
+from kwsniff.kernel.outliers import drop_far
+from kwsniff.kernel.packing import forget, move_request
 from kwsniff.kernel.requests import MAX_UNASKED
-from kwsniff.kernel.roles import pop_held
 from kwsniff.kernel.rows import drop_piece, drop_request
-from kwsniff.kernel.streams import drop_far, drop_first
+from kwsniff.kernel.silence import append_quiet, remove_quiet
+from kwsniff.kernel.streams import drop_first
 from kwsniff.kernel.tables import (
     ANSWERED_LATE,
     BEGINS,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.calls import mark_request, move_request
+from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
 from kwsniff.kernel.early import orphan
-from kwsniff.kernel.frames import empty_buffer
 from kwsniff.kernel.life import OPEN
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import give_up
+from kwsniff.kernel.packing import mark_request, move_request
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.streams import flush, replay

@@ -11,10 +11,12 @@ from kwsniff.native.mode import inlined, int64, kernel, uintp
 from kwsniff.native.numbers import byte, int64_at, signed64, uint32
 
 __all__ = [
-    "FULL", "NONE", "OK", "PROGRAM", "REFUSED", "byte", "distance", "int16", "int32", "int64_at", "signed64",
-    "uint32", "uvarint",
+    "FULL", "NONE", "OK", "PROGRAM", "REFUSED", "SECOND", "byte", "distance", "int16", "int32", "int64_at",
+    "signed64", "uint32", "uvarint",
 ]  # fmt: skip
 
+SECOND = 1_000_000_000
+"""In nanoseconds."""
 NONE = -(1 << 63)
 """Stands for null among numbers."""
 OK, REFUSED, FULL, PROGRAM, LEFT = 1, 0, -1, -2, -3

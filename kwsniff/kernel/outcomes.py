@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.bodies import clear
-from kwsniff.kernel.calls import forget, join
+from kwsniff.kernel.calls import join
+from kwsniff.kernel.facts import clear
 from kwsniff.kernel.keeping import is_shown
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import NONE, OK
+from kwsniff.kernel.packing import forget
 from kwsniff.kernel.rows import WANT_CALLS, drop_request, lacks
 from kwsniff.kernel.tables import TRUNCATED_, UNANSWERED_
 from kwsniff.kernel.trace import UNANSWERED, decided

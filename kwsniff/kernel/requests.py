@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import texts
-from kwsniff.kernel.bodies import clear, peek_acks, read
-from kwsniff.kernel.calls import forget, keep
+from kwsniff.kernel.bodies import peek_acks, read
 from kwsniff.kernel.codes import (
     CORRELATION_ID_REUSED,
     HEADER_MALFORMED,
@@ -21,11 +20,13 @@ from kwsniff.kernel.codes import (
 )
 from kwsniff.kernel.damage import note_damage
 from kwsniff.kernel.early import find_early, pass_early, remove_early
+from kwsniff.kernel.facts import clear
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32
 from kwsniff.kernel.outcomes import give_up, tell
+from kwsniff.kernel.packing import forget, keep
 from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
 from kwsniff.kernel.rows import drop_request, note, take_request
 from kwsniff.kernel.sasl import learn_user

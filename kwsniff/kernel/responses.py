@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.bodies import clear, downgraded, read, unsupported
-from kwsniff.kernel.calls import forget
+from kwsniff.kernel.bodies import downgraded, read, unsupported
 from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.codes import (
     HEADER_MALFORMED,
@@ -20,10 +19,12 @@ from kwsniff.kernel.codes import (
 )
 from kwsniff.kernel.damage import note_damage
 from kwsniff.kernel.early import find_early, remove_early, wait_for_request
+from kwsniff.kernel.facts import clear
 from kwsniff.kernel.keeping import is_shown, keep_body
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int32
 from kwsniff.kernel.outcomes import give_up, tell
+from kwsniff.kernel.packing import forget
 from kwsniff.kernel.remarks import NOTES, note_body, room_for_damage, room_for_frame, time_of, unreadable
 from kwsniff.kernel.requests import newer
 from kwsniff.kernel.rows import drop_request, note, room_for_notes

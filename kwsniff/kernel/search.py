@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.buffer import append, came, drop_front
+from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
 from kwsniff.kernel.headers import (
     AHEAD,
     MORE,
@@ -19,14 +21,19 @@ from kwsniff.kernel.headers import (
     YES,
     begins_request,
     comes_next,
+    is_tls,
+    is_tls_alert,
     names_client,
     request_at,
 )
+from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel, uintp
-from kwsniff.kernel.numbers import OK, byte, int16, int32
+from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
+from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.skimming import skim_answer, skim_request
-from kwsniff.kernel.tables import UNKNOWN
+from kwsniff.kernel.tables import TLS, UNKNOWN
 from kwsniff.kernel.texts import same
+from kwsniff.kernel.trace import FRAMING_FOUND, decided
 from kwsniff.kernel.waiting import find_waiting
 
 MAX_HOPE = 256 * 1024
@@ -227,3 +234,102 @@ def ends_well(t: Any, data: Any, after: int, end: int) -> bool:
             return False
         after += 4 + size
     return after == end
+
+
+@kernel
+def lose_framing(s: Any) -> None:
+    """It is not known any more where frames begin."""
+    if s.synchronised:
+        s.lost = 1
+    s.synchronised = 0
+    s.size = s.got = 0
+    s.broken = 0
+    s.searched = s.hope = 0
+
+
+@kernel
+def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+    """Framing is not known: look for a frame in what is left of a segment."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    conn = t.conns[c]
+    if s.have:
+        if append(t, s, data, at, left) != OK:
+            return FULL
+        came(t, s, time, packet, order, False)
+        run.cursor += left
+        return OK
+    if (
+        s.frames == 0
+        and is_tls(data, at, at + left)
+        and (k == conn.client or not is_tls_alert(data, at, at + left))
+    ):
+        become(t, c, TLS)
+        run.cursor += left
+        return OK
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    found, sure = find_frame(t, c, k, data, at, at + left, at if run.cursor == 0 else -1)
+    rest = at + left - found
+    if sure == YES:
+        s.skipped += found - at
+        run.cursor += found - at
+        synchronise(t, c, k, packet)
+        return OK
+    if rest > 0:
+        if append(t, s, data, found, rest) != OK:
+            return FULL
+        came(t, s, time, packet, order, True)
+        s.searched = s.have
+    s.skipped += found - at
+    run.cursor += left
+    return OK
+
+
+@kernel
+def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
+    """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
+    at `mark`, -1 if none does."""
+    run = t.run[0]
+    before = run.effort
+    if k == t.conns[c].client:
+        found, sure = find_request(t, c, k, data, pos, end, mark)
+    else:
+        found, sure = find_response(t, c, k, data, pos, end, mark)
+    run.steps += 1 + found - pos + before - run.effort
+    return found, sure
+
+
+@kernel
+def search_buffer(t: Any, c: int, k: int) -> int:
+    """Look for a frame in the buffer, the end of which came with the packet at hand."""
+    s = t.sides[2 * c + k]
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    found, sure = find_frame(t, c, k, t.arena, s.buf, s.buf + s.have, s.buf + s.searched)
+    skipped = found - s.buf
+    s.skipped += skipped
+    if skipped >= s.searched:
+        s.first_time = s.frame_time
+    drop_front(t, s, skipped)
+    s.searched = s.have
+    if sure == YES:
+        s.searched = 0
+        synchronise(t, c, k, s.frame_packet)
+    return OK
+
+
+@kernel
+def synchronise(t: Any, c: int, k: int, packet: int) -> None:
+    """A frame was found; that there is room for a note was seen to."""
+    s = t.sides[2 * c + k]
+    skipped = s.skipped - s.skipped_before
+    s.skipped_before = s.skipped
+    s.synchronised = 1
+    decided(t, c, FRAMING_FOUND, k, skipped, 0)
+    if s.lost or skipped:
+        s.lost = 0
+        s.resynchronised += 1
+        if k != t.conns[c].client:
+            t.conns[c].response_gap = 1
+        note(t, c, FOUND_AGAIN, packet, t.conns[c].last_time, skipped, k)

@@ -20,11 +20,12 @@ from kwsniff.kernel.codes import SEGMENT_MISPLACED
 from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.frames import in_progress, told
 from kwsniff.kernel.headers import begins_request, comes_next, correlation_id, fills
+from kwsniff.kernel.history import differs
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance, int32
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.rows import note, room_for_notes
-from kwsniff.kernel.streams import FAR, MASK, differs, set_free
+from kwsniff.kernel.streams import FAR, MASK, set_free
 from kwsniff.kernel.tables import KAFKA, PROBING, UNKNOWN
 from kwsniff.kernel.trace import MISPLACED, MOVED_ON, decided
 from kwsniff.kernel.waiting import find_waiting

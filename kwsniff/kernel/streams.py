@@ -19,19 +19,17 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import frames
-from kwsniff.kernel.arena import allocate, block_size, copy, release
-from kwsniff.kernel.codes import GAP, OVERLAP_DIFFERS, REORDER_LIMIT
+from kwsniff.kernel.arena import allocate, copy, release
+from kwsniff.kernel.codes import GAP, REORDER_LIMIT
+from kwsniff.kernel.history import differs, note_overlap, remember, room_for_history
+from kwsniff.kernel.holding import hold, pop_held
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, OK, byte, distance
-from kwsniff.kernel.roles import hold, judge, pop_held
-from kwsniff.kernel.rows import drop_piece, note, note_now, room_for_notes, take_piece
+from kwsniff.kernel.numbers import FULL, OK, distance
+from kwsniff.kernel.roles import judge
+from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece
 from kwsniff.kernel.tables import KAFKA, PROBING
 from kwsniff.kernel.trace import GAP_GIVEN_UP, decided
 
-COPY = 512
-"""Of a segment's `flags`, see `kwsniff.net.columns`."""
-HISTORY = 2048
-"""Bytes of the latest segment kept to compare retransmissions with."""
 FAR = 1 << 20
 """Bytes ahead of the next byte wanted from which on a segment alone is not believed."""
 COST = 256
@@ -219,69 +217,6 @@ def flush(t: Any, c: int, k: int) -> int:
 
 
 @kernel
-def room_for_history(t: Any, s: Any, size: int, length: int) -> int:
-    """See that there is room for what `remember` keeps: OK or FULL."""
-    if size < length or size == 0:
-        return OK
-    kept = block_size(min(size, HISTORY))
-    if s.history_at >= 0 and s.history_room >= kept:
-        return OK
-    at = allocate(t, kept)
-    if at < 0:
-        return FULL
-    if s.history_at >= 0:
-        copy(t.arena, at, t.arena, s.history_at, s.history)
-        release(t, s.history_at, s.history_room)
-    s.history_at, s.history_room = at, kept
-    return OK
-
-
-@kernel
-def remember(t: Any, s: Any, data: Any, pos: int, size: int, length: int) -> None:
-    """Keep the end of the latest segment, to compare retransmissions with; that there is room was seen to."""
-    if size < length or size == 0:
-        s.history = 0
-        return
-    kept = min(size, HISTORY)
-    copy(t.arena, s.history_at, data, pos + size - kept, kept)
-    s.history = kept
-
-
-@kernel
-def differs(one: Any, at: int, other: Any, pos: int, size: int) -> bool:
-    """Whether two stretches of bytes differ."""
-    for index in range(size):
-        if byte(one, at + index) != byte(other, pos + index):
-            return True
-    return False
-
-
-@kernel
-def note_overlap(t: Any, c: int, packet: int) -> None:
-    """A retransmission carries other bytes than the first copy; that there is room was seen to."""
-    note(t, c, OVERLAP_DIFFERS, packet, t.conns[c].last_time, 0, 0)
-
-
-@kernel
-def seen_before(
-    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, seg: Any
-) -> None:
-    """Compare what was delivered already with the first copy, as far as that is kept."""
-    s = t.sides[2 * c + k]
-    s.retransmitted += min(end, s.offset) - start
-    if end == s.offset and end - start == 1:
-        return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
-    if seg.flags & COPY == 0:
-        s.again += 1
-    first = max(start, s.offset - s.history)
-    last = min(start + size, s.offset)
-    if first < last and differs(
-        data, pos + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
-    ):
-        note_overlap(t, c, seg.packet)
-
-
-@kernel
 def insert(
     t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, time: int, packet: int,
     order: int,
@@ -368,62 +303,3 @@ def acknowledge(t: Any, s: Any, ack: int) -> None:
     seen = t.pieces[s.wait_last].end if s.wait_last >= 0 else s.offset
     if offset <= seen + FAR and offset > s.acked:
         s.acked = offset
-
-
-@kernel
-def is_near(t: Any, s: Any, start: int) -> bool:
-    """Whether a segment far ahead lies beside one that waits."""
-    return s.wait_last >= 0 and -FAR <= start - t.pieces[s.wait_last].end <= FAR
-
-
-@kernel
-def keep_far(
-    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, time: int, packet: int,
-    order: int,
-) -> int:  # fmt: skip
-    """A segment far ahead is believed once another lies beside it. One alone may have a damaged sequence
-    number, and following it would make all that comes after it look like old bytes."""
-    s = t.sides[2 * c + k]
-    if s.far >= 0:
-        far = t.pieces[s.far]
-        if far.start >= s.offset and -FAR <= start - far.end <= FAR:
-            code = OK
-            if not far.gap:
-                code = insert(
-                    t, c, k, far.start, far.end, t.arena, far.at, far.size, far.time, far.packet, far.order
-                )
-            if code == OK:
-                far.gap = 1  # it stands there, should there be no room for the other
-                code = insert(t, c, k, start, end, data, pos, size, time, packet, order)
-            if code == OK:
-                drop_far(t, s)
-            return code
-    at = -1
-    if size:
-        at = allocate(t, size)
-        if at < 0:
-            return FULL
-    row = take_piece(t)
-    if row < 0:
-        if at >= 0:
-            release(t, at, size)
-        return FULL
-    if s.far >= 0:
-        drop_far(t, s)
-    if size:
-        copy(t.arena, at, data, pos, size)
-    piece = t.pieces[row]
-    piece.start, piece.end, piece.at, piece.size, piece.gap, piece.side = start, end, at, size, 0, k
-    piece.time, piece.packet, piece.order, piece.next = time, packet, order, -1
-    s.far = row
-    return OK
-
-
-@kernel
-def drop_far(t: Any, s: Any) -> None:
-    """Forget the segment that is too far ahead."""
-    piece = t.pieces[s.far]
-    if piece.at >= 0:
-        release(t, piece.at, piece.size)
-    drop_piece(t, s.far)
-    s.far = -1

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel import heap
 from kwsniff.kernel.arena import block_size
-from kwsniff.kernel.calls import _OF_RESOURCE, _width
 from kwsniff.kernel.machine import RECORDS, Machine
+from kwsniff.kernel.packing import OF_RESOURCE, width_of
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -204,9 +204,9 @@ class _Blocks:
 
 def _words(machine: Machine | _Shelf, requests: Rows) -> Ints:
     """What requests remember, their `words` being where it is."""
-    widths = {columns: _width(columns) for columns in np.unique(requests["columns"]).tolist()}
+    widths = {columns: width_of(columns) for columns in np.unique(requests["columns"]).tolist()}
     width = np.array([widths[columns] for columns in requests["columns"].tolist()], np.int64)
-    sizes = requests["names"] + requests["rows"] * width + _OF_RESOURCE * requests["resources"]
+    sizes = requests["names"] + requests["rows"] * width + OF_RESOURCE * requests["resources"]
     own = np.flatnonzero(requests["words"] >= 0)
     rooms = {size: heap.room_of(heap.bin_of(size)) for size in np.unique(sizes[own]).tolist()}
     room = np.array([rooms[size] for size in sizes[own].tolist()], np.int64)

@@ -1,0 +1,204 @@
+"""What speaks for Kafka, and for an end as the client, in what a connection holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.kernel.headers import (
+    MORE,
+    NO,
+    REQUEST_HEADER,
+    RESPONSE_HEADER,
+    YES,
+    comes_next,
+    is_gssapi,
+    is_known,
+    names_client,
+    request_at,
+)
+from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.numbers import OK, REFUSED, int16, int32
+from kwsniff.kernel.skimming import skim_request, skim_response
+from kwsniff.kernel.tables import UNKNOWN
+
+PIECES = 64
+"""Pieces of each end that are looked at."""
+CHAIN = 64
+"""Requests in a row that are looked at."""
+SEVERAL = 2
+"""Requests in a row that prove Kafka without an answer."""
+BAD = 3
+"""Requests that name their client, but none of which decodes: they are of something else."""
+RISING = 2
+"""Responses in a row with rising correlation ids that show a broker whose client was not captured."""
+PROVEN, PLAUSIBLE, UNDECIDED, REFUTED = 3, 2, 1, 0
+
+
+@kernel
+def answers_alone(t: Any, c: int, k: int, final: bool) -> bool:
+    """Whether end `k` sends frames that fill their segments and whose correlation ids rise."""
+    row, offset, s = t.conns[c].held_first, 0, t.sides[2 * c + k]
+    at, rising, latest = -1, 0, -1
+    while row >= 0 and offset < s.have:
+        piece = t.pieces[row]
+        if piece.side == k and piece.size:
+            begin, offset = s.buf + offset, offset + piece.size
+            if at < 0:
+                at = begin
+            stop = s.buf + offset
+            while stop - at >= RESPONSE_HEADER:
+                size, found = int32(t.arena, at), int32(t.arena, at + 4)
+                if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes or found < 0:
+                    at, rising, latest = -1, 0, -1
+                    break
+                if at + 4 + size > stop:
+                    break
+                rising = rising + 1 if latest < 0 or comes_next(found, latest) else 1
+                latest = found
+                at += 4 + size
+            if at == stop and rising >= (1 if final else RISING):
+                return True
+        row = piece.next
+    return False
+
+
+@kernel
+def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
+    """OK and how much speaks for end `k` as the client; or another code."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if s.from_start:
+        if s.have == 0:
+            return OK, UNDECIDED
+        looks = request_at(t, t.arena, s.buf, s.buf + s.have, True)
+        if looks == MORE:
+            if conn.ports and s.broken and s.have >= REQUEST_HEADER:
+                return OK, PLAUSIBLE  # the snap length took the rest of the client id
+            return OK, UNDECIDED
+        if looks == NO:
+            if conn.ports and is_gssapi(t.arena, s.buf, s.buf + s.have):
+                conn.raw_tokens = 1
+                return OK, PLAUSIBLE
+            return damaged(t, c, k, final)
+        return chain(t, c, k, s.buf, s.buf + s.have, True, final)
+    best = UNDECIDED
+    row, seen, offset = conn.held_first, 0, 0
+    while row >= 0 and seen < PIECES and offset < s.have:
+        piece = t.pieces[row]
+        if piece.side == k and piece.size:
+            seen += 1
+            at, end = s.buf + offset, s.buf + s.have
+            offset += piece.size
+            if request_at(t, t.arena, at, end, True) == YES:
+                code, found = chain(t, c, k, at, end, False, final)
+                if code != OK:
+                    return code, UNDECIDED
+                if found > best:
+                    best = found
+        row = piece.next
+    return OK, best
+
+
+@kernel
+def damaged(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
+    """The first bytes are no request: on a Kafka port they may have been damaged, and another request follows
+    with a segment of its own."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if not conn.ports:
+        return OK, REFUTED
+    row, seen = conn.held_first, 0
+    while row >= 0:
+        piece = t.pieces[row]
+        if piece.side == k and piece.size:
+            at, end = piece.at, piece.at + piece.size
+            if request_at(t, t.arena, at, end, False) == YES and names_client(t.arena, at):
+                after = at + 4 + int32(t.arena, at)
+                code = skim_request(t, t.arena, at, after) if after <= end else OK
+                if code == OK:
+                    s.from_start = 0
+                    return OK, PLAUSIBLE
+                if code != REFUSED:
+                    return code, UNDECIDED
+            seen += 1
+        row = piece.next
+    return OK, REFUTED if final or seen > 8 else UNDECIDED
+
+
+@kernel
+def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) -> tuple[int, int]:
+    """What speaks for the requests that follow each other from `at` on: OK and how much, or another code.
+    With `begins` the stream does so there."""
+    named = names_client(t.arena, at)
+    good, bad, seen, unknown, goes_on = 0, 0, 0, 0, False
+    before = UNKNOWN
+    while seen < CHAIN and at < end and request_at(t, t.arena, at, end, True) == YES:
+        asked = int32(t.arena, at + 8)
+        if before != UNKNOWN and not comes_next(asked, before):
+            break
+        before = asked
+        seen += 1
+        after = at + 4 + int32(t.arena, at)
+        if after > end:
+            known = is_known(t, int16(t.arena, at + 4), int16(t.arena, at + 6))
+            goes_on = seen == 1 and known
+            if known and t.sides[2 * c + k].broken and names_client(t.arena, at):
+                code, fits = is_answered(t, c, 1 - k, at)  # the snap length took the rest of the request
+                if code != OK or fits:
+                    return code, PROVEN if fits else UNDECIDED
+            break
+        code = skim_request(t, t.arena, at, after)
+        wants_answer = True
+        if code == OK:
+            good += 1
+            wants_answer = t.facts[0].acks != 0 or int16(t.arena, at + 4) != 0
+        elif code != REFUSED:
+            return code, UNDECIDED
+        elif is_known(t, int16(t.arena, at + 4), int16(t.arena, at + 6)):
+            bad += 1
+            wants_answer = False
+        else:
+            unknown += 1
+        if wants_answer:
+            code, fits = is_answered(t, c, 1 - k, at)
+            if code != OK:
+                return code, UNDECIDED
+            if fits:
+                return OK, PROVEN
+        at = after
+    if not named:
+        return OK, REFUTED if begins and bad and not t.sides[2 * c + k].broken else UNDECIDED
+    if good:
+        return OK, PROVEN if good >= SEVERAL else PLAUSIBLE
+    if begins:
+        if bad >= BAD:
+            return OK, PLAUSIBLE if t.conns[c].ports else REFUTED
+        if goes_on or unknown or final:
+            return OK, PLAUSIBLE
+    return OK, UNDECIDED
+
+
+@kernel
+def is_answered(t: Any, c: int, k: int, at: int) -> tuple[int, bool]:
+    """OK and whether end `k` answers the request at `at` with a body that decodes; or another code."""
+    asked, s = int32(t.arena, at + 8), t.sides[2 * c + k]
+    row, seen, offset, behind = t.conns[c].held_first, 0, 0, 0
+    while row >= 0 and seen < PIECES and offset < s.have:
+        piece = t.pieces[row]
+        if piece.side == k and piece.size:
+            seen += 1
+            start, stop = s.buf + offset, s.buf + s.have
+            offset += piece.size
+            while stop - start >= RESPONSE_HEADER and start >= behind:
+                size = int32(t.arena, start)
+                if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
+                    break
+                if int32(t.arena, start + 4) == asked and start + 4 + size <= stop:
+                    code = skim_response(t, t.arena, start, start + 4 + size, at)
+                    if code == OK:
+                        return OK, True
+                    if code != REFUSED:
+                        return code, False
+                start += 4 + size
+                if s.from_start:
+                    behind = start  # frames begin where the stream does: no other chain is looked at
+        row = piece.next
+    return OK, False
