@@ -13,11 +13,11 @@ from typing import Any
 
 from kwsniff.kernel.mode import kernel, uintp
 from kwsniff.kernel.numbers import int64_at
+from kwsniff.kernel.room import WANT_ARENA, lacks
 
 LEAST = 6
 """The smallest block has 2 ** LEAST bytes."""
 BINS = 40
-WANT_ARENA = 4
 
 
 @kernel
@@ -50,7 +50,7 @@ def allocate(t: Any, size: int) -> int:
         run.arena_live += block
         return first
     if run.arena_used + block > len(t.arena):
-        run.want, run.room = WANT_ARENA, block
+        lacks(t, WANT_ARENA, block)
         return -1
     at = run.arena_used
     run.arena_used += block

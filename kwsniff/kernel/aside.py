@@ -9,7 +9,7 @@ from typing import Any
 
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.rows import drop_piece, take_piece
+from kwsniff.kernel.pools import drop_piece, take_piece
 
 MAX_ASIDE = 64
 """How many are remembered of a connection."""

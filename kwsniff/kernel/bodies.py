@@ -49,7 +49,7 @@ from kwsniff.kernel.fields import (
 )
 from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, uvarint
-from kwsniff.kernel.room import want
+from kwsniff.kernel.room import lacks
 from kwsniff.kernel.tables import WANTS
 from kwsniff.kernel.texts import TEXT as KIND_TEXT
 from kwsniff.kernel.texts import UUID as KIND_UUID
@@ -124,7 +124,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
     flags, columns = program.flags, program.columns
     fact, r = t.facts[side], t.registers
     if program.registers > len(r):
-        return want(t, _REGISTERS, program.registers)
+        return lacks(t, _REGISTERS, program.registers)
     for at in range(i.NO_NUMBER):
         r[at] = -1
     for at in range(i.NO_NUMBER, program.registers):
@@ -226,7 +226,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
         elif op == i.ROW:
             if keep:
                 if rows >= len(t.rows):
-                    return want(t, _ROWS, rows + 1)
+                    return lacks(t, _ROWS, rows + 1)
                 row = t.rows[uintp(rows)]
                 fill_row(row, r, step)
                 if step.d and r[step.c + i.RECORDS_AT] != NONE:
@@ -255,7 +255,7 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                         wrong = int64(ELEMENTS)
                     elif lists:
                         if rows + size > len(t.rows):
-                            return want(t, _ROWS, rows + size)
+                            return lacks(t, _ROWS, rows + size)
                         bare_rows(t, data, pos, rows, size, r[b], r[step.c])
                         rows += size
                         pos += 4 * size
@@ -300,13 +300,13 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
         elif op == i.BROKER:
             if keep:
                 if brokers >= len(t.brokers):
-                    return want(t, _BROKERS, brokers + 1)
+                    return lacks(t, _BROKERS, brokers + 1)
                 fill_broker(t.brokers[uintp(brokers)], r, step)
                 brokers += 1
         elif op == i.RESOURCE:
             if lists:
                 if resources >= len(t.resources):
-                    return want(t, _RESOURCES, resources + 1)
+                    return lacks(t, _RESOURCES, resources + 1)
                 fill_resource(t.resources[uintp(resources)], r, step)
                 resources += 1
         else:

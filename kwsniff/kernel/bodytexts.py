@@ -122,8 +122,7 @@ class Bodies:
             self._pack()
 
     def _drop(self) -> None:
-        run = self._machine.t.run[0]
-        requests = self._machine.array("requests", int(run.requests_used))
+        requests = self._machine.array("requests", self._machine.used("requests"))
         awaited = set(requests["serial"][requests["conn"] >= 0].tolist())
         self._texts = {serial: text for serial, text in self._texts.items() if serial in awaited}
         self._packed = {serial: text for serial, text in self._packed.items() if serial in awaited}

@@ -16,7 +16,7 @@ from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK
 from kwsniff.kernel.packing import unpack
 from kwsniff.kernel.pairs import name_place, open_places, row_place
-from kwsniff.kernel.room import want
+from kwsniff.kernel.room import lacks
 from kwsniff.kernel.tables import WANTS
 from kwsniff.spec import instructions as i
 
@@ -87,20 +87,20 @@ def _room(t: Any, query: Any, reply: Any) -> int:
     """OK if all tables have room for the lists of both, else FULL."""
     store, names, rows = t.store[0], query.names + reply.names, query.rows + reply.rows
     if names > len(t.names):
-        return want(t, _NAMES, names)
+        return lacks(t, _NAMES, names)
     if rows > len(t.rows):
-        return want(t, _ROWS, rows)
+        return lacks(t, _ROWS, rows)
     if store.call_names + names > len(t.call_names):
-        return want(t, _CALL_NAMES, names)
+        return lacks(t, _CALL_NAMES, names)
     if store.call_rows + rows > len(t.call_rows):
-        return want(t, _CALL_ROWS, rows)
+        return lacks(t, _CALL_ROWS, rows)
     resources = query.resources + reply.resources
     if resources > len(t.resources):
-        return want(t, _RESOURCES, resources)
+        return lacks(t, _RESOURCES, resources)
     if store.call_resources + resources > len(t.call_resources):
-        return want(t, _CALL_RESOURCES, resources)
+        return lacks(t, _CALL_RESOURCES, resources)
     if store.call_brokers + reply.brokers > len(t.call_brokers):
-        return want(t, _CALL_BROKERS, reply.brokers)
+        return lacks(t, _CALL_BROKERS, reply.brokers)
     if query.names and reply.names and open_places(t, names) == FULL:
         return FULL
     if query.rows > 1 and open_places(t, query.rows) == FULL:

@@ -20,7 +20,8 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.roles import judge
-from kwsniff.kernel.rows import WANT_ENDS, lacks, note_now, room_for_notes
+from kwsniff.kernel.room import WANT_ENDS, lacks
+from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.silence import spoke
 from kwsniff.kernel.streams import flush, replay
 from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, KNOWN, OTHER, PROBING, RESET_REASON, TLS

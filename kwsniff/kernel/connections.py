@@ -16,15 +16,16 @@ from kwsniff.kernel.leaving import note_opened
 from kwsniff.kernel.life import (
     OPEN,
 )
-from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.mode import inlined, kernel
 from kwsniff.kernel.outliers import drop_far
-from kwsniff.kernel.rows import WANT_CONNS
+from kwsniff.kernel.pools import drop, take
 from kwsniff.kernel.silence import (
     TALKING,
     append_quiet,
     remove_quiet,
 )
 from kwsniff.kernel.tables import (
+    CONNS,
     PROBING,
     UNKNOWN,
 )
@@ -105,14 +106,8 @@ def is_kafka_port(t: Any, port: int) -> bool:
 def open_connection(t: Any, seg: Any) -> int:
     """A new connection for a segment; -1 if there is no room."""
     run = t.run[0]
-    c = run.conns_free
-    if c >= 0:
-        run.conns_free = t.conns[c].next
-    elif run.conns_used < len(t.conns) and 2 * run.conns_used + 2 <= len(t.sides):
-        c = run.conns_used
-        run.conns_used += 1
-    else:
-        run.want, run.room = WANT_CONNS, 1
+    c = take(t, t.conns, CONNS)
+    if c < 0:
         return -1
     conn = t.conns[c]
     forward = is_forward(seg)
@@ -125,9 +120,7 @@ def open_connection(t: Any, seg: Any) -> int:
     run.opened += 1
     run.followed += 1
     conn.number = run.order + 1
-    slot = t.slots[slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)]
-    conn.next = slot.first
-    slot.first = c
+    enter(t, c)
     a, b = is_kafka_port(t, conn.a_port), is_kafka_port(t, conn.b_port)
     conn.ports = (1 if a else 0) + (2 if b else 0)
     conn.client = 1 if conn.ports == 1 else 0 if conn.ports == 2 else -1
@@ -217,19 +210,41 @@ def reset_side(t: Any, at: int) -> None:
     s.stray_end = -1
 
 
+@inlined
+def place_of(t: Any, c: int) -> int:
+    """Where in `slots` the connections begin that have the ends of this one."""
+    conn = t.conns[c]
+    return slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)
+
+
 @kernel
-def remove(t: Any, c: int) -> None:
-    """Give the row of a connection back."""
-    run, conn = t.run[0], t.conns[c]
-    remove_number(t, c)
-    slot = t.slots[slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)]
+def enter(t: Any, c: int) -> None:
+    """Put a connection in its place of the hash table."""
+    slot = t.slots[place_of(t, c)]
+    t.conns[c].next = slot.first
+    slot.first = c
+
+
+@kernel
+def take_out(t: Any, c: int) -> None:
+    """Take a connection out of the hash table and all lists of connections; what it holds stays."""
+    slot, following = t.slots[place_of(t, c)], t.conns[c].next
     if slot.first == c:
-        slot.first = conn.next
+        slot.first = following
     else:
         at = slot.first
         while t.conns[at].next != c:
             at = t.conns[at].next
-        t.conns[at].next = conn.next
+        t.conns[at].next = following
+    remove_number(t, c)
+    remove_quiet(t, c)
+    t.run[0].followed -= 1
+
+
+@kernel
+def remove(t: Any, c: int) -> None:
+    """Give the row of a connection back."""
+    take_out(t, c)
     for k in range(2):
         s = t.sides[2 * c + k]
         if s.history_at >= 0:
@@ -237,11 +252,8 @@ def remove(t: Any, c: int) -> None:
         if s.far >= 0:
             drop_far(t, s)
     forget_all(t, c)
-    remove_quiet(t, c)
-    conn.number = 0
-    conn.next = run.conns_free
-    run.conns_free = c
-    run.followed -= 1
+    t.conns[c].number = 0
+    drop(t, t.conns, CONNS, c)
 
 
 @kernel
@@ -249,11 +261,6 @@ def rehash_connections(t: Any) -> None:
     """Put all connections in their places again, after `slots` grew."""
     for at in range(len(t.slots)):
         t.slots[at].first = -1
-    for c in range(t.run[0].conns_used):
-        conn = t.conns[c]
-        if conn.number > 0:
-            slot = t.slots[
-                slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)
-            ]
-            conn.next = slot.first
-            slot.first = c
+    for c in range(t.pools[CONNS].used):
+        if t.conns[c].number > 0:
+            enter(t, c)

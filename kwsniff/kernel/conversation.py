@@ -13,10 +13,10 @@ from kwsniff.kernel.early import expire_early, orphan
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import give_up
+from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.remarks import room_for_frame, time_of
 from kwsniff.kernel.requests import take_request_frame
 from kwsniff.kernel.responses import take_response_frame
-from kwsniff.kernel.rows import drop_request
 from kwsniff.kernel.waiting import unlink
 
 

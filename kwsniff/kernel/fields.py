@@ -62,6 +62,13 @@ def skip_tags(data: Any, pos: int, end: int) -> tuple[int, int]:
     return pos, int64(0)
 
 
+@kernel
+def after_tags(data: Any, pos: int, end: int) -> int:
+    """Position behind the tagged fields of a header, -1 if they are malformed."""
+    after, wrong = skip_tags(data, pos, end)
+    return int64(-1) if wrong else after
+
+
 @inlined
 def signed(data: Any, pos: int, width: int) -> int:
     """A signed number of 1, 2, 4 or 8 bytes."""

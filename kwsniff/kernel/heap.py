@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.mode import int64, kernel, uintp
-from kwsniff.kernel.room import want
+from kwsniff.kernel.room import lacks
 from kwsniff.kernel.tables import WANTS
 
 BINS = 64
@@ -54,7 +54,7 @@ def take(t: Any, size: int) -> int:
     else:
         at = store.words
         if at + room > len(t.words):
-            return want(t, _WORDS, at + room)
+            return lacks(t, _WORDS, at + room)
         store.words = at + room
     store.words_live += room
     return at

@@ -7,8 +7,9 @@ from typing import Any
 from kwsniff.kernel.arena import allocate, block_size, copy, release
 from kwsniff.kernel.codes import OVERLAP_DIFFERS
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, OK, byte
+from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.rows import note
+from kwsniff.kernel.texts import same
 
 COPY = 512
 """Of a segment's `flags`, see `kwsniff.net.columns`."""
@@ -46,15 +47,6 @@ def remember(t: Any, s: Any, data: Any, pos: int, size: int, length: int) -> Non
 
 
 @kernel
-def differs(one: Any, at: int, other: Any, pos: int, size: int) -> bool:
-    """Whether two stretches of bytes differ."""
-    for index in range(size):
-        if byte(one, at + index) != byte(other, pos + index):
-            return True
-    return False
-
-
-@kernel
 def note_overlap(t: Any, c: int, packet: int) -> None:
     """A retransmission carries other bytes than the first copy; that there is room was seen to."""
     note(t, c, OVERLAP_DIFFERS, packet, t.conns[c].last_time, 0, 0)
@@ -73,7 +65,7 @@ def seen_before(
         s.again += 1
     first = max(start, s.offset - s.history)
     last = min(start + size, s.offset)
-    if first < last and differs(
+    if first < last and not same(
         data, pos + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
     ):
         note_overlap(t, c, seg.packet)

@@ -8,7 +8,7 @@ from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.buffer import append, drop_front, empty_buffer
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.rows import drop_piece, take_piece
+from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.trace import HELD, decided
 
 

@@ -16,7 +16,8 @@ from kwsniff.kernel.arena import copy
 from kwsniff.kernel.codes import BUFFER_LIMIT
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import NONE, OK
-from kwsniff.kernel.rows import WANT_BODIES, WANT_BODY_DATA, lacks, note
+from kwsniff.kernel.room import WANT_BODIES, WANT_BODY_DATA, lacks
+from kwsniff.kernel.rows import note
 
 SHARE = 4
 """One part in so many of the bytes that the run may hold is for bodies that wait."""

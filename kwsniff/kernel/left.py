@@ -17,7 +17,7 @@ from kwsniff.kernel import texts
 from kwsniff.kernel.arena import copy, release
 from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.connections import append_number, remove, remove_number, slot_of
+from kwsniff.kernel.connections import append_number, remove, take_out
 from kwsniff.kernel.early import remove_early
 from kwsniff.kernel.frames import TOKEN_FRAMES
 from kwsniff.kernel.holding import pop_held
@@ -26,14 +26,16 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
 from kwsniff.kernel.outliers import drop_far
 from kwsniff.kernel.packing import forget, move_request
+from kwsniff.kernel.pools import drop, drop_piece, drop_request
+from kwsniff.kernel.references import move_connection
 from kwsniff.kernel.requests import MAX_UNASKED
-from kwsniff.kernel.rows import drop_piece, drop_request
-from kwsniff.kernel.silence import append_quiet, remove_quiet
+from kwsniff.kernel.silence import append_quiet
 from kwsniff.kernel.streams import drop_first
 from kwsniff.kernel.tables import (
     ANSWERED_LATE,
     BEGINS,
     CLIENT_DIFFERS,
+    CONNS,
     FITS,
     HEAD,
     KAFKA,
@@ -138,25 +140,14 @@ def is_asked_for(t: Any, c: int, low: int, high: int) -> bool:
 @kernel
 def detach(t: Any, c: int) -> None:
     """Take a connection out of all lists of connections; what it holds stays."""
-    conn = t.conns[c]
-    remove_number(t, c)
-    slot = t.slots[slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)]
-    if slot.first == c:
-        slot.first = conn.next
-    else:
-        at = slot.first
-        while t.conns[at].next != c:
-            at = t.conns[at].next
-        t.conns[at].next = conn.next
-    remove_quiet(t, c)
-    conn.number = -conn.number  # its requests keep their places
-    t.run[0].followed -= 1
+    take_out(t, c)
+    t.conns[c].number = -t.conns[c].number  # its requests keep their places
 
 
 @kernel
 def dissolve(t: Any, c: int) -> None:
     """Give back all that a detached connection holds, and its row."""
-    run, conn = t.run[0], t.conns[c]
+    conn = t.conns[c]
     while conn.first_request >= 0:
         drop_waiting(t, conn.first_request)
     while conn.first_unasked >= 0:
@@ -180,8 +171,7 @@ def dissolve(t: Any, c: int) -> None:
         if s.history_at >= 0:
             release(t, s.history_at, s.history_room)
     conn.number = 0
-    conn.next = run.conns_free
-    run.conns_free = c
+    drop(t, t.conns, CONNS, c)
 
 
 @kernel
@@ -195,7 +185,7 @@ def drop_waiting(t: Any, row: int) -> None:
 @kernel
 def leave(t: Any) -> None:
     """The part is over: what its connections came to, without those that it never knew."""
-    for c in range(t.run[0].conns_used):
+    for c in range(t.pools[CONNS].used):
         conn = t.conns[c]
         if conn.number > 0 and conn.left == KNOWN:
             close_left(t, c, False)
@@ -225,17 +215,9 @@ def adopt(t: Any, count: int) -> None:
     """Replace the numbers of texts in rows that were just put in: those that `marks` names, first `count` of
     connections, then the others of requests."""
     for at in range(count):
-        conn = t.conns[t.marks[at].row]
-        conn.mechanism, conn.user = texts.moved(t, conn.mechanism), texts.moved(t, conn.user)
-        conn.software = texts.moved(t, conn.software)
-        conn.software_version = texts.moved(t, conn.software_version)
-        conn.asked_software = texts.moved(t, conn.asked_software)
-        conn.asked_version = texts.moved(t, conn.asked_version)
-        conn.client_id = texts.moved(t, conn.client_id)
+        move_connection(t, t.marks[at].row)
     for at in range(count, t.run[0].marks):
-        row = t.marks[at].row
-        t.requests[row].client_id = texts.moved(t, t.requests[row].client_id)
-        move_request(t, row)
+        move_request(t, t.marks[at].row)
 
 
 @kernel

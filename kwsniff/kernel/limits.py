@@ -12,15 +12,13 @@ from kwsniff.kernel.life import OPEN
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import give_up
-from kwsniff.kernel.packing import mark_request, move_request
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.streams import flush, replay
-from kwsniff.kernel.tables import GAP_REASON, KAFKA, LIMIT_REASON, PROBING
-from kwsniff.kernel.texts import compact, mark, moved, unmark
+from kwsniff.kernel.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING
 from kwsniff.kernel.trace import LIMITED, decided
 
-BUFFERS, REQUESTS = 1, 2
+BUFFERS, IN_FLIGHT = 1, 2
 """What is given up, in `run.giving`."""
 LITTLE = 3072
 """Bytes of one connection that are not worth giving up: beginnings of broken frames."""
@@ -50,7 +48,7 @@ def buffered(t: Any, c: int) -> int:
 @kernel
 def in_use(t: Any) -> int:
     """Bytes of the arena in use, and of the pieces that lie there."""
-    return t.run[0].arena_live + PIECE * t.run[0].pieces_live
+    return t.run[0].arena_live + PIECE * t.pools[PIECES].live
 
 
 @kernel
@@ -76,7 +74,7 @@ def keep_within_limits(t: Any) -> int:
         if held > max(limits.max_buffered_bytes, run.floor + (run.floor >> 2)):
             run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, held // 2
         elif outstanding(t) > limits.max_outstanding_total:
-            run.giving, run.goal, run.least = REQUESTS, limits.max_outstanding_total // 2, run.waiting // 2
+            run.giving, run.goal, run.least = IN_FLIGHT, limits.max_outstanding_total // 2, run.waiting // 2
         else:
             return OK
         run.giver, run.limited = run.oldest, 1
@@ -122,7 +120,7 @@ def give_up_some(t: Any, c: int) -> int:
         if room_for_notes(t, 1) != OK:
             return FULL
         note_now(t, c, OUTSTANDING_LIMIT, conn.in_flight, 1)
-        decided(t, c, LIMITED, 0, conn.in_flight, REQUESTS)
+        decided(t, c, LIMITED, 0, conn.in_flight, IN_FLIGHT)
         conn.giving = 1
     while conn.first_request >= 0:
         code = give_up(t, c, conn.first_request, GAP_REASON if conn.response_gap else LIMIT_REASON)
@@ -184,41 +182,3 @@ def shrink(t: Any, s: Any) -> int:
     s.buf, s.room, s.have = at, KEPT, KEPT
     s.block, s.block_room = at, KEPT
     return OK
-
-
-# Texts
-
-
-@kernel
-def compact_texts(t: Any) -> None:
-    """Drop the texts that neither connections nor requests refer to; nothing else may do so now."""
-    unmark(t)
-    for c in range(t.run[0].conns_used):
-        conn = t.conns[c]
-        if conn.number:
-            mark(t, conn.mechanism)
-            mark(t, conn.user)
-            mark(t, conn.software)
-            mark(t, conn.software_version)
-            mark(t, conn.asked_software)
-            mark(t, conn.asked_version)
-            mark(t, conn.client_id)
-    for row in range(t.run[0].requests_used):
-        if t.requests[row].conn >= 0:
-            mark(t, t.requests[row].client_id)
-            mark_request(t, row)
-    compact(t)
-    for c in range(t.run[0].conns_used):
-        conn = t.conns[c]
-        if conn.number:
-            conn.mechanism, conn.user = moved(t, conn.mechanism), moved(t, conn.user)
-            conn.software, conn.software_version = moved(t, conn.software), moved(t, conn.software_version)
-            conn.asked_software, conn.asked_version = (
-                moved(t, conn.asked_software),
-                moved(t, conn.asked_version),
-            )
-            conn.client_id = moved(t, conn.client_id)
-    for row in range(t.run[0].requests_used):
-        if t.requests[row].conn >= 0:
-            t.requests[row].client_id = moved(t, t.requests[row].client_id)
-            move_request(t, row)

@@ -23,11 +23,11 @@ from kwsniff.kernel import heap
 from kwsniff.kernel.arena import BINS
 from kwsniff.kernel.numbers import FULL, LEFT, OK, PROGRAM
 from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.kernel.tables import ARRAYS, OWN, SPECS, WANTS, Tables
+from kwsniff.kernel.tables import ARRAYS, OWN, POOLS, SPECS, WANTS, Tables
 from kwsniff.native.code import ACT, load, places
 
 ROWS = {
-    "segments": 0, "run": 1, "limits": 1, "frame": 1, "lists": 3, "store": 1, "facts": 2,
+    "segments": 0, "run": 1, "limits": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1, "facts": 2,
     "bins": BINS, "word_bins": heap.BINS,
     "conns": 256, "sides": 512, "slots": 1024, "pieces": 256, "requests": 1024, "asked": 4096, "early": 64,
     "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
@@ -87,13 +87,12 @@ class Machine:
 
     def _reset(self) -> None:
         run, limits = self.t.run[0], self.t.limits[0]
-        for name in ("conns_free", "pieces_free", "requests_free", "early_free",
-                     "oldest", "newest", "giver",
+        for name in ("oldest", "newest", "giver",
                      "clock", "jump", "moment_row", "item", "conn", "pairing", "now", "swept"):  # fmt: skip
             setattr(run, name, -1)
         run.rank = OWN
         limits.seed = secrets.randbits(62)
-        for name in ("slots", "asked", "bins", "lists"):
+        for name in ("slots", "asked", "bins", "lists", "pools"):
             self.set_column(name, "first", -1)
         self.set_column("lists", "last", -1)
         heap.reset(self.t)
@@ -189,6 +188,14 @@ class Machine:
             return np.array(table[field][:count])
         return np.array([getattr(row, field) for row in table[:count]], np.int64)
 
+    def pool(self, name: str) -> Any:
+        """The row of `pools` for a table."""
+        return self.t.pools[POOLS.index(name)]
+
+    def used(self, name: str) -> int:
+        """Rows of a pool that are in use or free; behind them nothing was written."""
+        return int(self.pool(name).used)
+
     def data(self, name: str, first: int, end: int) -> bytes:
         """A stretch of an array of bytes."""
         return bytes(memoryview(getattr(self.t, name))[first:end])
@@ -228,7 +235,7 @@ class Machine:
                 self.grow(name, room)
         elif name in TOLD:
             yield from self._empty_told(name, room)
-        elif name in ("conns", "pieces", "requests", "early"):
+        elif name in POOLS:
             self.grow(name, 2 * len(table))
             if name == "conns":
                 self.grow("sides", 2 * len(self.t.conns))
@@ -290,20 +297,14 @@ class Machine:
         if not store.words_live and len(self.t.words) > 4 * ROWS["words"]:
             heap.reset(self.t)
             self.replace("words", self._empty("words", ROWS["words"]))
-        for name, live in (("requests", run.waiting), ("pieces", run.pieces_live), ("conns", run.followed)):
-            if not live and len(getattr(self.t, name)) > 4 * ROWS[name]:
+        for name in ("requests", "pieces", "conns"):
+            if not self.pool(name).live and len(getattr(self.t, name)) > 4 * ROWS[name]:
                 self._renew(name)
 
     def _renew(self, name: str) -> None:
         """Start a pool of which no row is in use anew."""
-        run = self.t.run[0]
-        if name == "requests" and any(
-            conn.number and conn.unasked for conn in self.t.conns[: run.conns_used]
-        ):
-            return
         self.replace(name, self._empty(name, ROWS[name]))
-        setattr(run, f"{name}_used", 0)
-        setattr(run, f"{name}_free", -1)
+        self.pool(name).used, self.pool(name).first = 0, -1
         if name == "conns":
             self.replace("sides", self._empty("sides", ROWS["sides"]))
             self.rehash("slots", ROWS["slots"], entry.REHASH_CONNECTIONS)

@@ -14,7 +14,8 @@ from kwsniff.kernel.keeping import is_shown
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import NONE, OK
 from kwsniff.kernel.packing import forget
-from kwsniff.kernel.rows import WANT_CALLS, drop_request, lacks
+from kwsniff.kernel.pools import drop_request
+from kwsniff.kernel.room import WANT_CALLS, lacks
 from kwsniff.kernel.tables import TRUNCATED_, UNANSWERED_
 from kwsniff.kernel.trace import UNANSWERED, decided
 from kwsniff.kernel.waiting import unlink

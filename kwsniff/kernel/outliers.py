@@ -7,7 +7,7 @@ from typing import Any
 from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.rows import drop_piece, take_piece
+from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.streams import FAR, insert
 
 

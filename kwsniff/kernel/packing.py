@@ -223,8 +223,9 @@ def forget(t: Any, row: int) -> None:
 
 @kernel
 def mark_request(t: Any, row: int) -> None:
-    """Before texts are compacted: mark those that a row of `requests` refers to by fields of this module."""
+    """Before texts are compacted: mark those that a row of `requests` refers to."""
     request = t.requests[row]
+    mark(t, request.client_id)
     mark(t, request.group)
     mark(t, request.member)
     mark(t, request.transactional_id)
@@ -243,8 +244,9 @@ def mark_request(t: Any, row: int) -> None:
 
 @kernel
 def move_request(t: Any, row: int) -> None:
-    """After texts were compacted: replace their numbers."""
+    """After texts got other numbers: replace those that a row of `requests` has."""
     request = t.requests[row]
+    request.client_id = moved(t, request.client_id)
     request.group, request.member = moved(t, request.group), moved(t, request.member)
     request.transactional_id = moved(t, request.transactional_id)
     request.coordinator_key = moved(t, request.coordinator_key)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.room import want
+from kwsniff.kernel.room import lacks
 from kwsniff.kernel.tables import WANTS
 from kwsniff.kernel.texts import mixed
 
@@ -22,7 +22,7 @@ _PLACES, _NAMES = WANTS.index("places"), WANTS.index("names")
 def open_places(t: Any, count: int) -> int:
     """Empty the table and see that it has room for `count` rows: OK or FULL."""
     if 2 * count > len(t.places):
-        return want(t, _PLACES, 2 * count)
+        return lacks(t, _PLACES, 2 * count)
     t.store[0].stamp += 1
     return OK
 
@@ -74,9 +74,9 @@ def add_name(t: Any, names: int, name: int, uuid: int) -> int:
         first = t.names[0]
         name_place(t, first.name, first.uuid, int64(0))
     if 2 * (names + 1) > len(t.places):
-        return want(t, _PLACES, 2 * (names + 1))
+        return lacks(t, _PLACES, 2 * (names + 1))
     if names >= len(t.names):
-        return want(t, _NAMES, names + 1)
+        return lacks(t, _NAMES, names + 1)
     if names > 0 and name_place(t, name, uuid, names) != names:
         return names
     topic = t.names[uintp(names)]

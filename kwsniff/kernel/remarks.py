@@ -9,7 +9,8 @@ from kwsniff.kernel.damage import KINDS
 from kwsniff.kernel.keeping import room_for_body
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.rows import WANT_CALLS, WANT_KEEP, lacks, note, room_for_notes
+from kwsniff.kernel.room import WANT_CALLS, WANT_KEEP, lacks
+from kwsniff.kernel.rows import note, room_for_notes
 
 NOTES = 8
 """Anomalies that one frame may bring, at the most."""

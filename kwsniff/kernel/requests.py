@@ -21,16 +21,18 @@ from kwsniff.kernel.codes import (
 from kwsniff.kernel.damage import note_damage
 from kwsniff.kernel.early import find_early, pass_early, remove_early
 from kwsniff.kernel.facts import clear
+from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.packing import forget, keep
+from kwsniff.kernel.pools import drop_request, take_request
 from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
-from kwsniff.kernel.rows import drop_request, note, take_request
+from kwsniff.kernel.rows import note
 from kwsniff.kernel.sasl import learn_user
-from kwsniff.kernel.skimming import layout_of, skip_tags, wants_program
+from kwsniff.kernel.skimming import layout_of, wants_program
 from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, TRUNCATED_, UNDECODED_
 from kwsniff.kernel.trace import REQUEST, UNASKED, decided
 from kwsniff.kernel.waiting import find_waiting, link, unlink
@@ -116,7 +118,7 @@ def read_request(t: Any, row: int, data: Any, pos: int) -> int:
             request.status = UNDECODED_
         return read_newer(t, row, data, pos)
     if flexible:
-        pos = skip_tags(data, pos, f.end)
+        pos = after_tags(data, pos, f.end)
         if pos < 0:
             return bad_header(t, row)
     layout = t.layouts[request.layout]
@@ -147,7 +149,7 @@ def read_newer(t: Any, row: int, data: Any, pos: int) -> int:
     if layout.request < 0:
         return wants_program(t, f.layout)
     if layout.flexible_request:
-        after = skip_tags(data, pos, f.end)
+        after = after_tags(data, pos, f.end)
         pos = after if after >= 0 else pos
     f.body = pos
     if f.whole:

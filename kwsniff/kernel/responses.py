@@ -20,15 +20,17 @@ from kwsniff.kernel.codes import (
 from kwsniff.kernel.damage import note_damage
 from kwsniff.kernel.early import find_early, remove_early, wait_for_request
 from kwsniff.kernel.facts import clear
+from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.keeping import is_shown, keep_body
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int32
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.packing import forget
+from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.remarks import NOTES, note_body, room_for_damage, room_for_frame, time_of, unreadable
 from kwsniff.kernel.requests import newer
-from kwsniff.kernel.rows import drop_request, note, room_for_notes
-from kwsniff.kernel.skimming import EXTRA, skip_tags, wants_program
+from kwsniff.kernel.rows import note, room_for_notes
+from kwsniff.kernel.skimming import EXTRA, wants_program
 from kwsniff.kernel.tables import ERROR_, GAP_REASON, OK_, TRUNCATED_, UNDECODED_, UNKNOWN
 from kwsniff.kernel.trace import PAIRED, PAIRED_EARLY, decided
 from kwsniff.kernel.waiting import find_unasked, find_waiting, unlink
@@ -161,7 +163,7 @@ def read_response(t: Any, row: int, data: Any) -> int:
     if layout.response < 0:
         return wants_program(t, chosen)
     if layout.flexible_response:
-        pos = skip_tags(data, pos, f.end)
+        pos = after_tags(data, pos, f.end)
         if pos < 0:
             t.facts[1].code = -1
             return REFUSED if request.layout >= 0 else OK

@@ -5,28 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.bodies import downgraded, skim
+from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.headers import is_known
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import OK, PROGRAM, REFUSED, int16, uvarint
+from kwsniff.kernel.numbers import OK, PROGRAM, REFUSED, int16
 
 EXTRA = 8
 """Bytes that may be left behind the last field of a body that proves something: some clients leave a few."""
-
-
-@kernel
-def skip_tags(data: Any, pos: int, end: int) -> int:
-    """Position after the tagged fields of a header (KIP-482), -1 if they are malformed."""
-    count, pos = uvarint(data, pos, end)
-    while count > 0 and pos >= 0:
-        _, pos = uvarint(data, pos, end)
-        if pos < 0:
-            return -1
-        size, pos = uvarint(data, pos, end)
-        if pos < 0 or size > end - pos:
-            return -1
-        pos += size
-        count -= 1
-    return pos if pos >= 0 else -1
 
 
 @kernel
@@ -57,7 +42,7 @@ def skim_request(t: Any, data: Any, pos: int, end: int) -> int:
     if pos > end:
         return REFUSED
     if layout.flexible_request:
-        pos = skip_tags(data, pos, end)
+        pos = after_tags(data, pos, end)
         if pos < 0:
             return REFUSED
     if layout.request < 0:
@@ -99,7 +84,7 @@ def skim_body(t: Any, data: Any, pos: int, end: int, at: int) -> int:
     """The same, of the version that the layout is of."""
     layout = t.layouts[at]
     if layout.flexible_response:
-        pos = skip_tags(data, pos, end)
+        pos = after_tags(data, pos, end)
         if pos < 0:
             return REFUSED
     if layout.response < 0:

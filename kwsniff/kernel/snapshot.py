@@ -21,29 +21,29 @@ from kwsniff.kernel import actions as entry
 from kwsniff.kernel import arena, heap
 from kwsniff.kernel.machine import RECORDS, Machine
 from kwsniff.kernel.numbers import int64_at
-from kwsniff.kernel.tables import ARRAYS
+from kwsniff.kernel.tables import ARRAYS, POOLS
 
 Snapshot = dict[str, Any]
 Ints = NDArray[np.int64]
 WHOLE = ("run", "store", "limits")
-POOLS = ("conns", "pieces", "requests", "early")
-"""Tables whose free rows are in a list, by `next` from `run.…_free`."""
+PLAIN = ("bins", "word_bins", "lists", "pools")
+"""Tables that are taken as they are."""
 
 
 def taken(machine: Machine) -> Snapshot:
     """The state of a machine. Texts that nothing refers to are dropped from it first."""
     machine.compact_texts()
-    run, store = machine.t.run[0], machine.t.store[0]
+    store = machine.t.store[0]
     made: Snapshot = {name: machine.array(name, 1).copy() for name in WHOLE}
     for name in POOLS:
-        rows = machine.array(name, int(getattr(run, f"{name}_used")))
-        made[f"{name}_at"] = live = _live(rows, int(getattr(run, f"{name}_free")))
+        rows = machine.array(name, machine.used(name))
+        made[f"{name}_at"] = live = _live(rows, int(machine.pool(name).first))
         made[name] = rows[live]
     sides = _sides_of(made["conns_at"])
-    made["sides"] = machine.array("sides", 2 * int(run.conns_used))[sides]
+    made["sides"] = machine.array("sides", 2 * machine.used("conns"))[sides]
     made["texts"] = machine.array("texts", int(store.texts)).copy()
     made["text_bytes"] = machine.data("text_bytes", 0, int(store.text_bytes))
-    for name in ("bins", "word_bins", "lists"):
+    for name in PLAIN:
         made[name] = machine.array(name, len(getattr(machine.t, name))).copy()
     made["arena"] = _arena(machine)
     made["words"] = _words(machine)
@@ -52,7 +52,7 @@ def taken(machine: Machine) -> Snapshot:
 
 def restore(machine: Machine, snapshot: Snapshot) -> None:
     """Give a new machine the state that a snapshot holds; its limits become those of the snapshot."""
-    for name in (*WHOLE, "bins", "word_bins", "lists", "texts"):
+    for name in (*WHOLE, *PLAIN, "texts"):
         _fill(machine, name, np.arange(len(snapshot[name])), snapshot[name])
     for name in POOLS:
         _fill(machine, name, snapshot[f"{name}_at"], snapshot[name])
@@ -109,13 +109,12 @@ def _free_the_rest(machine: Machine, name: str, live: Ints) -> None:
     """Make the list of free rows: those between the rows in use, the lowest first."""
     used = int(live[-1]) + 1 if len(live) else 0
     free = [*np.setdiff1d(np.arange(used), live).tolist(), -1]
-    table, run = getattr(machine.t, name), machine.t.run[0]
+    table, pool = getattr(machine.t, name), machine.pool(name)
     for row, following in itertools.pairwise(free):
         table[row].next = following
         if name == "requests":
             table[row].conn = -1
-    setattr(run, f"{name}_used", used)
-    setattr(run, f"{name}_free", free[0])
+    pool.used, pool.first = used, free[0]
 
 
 def _arena(machine: Machine) -> bytes:

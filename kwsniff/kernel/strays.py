@@ -20,13 +20,13 @@ from kwsniff.kernel.codes import SEGMENT_MISPLACED
 from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.frames import in_progress, told
 from kwsniff.kernel.headers import begins_request, comes_next, correlation_id, fills
-from kwsniff.kernel.history import differs
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance, int32
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.streams import FAR, MASK, set_free
 from kwsniff.kernel.tables import KAFKA, PROBING, UNKNOWN
+from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import MISPLACED, MOVED_ON, decided
 from kwsniff.kernel.waiting import find_waiting
 
@@ -61,7 +61,7 @@ def contradicts(t: Any, s: Any, start: int, data: Any, pos: int, size: int) -> b
         t.run[0].steps += 1
         piece = t.pieces[at]
         first, last = max(start, piece.start), min(end, piece.start + piece.size)
-        if first < last and differs(
+        if first < last and not same(
             data, pos + first - start, t.arena, piece.at + first - piece.start, last - first
         ):
             return True
@@ -106,7 +106,7 @@ def is_held(t: Any, c: int, k: int, data: Any, pos: int, size: int) -> bool:
     while row >= 0 and seen < COPIES:
         piece = t.pieces[row]
         common = min(piece.size, size)
-        if piece.side == k and common and not differs(t.arena, piece.at, data, pos, common):
+        if piece.side == k and common and same(t.arena, piece.at, data, pos, common):
             return True
         seen += 1
         row = piece.next

@@ -21,13 +21,15 @@ from typing import Any
 from kwsniff.kernel import frames
 from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.codes import GAP, REORDER_LIMIT
-from kwsniff.kernel.history import differs, note_overlap, remember, room_for_history
+from kwsniff.kernel.history import note_overlap, remember, room_for_history
 from kwsniff.kernel.holding import hold, pop_held
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, distance
+from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.roles import judge
-from kwsniff.kernel.rows import drop_piece, note_now, room_for_notes, take_piece
+from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.tables import KAFKA, PROBING
+from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import GAP_GIVEN_UP, decided
 
 FAR = 1 << 20
@@ -249,7 +251,7 @@ def insert(
         if (
             first < last
             and other.order != order
-            and differs(data, pos + first - start, t.arena, other.at + first - other.start, last - first)
+            and not same(data, pos + first - start, t.arena, other.at + first - other.start, last - first)
         ):
             differing = True
         begin = min(other.end, end)

@@ -47,10 +47,6 @@ SPECS: list[Spec] = [
         key="after PROGRAM: API", version="and version",
         finished="segments in all, once the input is over",
         opened="connections so far", followed="connections in the table",
-        conns_used="rows of conns in use or free", conns_free="first free row",
-        pieces_used="the same for pieces", pieces_free="first free row", pieces_live="rows in use",
-        requests_used="the same for requests", requests_free="first free row",
-        early_used="the same for early", early_free="first free row",
         oldest="connection with the lowest number", newest="the one with the highest",
         giving="what is being given up, 0 for nothing", goal="how much of it may stay",
         giver="connection at which giving up goes on, -1 if none", least="a connection that holds as much gives up",
@@ -353,6 +349,8 @@ SPECS: list[Spec] = [
         by_end="end whose SYN began the next connection, -1 if none", by_seq="sequence number of that",
         unsteady="1: framing was lost since",
     ),
+    Spec("pools", "a table whose rows are taken and given back, by its place in POOLS",
+         used="rows in use or free", first="first free row, -1 if none", live="rows in use"),
     Spec("lists", "connections by silence: open ones, reset ones, closed ones",
          first="that was silent longest", last="that spoke last"),
     Spec("slots", "a place of the hash table of connections", first="first connection"),
@@ -409,8 +407,11 @@ none at all."""
 (UNJUDGED, FITS, STATE_DIFFERS, CLIENT_DIFFERS, ANSWERED_LATE, OLD_SYN) = range(6)
 """VERDICTS on a connection as a part took it."""
 
+POOLS = ("conns", "pieces", "requests", "early")
+"""Tables whose rows are taken and given back, see `kwsniff.kernel.pools`."""
+(CONNS, PIECES, REQUESTS, EARLY) = range(4)
 WANTS = (
-    "conns", "pieces", "requests", "early", "arena", "calls", "notes", "ends", "keep", "bodies", "body_data",
+    *POOLS, "arena", "calls", "notes", "ends", "keep", "bodies", "body_data",
     "decisions", *BODY_WANTS,
 )  # fmt: skip
 """Tables that may have to grow, or to be emptied."""

@@ -17,7 +17,7 @@ from typing import Any
 from kwsniff.kernel import native
 from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import byte
-from kwsniff.kernel.room import want
+from kwsniff.kernel.room import lacks
 from kwsniff.kernel.tables import WANTS
 
 TEXT, UUID = 0, 1
@@ -180,11 +180,11 @@ def _new(t: Any, data: Any, pos: int, size: int, kind: int, found: int, slot: in
     store = t.store[0]
     number = store.texts
     if number >= len(t.texts):
-        return want(t, _TEXTS, number + 1)
+        return lacks(t, _TEXTS, number + 1)
     if 2 * number + 2 > len(t.text_slots):
-        return want(t, _SLOTS, 2 * number + 2)
+        return lacks(t, _SLOTS, 2 * number + 2)
     if store.text_bytes + size > len(t.text_bytes):
-        return want(t, _BYTES, store.text_bytes + size)
+        return lacks(t, _BYTES, store.text_bytes + size)
     row = t.texts[uintp(number)]
     row.at, row.size, row.kind, row.hash = store.text_bytes, size, kind, found
     copy(data, pos, size, t.text_bytes, store.text_bytes)

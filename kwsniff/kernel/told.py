@@ -89,7 +89,7 @@ class Told:
         captures, bodies = state
         self.captures = [*captures.values()]
         moved = {old: new for new, old in enumerate(captures)}
-        for conn in self._machine.t.conns[: int(self._machine.t.run[0].conns_used)]:
+        for conn in self._machine.t.conns[: self._machine.used("conns")]:
             if conn.number:
                 conn.capture = moved[int(conn.capture)]
         if self.bodies is not None:
@@ -98,8 +98,7 @@ class Told:
     def _captures_at_hand(self) -> dict[int, str | None]:
         """Names of the capture files that connections were last seen in, by number."""
         machine = self._machine
-        run = machine.t.run[0]
-        conns = machine.array("conns", int(run.conns_used))
+        conns = machine.array("conns", machine.used("conns"))
         wanted = {*conns["capture"][conns["number"] != 0].tolist(), len(self.captures) - 1}
         return {number: self.captures[number] for number in sorted(wanted) if number >= 0}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
-from kwsniff.kernel.rows import WANT_DECISIONS, lacks
+from kwsniff.kernel.room import WANT_DECISIONS, lacks
 
 DECISIONS = (
     "opened", "segment", "waits", "far", "seen", "misplaced", "moved", "gap", "held", "let_go", "accepted",

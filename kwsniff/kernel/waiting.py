@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.tables import CONNS
 
 
 @kernel
@@ -28,30 +29,30 @@ def place_of(t: Any, c: int, correlation_id: int) -> int:
 @kernel
 def find_waiting(t: Any, c: int, correlation_id: int) -> int:
     """The oldest request in flight with this correlation id, -1 if there is none."""
+    return find_request(t, c, correlation_id, 0)
+
+
+@kernel
+def find_unasked(t: Any, c: int, correlation_id: int) -> int:
+    """The latest remembered request with this id that wanted no reply, -1 if there is none."""
+    return find_request(t, c, correlation_id, 1)
+
+
+@kernel
+def find_request(t: Any, c: int, correlation_id: int, unasked: int) -> int:
+    """See the two above."""
     row = t.asked[place_of(t, c, correlation_id)].first
     found = -1
     t.run[0].steps += 1
     while row >= 0:
         t.run[0].steps += 1
         request = t.requests[row]
-        if request.correlation_id == correlation_id and request.conn == c and not request.unasked:
-            found = row  # the newest stands first
+        if request.correlation_id == correlation_id and request.conn == c and request.unasked == unasked:
+            found = row  # the latest stands first
+            if unasked:
+                return found
         row = request.next
     return found
-
-
-@kernel
-def find_unasked(t: Any, c: int, correlation_id: int) -> int:
-    """A remembered request with this id that wanted no reply, -1 if there is none."""
-    row = t.asked[place_of(t, c, correlation_id)].first
-    t.run[0].steps += 1
-    while row >= 0:
-        t.run[0].steps += 1
-        request = t.requests[row]
-        if request.correlation_id == correlation_id and request.conn == c and request.unasked:
-            return row
-        row = request.next
-    return -1
 
 
 @kernel
@@ -121,7 +122,7 @@ def rehash(t: Any) -> None:
     """Put all requests in their places again, after `asked` grew. The newest of an id has to stand first."""
     for at in range(len(t.asked)):
         t.asked[at].first = -1
-    for c in range(t.run[0].conns_used):
+    for c in range(t.pools[CONNS].used):
         if t.conns[c].number:
             rehash_list(t, c, t.conns[c].first_request)
             rehash_list(t, c, t.conns[c].first_unasked)

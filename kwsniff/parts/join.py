@@ -210,7 +210,7 @@ class Joiner:
     def _name(self, summary: Summary, fits: NDArray[np.bool_], done: Joined) -> None:
         machine = self._machine
         lefts = machine.array("lefts", len(fits))[fits]
-        conns = machine.array("conns", int(machine.t.run[0].conns_used))[lefts["before"]]
+        conns = machine.array("conns", machine.used("conns"))[lefts["before"]]
         texts = [self._told.names(conns[name]) for name in ("software", "software_version", "user")]
         rtts = [None if each < 0 else each / 1000.0 for each in conns["handshake"].tolist()]
         for number, conn, *facts in zip(lefts["number"].tolist(), conns, *texts, rtts, strict=True):
@@ -225,7 +225,7 @@ class Joiner:
         ends = summary.ends[own].copy()
         if not len(ends):
             return
-        machine, used = self._machine, int(self._machine.t.run[0].conns_used)
+        machine, used = self._machine, self._machine.used("conns")
         lefts = machine.array("lefts", len(fits))[ends["left_row"]]
         before = lefts["before"]
         conns, sides = machine.array("conns", used)[before], machine.array("sides", 2 * used)

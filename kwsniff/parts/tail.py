@@ -22,13 +22,13 @@ from kwsniff.kernel import heap
 from kwsniff.kernel.arena import block_size
 from kwsniff.kernel.machine import RECORDS, Machine
 from kwsniff.kernel.packing import OF_RESOURCE, width_of
+from kwsniff.kernel.tables import POOLS
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 CONN_PIECES = (
     "held_first", "held_last", "untold_first", "untold_last", "aside_first", "aside_last",
 )  # fmt: skip
-POOLS = ("conns", "pieces", "requests", "early")
 
 
 @dataclass(slots=True)
@@ -76,8 +76,8 @@ class _Shelf:
 def taken(machine: Machine) -> Tail:
     """All connections of a machine. Drops the texts that nothing refers to."""
     machine.compact_texts()
-    run, store = machine.t.run[0], machine.t.store[0]
-    used = {name: int(getattr(run, f"{name}_used")) for name in POOLS}
+    store = machine.t.store[0]
+    used = {name: machine.used(name) for name in POOLS}
     live = np.flatnonzero(machine.array("conns", used["conns"])["number"] > 0)
     count = int(store.texts)
     return replace(
@@ -259,23 +259,21 @@ def put(machine: Machine, tail: Tail) -> Ints:
     machine.t.store[0].named += int(requests["named"].sum())
     run.serial += tail.serial
     run.bodies_waiting += int(requests["shown"].sum())
-    run.pieces_live += len(pieces)
-    machine.t.store[0].named += int(requests["named"].sum())
     return rows["conns"]
 
 
 def _places(machine: Machine, name: str, count: int) -> Ints:
     """Free rows of a pool."""
-    run, table = machine.t.run[0], getattr(machine.t, name)
+    pool, table = machine.pool(name), getattr(machine.t, name)
     found: list[int] = []
-    free = int(getattr(run, f"{name}_free"))
+    free = int(pool.first)
     while free >= 0 and len(found) < count:
         found.append(free)
         free = int(table[free].next)
-    setattr(run, f"{name}_free", free)
-    first = int(getattr(run, f"{name}_used"))
+    first = int(pool.used)
     end = first + count - len(found)
-    setattr(run, f"{name}_used", end)
+    pool.first, pool.used = free, end
+    pool.live += count
     if end > len(table):
         machine.grow(name, end)
     if name == "conns" and 2 * end > len(machine.t.sides):
@@ -343,7 +341,6 @@ def _name(machine: Machine, rows: Ints) -> None:
 
 def link(machine: Machine) -> None:
     """Put all connections and requests into their lists and hash tables."""
-    run = machine.t.run[0]
     for name, room, rehash in (
         ("slots", 4 * len(machine.t.conns), entry.REHASH_CONNECTIONS),
         ("asked", 2 * len(machine.t.requests), entry.REHASH_REQUESTS),
@@ -352,7 +349,7 @@ def link(machine: Machine) -> None:
             machine.rehash(name, room, rehash)
         else:
             list(machine.act(rehash))
-    used = int(run.conns_used)
+    used = machine.used("conns")
     live = np.flatnonzero(machine.column("conns", "number", used) > 0)
     number, last, listed = (
         machine.column("conns", name, used)[live] for name in ("number", "last_order", "listed")

@@ -16,7 +16,9 @@ from kwsniff.kernel.machine import _SPECS, ROWS, Machine
 from kwsniff.kernel.tables import ARRAYS
 from kwsniff.segments import segment_columns
 
-FIXED = frozenset(("run", "lists", "limits", "frame", "store", "facts", "bins", "word_bins", "segments"))
+FIXED = frozenset(
+    ("run", "lists", "limits", "frame", "store", "facts", "bins", "word_bins", "segments", "pools")
+)
 TINY = {
     name: count if name in FIXED else 1
     for name, count in ROWS.items()

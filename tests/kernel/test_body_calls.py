@@ -13,9 +13,10 @@ from body_machine import Machine, calls, number
 from test_bodies import CONFIG, MESSAGES, codec
 
 from kwsniff.binary import DecodeError
-from kwsniff.kernel import heap, texts
-from kwsniff.kernel.limits import compact_texts
+from kwsniff.kernel import heap, packing, texts
 from kwsniff.kernel.numbers import OK
+from kwsniff.kernel.references import compact_texts
+from kwsniff.kernel.tables import CONNS, REQUESTS
 from tests.oracle.bodies import Body, read
 from tests.oracle.facts import Facts
 from tests.oracle.joining import joined_partitions, joined_topics, named_groups, record_sums
@@ -98,7 +99,7 @@ def call(machine: Machine, row: int) -> dict[str, Any]:
 def joined(machine: Machine, key: int, version: int, asked: bytes, given: bytes | None) -> dict[str, Any]:
     """What the kernels make of a pair of bodies."""
     machine.read(key, version, "request", asked, 0, len(asked))
-    assert machine.call(calls.keep, 0) == OK
+    assert machine.call(packing.keep, 0) == OK
     if given is None:
         machine.row("facts", 1).clean = 0
     else:
@@ -106,7 +107,7 @@ def joined(machine: Machine, key: int, version: int, asked: bytes, given: bytes 
     store = machine.row("store")
     store.call_names = store.call_rows = store.call_resources = 0
     assert machine.call(calls.join, 0, 0) == OK
-    calls.forget(machine.t, 0)
+    packing.forget(machine.t, 0)
     assert store.words_live == 0
     return call(machine, 0)
 
@@ -176,14 +177,14 @@ def test_what_waiting_requests_refer_to_outlives_compacting() -> None:
     for row, data in enumerate(bodies):
         machine.read(0, 9, "request", data, 0, len(data))
         machine.call(texts.text, _array(b"gone %d" % row), 0, 6, 0)
-        assert machine.call(calls.keep, row) == OK
+        assert machine.call(packing.keep, row) == OK
     before = machine.row("store").texts
     texts.unmark(machine.t)
     for row in range(len(bodies)):
-        calls.mark_request(machine.t, row)
+        packing.mark_request(machine.t, row)
     texts.compact(machine.t)
     for row in range(len(bodies)):
-        calls.move_request(machine.t, row)
+        packing.move_request(machine.t, row)
     assert machine.row("store").texts < before
     for row, data in enumerate(bodies):
         store = machine.row("store")
@@ -198,8 +199,8 @@ def test_texts_that_connections_and_requests_have_outlive_a_collection_and_other
     names = {}
     for name in (b"gone", b"client", b"librdkafka", b"2.3", b"gone too", b"alice", b"asker"):
         names[name] = machine.call(texts.text, _array(name), 0, len(name), 0)
-    run, conn, other = machine.row("run"), machine.row("conns", 1), machine.row("conns", 0)
-    run.conns_used, run.requests_used = 2, 2
+    conn, other = machine.row("conns", 1), machine.row("conns", 0)
+    machine.row("pools", CONNS).used = machine.row("pools", REQUESTS).used = 2
     fields = (
         "mechanism",
         "user",
@@ -220,7 +221,7 @@ def test_texts_that_connections_and_requests_have_outlive_a_collection_and_other
          "group_instance_id": None, "protocol_type": "consumer", "protocols": []}
     )  # fmt: skip
     machine.read(11, 5, "request", data, 0, len(data))
-    assert machine.call(calls.keep, 1) == OK
+    assert machine.call(packing.keep, 1) == OK
     waiting, free = machine.row("requests", 1), machine.row("requests", 0)
     waiting.conn, waiting.client_id, free.conn, free.client_id = 1, names[b"asker"], -1, names[b"gone too"]
     compact_texts(machine.t)
