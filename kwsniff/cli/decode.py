@@ -64,9 +64,7 @@ def decode(request: Request) -> int:
         request = replace(request, config=replace(request.config, columns=needed))
     refuse_overwriting(request.output, request.paths)
     if request.follow:
-        from kwsniff.cli.follow import checked
-
-        request = checked(request, form)
+        request = _to_be_followed(request, form)
     output = Output(request.output, growing=request.follow)
     try:
         if form == "parquet" and output.terminal:
@@ -74,6 +72,19 @@ def decode(request: Request) -> int:
         return _Run(request, form, columns, predicate, output).run()
     finally:
         output.discard()
+
+
+def _to_be_followed(request: Request, form: str) -> Request:
+    """The request as it can be followed.
+
+    Raises:
+        CommandError: it cannot.
+    """
+    if form == "parquet":
+        raise CommandError("--follow writes lines: -f text, jsonl or csv, not parquet")
+    if request.jobs is not None and request.jobs > 1:
+        raise CommandError("-j does not go with --follow: files are followed by one process")
+    return replace(request, config=patient(request.config))
 
 
 def _predicate(request: Request) -> Predicate | None:

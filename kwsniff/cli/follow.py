@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
 from threading import Timer
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,27 +11,11 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.follow import followed
 from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
-from kwsniff.cli.problem import CommandError, said
-from kwsniff.cli.source import from_pipe, patient
+from kwsniff.cli.problem import said
+from kwsniff.cli.source import from_pipe
 from kwsniff.config import Config
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import analyze
-
-if TYPE_CHECKING:
-    from kwsniff.cli.decode import Request
-
-
-def checked(request: Request, form: str) -> Request:
-    """The request as it can be followed.
-
-    Raises:
-        CommandError: it cannot.
-    """
-    if form == "parquet":
-        raise CommandError("--follow writes lines: -f text, jsonl or csv, not parquet")
-    if request.jobs is not None and request.jobs > 1:
-        raise CommandError("-j does not go with --follow: files are followed by one process")
-    return replace(request, config=patient(request.config))
 
 
 def following(

@@ -1,5 +1,4 @@
-"""Help as a page: of a command its usage, what it does, options in groups, examples; of the tool itself the
-commands that there are."""
+"""Help as a page: usage of a command, what it does, options in groups, examples."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.main import get_command
 
 from kwsniff.cli.options import GROUPS
@@ -67,35 +66,3 @@ def heading(parameter: Any) -> str:
         return "Arguments"
     panel = getattr(parameter, "rich_help_panel", None)
     return str(panel) if panel else "Options"
-
-
-class Commands(TyperGroup):
-    """The tool itself: it imports the module of a command when that command is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of the help."""
-        from kwsniff.cli.commands import COMMANDS
-
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, or None."""
-        from kwsniff.cli.commands import command
-
-        return command(cmd_name)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Each command with the first sentence of its help."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, str(each.help).split("\n\n")[0]) for name, each in found])
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` begin with; a name that comes close is suggested."""
-        from kwsniff.cli.commands import COMMANDS
-        from kwsniff.cli.problem import CommandError, suggestion
-
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = suggestion(args[0], COMMANDS) or " (see kwsniff --help)"
-            raise CommandError(f"no such command: {args[0]}{near}")
-        return super().resolve_command(ctx, args)

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from kwsniff import __version__
-from kwsniff.cli.page import SETTINGS, Commands
+from kwsniff.cli.group import Commands
+from kwsniff.cli.page import SETTINGS
 from kwsniff.cli.problem import USAGE
 
 app = typer.Typer(
