@@ -85,12 +85,11 @@ def lists(lengths: Ints, values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def in_order(parts: list[tuple[Columns, int]], order: Ints, schema: pa.Schema) -> Columns:
-    """The rows of all parts (columns and how many rows) in this order, with the columns that any has; the
-    rows of a part keep their order."""
+    """The rows of all parts (columns and how many rows) in this order, with the columns that any has."""
     starts = np.cumsum([0, *(count for _, count in parts)])
     names = list(dict.fromkeys(name for columns, _ in parts for name in columns))
     whose = np.searchsorted(starts, order, "right") - 1
-    runs = np.flatnonzero(np.diff(whose, prepend=-1))
+    runs = np.flatnonzero((np.diff(whose, prepend=-1) != 0) | (np.diff(order, prepend=-1) != 1))
     if len(runs) * SHORT < len(order):
         stretches = _stretches(order - starts[whose], whose, runs)
         return {name: _laid(parts, name, stretches, schema.field(name).type) for name in names}

@@ -31,3 +31,16 @@ def test_rows_stand_in_the_order_of_their_keys(rare: int) -> None:
     made.validate(full=True)
     rows = [row for columns, count in parts for row in record_batch(columns, count, EVENTS).to_pylist()]
     assert made.to_pylist() == [rows[place] for place in order.tolist()]
+
+
+def test_rows_of_one_kind_may_change_their_places() -> None:
+    parts = [
+        part(CALL, range(1000), correlation_id=pa.array(range(1000))),
+        part(CONNECTION, range(4), last_packet=pa.array(range(4))),
+    ]
+    order = np.array([*range(500), 1001, 1003, 1000, 1002, *range(500, 1000)])
+
+    made = record_batch(in_order(parts, order, EVENTS), len(order), EVENTS)
+
+    rows = [row for columns, count in parts for row in record_batch(columns, count, EVENTS).to_pylist()]
+    assert made.to_pylist() == [rows[place] for place in order.tolist()]
