@@ -9,11 +9,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.leftovers import leftovers
 from tests.strength import ALL, examples
 
 # How long an example takes says nothing on a busy machine.
@@ -31,6 +33,9 @@ GROUPS = (
 """Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session,
 kernels compiled with checks, or what only one may use at a time: a Maven repository.
 Those that start processes of their own need no session, and take long: groups begin before single tests."""
+
+LEFT: list[str] = []
+"""What earlier tests were blamed for already."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,3 +90,13 @@ def _is_chosen(item: pytest.Item) -> bool:
         case, place = divmod(case, len(parameters.args[1]))
         places += place
     return places % int(marker.args[0]) == 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """A test that leaves something behind fails, rather than one that runs after it in the same worker."""
+    yield
+    if "monkeypatch" in getattr(item, "fixturenames", ()):
+        new = [each for each in leftovers() if each not in LEFT]
+        LEFT.extend(new)
+        assert not new, f"left behind in this process: {new}"

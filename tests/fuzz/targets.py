@@ -39,8 +39,9 @@ GROWING = frozenset(
     ("slots", "asked", "calls", "notes", "call_names", "call_rows", "text_slots", "words", "code")
 )
 LINKS = (0, 1, 12, 101, 108, 113, 276, 9, 228, 229)
-# An execution begins with tables made anew: of Python objects, large ones would take all its time.
-machine.ROWS.update({name: min(count, SMALL) for name, count in machine.ROWS.items() if name in GROWING})
+TABLES = {name: min(count, SMALL) for name, count in machine.ROWS.items() if name in GROWING}
+"""Rows that tables shall have at first. An execution begins with tables made anew: of Python objects, large
+ones would take all its time."""
 SCRATCH = Path(tempfile.mkdtemp(prefix="kwsniff-fuzz-"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -36,9 +37,21 @@ def unsigned(number: int) -> int:
     return number
 
 
-for _name, _module in [*sys.modules.items()]:
-    if _name.startswith("kwsniff.kernel.") and hasattr(_module, "uintp"):
-        _module.uintp = unsigned  # type: ignore[attr-defined]
+@contextmanager
+def unsigned_numbers() -> Iterator[None]:
+    """Let interpreted kernels make numbers without sign so, meanwhile."""
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("kwsniff.kernel.") and getattr(module, "uintp", None) is int
+    ]
+    for module in modules:
+        vars(module)["uintp"] = unsigned
+    try:
+        yield
+    finally:
+        for module in modules:
+            vars(module)["uintp"] = int
 
 
 def _checked(table: Any, at: Any) -> Any:
@@ -85,6 +98,10 @@ class StrictMachine(Machine):
     def _empty(self, name: str, count: int) -> Any:
         count = min(count, self.first.get(name, count))
         return self.made(name, count)
+
+    def _call(self, what: int, how: int) -> int:
+        with unsigned_numbers():
+            return super()._call(what, how)
 
     def made(self, name: str, count: int) -> Any:
         if name in ARRAYS:
