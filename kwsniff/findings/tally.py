@@ -73,12 +73,19 @@ class Tally:
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
         self._entries: dict[Key, Entry] = {}
+        self._ranked: dict[Key, Entry] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_ranked": None}
 
     @property
     def entries(self) -> dict[Key, Entry]:
-        """The entries by key, the most frequent first, in an order that does not depend on how they came."""
-        ranked = sorted(self._entries.items(), key=lambda item: (-item[1].count, tuple(map(str, item[0]))))
-        return dict(ranked)
+        """The entries by key, the most frequent first, in an order that does not depend on how they came.
+        Ranked once: rules ask for them again for each of their findings."""
+        if self._ranked is None:
+            pairs = self._entries.items()
+            self._ranked = dict(sorted(pairs, key=lambda pair: (-pair[1].count, tuple(map(str, pair[0])))))
+        return self._ranked
 
     def add(
         self,
@@ -94,6 +101,7 @@ class Tally:
 
     def put(self, key: Key, entry: Entry) -> None:
         """Add one entry."""
+        self._ranked = None
         known = self._entries.get(key)
         if known is None:
             self._entries[key] = entry

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rows import Batch
 from kwsniff.findings.rule import Context, Rule
-from kwsniff.findings.tally import Tally
+from kwsniff.findings.tally import Key, Tally
 from kwsniff.findings.words import client, counted, duration, many
 
 
@@ -35,15 +36,12 @@ class Throttled(Rule):
 
     def findings(self, context: Context) -> list[Finding]:
         found = []
+        told = self._answers_by_api()
         for (name, ip), entry in self.clients.by(0, 1).items():
             total, answers, held = entry.sums
             if not answers:
                 continue
-            apis = [
-                (str(key[2]), each.sums[1])
-                for key, each in self.clients.entries.items()
-                if key[:2] == (name, ip) and each.sums[1]
-            ]
+            apis = told[name, ip]
             kept = f", and was held up for {duration(held / 1e6)}" if held else ""
             sentence = (
                 f"{client(name, ip)} is throttled: {many(answers, 'answer')} told it to wait, "
@@ -61,3 +59,11 @@ class Throttled(Rule):
                 )
             )  # fmt: skip
         return found
+
+    def _answers_by_api(self) -> dict[Key, list[tuple[str, float]]]:
+        """The answers that told each client to wait, by API."""
+        told: dict[Key, list[tuple[str, float]]] = defaultdict(list)
+        for (name, ip, api), entry in self.clients.entries.items():
+            if entry.sums[1]:
+                told[name, ip].append((str(api), entry.sums[1]))
+        return told

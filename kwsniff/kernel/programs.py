@@ -1,13 +1,15 @@
 """The APIs and layouts that are known, and their programs, as rows of tables.
 
 Writing the programs of all versions takes a while and an input has few of them, so a program is added when a
-kernel asks for it (PROGRAM).
+kernel asks for it (PROGRAM). What was written is kept: each part of an input has tables of its own.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from kwsniff.spec.instructions import JUMPS, Instruction, Program, program
-from kwsniff.spec.load import Api, catalog
+from kwsniff.spec.load import Api, Catalog, catalog
 from kwsniff.spec.model import Field
 from kwsniff.wire import quirks
 
@@ -16,10 +18,15 @@ LayoutRow = dict[str, int]
 
 
 def api_rows() -> tuple[list[ApiRow], list[LayoutRow]]:
-    """Rows of `apis`, one for each key up to the highest, and of `layouts`."""
+    """Rows of `apis`, one for each key up to the highest, and of `layouts`; to be read only."""
+    return _rows_of(catalog())
+
+
+@lru_cache(maxsize=1)
+def _rows_of(dissectors: Catalog) -> tuple[list[ApiRow], list[LayoutRow]]:
     apis: list[ApiRow] = []
     layouts: list[LayoutRow] = []
-    known = catalog().apis
+    known = dissectors.apis
     for key in range(max(known) + 1):
         api = known.get(key)
         if api is None:
@@ -58,7 +65,12 @@ def _has(fields: tuple[Field, ...], role: str) -> bool:
 
 def programs_of(key: int, version: int) -> tuple[Program, Program]:
     """Of the request and of the response of one version, which must be known."""
-    api = catalog().api(key)
+    return _written(catalog(), key, version)
+
+
+@lru_cache(maxsize=256)
+def _written(dissectors: Catalog, key: int, version: int) -> tuple[Program, Program]:
+    api = dissectors.api(key)
     return program(api.request.at(version)), program(api.response.at(version))
 
 

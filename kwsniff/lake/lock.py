@@ -34,6 +34,8 @@ STALE = 120.0
 """Seconds without one after which a claim counts for nothing."""
 ATTEMPTS = 3
 PAUSE = 0.5
+READS = 5
+"""Times that a claim is read which is there and can't be read."""
 
 
 class LockedError(Exception):
@@ -137,15 +139,19 @@ def locked(place: Place) -> Iterator[Lock]:
 
 
 def _read(entry: Entry) -> Claim | None:
-    """None if it was taken back meanwhile, or is none."""
-    try:
-        return Claim(**json.loads(entry.place.read()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
-    except OSError:
-        if entry.place.about() is None:  # gone while it was read
+    """None if it was taken back meanwhile, or is none. Raises OSError if it can't be read time and again."""
+    for attempt in range(READS):
+        try:
+            return Claim(**json.loads(entry.place.read()))
+        except (FileNotFoundError, ValueError, TypeError):
             return None
-        raise
+        except OSError:
+            # Taken back while it was read; and as claims are made again, it may be there once more.
+            if entry.place.about() is None:
+                return None
+            if attempt + 1 == READS:
+                raise
+    return None
 
 
 def _stale(entry: Entry, claim: Claim, now_ns: int) -> bool:

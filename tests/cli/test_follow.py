@@ -52,6 +52,7 @@ def append(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("form", ["csv", "jsonl", "text"])
 def test_rows_come_as_the_file_grows_and_a_signal_ends_it_well(

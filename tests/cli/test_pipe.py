@@ -70,6 +70,7 @@ def fed(tmp_path: Path, *arguments: str) -> Iterator[Fed]:
         running.communicate()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("form", ["csv", "jsonl", "text"])
 @pytest.mark.parametrize("given", [["-"], ["FIFO"], ["--follow", "-"], ["--follow", "FIFO"]], ids=" ".join)
 def test_rows_come_as_packets_come(form: str, given: list[str], tmp_path: Path) -> None:

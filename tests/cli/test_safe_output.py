@@ -152,6 +152,7 @@ def limited(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("earlier", [False, True])
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "text"])
 def test_a_file_that_may_not_grow_is_not_there_and_an_earlier_one_stays(

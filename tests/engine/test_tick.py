@@ -119,7 +119,17 @@ def test_a_reset_connection_ends_although_nothing_follows() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_ticks_change_no_call_of_a_sample(name: str) -> None:
-    config = Config(block_packets=50, kernels="never")
+    no_call_is_changed_by_ticks(name, "auto")
+
+
+@pytest.mark.one_of(10)
+@pytest.mark.parametrize("name", names())
+def test_nor_do_they_when_kernels_are_interpreted(name: str) -> None:
+    no_call_is_changed_by_ticks(name, "never")
+
+
+def no_call_is_changed_by_ticks(name: str, kernels: str) -> None:
+    config = Config(block_packets=50, kernels=kernels)
 
     def ticking() -> Iterator[pa.RecordBatch]:
         for each in segments(sample(name).paths, config):

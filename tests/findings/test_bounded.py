@@ -145,3 +145,19 @@ def test_columns_that_a_source_lacks_are_null_to_the_rules() -> None:
     rules = Findings()
     rules.take(bare)
     assert rules.found()[0].code == "throttled"
+
+
+def test_entries_are_ranked_once_and_again_when_there_is_more() -> None:
+    """Rules look at all entries for each of their findings, which a stranger can make thousands of."""
+    tally = Tally()
+    rows = Rows(batch(*(call() for _ in range(6))))
+    keys = Coded(["a", "b"], np.array([0, 0, 1, 1, 1, 0]))
+    tally.add(rows, np.arange(4), [keys])
+    assert tally.entries is tally.entries
+    size = len(pickle.dumps(tally))
+    tally.add(rows, np.arange(4, 5), [keys])
+    assert list(tally.entries) == [("b",), ("a",)]
+    tally.add(rows, np.arange(5, 6), [keys])
+    tally.add(rows, np.arange(5, 6), [keys])
+    assert list(tally.entries) == [("a",), ("b",)]
+    assert len(pickle.dumps(tally)) == size

@@ -144,6 +144,7 @@ def test_the_clients_own_words_agree_with_what_is_found() -> None:
 @pytest.mark.parametrize(
     "name", ["stale-leader", "rebalance-leave", "stuck-consumer", "sasl", "tls", "rotation"]
 )
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_parts_of_an_input_merge_to_the_findings_of_the_whole(name: str, size: int) -> None:
     whole = pa.Table.from_batches(list(events(sample(name).paths, Config())))

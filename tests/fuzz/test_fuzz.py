@@ -10,8 +10,9 @@ import pytest
 from kwsniff.kernel.machine import ROWS
 from tests.fuzz.corpus import seeds
 from tests.fuzz.targets import TABLES, TARGETS
+from tests.strength import ALL
 
-SEEDS = 25
+SEEDS = 25 if ALL else 8
 
 
 @pytest.fixture(autouse=True)

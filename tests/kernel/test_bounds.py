@@ -60,6 +60,7 @@ def differing(one: list[Any], other: list[Any]) -> str:
     return f"{len(one)} rows, {len(other)} rows"
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples_through_the_smallest_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     same_events(str(CAPTURES / name), monkeypatch)

@@ -28,6 +28,7 @@ def by_tables(name: str) -> list[Row]:
     return [row for batch in [*batches, *engine.finish()] for row in batch.to_pylist()]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", names())
 def test_interpreted_kernels_yield_the_golden_events(name: str) -> None:
     assert as_golden(by_tables(name)) == golden(name)

@@ -41,7 +41,7 @@ def plain(row: Row, name: str) -> Any:
     return None if name == "detail" and row["code"] == "frame_size_invalid" else row[name]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("records", [False, True])
 @pytest.mark.parametrize("name", names())
 def test_interpreted_kernels_show_the_bodies_that_compiled_ones_do(name: str, records: bool) -> None:

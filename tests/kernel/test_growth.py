@@ -75,6 +75,7 @@ def steps(path: Path) -> int:
     return engine.steps
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", SIZES)
 def test_twice_the_attack_is_about_twice_the_work(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,27 @@ def test_a_claim_of_another_machine_counts_while_it_is_renewed(
         assert claim.about() is None
 
 
+@pytest.mark.parametrize(("failures", "readable"), [(lock.READS - 1, True), (lock.READS, False)])
+def test_a_claim_that_came_back_while_it_was_read_is_read_again(
+    root: str, monkeypatch: pytest.MonkeyPatch, failures: int, readable: bool
+) -> None:
+    """Object storage fails a read whose object is removed, and claims are made again under their names."""
+    place = Place.of(root)
+    read, left = Place.read, [failures]
+
+    def interrupted(at: Place) -> bytes:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError("failed to flush the response")
+        return read(at)
+
+    with locked(place):
+        monkeypatch.setattr(Place, "read", interrupted)
+        with pytest.raises(LockedError if readable else OSError, match=None if readable else "flush"):
+            Lock(place).take()
+        left[0] = 0
+
+
 def test_a_run_that_was_taken_for_dead_does_not_publish(root: str) -> None:
     place = Place.of(root)
     mine = Lock(place)

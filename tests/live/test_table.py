@@ -25,6 +25,7 @@ from tests.report import oracle
 from tests.report.events import START, batch, batches, call
 from tests.report.samples import mixture
 from tests.samples import sample
+from tests.strength import ALL
 
 ERRORS = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
 BEGIN = START * 1000
@@ -119,7 +120,7 @@ def test_a_reader_never_finds_half_a_table_or_a_wrong_line(tmp_path: Path) -> No
     sink = IntervalCsv(tmp_path, 1.0)
     reader = threading.Thread(target=look)
     reader.start()
-    for number, some in enumerate(batches(mixture(3000), 100)):
+    for number, some in enumerate(batches(mixture(3000 if ALL else 800), 100)):
         sink.add(some)
         sink.tick(health(number + 1))
     sink.close()

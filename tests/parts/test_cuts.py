@@ -20,12 +20,14 @@ FEW = ["librdkafka-groups", "kafka-0.10-clients", "rotation", "sasl", "tls", "sn
 SEVEN = [0.07, 0.19, 0.33, 0.48, 0.6, 0.77, 0.93]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", names())
 def test_every_sample_cut_in_seven_places(name: str) -> None:
     paths = sample(name).paths
     differences(paths, cut_at(paths, SEVEN))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("count", [1, 2, 50])
 @pytest.mark.parametrize("name", FEW)
 def test_any_number_of_cuts(name: str, count: int) -> None:

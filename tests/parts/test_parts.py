@@ -24,6 +24,7 @@ def cuts_of(name: str, count: int, size: int) -> list[int]:
     return random.integers(1, max(size, 2), count).tolist()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("name", names())
 def test_every_sample_cut_somewhere(name: str, count: int) -> None:
@@ -60,7 +61,7 @@ def test_neighbours_may_be_taken_together(name: str) -> None:
 
 @pytest.mark.parametrize("share", [0.02, 0.2])
 @pytest.mark.parametrize("name", names())
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 def test_with_packets_lost(name: str, share: float) -> None:
     batches = without(input_of(name), share, 7)
     cuts = cuts_of(name, 2, sum(map(len, batches)))
@@ -75,6 +76,7 @@ def test_with_packets_out_of_order_and_twice(name: str) -> None:
     assert in_parts(parts(batches, cuts), CONFIG).events.equals(whole(batches, CONFIG)), cuts
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", SMALL)
 def test_interpreted(name: str) -> None:
     batches = input_of(name)
