@@ -17,28 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.facts import (
-    ACKS,
-    bare_rows,
-    clear,
-    fill_broker,
-    fill_facts,
-    fill_records,
-    fill_resource,
-    fill_row,
-    reaches_end,
-    total,
-    with_name,
-)
+from kwsniff.kernel.facts import ACKS, clear, fill_facts
 from kwsniff.kernel.fields import (
-    ARRAY,
-    ELEMENTS,
-    NOT_TEXT,
     TRAILING,
     TRUNCATED,
-    count,
-    is_zero_uuid,
-    length,
     marker,
     signed,
     skip_array,
@@ -50,17 +32,27 @@ from kwsniff.kernel.fields import (
 from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, uvarint
 from kwsniff.kernel.room import lacks
+from kwsniff.kernel.steps import (
+    NO_ROOM,
+    add_broker,
+    add_partitions,
+    add_resource,
+    add_row,
+    add_topic,
+    copy_register,
+    open_loop,
+    open_tags,
+    read_error,
+    read_text,
+    read_uuid,
+)
 from kwsniff.kernel.tables import WANTS
-from kwsniff.kernel.texts import TEXT as KIND_TEXT
-from kwsniff.kernel.texts import UUID as KIND_UUID
-from kwsniff.kernel.texts import invalid_at, text
 from kwsniff.spec import instructions as i
 
 UNSUPPORTED_VERSION = 35
 """Error code of a broker that does not know the version it was asked for."""
 
-_ROWS, _BROKERS = WANTS.index("rows"), WANTS.index("brokers")
-_RESOURCES, _REGISTERS = WANTS.index("resources"), WANTS.index("registers")
+_REGISTERS = WANTS.index("registers")
 
 
 @kernel
@@ -120,30 +112,17 @@ def peek_acks(t: Any, data: Any, pos: int, end: int, version: int) -> int:
 @kernel
 def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool) -> int:
     """Run row `entry` of `programs` over a body; `side` is the row of `facts`. See `read` and `skim`."""
-    program = t.programs[entry]
-    flags, columns = program.flags, program.columns
-    fact, r = t.facts[side], t.registers
+    program, fact, r = t.programs[entry], t.facts[side], t.registers
     if program.registers > len(r):
         return lacks(t, _REGISTERS, program.registers)
-    for at in range(i.NO_NUMBER):
-        r[at] = -1
-    for at in range(i.NO_NUMBER, program.registers):
-        r[at] = NONE
-    lists = keep and t.limits[0].lists != 0
-    named = lists or (keep and flags & i.HAS_RECORDS != 0)  # an anomaly names the partition it is about
-    left, verify = t.limits[0].max_elements, t.limits[0].verify_crc != 0
-    begin, outer = pos, end
-    error, errors = int64(0), int64(0)
-    names, rows, brokers, resources = int64(0), int64(0), int64(0), int64(0)
-    records, record_bytes, damaged = int64(0), int64(0), int64(0)
-    tail = int64(0)
-    code, offset = int64(0), int64(0)
+    begin(t, program, pos, side, keep)
+    first, outer = pos, end
     steps, ip = t.code, program.start
     while True:
         step = steps[uintp(ip)]
         op, a, b = step.op, step.a, step.b
         ip += 1
-        wrong, wanted = int64(0), int64(-1)
+        wrong = int64(0)
         if op == i.SKIP:
             if a > end - pos:
                 wrong = int64(TRUNCATED)
@@ -154,58 +133,22 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
             if r[a] > 0:
                 ip = b
         elif op == i.TEXT:
-            size, after, wrong = length(data, pos, end, b, 2)
-            if wrong == 0:
-                pos = after
-                if size > end - pos:
-                    wrong = int64(TRUNCATED)
-                elif size >= 0:
-                    at = invalid_at(data, pos, pos + size)
-                    if at >= 0:
-                        if code == 0:
-                            code, offset = int64(NOT_TEXT), at - begin
-                    elif keep and (r[a] < 0 or step.c != i.FIRST) and (named or step.c != i.LIST):
-                        wanted = size
-                    pos += size
-                elif step.c != i.FIRST:
-                    r[a] = -1
+            pos, wrong = read_text(t, data, pos, end, step, side)
         elif op == i.SKIP_TEXT or op == i.SKIP_BYTES:
             pos, wrong = skip_sized(data, pos, end, a, 2 if op == i.SKIP_TEXT else 4)
         elif op == i.SKIP_ARRAY:
             pos, wrong = skip_array(data, pos, end, step)
         elif op == i.LOOP:
-            size, after, wrong = length(data, pos, end, b, 4)
-            if wrong == 0:
-                pos = after
-                if size > 0:
-                    if size * step.c > end - pos:
-                        wrong = int64(ARRAY)
-                    else:
-                        left -= size
-                        if left < 0:
-                            wrong = int64(ELEMENTS)
-                    r[a] = size
-                else:
-                    ip = step.d
+            pos, wrong = open_loop(t, data, pos, end, step)
+            if r[a] <= 0:
+                ip = step.d
         elif op == i.TAGS:
             if pos < end and data[uintp(pos)] == 0:
                 pos += 1
             else:
                 pos, wrong = skip_tags(data, pos, end)
         elif op == i.ERROR:
-            if end - pos < 2:
-                wrong = int64(TRUNCATED)
-            else:
-                value = int16(data, pos)
-                pos += 2
-                if value:
-                    errors += 1
-                    if error == 0:
-                        error = value
-                if a and (b or r[a + i.ERROR_AT] == 0):
-                    r[a + i.ERROR_AT] = value
-                if step.c:
-                    r[step.c] = value
+            pos, wrong = read_error(t, data, pos, end, step, side)
         elif op == i.NUMBER:
             if end - pos < b:
                 wrong = int64(TRUNCATED)
@@ -216,51 +159,13 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
         elif op == i.SPAN:
             pos, wrong = span(data, pos, end, r, step)
         elif op == i.UUID:
-            if end - pos < 16:
-                wrong = int64(TRUNCATED)
-            else:
-                r[a] = -1
-                if named and not is_zero_uuid(data, pos):
-                    wanted = int64(16)
-                pos += 16
+            pos, wrong = read_uuid(t, data, pos, end, step)
         elif op == i.ROW:
-            if keep:
-                if rows >= len(t.rows):
-                    return lacks(t, _ROWS, rows + 1)
-                row = t.rows[uintp(rows)]
-                fill_row(row, r, step)
-                if step.d and r[step.c + i.RECORDS_AT] != NONE:
-                    fill_records(row, data, r, step, side, verify)
-                    record_bytes += row.bytes
-                    records = total(records, row.records)
-                    if row.bytes > 0 and side == 1:
-                        tail = int64(1) if tail >= 0 and reaches_end(row) else int64(-1)
-                    damaged += 1 if row.mismatches or row.damage else 0
-                if lists or row.mismatches or row.damage:
-                    rows += 1
+            wrong = add_row(t, data, step, side)
         elif op == i.NAME:
-            if lists:
-                names = with_name(t, names, r[a], r[b])
-                if names == FULL:
-                    return FULL
+            wrong = add_topic(t, step, side)
         elif op == i.PARTITIONS:
-            size, after, wrong = length(data, pos, end, a, 4)
-            if wrong == 0:
-                pos = after
-                if size * 4 > end - pos:
-                    wrong = int64(ARRAY)
-                elif size > 0:
-                    left -= size
-                    if left < 0:
-                        wrong = int64(ELEMENTS)
-                    elif lists:
-                        if rows + size > len(t.rows):
-                            return lacks(t, _ROWS, rows + size)
-                        bare_rows(t, data, pos, rows, size, r[b], r[step.c])
-                        rows += size
-                        pos += 4 * size
-                    else:
-                        pos += 4 * size
+            pos, wrong = add_partitions(t, data, pos, end, step, side)
         elif op == i.MARKER:
             present, wrong = marker(data, pos, end)
             if wrong == 0:
@@ -268,13 +173,9 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
                 if not present:
                     ip = a
         elif op == i.TAGS_OPEN:
-            size, pos, wrong = count(data, pos, end)
-            if wrong == 0:
-                if 2 * size > end - pos:
-                    wrong = int64(ARRAY)
-                elif size == 0:
-                    ip = b
-                r[a] = size
+            pos, wrong = open_tags(data, pos, end, r, a)
+            if r[a] == 0:
+                ip = b
         elif op == i.TAG:
             pos, wrong = tag(data, pos, end, r, a)
         elif op == i.TAG_CASE:
@@ -293,45 +194,60 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
             if r[a] > 0:
                 ip = b
         elif op == i.COPY:
-            if step.c != i.FIRST or r[a] == NONE or (a < i.NO_NUMBER and r[a] < 0):
-                r[a] = r[b]
-                if step.d:
-                    r[a + 1] = r[b + 1]
+            copy_register(r, step)
         elif op == i.BROKER:
-            if keep:
-                if brokers >= len(t.brokers):
-                    return lacks(t, _BROKERS, brokers + 1)
-                fill_broker(t.brokers[uintp(brokers)], r, step)
-                brokers += 1
+            wrong = add_broker(t, step, side)
         elif op == i.RESOURCE:
-            if lists:
-                if resources >= len(t.resources):
-                    return lacks(t, _RESOURCES, resources + 1)
-                fill_resource(t.resources[uintp(resources)], r, step)
-                resources += 1
+            wrong = add_resource(t, step, side)
         else:
             break
         if wrong:
-            if code == 0:
-                code, offset = wrong, pos - begin
-            break
-        if wanted >= 0:
-            value = text(t, data, pos - wanted, wanted, KIND_UUID if op == i.UUID else KIND_TEXT)
-            if value < 0:
+            if wrong == NO_ROOM:
                 return FULL
-            r[a] = value
-    if code:
-        clear(t, side)
-        fact.code, fact.offset, fact.acks = code, offset, r[ACKS]
+            if fact.code == 0:
+                fact.code, fact.offset = wrong, pos - first
+            break
+    if fact.code:
+        refuse(t, side)
         return REFUSED
-    fill_facts(r, fact)
-    fact.clean, fact.code, fact.offset, fact.trailing = 1, 0, 0, outer - pos
-    fact.flags, fact.columns = flags, columns
-    has_error, has_records = flags & i.HAS_ERROR, flags & i.HAS_RECORDS
-    fact.error, fact.errors = error if has_error else int64(NONE), errors
-    fact.records = records if has_records else int64(NONE)
-    fact.record_bytes = record_bytes if has_records else int64(NONE)
-    fact.names, fact.rows, fact.brokers, fact.resources = names, rows, brokers, resources
-    fact.tail = tail
-    fact.name_first, fact.row_first, fact.damaged = 0, 0, damaged
+    accept(t, program, outer - pos, side)
     return OK
+
+
+@kernel
+def begin(t: Any, program: Any, pos: int, side: int, keep: bool) -> None:
+    """Prepare registers, the row of `facts` and what is wanted of the body."""
+    reading, fact, r = t.reading[0], t.facts[side], t.registers
+    for at in range(i.NO_NUMBER):
+        r[at] = -1
+    for at in range(i.NO_NUMBER, program.registers):
+        r[at] = NONE
+    lists = keep and t.limits[0].lists != 0
+    reading.keep, reading.lists = 1 if keep else 0, 1 if lists else 0
+    # An anomaly of record data names the partition it is about.
+    reading.named = 1 if lists or (keep and program.flags & i.HAS_RECORDS != 0) else 0
+    reading.left, reading.verify, reading.begin = t.limits[0].max_elements, t.limits[0].verify_crc, pos
+    fact.code = fact.offset = fact.error = fact.errors = fact.records = fact.record_bytes = 0
+    fact.names = fact.rows = fact.brokers = fact.resources = fact.damaged = fact.tail = 0
+
+
+@kernel
+def refuse(t: Any, side: int) -> None:
+    """Let the row of `facts` say what is wrong, and of the rest only the acks."""
+    fact = t.facts[side]
+    code, offset = fact.code, fact.offset
+    clear(t, side)
+    fact.code, fact.offset, fact.acks = code, offset, t.registers[ACKS]
+
+
+@kernel
+def accept(t: Any, program: Any, trailing: int, side: int) -> None:
+    """Complete the row of `facts`."""
+    fact = t.facts[side]
+    fill_facts(t.registers, fact)
+    fact.clean, fact.trailing, fact.name_first, fact.row_first = 1, trailing, 0, 0
+    fact.flags, fact.columns = program.flags, program.columns
+    if not program.flags & i.HAS_ERROR:
+        fact.error = NONE
+    if not program.flags & i.HAS_RECORDS:
+        fact.records = fact.record_bytes = NONE

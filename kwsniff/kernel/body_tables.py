@@ -93,6 +93,18 @@ BODY_SPECS: list[tuple[str, str, dict[str, str]]] = [
             "tail": "1: the record data of each row is one batch, the last of its partition; -1: not so",
         },
     ),
+    (
+        "reading",
+        "how the body at hand is read; there is one row",
+        {
+            "keep": "1: what it says is kept, 0: it is only seen whether it decodes",
+            "lists": "1: topics, partitions and resources are wanted",
+            "named": "1: names of topics are wanted",
+            "verify": "1: CRCs of record batches are checked",
+            "left": "elements of arrays that it may still have",
+            "begin": "position of its first byte",
+        },
+    ),
     ("names", "a topic of the bodies at hand", {"name": "text", "uuid": "text of kind UUID"}),
     (
         "rows",

@@ -27,7 +27,8 @@ from kwsniff.kernel.tables import ARRAYS, OWN, POOLS, SPECS, WANTS, Tables
 from kwsniff.native.code import ACT, load, places
 
 ROWS = {
-    "segments": 0, "run": 1, "limits": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1, "facts": 2,
+    "segments": 0, "run": 1, "limits": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1,
+    "facts": 2, "reading": 1,
     "bins": BINS, "word_bins": heap.BINS,
     "conns": 256, "sides": 512, "slots": 1024, "pieces": 256, "requests": 1024, "asked": 4096, "early": 64,
     "calls": 16_384, "notes": 4096, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,

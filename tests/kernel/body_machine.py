@@ -18,7 +18,7 @@ from kwsniff.wire.records import CODEC_NAMES
 
 SMALL = 4
 """Rows that tables have at first, so that growing them is tested too."""
-SINGLE = {"run": 1, "limits": 1, "store": 1, "facts": 2, "word_bins": heap.BINS, "pools": 4}
+SINGLE = {"run": 1, "limits": 1, "store": 1, "facts": 2, "word_bins": heap.BINS, "pools": 4, "reading": 1}
 KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
 LIST_NAMES = ("names", "rows", "brokers", "resources", "call_names", "call_rows", "call_resources")
 

@@ -8,6 +8,7 @@ import pytest
 from body_machine import Machine, calls
 from test_body_calls import BY_KEY
 
+from kwsniff.kernel import packing
 from kwsniff.kernel.mode import COMPILING
 from kwsniff.kernel.numbers import OK
 
@@ -69,7 +70,7 @@ def test_finding_partitions_and_topics_again_takes_time_in_proportion(name: str)
         machine.t = machine.t._replace(**counting)
         asked, given = produce(*HOSTILE[name](size)), produced(*HOSTILE[name](size))
         machine.read(0, 3, "request", asked, 0, len(asked))
-        assert machine.call(calls.keep, 0) == OK
+        assert machine.call(packing.keep, 0) == OK
         machine.read(0, 3, "response", given, 0, len(given))
         assert machine.call(calls.join, 0, 0) == OK
         assert all(getattr(machine.t, table) is each for table, each in counting.items())
@@ -85,5 +86,5 @@ def test_a_long_name_is_kept_once_however_often_it_is_said() -> None:
     assert machine.row("store").text_bytes == 4000
     assert machine.row("facts").names == 1
     assert machine.row("facts").rows == 3000
-    assert machine.call(calls.keep, 0) == OK
+    assert machine.call(packing.keep, 0) == OK
     assert machine.row("store").words_live <= 2 * 5 * 3001

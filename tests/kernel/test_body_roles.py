@@ -11,6 +11,7 @@ from body_machine import Machine, calls, number
 from test_bodies import MESSAGES
 from test_body_calls import BY_KEY, Narrow
 
+from kwsniff.kernel import packing
 from kwsniff.kernel.numbers import OK
 from kwsniff.spec import instructions as i
 from kwsniff.spec.load import catalog
@@ -128,13 +129,13 @@ def test_a_call_has_the_numbers_of_both_its_bodies(key: int) -> None:
             )
             machine.read(key, version, "request", asked, 0, len(asked))
             mine = machine.rows("rows", 0, machine.row("facts", 0).rows)
-            assert machine.call(calls.keep, 0) == OK
+            assert machine.call(packing.keep, 0) == OK
             machine.read(key, version, "response", given, 0, len(given))
             theirs = machine.rows("rows", 0, machine.row("facts", 1).rows)
             machine.row("store").call_names = machine.row("store").call_rows = 0
             assert machine.call(calls.join, 0, 0) == OK
             told = machine.rows("call_rows", 0, machine.row("calls").rows)
-            calls.forget(machine.t, 0)
+            packing.forget(machine.t, 0)
             place = ("name", "uuid", "partition")
             for row, before in zip(told, theirs, strict=False):
                 same = [each for each in mine if [each[n] for n in place] == [row[n] for n in place]]
@@ -159,7 +160,7 @@ def test_a_call_names_the_resources_of_the_response_and_what_the_request_sets() 
             {"error_code": 29, "error_message": None, "resource_type": 2, "resource_name": "orders"}]}
     )  # fmt: skip
     machine.read(44, 1, "request", asked, 0, len(asked))
-    assert machine.call(calls.keep, 0) == OK
+    assert machine.call(packing.keep, 0) == OK
     machine.read(44, 1, "response", given, 0, len(given))
     assert machine.call(calls.join, 0, 0) == OK
     call = machine.row("calls")

@@ -10,6 +10,7 @@ from samples import CAPTURES, Sample
 from test_bodies import check, oracle
 from test_body_calls import call, calls, expected
 
+from kwsniff.kernel import packing
 from kwsniff.kernel.numbers import OK
 from tests.messages import Said, all_of
 from tests.oracle.bodies import Body
@@ -36,13 +37,13 @@ def test_bodies_and_calls_of_a_sample_say_what_they_said(name: str) -> None:
     assert listener.pairs
     for asked, answer in listener.pairs[:400]:
         machine.read(*asked, 0, len(asked.data))
-        assert machine.call(calls.keep, 0) == OK
+        assert machine.call(packing.keep, 0) == OK
         machine.row("facts", 1).clean = 0
         if answer is not None:
             machine.read(*answer, 0, len(answer.data))
         store = machine.row("store")
         store.call_names = store.call_rows = store.call_resources = 0
         assert machine.call(calls.join, 0, 0) == OK
-        calls.forget(machine.t, 0)
+        packing.forget(machine.t, 0)
         assert call(machine, 0) == expected(read(asked), None if answer is None else read(answer)), asked
     assert machine.row("store").words_live == 0

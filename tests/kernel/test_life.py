@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.kernel import connections, frames, life, roles
+from kwsniff.kernel import closing, life, roles, search
 from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS
 from kwsniff.offline import events
 from tests.samples import CAPTURES, sample
@@ -35,9 +35,9 @@ def test_nothing_else_is_ever_tried(name: str, monkeypatch: pytest.MonkeyPatch) 
         steps.add((t.conns[c].step, step))
         life.advance_to(t, c, step)
 
-    for module in (connections, frames, roles):
+    for module in (closing, search, roles):
         monkeypatch.setattr(module, "become", become)
-    monkeypatch.setattr(connections, "advance_to", advance_to)
+    monkeypatch.setattr(closing, "advance_to", advance_to)
     for _ in events(sample(name).paths, Config(kernels="never")):
         pass
     assert taken
