@@ -4,7 +4,7 @@
     sudo python3 captures/record.py --out /tmp/samples NAME ...    some
     python3 captures/record.py --list                              what there is
 
-It needs root, tcpdump, dumpcap, tshark, zstd, unshare, ip, Java 17, Maven, Node.js and npm. Clients and
+It needs root, tcpdump, dumpcap, tshark, zstd, unshare, ip, nft, Java 17, Maven, Node.js and npm. Clients and
 brokers come from the package indexes, pinned in `captures/clients`, into the work folder. After that
 the recording re-enters itself in a network namespace of its own where there is only a loopback
 interface: the ports are free, nothing else is captured, nothing leaves the machine.
@@ -23,7 +23,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from recording import capturing, notes, requests
+from recording import capturing, loss, notes, requests
 from recording.brokers import Broker
 from recording.environments import CLIENTS, Environment
 from recording.samples import SAMPLES, Client, Sample
@@ -32,7 +32,7 @@ from recording.situations import SITUATIONS
 HERE = Path(__file__).resolve().parent
 EVERY = (*SAMPLES, *SITUATIONS)
 CLIENT_SECONDS = 120
-TOOLS = ("tcpdump", "dumpcap", "tshark", "gzip", "zstd", "unshare", "ip", "java", "mvn", "node", "npm")
+TOOLS = ("tcpdump", "dumpcap", "tshark", "gzip", "zstd", "unshare", "ip", "java", "mvn", "node", "npm", "nft")
 
 
 def main() -> int:
@@ -111,6 +111,7 @@ def record(sample: Sample, env: Environment, out: Path) -> str:
     run.mkdir(parents=True)
     folder = run / "capture"
     folder.mkdir()
+    network: dict = {}
     if sample.from_start:
         broker, told = record_from_start(sample, env, run, folder)
     else:
@@ -121,9 +122,9 @@ def record(sample: Sample, env: Environment, out: Path) -> str:
             if sample.middle:
                 told = record_middle(sample, env, broker, run, command)
             else:
-                with capturing.capturing(command, run / "capture.log"):
+                with capturing.capturing(command, run / "capture.log"), loss.losing(sample.loss) as network:
                     told = run_clients(sample, env, broker, run)
-    return publish(sample, broker, told, folder, out)
+    return publish(sample, broker, told, folder, out, network)
 
 
 def set_segments(mtu: int) -> None:
@@ -195,7 +196,7 @@ def run_client(client: Client, env: Environment, broker: Broker, run: Path, labe
     return json.loads(facts.read_text()) if facts.exists() else {}
 
 
-def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out: Path) -> str:
+def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out: Path, network: dict) -> str:
     """Move the capture to its place and write the expected values beside it."""
     place = out / Path(sample.file).parent
     place.mkdir(parents=True, exist_ok=True)
@@ -204,6 +205,8 @@ def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out:
     files = sorted(folder.iterdir())
     counts = [capturing.packets(file) for file in files]
     tables = tshark_tables(sample, broker, files, expected)
+    if network:
+        network["tshark"] = loss.analysed(files[0], broker.ports)
     if sample.rotate:
         for old in place.glob("*.pcapng"):
             old.unlink()
@@ -220,6 +223,7 @@ def publish(sample: Sample, broker: Broker, told: list[dict], folder: Path, out:
         "broker": {"name": broker.name, "version": broker.version},
         "tshark": tables,
         "clients": told,
+        **({"network": network} if network else {}),
     }
     if broker.requests:
         requests.keep(broker.requests, broker.ports, expected / f"{sample.name}.requests.jsonl.gz")

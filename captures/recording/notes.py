@@ -37,6 +37,8 @@ says differs with it.
   connection's beginning is missing it may take payload or SASL tokens for requests.
 - `expected/NAME.requests.jsonl.gz`, of brokers of 4.4: the broker's own request log, one line for each
   answer: both ends, header, request and response with all fields as the broker read and wrote them.
+- `network` in `expected/NAME.json`, of a recording with loss: packets lost after they were captured, by the
+  rule that dropped them; segments that the kernel says it sent again; packets that tshark takes for such.
 """
 
 
@@ -102,4 +104,6 @@ def extent(sample: Sample) -> str:
         says += f", {sample.middle[1]} s beginning {sample.middle[0]} s after the clients"
     if sample.mtu != 65536:
         says += f", MTU {sample.mtu}"
+    for match, number in sample.loss.items():
+        says += f", one of {number} packets lost on the way to its receiver (`{match}`)"
     return says + (f", compressed with {sample.compress}" if sample.compress else "")

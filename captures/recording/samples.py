@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from recording import brokers, kafka_44
@@ -51,6 +51,8 @@ class Sample:
     ports: tuple[int, ...] = ()
     middle: tuple[float, float] | None = None
     mtu: int = 65536
+    loss: Mapping[str, int] = field(default_factory=dict)
+    """One of so many packets that match this, by nftables, is lost between capture and receiver."""
 
 
 def python(script: str, *arguments: str) -> Client:

@@ -112,4 +112,23 @@ SITUATIONS = (
         compress="zst",
         mtu=1500,
     ),
+    Sample(
+        "lossy-network",
+        "a producer and a consumer over a network that loses packets of both directions after they were captured: "
+        "what was lost is sent again",
+        brokers.kafka_4,
+        (python("lossy_client.py"),),
+        "lossy-network.pcapng.zst",
+        compress="zst",
+        mtu=1500,
+        loss={"tcp dport 9092": 20, "tcp sport 9092": 30},
+    ),
+    Sample(
+        "exceeded-quota",
+        "a Java client that makes and deletes topics faster than its quota of changes allows (KIP-599), and is "
+        "refused",
+        brokers.kafka_4,
+        (Client("kafka-4.3", "kafka-4.3/Refused.java"),),
+        "exceeded-quota.pcapng",
+    ),
 )
