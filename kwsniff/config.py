@@ -98,6 +98,8 @@ class Config:
     """Decompressed to compressed size of one record batch."""
 
     # Reports
+    thresholds: tuple[tuple[str, float], ...] = ()
+    """Thresholds of findings that are not to be the defaults, by name: docs/findings.md lists them."""
     max_samples: int = 3_000_000
     """Calls, and topics of calls, of which a report keeps the times for exact percentiles; with more they
     are approximate."""

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 TABLE = "recorded_loss"
-ANALYSED = "tcp.analysis.retransmission or tcp.analysis.fast_retransmission or tcp.analysis.spurious_retransmission"
+ANALYSED = (
+    "tcp.analysis.retransmission or tcp.analysis.fast_retransmission or tcp.analysis.spurious_retransmission"
+)
 
 
 @contextlib.contextmanager
@@ -64,7 +66,9 @@ def _dropped() -> list[int]:
 
 def _sent_again() -> int:
     names, values = [
-        line.split()[1:] for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
+        line.split()[1:]
+        for line in Path("/proc/net/snmp").read_text().splitlines()
+        if line.startswith("Tcp:")
     ]
     return int(dict(zip(names, values, strict=True))["RetransSegs"])
 

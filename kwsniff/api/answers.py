@@ -303,7 +303,8 @@ def findings(
     Args:
         paths: as of `kwsniff.calls`.
         where, since, until, tz: which events count, as of `kwsniff.calls`.
-        config: fields of `kwsniff.Config`.
+        config: fields of `kwsniff.Config`; among them `thresholds`, pairs of name and value such as
+            ``[("slow_ms", 250)]``, which docs/findings.md lists.
 
     Example:
         >>> import kwsniff
@@ -312,11 +313,12 @@ def findings(
           severity                  subject
         2  warning  billing-stuck@127.0.0.1
     """  # fmt: skip
-    from kwsniff.findings import NEEDED, Findings
+    from kwsniff.findings import NEEDED, Findings, Thresholds
     from kwsniff.spec.load import catalog
 
-    rules, columns = Findings(), NEEDED & frozenset(EVENTS.names)
-    for batch in rows(paths, Asked(where, columns, since, until, tz), Config(**config)):
+    chosen = Config(**config)
+    rules, columns = Findings(Thresholds.of(chosen.thresholds)), NEEDED & frozenset(EVENTS.names)
+    for batch in rows(paths, Asked(where, columns, since, until, tz), chosen):
         rules.take(batch)
     known = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
     return _pandas(rules.table(known))

@@ -21,6 +21,7 @@ from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
 from kwsniff.cli.source import refuse_bodies
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
+from kwsniff.findings import Thresholds
 from kwsniff.live.errors import LiveError
 from kwsniff.live.findings import LiveFindings
 from kwsniff.live.listener import ANY, Listener
@@ -175,7 +176,7 @@ class _Run:
         from kwsniff.spec.load import catalog
 
         errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-        self._findings = LiveFindings(errors)
+        self._findings = LiveFindings(errors, Thresholds.of(request.config.thresholds))
         self._sinks: list[Sink] = [self._findings]
         if request.prometheus is not None:
             self._sinks.append(self._metrics(request.prometheus))

@@ -205,6 +205,33 @@ OneTable = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Threshold = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--threshold",
+        metavar="NAME=VALUE",
+        help="When a finding speaks, such as slow_ms=250; may be given several times. docs/findings.md lists "
+        "them.",
+        rich_help_panel=CHOICE,
+    ),
+]
+
+
+def chosen_thresholds(wanted: list[str] | None) -> tuple[tuple[str, float], ...]:
+    """What `--threshold` says. Raises CommandError."""
+    from kwsniff.cli.problem import CommandError
+    from kwsniff.findings.thresholds import Thresholds
+
+    found = []
+    for each in wanted or []:
+        name, _, value = each.partition("=")
+        try:
+            found.append((name.strip(), float(value)))
+            Thresholds.of(found)
+        except ValueError as error:
+            reason = "is not NAME=VALUE with a number" if "convert" in str(error) else f": {error}"
+            raise CommandError(f"--threshold {each!r} {reason}".replace(" : ", ": ")) from None
+    return tuple(found)
 
 
 def configured(port: str | None, memory: str, full: bool = False, records: bool = False) -> Config:

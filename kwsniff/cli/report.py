@@ -26,7 +26,7 @@ from kwsniff.cli.source import Damage, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.findings import NEEDED as FINDINGS
-from kwsniff.findings import Finding, Findings
+from kwsniff.findings import Finding, Findings, Thresholds
 from kwsniff.findings.finding import table
 from kwsniff.offline import events
 from kwsniff.page import Page
@@ -71,7 +71,7 @@ def report(request: Request) -> int:
     predicate = request.choice.checked().predicate()
     request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
-    found = Findings() if _wants_findings(request) else None
+    found = Findings(Thresholds.of(request.config.thresholds)) if _wants_findings(request) else None
     gathered = _gathered(request)
     piped = from_pipe(request.paths)
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.

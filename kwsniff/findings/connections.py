@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.findings.finding import CRITICAL, NOTICE, WARNING, Finding, command, evidence, literal
+from kwsniff.findings.finding import (
+    CRITICAL,
+    NOTICE,
+    WARNING,
+    Finding,
+    both,
+    command,
+    evidence,
+    is_client,
+    literal,
+)
 from kwsniff.findings.rows import Batch, Mask, Picked, Rows, address, texts
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Tally
@@ -71,7 +81,7 @@ class Churn(Rule):
             found.append(
                 Finding(
                     self.code, WARNING, client(client_id, ip), sentence, numbers, evidence(entry),
-                    command("clients", f"client_ip == {literal(ip)}"), entry.count,
+                    command("clients", is_client(client_id, ip)), entry.count,
                 )
             )  # fmt: skip
         return found
@@ -81,7 +91,8 @@ class Unreachable(Rule):
     """Clients try to connect to an address that refuses them (RST) or does not answer. If it never answered
     anybody and a broker names it to its clients (Metadata, FindCoordinator), `advertised.listeners` is
     wrong: it has to be an address that the *clients* can reach, not the one the broker listens at. If it
-    answered at other times, the broker was down."""
+    answered at other times, the broker was down; if nobody tries any more (a controller that nobody needs
+    since another one leads), it is worth a notice."""
 
     code = "unreachable"
     about = "addresses"
@@ -94,6 +105,8 @@ class Unreachable(Rule):
         """By broker and client address: attempts, and those that nobody answered."""
         self.served = Tally()
         """By broker: connections that carried something."""
+        self.begun = Tally()
+        """All connections, by broker."""
         self.advertised = Tally()
         """By address that a broker named, and that broker."""
 
@@ -105,6 +118,7 @@ class Unreachable(Rule):
         refused = (rows.ints("syn") == 1) & nothing & _never_open(rows) & (silent | (rows.ints("rst") == 1))
         self.refused.add(rows, refused, [rows.broker, rows.coded("client_ip")], [refused, silent])
         self.served.add(rows, rows.ints("broker_bytes") > 0, [rows.broker])
+        self.begun.add(rows, np.ones(len(rows), np.bool_), [rows.broker])
         if batch.calls.has("advertised"):
             self._take_advertised(batch.calls)
 
@@ -125,13 +139,17 @@ class Unreachable(Rule):
     def _finding(self, broker: Any, entry: Entry, context: Context) -> Finding:
         ips = [key[1] for key in self.refused.entries if key[0] == broker]
         names = listed(who(None, ip, context) for ip in ips)
-        how = "refused" if not entry.sums[1] else "unanswered"
+        silent = entry.sums[1]
+        how = "refused" if not silent else "unanswered" if silent == entry.count else "refused or unanswered"
         named_by = [str(key[1]) for key in self.advertised.entries if key[0] == broker]
         up = (broker,) in self.served.entries
         tries = f"{many(entry.count, 'attempt')} to connect from {names} were {how}"
         tries += f" within {duration(entry.span_s)}"
+        over = not up and not named_by and self._is_over(entry)
         sentence = f"Nobody answers at {broker}: {tries}."
-        if up:
+        if over:
+            sentence = f"Nobody answered at {broker} for a time: {tries}. Nobody tried it later."
+        elif up:
             sentence = f"{broker} was down for a time: {tries}; others were answered."
         elif named_by:
             sentence += (
@@ -139,15 +157,19 @@ class Unreachable(Rule):
             )
         else:
             sentence += " If a broker names that address to clients, its advertised.listeners is wrong."
-        port = str(broker).rpartition(":")[2]
-        where = f'event == "connection" and broker_port == {port}'
+        where = both('event == "connection"', f"broker == {literal(str(broker))}", "broker_bytes == 0")
         severity = CRITICAL
-        if up:
+        if up or over:
             severity = WARNING if entry.count >= self.thresholds.outage_refused else NOTICE
         return Finding(
             self.code, severity, str(broker), sentence, {"attempts": entry.count},
             evidence(entry), command("decode", where), entry.count,
         )  # fmt: skip
+
+    def _is_over(self, entry: Entry) -> bool:
+        """Whether others went on connecting for long after the last attempt."""
+        last = max((each.last.time for each in self.begun.entries.values()), default=entry.last.time)
+        return last - entry.last.time > self.thresholds.given_up_s * 1e6
 
 
 def _never_open(rows: Rows) -> Mask:

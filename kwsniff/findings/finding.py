@@ -103,9 +103,20 @@ def evidence(*entries: Entry) -> tuple[Packet, ...]:
     return (first, last)
 
 
-def command(name: str, where: str = "") -> str:
+def command(name: str, where: str = "", option: str = "") -> str:
     """A command line of kwsniff."""
-    return f"kwsniff {name} FILE" + (f" --where {shlex.quote(where)}" if where else "")
+    words = ["kwsniff", name, "FILE", option, f"--where {shlex.quote(where)}" if where else ""]
+    return " ".join(filter(None, words))
+
+
+def both(*conditions: str) -> str:
+    """Conditions of `--where` that all have to hold."""
+    return " and ".join(conditions)
+
+
+def is_client(client_id: Any, ip: Any) -> str:
+    """The condition for a client: by its id if it has one, else by its address."""
+    return f"client_id == {literal(client_id)}" if client_id else f"client_ip == {literal(ip)}"
 
 
 def literal(value: Any) -> str:

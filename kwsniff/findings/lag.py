@@ -4,6 +4,10 @@ commit.
 The end of a partition is the greatest offset that anybody is told of: its high watermark in Fetch responses,
 and one beyond what a Produce response says was written. A group's distance from it is that of its last
 commit; that of a consumer outside of groups, or whose commits are not shown, is that of its last Fetch.
+
+A group that commits every few seconds is always behind by what came since. So its distance at its first and
+at its last commit are compared, with an end of the partition that moved evenly from its first reading to its
+last.
 """
 
 from __future__ import annotations
@@ -160,7 +164,9 @@ class FallsBehind(Rule):
         done = max(commits[1].offset - commits[0].offset, 0.0)
         came = ends[1].offset - ends[0].offset
         lag = ends[1].offset - commits[1].offset
-        if lag < self.thresholds.lag_records or came < self.thresholds.lag_growth * done:
+        before, after = (max(_end_at(ends, each.packet.time) - each.offset, 0.0) for each in commits)
+        limits = self.thresholds
+        if after < limits.lag_records or after < limits.lag_growth * max(before, 1.0):
             return None
         seconds = (commits[1].packet.time - commits[0].packet.time) / 1e6
         numbers = {"lag_last": lag, "committed": done, "came": came, "span_s": seconds}
@@ -192,7 +198,14 @@ class FallsBehind(Rule):
         sentence = f"{subject} falls behind: it {worst.words}{more}."
         numbers = {**worst.numbers, "partitions": len(rows)}
         return Finding(
-            self.code, WARNING, who, sentence, numbers, worst.shown, command("groups", where), worst.lag
+            self.code,
+            WARNING,
+            who,
+            sentence,
+            numbers,
+            worst.shown,
+            command("groups", where, "--table lag"),
+            worst.lag,
         )
 
 
@@ -200,6 +213,14 @@ def _reading(calls: Any, of: Ints, rows: Ints, place: int, offset: Floats, end: 
     row, capture = of[place], calls.coded("capture")
     packet = Packet(int(calls.time[row]), capture.values[capture.codes[row]], int(calls.packet[row]))
     return Reading(packet, float(offset[rows[place]]), float(end[rows[place]]))
+
+
+def _end_at(ends: tuple[Reading, Reading], time: int) -> float:
+    """Where the end of a partition was at some time, if it moved evenly."""
+    first, last = ends
+    span = last.packet.time - first.packet.time
+    part = (time - first.packet.time) / span if span > 0 else 1.0
+    return first.offset + min(max(part, 0.0), 1.0) * (last.offset - first.offset)
 
 
 def _when(reading: Reading) -> tuple[int, float]:

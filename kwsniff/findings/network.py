@@ -7,33 +7,48 @@ from typing import Any
 import numpy as np
 
 from kwsniff.findings.connections import who
-from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence
+from kwsniff.findings.finding import (
+    NOTICE,
+    WARNING,
+    Finding,
+    both,
+    command,
+    evidence,
+    is_client,
+    literal,
+)
 from kwsniff.findings.rows import Batch
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, many, percent, times
+from kwsniff.findings.words import client, listed, many, percent, times
 
 SEVERE = 5
 """Times `retransmitted_ratio` from which on it is a warning."""
 
 
 class _Tcp(Rule):
-    """Sums columns of connections by client and broker."""
+    """Sums a column of connections by client and broker, for each end of its own."""
 
-    columns: tuple[str, str]
-    """Of the client, and of the broker."""
+    counted: str
+    """What is counted: the column without `client_` or `broker_`."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.pairs = Tally()
+        self.clients = Tally()
+        """Connections of which the client has some, by client id, its address and broker."""
+        self.brokers = Tally()
+        """Those of which the broker has some."""
 
     def take(self, batch: Batch) -> None:
         rows = batch.connections
-        self.looked += int(np.logical_or(*(rows.known(name) for name in self.columns)).sum())
-        mine = [rows.ints(name) for name in self.columns]
-        packets = [rows.ints("client_packets"), rows.ints("broker_packets")]
         keys = [rows.coded("client_id"), rows.coded("client_ip"), rows.broker]
-        self.pairs.add(rows, np.ones(len(rows), np.bool_), keys, [*mine, *packets])
+        known = np.zeros(len(rows), np.bool_)
+        for side, tally in (("client", self.clients), ("broker", self.brokers)):
+            column = f"{side}_{self.counted}"
+            known |= rows.known(column)
+            found = rows.ints(column)
+            tally.add(rows, found > 0, keys, [found])
+        self.looked += int(known.sum())
 
 
 class Retransmissions(_Tcp):
@@ -43,37 +58,50 @@ class Retransmissions(_Tcp):
 
     code = "retransmissions"
     about = "retransmissions"
-    needs = frozenset(("client_retransmissions", "broker_retransmissions"))
+    needs = frozenset(
+        ("client_retransmissions", "broker_retransmissions", "client_packets", "broker_packets")
+    )
     missing = "no count of retransmissions"
-    columns = ("client_retransmissions", "broker_retransmissions")
+    counted = "retransmissions"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.sent = Tally()
+        """Packets of clients and of brokers, by the same key."""
+
+    def take(self, batch: Batch) -> None:
+        super().take(batch)
+        rows = batch.connections
+        keys = [rows.coded("client_id"), rows.coded("client_ip"), rows.broker]
+        packets = [rows.ints("client_packets"), rows.ints("broker_packets")]
+        self.sent.add(rows, np.ones(len(rows), np.bool_), keys, packets)
 
     def findings(self, context: Context) -> list[Finding]:
-        limits = self.thresholds
+        limits, sent = self.thresholds, self.sent.entries
         found = []
-        for key, entry in self.pairs.entries.items():
-            for again, sent, from_client in (
-                (entry.sums[0], entry.sums[2], True),
-                (entry.sums[1], entry.sums[3], False),
-            ):
-                ratio = again / sent if sent else 0.0
+        for place, tally in enumerate((self.clients, self.brokers)):
+            for key, entry in tally.entries.items():
+                again, packets = entry.sums[0], sent[key].sums[place] if key in sent else 0.0
+                ratio = again / packets if packets else 0.0
                 if again >= limits.retransmissions and ratio >= limits.retransmitted_ratio:
-                    found.append(self._finding(key, entry, again, ratio, from_client, context))
+                    found.append(self._finding(key, entry, ratio, place == 0, context))
         return found
 
-    def _finding(
-        self, key: Key, entry: Entry, again: float, ratio: float, from_client: bool, context: Context
-    ) -> Finding:
-        ends = [who(key[0], key[1], context), str(key[2])]
+    def _finding(self, key: Key, entry: Entry, ratio: float, from_client: bool, context: Context) -> Finding:
+        name, ip, broker = key
+        ends = [who(name, ip, context), str(broker)]
         sender, receiver = ends if from_client else ends[::-1]
+        again = entry.sums[0]
         sentence = (
             f"{sender} sent {many(again, 'packet')} again to {receiver}, {percent(ratio)} of all: the "
-            "network loses "
-            "or delays them."
+            "network loses or delays them."
         )
         severity = WARNING if ratio >= SEVERE * self.thresholds.retransmitted_ratio else NOTICE
+        which = "client_retransmissions > 0" if from_client else "broker_retransmissions > 0"
+        where = both('event == "connection"', is_client(name, ip), f"broker == {literal(str(broker))}", which)
         return Finding(
-            self.code, severity, client(key[0], key[1]), sentence, {"retransmissions": again, "ratio": ratio},
-            evidence(entry), command("decode", 'event == "connection" and client_retransmissions > 0'), again,
+            self.code, severity, client(name, ip) if from_client else str(broker), sentence,
+            {"retransmissions": again, "ratio": ratio}, evidence(entry), command("decode", where), again,
         )  # fmt: skip
 
 
@@ -86,28 +114,38 @@ class ZeroWindows(_Tcp):
     about = "windows"
     needs = frozenset(("client_zero_windows", "broker_zero_windows"))
     missing = "no TCP windows"
-    columns = ("client_zero_windows", "broker_zero_windows")
+    counted = "zero_windows"
 
     def findings(self, context: Context) -> list[Finding]:
         found = []
-        for key, entry in self.pairs.entries.items():
-            client_end, broker = who(key[0], key[1], context), str(key[2])
-            found += self._of(entry, entry.sums[0], client_end, broker)
-            found += self._of(entry, entry.sums[1], broker, client_end)
+        for (name, ip), entry in self.clients.by(0, 1).items():
+            brokers = [str(key[2]) for key in self.clients.entries if key[:2] == (name, ip)]
+            found += self._of(entry, who(name, ip, context), brokers, is_client(name, ip), "client")
+        for (broker,), entry in self.brokers.by(2).items():
+            senders = [who(*key[:2], context) for key in self.brokers.entries if key[2] == broker]
+            found += self._of(entry, str(broker), senders, f"broker == {literal(str(broker))}", "broker")
         return found
 
-    def _of(self, entry: Entry, closed: float, receiver: str, sender: str) -> list[Finding]:
+    def _of(self, entry: Entry, receiver: str, senders: list[str], where: str, side: str) -> list[Finding]:
+        closed = entry.sums[0]
         if closed < self.thresholds.zero_windows:
             return []
+        send = "sends" if len(set(senders)) == 1 else "send"
         sentence = (
-            f"{receiver} closed its receive window {times(closed)}: it does not read what {sender} sends as "
-            "fast "
-            "as it comes."
+            f"{receiver} closed its receive window {times(closed)}: it does not read what {listed(senders)} "
+            f"{send} as fast as it comes."
         )
-        where = 'event == "connection" and client_zero_windows > 0'
+        where = both('event == "connection"', where, f"{side}_zero_windows > 0")
+        numbers = {"zero_windows": closed, "connections": entry.count}
         return [
             Finding(
-                self.code, NOTICE, receiver, sentence, {"zero_windows": closed}, evidence(entry),
-                command("decode", where), closed,
+                self.code,
+                NOTICE,
+                receiver,
+                sentence,
+                numbers,
+                evidence(entry),
+                command("decode", where),
+                closed,
             )
-        ]  # fmt: skip
+        ]

@@ -56,7 +56,8 @@ def _rules() -> Iterator[str]:
 
 def _thresholds() -> Iterator[str]:
     yield "## Thresholds\n"
-    yield "All stand in `kwsniff.findings.thresholds`; `Findings(Thresholds(...))` takes others.\n"
+    yield "`kwsniff report --threshold slow_ms=250` and `kwsniff live --threshold ...` take others, and so do"
+    yield "`Config.thresholds` in Python and `Findings(Thresholds(...))`.\n"
     yield "| threshold | default | meaning |\n| --- | ---: | --- |"
     documents = thresholds()
     for name, text in documents.items():

@@ -8,16 +8,16 @@ known of queues.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, literal
+from kwsniff.findings.finding import NOTICE, WARNING, Finding, both, command, evidence, is_client, literal
 from kwsniff.findings.histogram import Histogram, quantile
 from kwsniff.findings.rows import Batch, Floats, Rows
 from kwsniff.findings.rule import Context, Rule
-from kwsniff.findings.tally import Tally, nowhere
-from kwsniff.findings.words import client, duration, many
+from kwsniff.findings.tally import Entry, Key, Tally, nowhere
+from kwsniff.findings.words import client, duration, listed, many
 
 WAITING = (1, 11, 14, 78)
 """Fetch, JoinGroup, SyncGroup, ShareFetch: their latency is not the broker's."""
@@ -33,6 +33,16 @@ def _own_time(calls: Rows) -> Floats:
     alone = (calls.ints("in_flight", -1) == 0) & ~calls.is_in("api_key", WAITING)
     found: Floats = np.where(alone & ~refused, calls.floats("latency_us"), np.nan)
     return found
+
+
+class _Slow(NamedTuple):
+    """What takes a broker long; compared by how much it matters."""
+
+    weight: float
+    api: str
+    calls: int
+    half: float
+    most: float
 
 
 class SlowBroker(Rule):
@@ -61,30 +71,34 @@ class SlowBroker(Rule):
             self.slow.add(calls, own > self.thresholds.slow_ms * 1000, keys, [own], [own])
 
     def findings(self, context: Context) -> list[Finding]:
-        return [
-            self._finding(key, counts)
-            for key, counts in self.times.counts.items()
-            if counts.sum() >= self.thresholds.slow_calls
-            and quantile(counts, SLOW_PART) >= self.thresholds.slow_ms * 1000
-        ]
+        brokers: dict[Any, list[_Slow]] = {}
+        for (broker, api), counts in self.times.counts.items():
+            calls, most = int(counts.sum()), quantile(counts, SLOW_PART)
+            if calls >= self.thresholds.slow_calls and most >= self.thresholds.slow_ms * 1000:
+                slow = _Slow(most * calls, str(api), calls, quantile(counts, 0.5), most)
+                brokers.setdefault(broker, []).append(slow)
+        return [self._finding(broker, sorted(slow, reverse=True)) for broker, slow in brokers.items()]
 
-    def _finding(self, key: tuple[Any, ...], counts: Any) -> Finding:
-        broker, api = key
-        calls = int(counts.sum())
-        half, most = quantile(counts, 0.5), quantile(counts, SLOW_PART)
-        slow = self.slow.entries.get(key)
-        longest = slow.maxes[0] if slow else most
+    def _finding(self, broker: Any, slow: list[_Slow]) -> Finding:
+        weight, api, calls, half, most = slow[0]
+        entries = [self.slow.entries.get((broker, each.api)) for each in slow]
+        shown = [entry for entry in entries if entry is not None]
+        longest = entries[0].maxes[0] if entries[0] else most
+        others = [each.api for each in slow[1:]]
         sentence = (
             f"{broker} is slow with {api}: half of {many(calls, 'call')} took it more than "
             f"{duration(half / 1e6)} of its own time, one of twenty {duration(most / 1e6)}, "
-            f"the longest {duration(longest / 1e6)}."
+            f"the longest {duration(longest / 1e6)}"
+            + (f"; so it is with {listed(others)}." if others else ".")
         )
-        numbers = {"calls": calls, "p50_us": half, "p95_us": most, "max_us": longest}
-        severe = half >= self.thresholds.slow_ms * 1000 or most >= 5000 * self.thresholds.slow_ms
-        shown = (slow.first, slow.last) if slow else (nowhere(),)
+        numbers = {"calls": calls, "p50_us": half, "p95_us": most, "max_us": longest, "apis": len(slow)}
+        limit = self.thresholds.slow_ms * 1000
+        severe = any(each.half >= limit or each.most >= 50 * limit for each in slow)
+        where = f"broker == {literal(str(broker))}"
         return Finding(
-            self.code, WARNING if severe else NOTICE, str(broker), sentence, numbers, shown,
-            command("slow", f"api == {literal(api)}"), most * calls,
+            self.code, WARNING if severe else NOTICE, str(broker), sentence, numbers,
+            evidence(*shown) if shown else (nowhere(),),
+            command("slow", where if others else both(where, f"api == {literal(api)}")), weight,
         )  # fmt: skip
 
 
@@ -115,29 +129,37 @@ class SlowQueue(Rule):
             self.clients.add(calls, queued > 0, keys, [queued, own], [queued])
 
     def findings(self, context: Context) -> list[Finding]:
-        found = []
+        clients: dict[Key, list[tuple[int, Key, Entry]]] = {}
         for key, entry in self.clients.entries.items():
-            counts = self.times.counts.get(key)
-            queued, own = map(round, entry.sums)  # whole µs: the same in whatever order they were added
-            if counts is None or counts.sum() < self.thresholds.slow_calls or queued <= own:
-                continue
-            if entry.count < self.thresholds.queued_calls:
-                continue
-            late = quantile(counts, SLOW_PART)
-            if late < self.thresholds.queued_ms * 1000:
-                continue
-            name, ip, broker = key
-            sentence = (
-                f"{client(name, ip)} waits for itself: {entry.count:,} of {many(counts.sum(), 'call')} to "
-                f"{broker} stood behind earlier ones of their connection, one of twenty for more than "
-                f"{duration(late / 1e6)}; the broker's own time was {duration(own / 1e6)} of "
-                f"{duration((own + queued) / 1e6)}."
-            )
-            numbers = {"queued_calls": entry.count, "queued_us": queued, "broker_us": own, "p95_us": late}
-            found.append(
-                Finding(
-                    self.code, NOTICE, client(name, ip), sentence, numbers, (entry.first, entry.last),
-                    command("slow", f"client_id == {literal(name)}"), queued,
-                )
-            )  # fmt: skip
-        return found
+            if self._is_slow(key, entry):
+                clients.setdefault(key[:2], []).append((round(entry.sums[0]), key, entry))
+        return [self._finding(rows) for rows in clients.values()]
+
+    def _is_slow(self, key: Key, entry: Entry) -> bool:
+        counts = self.times.counts.get(key)
+        queued, own = map(round, entry.sums)  # whole µs: the same in whatever order they were added
+        if counts is None or counts.sum() < self.thresholds.slow_calls or queued <= own:
+            return False
+        if entry.count < self.thresholds.queued_calls:
+            return False
+        return quantile(counts, SLOW_PART) >= self.thresholds.queued_ms * 1000
+
+    def _finding(self, rows: list[tuple[int, Key, Entry]]) -> Finding:
+        _, key, entry = max(rows, key=lambda row: (row[0], str(row[1][2])))
+        name, ip, broker = key
+        counts = self.times.counts[key]
+        queued, own = map(round, entry.sums)
+        late = quantile(counts, SLOW_PART)
+        more = f" (and calls to {many(len(rows) - 1, 'broker')} more)" if len(rows) > 1 else ""
+        sentence = (
+            f"{client(name, ip)} waits for itself: {entry.count:,} of {many(counts.sum(), 'call')} to "
+            f"{broker}{more} stood behind earlier ones of their connection, one of twenty for more than "
+            f"{duration(late / 1e6)}; the broker's own time was {duration(own / 1e6)} of "
+            f"{duration((own + queued) / 1e6)}."
+        )
+        numbers = {"queued_calls": entry.count, "queued_us": queued, "broker_us": own, "p95_us": late}
+        shown = evidence(*(each for _, _, each in rows))
+        return Finding(
+            self.code, NOTICE, client(name, ip), sentence, {**numbers, "brokers": len(rows)}, shown,
+            command("slow", is_client(name, ip)), sum(each for each, _, _ in rows),
+        )  # fmt: skip

@@ -6,12 +6,34 @@ for a least number, so that the first second of a short capture proves nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Self
+
+from kwsniff.similar import suggestion
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """docs/findings.md lists them from here."""
+
+    @classmethod
+    def of(cls, chosen: Iterable[tuple[str, float]]) -> Self:
+        """The defaults but for those chosen.
+
+        Raises:
+            ValueError: there is no threshold of that name, or it cannot have that value.
+        """
+        known = {each.name: int if isinstance(each.default, int) else float for each in fields(cls)}
+        values: dict[str, float] = {}
+        for name, value in chosen:
+            if name not in known:
+                raise ValueError(f"there is no threshold {name!r}{suggestion(name, known)}")
+            if not 0 <= value < float("inf") or known[name](value) != value:
+                kind = "whole number" if known[name] is int else "number"
+                raise ValueError(f"threshold {name} is a {kind} from 0 on, not {value:g}")
+            values[name] = known[name](value)
+        return cls(**values)  # type: ignore[arg-type]
 
     throttled_ms: int = 1_000
     """Throttle time of a client, in all, from which on it is a warning; less is a notice."""
@@ -71,6 +93,8 @@ class Thresholds:
     """... and more than this began each second."""
     refused: int = 3
     """Attempts to connect to an address that refuses or does not answer."""
+    given_up_s: float = 10.0
+    """Such an address is one that nobody needs now if nobody tried it for so long, and others connected."""
 
     hot_share: float = 0.5
     """A partition is hot if it takes so much of what is produced to its topic ..."""

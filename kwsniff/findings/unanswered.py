@@ -13,6 +13,7 @@ from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, counted, duration, listed, many
 from kwsniff.report.text import closer
 
+PRODUCE = 0
 LONG_POLLS = (1, 11, 14, 78)
 """Fetch, JoinGroup, SyncGroup, ShareFetch: a client that leaves drops those it has open."""
 ENDED = ("connection_reset", "connection_closed", "timeout")
@@ -28,20 +29,35 @@ class Unanswered(Rule):
     """Requests got no answer although the capture shows the whole connection: the broker died, dropped the
     connection, or the client gave up first (`request.timeout.ms`). Not counted are requests that a client
     dropped by leaving right after them, long polls (Fetch, JoinGroup) that it dropped by leaving, requests
-    that the end of the capture cut off early, and answers that the capture lost."""
+    that the end of the capture cut off early, and answers that the capture lost or, where it lost packets of
+    as many connections of the broker, may have lost."""
 
     code = "unanswered"
     about = "answers"
-    needs = frozenset(("status", "unanswered_because", "closed_by", "waited_open_us", "max_wait_ms"))
+    needs = frozenset(
+        (
+            *("status", "unanswered_because", "closed_by", "waited_open_us", "max_wait_ms", "acks"),
+            *("client_missing_bytes", "broker_missing_bytes"),
+        )
+    )
     missing = "no calls"
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.calls = Tally()
+        self.answered = Tally()
+        """Calls that were answered, by client id and address."""
+        self.lossy = Tally()
+        """Connections of which the capture lacks bytes, by broker."""
 
     def take(self, batch: Batch) -> None:
         calls = batch.calls
         self.looked += len(calls)
+        who = [calls.coded("client_id"), calls.coded("client_ip")]
+        self.answered.add(calls, calls.known("latency_us"), who)
+        rows = batch.connections
+        lost = (rows.ints("client_missing_bytes") > 0) | (rows.ints("broker_missing_bytes") > 0)
+        self.lossy.add(rows, lost, [rows.broker])
         which = calls.coded("status").equals("unanswered")
         if which.any():
             names = ("unanswered_because", "closed_by", "api", "client_id", "client_ip")
@@ -53,6 +69,8 @@ class Unanswered(Rule):
         because = calls.coded("unanswered_because")
         waited = np.nan_to_num(calls.floats("waited_open_us"), nan=-1.0)
         asked = calls.ints("max_wait_ms") * 1000.0
+        # A Produce of which the capture lacks the acks may be one that wants no reply.
+        wanted = ~calls.is_in("api_key", (PRODUCE,)) | calls.known("acks")
         overdue = waited > asked + self.thresholds.long_poll_margin_ms * 1000
         by_client = calls.coded("closed_by").beginning(("client",))
         soon = (waited >= 0) & (waited < self.thresholds.long_poll_margin_ms * 1000)
@@ -61,10 +79,25 @@ class Unanswered(Rule):
         mask: Mask = (ended & (overdue | ~calls.is_in("api_key", LONG_POLLS))) | (
             because.equals("capture_ended") & long_open
         )
-        return mask
+        return mask & wanted
 
     def findings(self, context: Context) -> list[Finding]:
-        return [self._finding(key, entry) for key, entry in self.calls.by(0, 1, 2).items()]
+        return [
+            self._finding(key, entry)
+            for key, entry in self.calls.by(0, 1, 2).items()
+            if self._is_sure(key, entry)
+        ]
+
+    def _is_sure(self, key: Key, entry: Entry) -> bool:
+        """Whether there are more than the capture may have lost, and more than a few of clients that were
+        never answered at all: what looks like a request after a gap may be none."""
+        lost = self.lossy.entries.get((key[0],))
+        if lost is not None and lost.count >= entry.count:
+            return False
+        clients = {whole[4:6] for whole in self.calls.entries if whole[:3] == key}
+        return entry.count >= self.thresholds.unanswered or any(
+            each in self.answered.entries for each in clients
+        )
 
     def _finding(self, key: Key, entry: Entry) -> Finding:
         broker, because, closed_by = key

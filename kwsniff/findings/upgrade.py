@@ -61,7 +61,9 @@ class OldClients(Rule):
         who = [calls.coded(each) for each in names]
         own = who[0].beginning(BETWEEN_BROKERS)
         keys = [*who, calls.broker, calls.coded("api"), key]
-        self.old.add(calls, (version < floors) & ~own, keys, maxes=[version, -version])
+        # What nobody answered may be no request: bytes that looked like one after a gap.
+        sure = calls.known("latency_us") | calls.coded("status").equals("no_reply_expected")
+        self.old.add(calls, (version < floors) & ~own & sure, keys, maxes=[version, -version])
         self.asked.add(calls, calls.is_in("api_key", (API_VERSIONS,)), who)
         if (floors > 0).any():
             answered = calls.known("latency_us") & (floors > 0) & calls.known("api_version")

@@ -23,7 +23,7 @@ from kwsniff.kernel.roles import judge
 from kwsniff.kernel.room import WANT_ENDS, lacks
 from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.silence import spoke
-from kwsniff.kernel.streams import flush, replay
+from kwsniff.kernel.streams import FAR, flush, replay
 from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, KNOWN, OTHER, PROBING, RESET_REASON, TLS
 from kwsniff.kernel.trace import CLOSING, decided, room_for_decisions
 
@@ -79,22 +79,33 @@ def close(t: Any, c: int, reason: int) -> int:
 
 @kernel
 def lose_tails(t: Any, c: int) -> None:
-    """Count as missing what an end acknowledged but the capture never held."""
+    """Count as missing what an end acknowledged, or what lay before its FIN, but the capture never held."""
     conn = t.conns[c]
     for k in range(2):
         s = t.sides[2 * c + k]
-        if s.acked >= 0:
-            tail = s.acked - s.offset - (1 if s.fin_at >= 0 else 0)
-            if is_tail_missing(s):  # one byte may be a FIN that was not captured
-                s.missing += tail
-                if k != conn.client:
-                    conn.response_gap = 1
+        if is_tail_missing(s):
+            s.missing += max(acknowledged_tail(s), ended_tail(s))
+            if k != conn.client:
+                conn.response_gap = 1
 
 
 @kernel
 def is_tail_missing(s: Any) -> bool:
-    """Whether bytes behind the last that was captured were acknowledged."""
-    return s.acked >= 0 and s.acked - s.offset - (1 if s.fin_at >= 0 else 0) > 1
+    """Whether there were bytes behind the last that was captured."""
+    return acknowledged_tail(s) > 1 or ended_tail(s) > 0  # one byte may be a FIN that was not captured
+
+
+@kernel
+def acknowledged_tail(s: Any) -> int:
+    """Bytes behind the last that was captured that the other end acknowledged."""
+    return s.acked - s.offset - (1 if s.fin_at >= 0 else 0) if s.acked >= 0 else 0
+
+
+@kernel
+def ended_tail(s: Any) -> int:
+    """Bytes between the last that was captured and the FIN, unless that is too far off to be believed."""
+    tail = s.fin_at - s.offset
+    return tail if s.fin_at >= 0 and 0 < tail <= FAR else 0
 
 
 @kernel

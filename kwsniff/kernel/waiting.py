@@ -13,6 +13,9 @@ from typing import Any
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.tables import CONNS
 
+MAX_DELAYED = 64
+"""Requests that one retransmission is said to have delayed, at most."""
+
 
 @kernel
 def place_of(t: Any, c: int, correlation_id: int) -> int:
@@ -137,3 +140,23 @@ def rehash_list(t: Any, c: int, row: int) -> None:
         request.next = slot.first
         slot.first = row
         row = request.after
+
+
+@kernel
+def delay(t: Any, c: int, s: Any, start: int) -> None:
+    """Bytes of the client from `start` on were sent again: until the broker had them it could read none of
+    the requests in flight that end behind them, unless it had acknowledged them all. Nothing is said if the
+    latest request wants no reply: where the others end is not known then."""
+    conn = t.conns[c]
+    row, end = conn.last_request, s.offset
+    if row < 0 or s.size or s.acked >= end:
+        return
+    if conn.last_unasked >= 0 and t.requests[conn.last_unasked].order > t.requests[row].order:
+        return
+    passed = 0
+    while row >= 0 and start < end and passed < MAX_DELAYED:
+        request = t.requests[row]
+        request.again = conn.last_time
+        row, end = request.before, end - request.size
+        passed += 1
+    t.run[0].steps += passed

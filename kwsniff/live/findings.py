@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kwsniff.findings import NEEDED, Finding, Findings
+from kwsniff.findings import NEEDED, Finding, Findings, Thresholds
 from kwsniff.findings.finding import NOT_SHOWN, OK, table
 from kwsniff.live.sink import Health
 from kwsniff.report.csv import write_batches
@@ -23,9 +23,11 @@ FILE = "findings.csv"
 class LiveFindings:
     """Takes the events of a session; `found` may be asked at any time."""
 
-    def __init__(self, errors: Mapping[int, tuple[str, bool]] | None = None) -> None:
+    def __init__(
+        self, errors: Mapping[int, tuple[str, bool]] | None = None, thresholds: Thresholds | None = None
+    ) -> None:
         """`errors` as in `Findings.found`."""
-        self._rules = Findings()
+        self._rules = Findings(thresholds)
         self._errors = errors
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0

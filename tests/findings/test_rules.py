@@ -81,6 +81,24 @@ def test_a_group_falls_behind_when_more_comes_than_it_commits() -> None:
     assert codes(*stands) == []  # it catches up
 
 
+def test_a_group_that_commits_now_and_then_is_not_behind_by_what_came_since() -> None:
+    """1,000 records a second, committed whole every five seconds; and the capture ends just before a commit."""
+
+    def commit(at: int, offset: int) -> dict[str, Any]:
+        part = {"topic": "orders", "partition": 0, "committed_offset": offset}
+        return row(at * SECOND, api_key=8, api="OffsetCommit", group_id="lake", partitions=[part])
+
+    def produce(at: int) -> dict[str, Any]:
+        base = 1000 * at
+        part = {"topic": "orders", "partition": 0, "base_offset": base, "records": 0, "error_code": 0}
+        return row(at * SECOND, api_key=0, api="Produce", partitions=[part])
+
+    steady = [*map(produce, range(10)), commit(5, 5000), produce(19)]
+    assert codes(*steady) == []
+    assert codes(*steady, commit(10, 10_000)) == []
+    assert codes(*steady, commit(10, 6_000)) == ["consumer_falls_behind"]
+
+
 def test_a_consumer_that_catches_up_or_stays_close_is_left_alone() -> None:
     catching_up = [fetch(number * SECOND, 5000 * number, 40_000) for number in range(8)]
     close = [fetch(number * SECOND, 500 * number, 500 * number + 900) for number in range(8)]
@@ -134,21 +152,21 @@ def test_who_closed_decides_whether_an_unanswered_call_matters(
     columns: dict[str, Any], expected: list[str]
 ) -> None:
     lost = {"status": "unanswered", "unanswered_because": "connection_closed", "error_code": None}
-    assert codes(row(latency=None, **lost, **columns)) == expected
+    assert codes(row(), row(latency=None, **lost, **columns)) == expected
 
 
 def test_long_polls_that_a_leaving_client_drops_are_no_finding() -> None:
     lost = {"status": "unanswered", "unanswered_because": "connection_closed", "api_key": 1, "api": "Fetch"}
     poll = row(latency=None, max_wait_ms=500, waited_open_us=400_000.0, closed_by="client FIN", **lost)
     stuck = row(latency=None, max_wait_ms=500, waited_open_us=9e6, closed_by="broker RST", **lost)
-    assert codes(poll) == []
-    assert codes(stuck) == ["unanswered"]
+    assert codes(row(), poll) == []
+    assert codes(row(), stuck) == ["unanswered"]
 
 
 def test_a_request_open_at_the_end_of_the_capture_counts_after_half_a_minute() -> None:
     lost = {"status": "unanswered", "unanswered_because": "capture_ended", "latency": None}
-    assert codes(row(**lost, waited_open_us=20e6)) == []
-    assert codes(row(**lost, waited_open_us=31e6)) == ["unanswered"]
+    assert codes(row(), row(**lost, waited_open_us=20e6)) == []
+    assert codes(row(), row(**lost, waited_open_us=31e6)) == ["unanswered"]
 
 
 def test_an_address_that_a_broker_advertises_and_nobody_answers_at_is_critical() -> None:
@@ -161,6 +179,41 @@ def test_an_address_that_a_broker_advertises_and_nobody_answers_at_is_critical()
     assert "unanswered" in lost.sentence
 
 
+def test_an_address_that_nobody_tries_any_more_is_a_notice() -> None:
+    nothing = {"client_bytes": 0, "broker_bytes": 0, "handshake_us": None, "broker_ip": "10.9.9.9"}
+    tries = [connection(at, **nothing, broker_packets=0, fin=False) for at in range(3)]
+    (lost,) = found(*tries, connection(30 * SECOND))
+    assert (lost.severity, lost.subject) == (NOTICE, "10.9.9.9:9092")
+    assert lost.sentence.endswith("Nobody tried it later.")
+    (lost,) = found(*tries, connection(9 * SECOND))
+    assert lost.severity == CRITICAL
+
+
+def test_answers_that_the_capture_may_have_lost_are_no_finding() -> None:
+    left = {"status": "unanswered", "unanswered_because": "connection_closed", "latency": None}
+    calls = [row(at, **left, closed_by="broker_fin", waited_open_us=5e6) for at in range(6)]
+    (missing,) = found(row(), *calls)
+    assert missing.numbers["calls"] == 6
+    lossy = [connection(at, broker_missing_bytes=50, client_missing_bytes=0) for at in range(6)]
+    assert codes(row(), *calls, *lossy) == []
+    assert codes(row(), *calls, *lossy[:5]) == ["unanswered"]
+
+
+def test_a_produce_whose_acks_are_not_known_may_want_no_reply() -> None:
+    left = {"status": "unanswered", "unanswered_because": "connection_closed", "latency": None}
+    left |= {"closed_by": "client_fin", "waited_open_us": 5e6, "api_key": 0, "api": "Produce"}
+    assert codes(row(), row(**left, acks=None)) == []
+    assert codes(row(), row(**left, acks=1)) == ["unanswered"]
+
+
+def test_a_few_requests_of_a_client_that_was_never_answered_may_be_none() -> None:
+    """Bytes that look like a request after a gap."""
+    left = {"status": "unanswered", "unanswered_because": "connection_closed", "latency": None}
+    left |= {"closed_by": "client_fin", "waited_open_us": 5e6, "client_id": "V"}
+    assert codes(row(), row(**left)) == []
+    assert codes(row(), *[row(at, **left) for at in range(5)]) == ["unanswered"]
+
+
 def test_retransmissions_are_found_by_direction() -> None:
     (again,) = found(connection(client_packets=500, client_retransmissions=50, broker_retransmissions=0))
     assert (again.code, again.severity) == ("retransmissions", WARNING)
@@ -168,9 +221,38 @@ def test_retransmissions_are_found_by_direction() -> None:
     assert severity("retransmissions", connection(client_retransmissions=0)) == OK
 
 
+def test_the_command_of_a_retransmission_asks_for_the_side_that_sent_again() -> None:
+    rows = [connection(broker_packets=500, broker_retransmissions=50, client_retransmissions=0), connection()]
+    (again,) = found(*rows)
+    assert again.subject == "10.0.0.9:9092"
+    assert "broker_retransmissions > 0" in again.command and "client_ret" not in again.command
+    assert "10.0.0.9:9092 sent 50 packets again to 10.0.0.1" in again.sentence
+
+
 def test_a_receiver_that_closes_its_window_is_named() -> None:
     (closed,) = found(connection(client_zero_windows=3, broker_zero_windows=0))
     assert closed.sentence.startswith("10.0.0.1 closed its receive window 3 times")
+
+
+def test_a_broker_that_closes_its_windows_is_one_finding_whoever_sends() -> None:
+    names = ("one", "two", "three", "four")
+    rows = [connection(client_id=name, broker_zero_windows=2, client_zero_windows=0) for name in names]
+    (closed,) = found(*rows)
+    assert closed.sentence.startswith(
+        "10.0.0.9:9092 closed its receive window 8 times: it does not read what"
+    )
+    assert "and 2 more send as fast" in closed.sentence
+    assert "broker_zero_windows > 0" in closed.command
+
+
+def test_a_broker_that_is_slow_with_everything_is_one_finding() -> None:
+    calls = [row(at, broker_us=200_000.0) for at in range(30)]
+    more = [row(at, api_key=8, api="OffsetCommit", broker_us=150_000.0) for at in range(25)]
+    (slow,) = found(*calls, *more)
+    assert "; so it is with OffsetCommit." in slow.sentence
+    assert slow.numbers["apis"] == 2
+    assert "broker == " in slow.command and "api ==" not in slow.command
+    assert "api == " in found(*calls)[0].command
 
 
 def test_a_tls_alert_on_a_plaintext_connection_is_a_client_at_the_wrong_port() -> None:

@@ -18,10 +18,12 @@ from kwsniff.cli.options import (
     Memory,
     Quiet,
     Since,
+    Threshold,
     TopicIds,
     Tz,
     Until,
     Where,
+    chosen_thresholds,
     configured,
 )
 from kwsniff.cli.startup import OWN_PROCESS, tuned
@@ -175,6 +177,7 @@ def live(
         ),
     ] = None,
     count: Count = None,
+    threshold: Threshold = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -198,7 +201,8 @@ def live(
     from kwsniff.cli.choice import Choice
     from kwsniff.cli.source import parsed_duration, parsed_size
 
-    config = replace(configured(port, memory, full=full), request_timeout=timeout)
+    thresholds = chosen_thresholds(threshold)
+    config = replace(configured(port, memory, full=full), request_timeout=timeout, thresholds=thresholds)
     choice = Choice(where, since, until, tz, topic_ids, color)
     request = job.Request(
         interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -17,10 +18,12 @@ from kwsniff.cli.options import (
     Quiet,
     Recursive,
     Since,
+    Threshold,
     TopicIds,
     Tz,
     Until,
     Where,
+    chosen_thresholds,
     configured,
 )
 from kwsniff.cli.startup import OWN_PROCESS, one_heap
@@ -92,6 +95,7 @@ def report(
     where: Where = None,
     since: Since = None,
     until: Until = None,
+    threshold: Threshold = None,
     tz: Tz = "UTC",
     topic_ids: TopicIds = None,
     color: Color = "auto",
@@ -113,7 +117,7 @@ def report(
     from kwsniff.cli.source import deeper
 
     files = deeper(files) if recursive else files
-    config = configured(port, memory)
+    config = replace(configured(port, memory), thresholds=chosen_thresholds(threshold))
     choice = Choice(where, since, until, tz, topic_ids, color)
     request = job.Request(files, config, by, csv, json, choice, quiet, jobs, wide, top, html)
     raise typer.Exit(job.report(request))
