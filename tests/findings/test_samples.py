@@ -141,6 +141,34 @@ def test_the_clients_own_words_agree_with_what_is_found() -> None:
     assert expelled.numbers["times"] == stopped
 
 
+def test_retransmissions_are_those_that_the_kernel_of_the_senders_counted() -> None:
+    """Of all segments it sent again, tshark knows those without data (SYN, FIN), which we do not count."""
+    network = sample("lossy-network").note["network"]
+    rows = [row for row in sample("lossy-network").events() if row["event"] == "connection"]
+    ours = {side: sum(row[f"{side}_retransmissions"] for row in rows) for side in ("client", "broker")}
+    assert sum(ours.values()) + len(network["tshark"]["empty"]) == network["sent_again"]
+    for side, count in ours.items():  # it takes some that came within 3 ms for packets out of order
+        assert 0 <= count - len(network["tshark"][side]) <= 2
+
+
+def test_the_time_that_lost_requests_took_is_not_the_brokers() -> None:
+    """Most of them take it some ms."""
+    calls = [row for row in sample("lossy-network").calls if row["api"] in ("Produce", "Fetch")]
+    delayed = [row for row in calls if (row["request_transfer_us"] or 0) > 100_000]
+    assert len(delayed) == 4
+    assert max(row["broker_us"] for row in delayed) < 10_000
+
+
+def test_a_refused_change_is_one_that_the_client_was_told_of() -> None:
+    """Beside those it was told of the client asked once more by itself, for the topic it waited for."""
+    note = sample("exceeded-quota").note["clients"][0]
+    (refused,) = (each for each in told("exceeded-quota") if each.code == "quota_exceeded")
+    assert refused.numbers["answers"] == len(note["errors"]) + 1
+    asked = {row["asked"]: row for row in note["notes"]}
+    throttle = [row["throttle_ms"] for row in sample("exceeded-quota").calls if row["error_code"] == 89]
+    assert throttle[:3] == [row["throttle_ms"] for row in asked.values() if row["result"] == "refused"]
+
+
 @pytest.mark.parametrize(
     "name", ["stale-leader", "rebalance-leave", "stuck-consumer", "sasl", "tls", "rotation"]
 )
