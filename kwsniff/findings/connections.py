@@ -157,7 +157,7 @@ class Unreachable(Rule):
             )
         else:
             sentence += " If a broker names that address to clients, its advertised.listeners is wrong."
-        where = both('event == "connection"', f"broker == {literal(str(broker))}", "broker_bytes == 0")
+        where = both(f"broker == {literal(str(broker))}", "broker_bytes == 0")
         severity = CRITICAL
         if up or over:
             severity = WARNING if entry.count >= self.thresholds.outage_refused else NOTICE

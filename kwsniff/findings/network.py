@@ -98,7 +98,7 @@ class Retransmissions(_Tcp):
         )
         severity = WARNING if ratio >= SEVERE * self.thresholds.retransmitted_ratio else NOTICE
         which = "client_retransmissions > 0" if from_client else "broker_retransmissions > 0"
-        where = both('event == "connection"', is_client(name, ip), f"broker == {literal(str(broker))}", which)
+        where = both(is_client(name, ip), which)
         return Finding(
             self.code, severity, client(name, ip) if from_client else str(broker), sentence,
             {"retransmissions": again, "ratio": ratio}, evidence(entry), command("decode", where), again,
@@ -135,7 +135,7 @@ class ZeroWindows(_Tcp):
             f"{receiver} closed its receive window {times(closed)}: it does not read what {listed(senders)} "
             f"{send} as fast as it comes."
         )
-        where = both('event == "connection"', where, f"{side}_zero_windows > 0")
+        where = both(where, f"{side}_zero_windows > 0")
         numbers = {"zero_windows": closed, "connections": entry.count}
         return [
             Finding(

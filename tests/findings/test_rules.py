@@ -82,7 +82,7 @@ def test_a_group_falls_behind_when_more_comes_than_it_commits() -> None:
 
 
 def test_a_group_that_commits_now_and_then_is_not_behind_by_what_came_since() -> None:
-    """1,000 records a second, committed whole every five seconds; and the capture ends just before a commit."""
+    """1,000 records a second, committed whole every five seconds; the capture ends just before a commit."""
 
     def commit(at: int, offset: int) -> dict[str, Any]:
         part = {"topic": "orders", "partition": 0, "committed_offset": offset}
@@ -225,7 +225,8 @@ def test_the_command_of_a_retransmission_asks_for_the_side_that_sent_again() -> 
     rows = [connection(broker_packets=500, broker_retransmissions=50, client_retransmissions=0), connection()]
     (again,) = found(*rows)
     assert again.subject == "10.0.0.9:9092"
-    assert "broker_retransmissions > 0" in again.command and "client_ret" not in again.command
+    assert "broker_retransmissions > 0" in again.command
+    assert "client_ret" not in again.command
     assert "10.0.0.9:9092 sent 50 packets again to 10.0.0.1" in again.sentence
 
 
@@ -251,7 +252,8 @@ def test_a_broker_that_is_slow_with_everything_is_one_finding() -> None:
     (slow,) = found(*calls, *more)
     assert "; so it is with OffsetCommit." in slow.sentence
     assert slow.numbers["apis"] == 2
-    assert "broker == " in slow.command and "api ==" not in slow.command
+    assert "broker == " in slow.command
+    assert "api ==" not in slow.command
     assert "api == " in found(*calls)[0].command
 
 
