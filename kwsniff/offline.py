@@ -44,7 +44,7 @@ def events(
             jobs = _worth(sizes) if config.full else 1
         if jobs > 1 and sizes and None not in sizes:
             if in_threads(config):
-                from kwsniff import shares as ranges
+                from kwsniff.parts import ranges  # which loads what joins parts
 
                 return ranges.events(paths, config, jobs, totals, progress)
             from kwsniff import parallel  # which loads what starts and joins processes

@@ -122,7 +122,7 @@ class ZeroWindows(_Tcp):
             brokers = [str(key[2]) for key in self.clients.entries if key[:2] == (name, ip)]
             found += self._of(entry, who(name, ip, context), brokers, is_client(name, ip), "client")
         for (broker,), entry in self.brokers.by(2).items():
-            senders = [who(*key[:2], context) for key in self.brokers.entries if key[2] == broker]
+            senders = [who(key[0], key[1], context) for key in self.brokers.entries if key[2] == broker]
             found += self._of(entry, str(broker), senders, f"broker == {literal(str(broker))}", "broker")
         return found
 
