@@ -38,6 +38,12 @@ ROWS = {
     "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18, "marks": 64, "lefts": 64,
 }  # fmt: skip
 """Rows that tables have at first."""
+INTERPRETED = ROWS | {
+    "conns": 64, "sides": 128, "slots": 256, "pieces": 64, "requests": 64, "asked": 256, "code": 64,
+    "texts": 64, "text_slots": 256, "rows": 64, "calls": 64, "notes": 64, "ends": 64, "call_names": 64,
+    "call_rows": 64, "call_resources": 64, "call_brokers": 64,
+}  # fmt: skip
+"""The same if kernels are interpreted: a row is a Python object then, and takes microseconds to make."""
 SCRATCH = 65_536
 """Rows above which the lists of the body at hand are made small again."""
 KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
@@ -68,7 +74,8 @@ class Machine:
         if compiled and self._native is None:
             raise RuntimeError("no compiled code for this machine")
         self.compiled = self._native is not None
-        self.t = Tables(*(self._empty(name, ROWS.get(name, 0)) for name in Tables._fields))
+        first = ROWS if self.compiled else INTERPRETED
+        self.t = Tables(*(self._empty(name, first.get(name, 0)) for name in Tables._fields))
         self._places: Ints | None = None
         self.refused = False
         """In a sparse run: a connection is not what a part took it for, `act` stopped behind that segment."""
@@ -257,6 +264,9 @@ class Machine:
         if room == 0:  # enough is told
             yield not self._told_before()
             return
+        if self._began_small(name):
+            self.grow(name, max(2 * len(getattr(self.t, name)), self._used(name) + room))
+            return
         if self._told_before():
             yield False
             if self._used(name) + room <= len(getattr(self.t, name)):
@@ -265,6 +275,10 @@ class Machine:
             yield True
         if (room := self._used(name) + room) > len(getattr(self.t, name)):
             self.grow(name, room)
+
+    def _began_small(self, name: str) -> bool:
+        """Whether it has not even the rows yet that compiled code begins with."""
+        return not self.compiled and len(getattr(self.t, name)) < ROWS[name]
 
     def _used(self, name: str) -> int:
         owner = self.t.store[0] if name.startswith("call_") else self.t.run[0]

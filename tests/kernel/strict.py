@@ -126,6 +126,9 @@ class TinyMachine(StrictMachine):
 
     first = TINY
 
+    def _began_small(self, name: str) -> bool:
+        return False
+
     def _make_room(self, name: str, room: int) -> Iterator[bool]:
         if name == "places":
             self.replace(name, self.made(name, 1 << max(room, 2 * len(self.t.places)).bit_length()))
