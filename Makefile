@@ -23,15 +23,16 @@ pipeline: $(VENV)/.spark
 	$(BIN)/kwsniff pipeline captures --out out/pipeline
 	@echo "The pipeline's events and statistics are in out/pipeline" >&2
 
-# Side by side on as many cores as there are. `test` leaves out repeats: cases that differ from others only in
-# the sample, the damage or the random numbers; `test-all` has them too.
+# Side by side on as many cores as there are. `test` leaves out repeats (cases that differ from others only in
+# the sample, the damage or the random numbers) and what is costly to prepare; `test-all` has both. See
+# tests/strength.py.
 PYTEST := $(BIN)/python -m pytest -n auto
 
 test: $(VENV)/.dev
 	$(PYTEST)
 
 test-all: $(VENV)/.dev
-	KWSNIFF_TESTS=all $(PYTEST)
+	KWSNIFF_TESTS=all $(PYTEST) -m "not tshark and not root and not slow and not maven and not browser"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

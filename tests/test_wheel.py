@@ -15,6 +15,8 @@ from kwsniff.spec.describe import dump
 from tests.samples import sample
 from tests.test_samples import tshark_requests
 
+pytestmark = pytest.mark.costly
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from kwsniff.kernel.machine import Machine
 from kwsniff.native.code import CHECKED
 from kwsniff.pipeline import analyze
 from tests.damage import mutants
+from tests.fuzz import targets
 from tests.fuzz.corpus import seeds
 from tests.fuzz.targets import TARGETS
 from tests.hostile.attacks import ATTACKS
@@ -27,6 +29,8 @@ from tests.kernel.kinds import KINDS, kernels, make_checked
 from tests.kernel.test_bounds import CROWDS, SMALL, TIGHT, differing
 from tests.samples import names, sample
 from tests.strength import ALL
+
+pytestmark = pytest.mark.costly
 
 SEEDS = 400 if ALL else 40
 FUZZED = ("pcap", "pcapng", "link", "stream", "frames")
@@ -116,8 +120,10 @@ def test_crowds(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", FUZZED)
-def test_seeds_of_the_fuzzers(target: str) -> None:
+def test_seeds_of_the_fuzzers(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(target)
+    # The fuzzers interpret kernels, to see their branches.
+    monkeypatch.setattr(targets, "CONFIG", replace(targets.CONFIG, kernels="always"))
     with kernels(CHECKED):
         for seed in islice(seeds(target), SEEDS):
             damaged = bytearray(seed)

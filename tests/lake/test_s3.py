@@ -83,6 +83,7 @@ def sorted_rows(table: pa.Table) -> list[str]:
     return sorted(json.dumps(row, default=str) for row in table.to_pylist())
 
 
+@pytest.mark.costly
 def test_a_killed_run_leaves_the_earlier_result_and_a_second_one_is_refused(place: Place) -> None:
     out = place / "results"
     first, second = sample("midstream").paths, sample("java-groups").paths
@@ -113,6 +114,7 @@ def test_a_killed_run_leaves_the_earlier_result_and_a_second_one_is_refused(plac
     assert (out / NAME).about() is not None
 
 
+@pytest.mark.costly
 def test_a_bucket_that_is_not_there_is_told_in_one_line(place: Place) -> None:
     process = piped(*sample("midstream").paths, "--out", "s3://no-such-bucket-here/results")
     _, errors = process.communicate(timeout=120)

@@ -26,6 +26,8 @@ from kwsniff.table import EVENTS
 from tests.samples import sample
 from tests.spark.rotated import rotated
 
+pytestmark = pytest.mark.costly
+
 ROOT = Path(__file__).parents[2]
 STARTER = Path(pyspark.__file__).parent / "bin" / "spark-class"
 PATIENCE = 240

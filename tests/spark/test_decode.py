@@ -33,7 +33,7 @@ def in_spark(spark: SparkSession, place: Path, paths: list[str], config: Config,
     return pa.Table.from_batches(batches, ROWS).sort_by("position").drop(["position"])
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("name", names())
 def test_events_of_every_sample_are_those_of_one_process(
     spark: SparkSession, tmp_path: Path, name: str

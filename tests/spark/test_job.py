@@ -248,6 +248,7 @@ sys.exit(run(sys.argv[2:]))
 """
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("append", [False, True], ids=["again", "append"])
 @pytest.mark.parametrize("place", ["staged", "written", "unpublished", "published", "shown"])
 def test_a_run_killed_anywhere_leaves_a_whole_result(

@@ -140,6 +140,7 @@ print(frame.count(), frame.where("api = 'Fetch' and api_version > 3").count(), f
 """
 
 
+@pytest.mark.costly
 def test_a_session_with_spark_s_own_settings_will_do() -> None:
     environment = {**os.environ, "JAVA_HOME": java_home(), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(

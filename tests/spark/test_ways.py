@@ -51,6 +51,7 @@ spark.stop()
 """
 
 
+@pytest.mark.costly
 def test_the_data_source_works_over_connect() -> None:
     own = {**os.environ, "JAVA_HOME": java_home(), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
@@ -94,6 +95,7 @@ def is_worker(pid: int) -> bool:
     return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes() and not is_java(pid)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("victim", "said"), [(is_java, "Spark"), (is_worker, "Spark failed")])
 def test_what_dies_is_told_in_one_line_and_can_be_run_again(
     tmp_path: Path, victim: Callable[[int], bool], said: str
