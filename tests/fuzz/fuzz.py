@@ -13,9 +13,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["kwsniff"]):
-    from kwsniff.kernel.machine import ROWS
     from tests.fuzz.corpus import seeds
-    from tests.fuzz.targets import TABLES, TARGETS
+    from tests.fuzz.targets import TARGETS
 
 OUT = Path("out/fuzz")
 SECONDS_EACH = 10
@@ -27,7 +26,6 @@ ALLOCATION_MB = 1024
 
 def main() -> None:
     name, seconds, *options = sys.argv[1:]
-    ROWS.update(TABLES)
     corpus = OUT / name
     corpus.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds(name)):

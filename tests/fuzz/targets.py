@@ -19,7 +19,6 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.events import ANOMALIES
-from kwsniff.kernel import machine
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
@@ -34,14 +33,7 @@ from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, Segment, run
 
 CONFIG = Config(max_decompressed_bytes=1 << 20, kernels="never")
 """Kernels are interpreted, so that the fuzzer sees which of their branches an input takes."""
-SMALL = 1024
-GROWING = frozenset(
-    ("slots", "asked", "calls", "notes", "call_names", "call_rows", "text_slots", "words", "code")
-)
 LINKS = (0, 1, 12, 101, 108, 113, 276, 9, 228, 229)
-TABLES = {name: min(count, SMALL) for name, count in machine.ROWS.items() if name in GROWING}
-"""Rows that tables shall have at first. An execution begins with tables made anew: of Python objects, large
-ones would take all its time."""
 SCRATCH = Path(tempfile.mkdtemp(prefix="kwsniff-fuzz-"))
 
 

@@ -7,19 +7,11 @@ from itertools import islice
 
 import pytest
 
-from kwsniff.kernel.machine import ROWS
 from tests.fuzz.corpus import seeds
-from tests.fuzz.targets import TABLES, TARGETS
+from tests.fuzz.targets import TARGETS
 from tests.strength import ALL
 
 SEEDS = 25 if ALL else 8
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables as the fuzzers have them."""
-    for name, count in TABLES.items():
-        monkeypatch.setitem(ROWS, name, count)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -28,6 +28,11 @@ def by_tables(name: str) -> list[Row]:
     return [row for batch in [*batches, *engine.finish()] for row in batch.to_pylist()]
 
 
+@cache
+def rows(name: str) -> list[Row]:
+    return sample(name).events()
+
+
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", names())
 def test_interpreted_kernels_yield_the_golden_events(name: str) -> None:
@@ -36,7 +41,7 @@ def test_interpreted_kernels_yield_the_golden_events(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_rows_come_in_the_order_of_the_packets_that_answered_them(name: str) -> None:
-    calls = [row for row in by_tables(name) if row["event"] == "call" and row["status"] in ("ok", "error")]
+    calls = [row for row in rows(name) if row["event"] == "call" and row["status"] in ("ok", "error")]
     last = [(row["capture"], row["response_packet"]) for row in calls]
     captures = list(dict.fromkeys(capture for capture, _ in last))
     assert last == sorted(last, key=lambda each: (captures.index(each[0]), each[1]))
@@ -44,7 +49,7 @@ def test_rows_come_in_the_order_of_the_packets_that_answered_them(name: str) -> 
 
 @pytest.mark.parametrize("name", names())
 def test_where_the_time_of_a_call_went_adds_up_to_its_duration(name: str) -> None:
-    for row in by_tables(name):
+    for row in rows(name):
         if row["event"] == "call" and row["duration_us"] is not None and row["latency_us"] is not None:
             parts = [row[part] for part in PARTS]
             assert all(part >= 0 for part in parts)
