@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
+from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, SEVERITIES, WARNING
 from kwsniff.findings.words import duration
 from kwsniff.page.layout import Line, Section, beside, columns, fitted, tied, wrapped
 from kwsniff.report.cube import PARTS
@@ -56,14 +56,15 @@ def findings(found: Sequence[Finding], width: int, brief: bool) -> Section:
 
 
 def varied(found: Sequence[Finding]) -> list[Finding]:
-    """The same findings, but of each rule and severity only the first few before those of others."""
+    """The same findings, but of each severity one of each rule before the second of any, and what a rule has
+    more than a few of behind those of others."""
     seen: dict[tuple[str, str], int] = {}
-    first: list[Finding] = []
-    later: list[Finding] = []
+    ranked: list[tuple[tuple[bool, int, int], Finding]] = []
     for each in found:
-        seen[each.code, each.severity] = seen.get((each.code, each.severity), 0) + 1
-        (first if seen[each.code, each.severity] <= LIKE else later).append(each)
-    return first + later
+        times = seen[each.code, each.severity] = seen.get((each.code, each.severity), 0) + 1
+        severity = list(SEVERITIES).index(each.severity)
+        ranked.append(((times > LIKE, severity, times if times <= LIKE else 0), each))
+    return [each for _, each in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _finding(finding: Finding, width: int) -> list[Line]:

@@ -11,10 +11,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from kwsniff.config import Config
-from kwsniff.findings import Findings
+from kwsniff.findings import Finding, Findings
+from kwsniff.findings.finding import CRITICAL, NOTICE, WARNING, order
 from kwsniff.offline import events
 from kwsniff.page import Page
 from kwsniff.page.layout import Line, Section, beside, columns, fitted, shared, wrapped
+from kwsniff.page.sections import varied
 from kwsniff.page.title import title
 from kwsniff.report import Report
 from kwsniff.report.trust import TrustTotals, paragraph
@@ -72,6 +74,12 @@ def test_the_worst_comes_first_and_what_is_fine_is_said() -> None:
     assert found.splitlines()[1].startswith("critical  rdkafka-plaintext@127.0.0.1 speaks plaintext")
     assert "\nok        " in found
     assert "\nnot shown " in found
+
+
+def test_one_finding_of_each_rule_stands_before_the_second_of_any() -> None:
+    codes = [("a", WARNING)] * 4 + [("b", WARNING)] + [("c", NOTICE)] * 2 + [("d", CRITICAL)]
+    found = sorted((Finding(code, severity, "", "") for code, severity in codes), key=order)
+    assert "".join(each.code for each in varied(found)) == "dabaccaa"
 
 
 def test_times_of_an_api_are_split_where_the_capture_shows_it() -> None:
