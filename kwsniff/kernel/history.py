@@ -65,7 +65,7 @@ def seen_before(
     if seg.flags & COPY == 0:
         s.again += 1
         if k == t.conns[c].client:
-            delay(t, c, s, start)
+            delay(t, c, s, start, seg.time)
     first = max(start, s.offset - s.history)
     last = min(start + size, s.offset)
     if first < last and not same(

@@ -13,6 +13,8 @@ from typing import Any
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.tables import CONNS
 
+COPIED = 10_000_000
+"""Nanoseconds within which what is captured twice may be a copy, see `kwsniff.net.duplicates`."""
 MAX_DELAYED = 64
 """Requests that one retransmission is said to have delayed, at most."""
 
@@ -143,20 +145,22 @@ def rehash_list(t: Any, c: int, row: int) -> None:
 
 
 @kernel
-def delay(t: Any, c: int, s: Any, start: int) -> None:
+def delay(t: Any, c: int, s: Any, start: int, time: int) -> None:
     """Bytes of the client from `start` on were sent again: until the broker had them it could read none of
     the requests in flight that end behind them, unless it had acknowledged them all. Nothing is said if the
-    latest request wants no reply: where the others end is not known then."""
+    latest request wants no reply: where the others end is not known then; nor of what comes so soon that it
+    may be a copy that the capture made."""
     conn = t.conns[c]
     row, end = conn.last_request, s.offset
-    if row < 0 or s.size or s.acked >= end:
+    if row < 0 or s.size or s.have or s.acked >= end:
         return
     if conn.last_unasked >= 0 and t.requests[conn.last_unasked].order > t.requests[row].order:
         return
     passed = 0
     while row >= 0 and start < end and passed < MAX_DELAYED:
         request = t.requests[row]
-        request.again = conn.last_time
+        if time - request.last_time > COPIED:
+            request.again = time
         row, end = request.before, end - request.size
         passed += 1
     t.run[0].steps += passed

@@ -44,6 +44,15 @@ def test_where_chooses_the_calls_that_count(kwsniff: Run, capture: Capture) -> N
     assert json.loads(ended.out)["summary"]["calls"] == 2
 
 
+def test_a_threshold_says_when_a_finding_speaks(kwsniff: Run, capture: Capture) -> None:
+    path = capture(*(call(throttle_ms=300) for _ in range(2)))
+    severities = []
+    for chosen in ([], ["--threshold", "throttled_ms=500"]):
+        found = json.loads(kwsniff("report", path, "--json", "-q", *chosen).out)["findings"]
+        severities += [each["severity"] for each in found if each["code"] == "throttled"]
+    assert severities == ["notice", "warning"]
+
+
 def test_damage_is_exit_code_3(kwsniff: Run, capture: Capture) -> None:
     ended = kwsniff("report", capture(call(), anomaly("capture_cut_short")), "-q")
     assert ended.code == 3
@@ -56,6 +65,9 @@ def test_damage_is_exit_code_3(kwsniff: Run, capture: Capture) -> None:
         (["--by", "api,cleint"], "--by: unknown table 'cleint' (did you mean client?)"),
         (["--by", ","], "--by names no table"),
         (["--where", "nosuch"], "unknown column 'nosuch'"),
+        (["--threshold", "slow=1"], "there is no threshold 'slow' (did you mean slow_ms?)"),
+        (["--threshold", "slow_ms=x"], "--threshold 'slow_ms=x' is not NAME=VALUE with a number"),
+        (["--threshold", "slow_calls=1.5"], "threshold slow_calls is a whole number from 0 on, not 1.5"),
         ([], "No such file or directory"),
     ],
 )
