@@ -163,8 +163,7 @@ _CALL_TIMES = (
     _call("duration_us", DURATION, "µs", "response_end_time - request_time, as exact", PACKETS),
     _call(
         "request_transfer_us", DURATION, "µs",
-        "part of duration_us: from the first to the last byte of the request, or until it was last sent "
-        "again because the broker did not get it",
+        "part of duration_us: from the first to the last byte of the request",
         PACKETS,
     ),
     _call(

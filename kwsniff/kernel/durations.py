@@ -36,12 +36,10 @@ def waits(calls: Rows, left: Ints) -> NDArray[np.bool_]:
 def time_parts(calls: Rows) -> Columns:
     """Where the time of each call went; the parts add up to its duration. Null without a latency.
 
-    A request is on its way until its last byte was sent, or sent again because the broker did not get it. A
-    broker handles the requests of a connection one after the other, so it began with one no earlier than
+    A broker handles the requests of a connection one after the other, so it began with one no earlier than
     the response before it ended; nor while it read nothing because it throttled (KIP-219)."""
-    sent, begun = calls["last_time"], calls["response_first"]
-    unknown = (sent < 0) | (begun < 0) | (begun < sent) | (calls["response_last"] < 0)
-    asked = np.where((calls["again"] > sent) & (calls["again"] <= begun), calls["again"], sent)
+    asked, begun = calls["last_time"], calls["response_first"]
+    unknown = (asked < 0) | (begun < 0) | (begun < asked) | (calls["response_last"] < 0)
     free = np.clip(calls["response_end"], asked, np.maximum(begun, asked))
     heard = np.clip(calls["throttled_until"], free, np.maximum(begun, free))
     left = begun - heard
@@ -57,7 +55,7 @@ def time_parts(calls: Rows) -> Columns:
     columns = {name: column(value / 1000.0, pa.float64(), unknown) for name, value in parts.items()}
     still = calls["open_until"] < 0
     columns["waited_open_us"] = column(
-        (calls["open_until"] - sent) / 1000.0, pa.float64(), still | (sent < 0)
+        (calls["open_until"] - asked) / 1000.0, pa.float64(), still | (asked < 0)
     )
     columns["rtt_us"] = column(calls["handshake"] / 1000.0, pa.float64(), calls["handshake"] < 0)
     return columns

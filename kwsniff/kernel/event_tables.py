@@ -54,7 +54,7 @@ EVENT_SPECS: list[Spec] = [
         capture="number of the capture file", client="end of the client",
         key="API, -1 if unknown", version="version", correlation_id="correlation id",
         client_id="text, -1 null, -2 none",
-        first_time="first byte of the request", last_time="last byte of it", again="as of the request",
+        first_time="first byte of the request", last_time="last byte of it",
         response_first="first byte of the response", response_last="last byte of it",
         size="bytes of the request, NONE if not captured", response_size="bytes of the response",
         packet="packet that completed the request, -1 if none", response_packet="that of the response",

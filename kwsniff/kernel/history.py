@@ -10,7 +10,6 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.rows import note
 from kwsniff.kernel.texts import same
-from kwsniff.kernel.waiting import delay
 
 COPY = 512
 """Of a segment's `flags`, see `kwsniff.net.columns`."""
@@ -64,8 +63,6 @@ def seen_before(
         return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
     if seg.flags & COPY == 0:
         s.again += 1
-        if k == t.conns[c].client:
-            delay(t, c, s, start, seg.time)
     first = max(start, s.offset - s.history)
     last = min(start + size, s.offset)
     if first < last and not same(

@@ -190,7 +190,6 @@ def digest(t: Any, c: int, seed: int) -> int:
         found = add(found, request.correlation_id)
         found = add(found, request.key * 65536 + request.version)
         found = add(found, request.status * 65536 + request.in_flight)
-        found = add(found, request.again)
         row = request.after
     row = conn.first_early
     while row >= 0:

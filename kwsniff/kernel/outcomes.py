@@ -34,7 +34,7 @@ def blank(t: Any, call: Any, c: int) -> None:
     call.key = call.version = -1
     call.client_id = -2
     call.correlation_id = 0
-    call.first_time = call.last_time = call.again = call.response_first = call.response_last = -1
+    call.first_time = call.last_time = call.response_first = call.response_last = -1
     call.size = call.response_size = NONE
     call.packet = call.response_packet = -1
     call.status = call.because = 0
@@ -72,7 +72,6 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
         request.first_time, request.last_time, request.size, request.packet
     )  # fmt: skip
     call.in_flight, call.status, call.because = request.in_flight, status, because
-    call.again = request.again
     call.request_body = request.serial
     if replied:
         f = t.frame[0]

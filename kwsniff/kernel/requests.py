@@ -81,7 +81,7 @@ def take_request_frame(t: Any, data: Any) -> int:
     request.layout = layout_of(t, key, version)
     request.order, request.first_time, request.last_time = t.run[0].order, f.first_time, f.last_time
     request.size, request.packet, request.in_flight = f.size, f.packet, conn.in_flight
-    request.unasked, request.serial, request.named, request.again = 0, -1, 0, -1
+    request.unasked, request.serial, request.named = 0, -1, 0
     request.status = OK_ if f.whole else TRUNCATED_
     code = read_request(t, row, data, pos + 8)
     if code == OK:

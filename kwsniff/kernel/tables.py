@@ -226,7 +226,6 @@ SPECS: list[Spec] = [
         client_id="text, -1 null, -2 none",
         order="place in the input", first_time="of its first byte", last_time="of its last",
         size="bytes with the length", packet="packet that completed it",
-        again="when bytes of it, or before it, were last sent again that the broker had not acknowledged, -1 if never",
         in_flight="requests in flight when it was sent",
         status="OK_, TRUNCATED or UNDECODED",
         serial="number of its body, -1 if it was not kept", shown="bytes of it that count as waiting",

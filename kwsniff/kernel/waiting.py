@@ -13,11 +13,6 @@ from typing import Any
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.tables import CONNS
 
-COPIED = 10_000_000
-"""Nanoseconds within which what is captured twice may be a copy, see `kwsniff.net.duplicates`."""
-MAX_DELAYED = 64
-"""Requests that one retransmission is said to have delayed, at most."""
-
 
 @kernel
 def place_of(t: Any, c: int, correlation_id: int) -> int:
@@ -142,25 +137,3 @@ def rehash_list(t: Any, c: int, row: int) -> None:
         request.next = slot.first
         slot.first = row
         row = request.after
-
-
-@kernel
-def delay(t: Any, c: int, s: Any, start: int, time: int) -> None:
-    """Bytes of the client from `start` on were sent again: until the broker had them it could read none of
-    the requests in flight that end behind them, unless it had acknowledged them all. Nothing is said if the
-    latest request wants no reply: where the others end is not known then; nor of what comes so soon that it
-    may be a copy that the capture made."""
-    conn = t.conns[c]
-    row, end = conn.last_request, s.offset
-    if row < 0 or s.size or s.have or s.acked >= end:
-        return
-    if conn.last_unasked >= 0 and t.requests[conn.last_unasked].order > t.requests[row].order:
-        return
-    passed = 0
-    while row >= 0 and start < end and passed < MAX_DELAYED:
-        request = t.requests[row]
-        if time - request.last_time > COPIED:
-            request.again = time
-        row, end = request.before, end - request.size
-        passed += 1
-    t.run[0].steps += passed

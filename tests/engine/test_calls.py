@@ -9,7 +9,6 @@ from tests.playbook import (
     BROKER,
     CLIENT,
     Act,
-    Play,
     ack,
     anomaly,
     call,
@@ -174,33 +173,6 @@ def test_a_fin_far_off_says_nothing() -> None:
     script.send(BROKER, b"", 1 | 16, seq=script.next_seq[BROKER] + (1 << 25))
     script << call(status="unanswered", unanswered_because="connection_closed")
     script << connection(broker_missing_bytes=0)
-
-
-def sent_again(script: Play, place: int, seconds: float) -> Play:
-    """The segment at `place` once more, after some time."""
-    segment = script.segments[place]
-    script >> wait(seconds)
-    script.send(segment.side, segment.data, seq=segment.seq)
-    return script
-
-
-def test_a_request_that_was_sent_again_is_on_its_way_until_then() -> None:
-    """The broker had it only then, as it acknowledged nothing; the parts of the time still add up."""
-    script = sent_again(play() >> handshake() >> request(corr=1), 3, 0.2) >> response(corr=1)
-    script << call(request_transfer_us=201_000.0, broker_us=1_000.0, latency_us=202_000.0)
-
-
-def test_requests_behind_the_one_that_was_sent_again_waited_as_well() -> None:
-    script = play() >> handshake() >> request(corr=1) >> request(corr=2) >> request(corr=3)
-    sent_again(script, 4, 0.1) >> response(corr=1) >> response(corr=2) >> response(corr=3)
-    script << call(correlation_id=1, request_transfer_us=0.0)
-    script << call(correlation_id=2, request_transfer_us=102_000.0)
-    script << call(correlation_id=3, request_transfer_us=101_000.0)
-
-
-def test_a_request_that_the_broker_acknowledged_was_not_delayed_by_being_sent_again() -> None:
-    script = play() >> handshake() >> request(corr=1) >> ack(BROKER)
-    sent_again(script, 3, 0.2) >> response(corr=1) << call(request_transfer_us=0.0, broker_us=203_000.0)
 
 
 def test_a_response_that_an_rst_overtook_on_the_way_to_the_capture_counts() -> None:
