@@ -1,4 +1,9 @@
-"""The texts of a run as Arrow strings."""
+"""The texts of a run as Arrow strings.
+
+Theory of operation. Texts lie one behind the other in the order of their numbers, so `at` of their rows are the
+offsets of an Arrow array over `text_bytes`: what calls name is taken out of it, and nothing is copied of the rest,
+which may be tens of megabytes. The array is lent for the length of one call only; the kernels own its bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,12 @@ Ints = NDArray[np.int64]
 
 
 class Texts:
-    """The texts of a machine as Arrow strings, made anew when there are more."""
+    """The texts of a machine as Arrow strings."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._count = -1
-        self._strings: dict[int, pa.Array] = {}
-        self._ids = pa.array([], pa.string())
+        self._offsets = np.zeros(1, np.int64)
 
     def chosen(self, at: Ints, limit: int = 0) -> pa.Array:
         """Texts by their numbers, null for negative ones, cut to `limit` characters."""
@@ -27,11 +31,10 @@ class Texts:
         if missing.all():
             return pa.nulls(len(at), pa.string())
         self._renew()
-        if limit and limit not in self._strings:
-            import pyarrow.compute as pc
-
-            self._strings[limit] = pc.utf8_slice_codeunits(self._strings[0], 0, limit)
-        return self._strings[limit].take(places(np.where(missing, 0, at), missing))
+        rows = np.where(missing, 0, at)
+        if limit and int((self._offsets[rows + 1] - self._offsets[rows])[~missing].max()) > limit:
+            return self._cut(rows, missing, limit)
+        return _strings(self._lent().take(places(rows, missing)))
 
     def uuids(self, at: Ints) -> pa.Array:
         """Uuids in hyphenated hexadecimal by their numbers, null for negative ones."""
@@ -39,11 +42,21 @@ class Texts:
         if missing.all():
             return pa.nulls(len(at), pa.string())
         self._renew()
-        return self._ids.take(places(np.where(missing, 0, at), missing))
+        distinct, index = np.unique(np.where(missing, at.max(), at), return_inverse=True)
+        found = [_uuid(data) for data in self._lent().take(places(distinct)).to_pylist()]
+        return pa.array(found, pa.string()).take(places(index, missing))
 
     def forget(self) -> None:
         """The numbers of texts have changed."""
         self._count = -1
+
+    def _cut(self, rows: Ints, missing: NDArray[np.bool_], limit: int) -> pa.Array:
+        """Cut before they are repeated: thousands of rows may name one text of many kilobytes."""
+        import pyarrow.compute as pc
+
+        distinct, index = np.unique(rows, return_inverse=True)
+        whole = _strings(self._lent().take(places(distinct)))
+        return pc.utf8_slice_codeunits(whole, 0, limit).take(places(index, missing))
 
     def _renew(self) -> None:
         store = self._machine.t.store[0]
@@ -51,22 +64,22 @@ class Texts:
         if count == self._count:
             return
         self._count = count
-        rows = self._machine.array("texts", count)
-        data = self._machine.data("text_bytes", 0, int(store.text_bytes))
-        plain = [
-            data[at : at + size].decode("utf-8", "replace") if kind == 0 else ""
-            for at, size, kind in zip(
-                rows["at"].tolist(), rows["size"].tolist(), rows["kind"].tolist(), strict=True
-            )
-        ]
-        self._strings = {0: pa.array(plain, pa.string())}
-        self._ids = pa.array(
-            [
-                _uuid(data[at : at + 16]) if kind == 1 else ""
-                for at, kind in zip(rows["at"].tolist(), rows["kind"].tolist(), strict=True)
-            ],
-            pa.string(),
+        self._offsets = np.append(self._machine.column("texts", "at", count), int(store.text_bytes))
+
+    def _lent(self) -> pa.Array:
+        data = pa.py_buffer(self._machine.t.text_bytes)
+        return pa.Array.from_buffers(
+            pa.large_binary(), self._count, [None, pa.py_buffer(self._offsets), data]
         )
+
+
+def _strings(data: pa.Array) -> pa.Array:
+    """As UTF-8, what is none replaced."""
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:
+        plain = [None if each is None else each.decode("utf-8", "replace") for each in data.to_pylist()]
+        return pa.array(plain, pa.string())
 
 
 def _uuid(data: bytes) -> str:

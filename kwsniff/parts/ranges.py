@@ -3,16 +3,18 @@
 Theory of operation. One thread reads and dissects, as always; what it yields is cut into parts. Some
 threads decode a part each, mostly in compiled code, which lets the others run. The reader of the events
 joins the parts in their order. At most one part more than there are threads is held, so memory does not
-grow with the input.
+grow with the input. Nor with what the input becomes: a part whose rows find no room (millions of tiny frames
+may lie in it) drops them, and is decoded when its turn comes, while its rows are read.
 """
 
 from __future__ import annotations
 
 import secrets
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +33,32 @@ PART_BYTES = 32 * MIB
 """Size of a part, about. At each cut connections are followed twice for a while."""
 SEGMENT_BYTES = 100
 """What is charged for a segment besides its payload."""
+TOLD_BYTES = 128 * MIB
+"""Bytes of rows that wait for their turn, of all parts."""
 COLUMNS = tuple(
     each.name for each in fields(SegmentColumns) if each.name not in ("capture", "buffers", "notes")
 )
+
+
+@dataclass(slots=True)
+class Room:
+    """For the rows of parts that wait for their turn, in bytes."""
+
+    left: int
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, size: int) -> bool:
+        """Whether there was room for so many bytes."""
+        with self._lock:
+            if size > self.left:
+                return False
+            self.left -= size
+            return True
+
+    def give(self, size: int) -> None:
+        """So many are free again."""
+        with self._lock:
+            self.left += size
 
 
 @dataclass(slots=True)
@@ -43,8 +68,18 @@ class Decoded:
     segments: list[SegmentColumns]
     order: int
     """Place of its first segment."""
-    told: list[Told]
-    summary: Summary
+    told: deque[Told]
+    summary: Summary | None
+    """None: there was no room for its rows."""
+    room: Room | None = None
+
+    def rows(self) -> Iterator[Told]:
+        """What was told; each batch is dropped when the next is asked for."""
+        while self.told:
+            size = self.told[0].batch.nbytes
+            yield self.told.popleft()
+            if self.room is not None:
+                self.room.give(size)
 
     def again(self, endpoints: set[bytes], after: int) -> Iterator[tuple[SegmentColumns, Ints]]:
         """The segments of some endpoints behind a place in the input, and their places."""
@@ -84,7 +119,7 @@ def side_by_side(
     batches: Iterable[pa.RecordBatch], config: Config, jobs: int, size: int = PART_BYTES
 ) -> Iterator[pa.RecordBatch]:
     """The same of SEGMENTS batches, in parts of about `size` bytes."""
-    seed = secrets.randbits(62)
+    seed, room = secrets.randbits(62), Room(TOLD_BYTES)
     joiner = Joiner(config, seed)
     groups = ahead(grouped(batches, size))
     pool = ThreadPoolExecutor(jobs, "part")
@@ -101,7 +136,7 @@ def side_by_side(
                 except CaptureError as error:
                     ended = [error]
                 else:
-                    waiting.append(pool.submit(decoded, group, config, seed, number))
+                    waiting.append(pool.submit(decoded, group, config, seed, number, room))
                     number += 1
             if not waiting:
                 break
@@ -137,21 +172,31 @@ def grouped(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[pa.Re
         yield group
 
 
-def decoded(group: Sequence[pa.RecordBatch], config: Config, seed: int, number: int) -> Decoded:
+def decoded(
+    group: Sequence[pa.RecordBatch], config: Config, seed: int, number: int, room: Room
+) -> Decoded:
     """Decode part `number`."""
     columns = [segment_columns(batch) for batch in group]
     order = number << ORDER_BITS
     engine = PartEngine(config, seed, order, first=number == 0)
-    told = list(engine.part(columns))
-    return Decoded(columns, order, told, engine.summary())
+    told: deque[Told] = deque()
+    for each in engine.part(columns):
+        if not room.take(each.batch.nbytes):
+            room.give(sum(each.batch.nbytes for each in told))
+            return Decoded(columns, order, deque(), None)
+        told.append(each)
+    return Decoded(columns, order, told, engine.summary(), room)
 
 
 def joined(joiner: Joiner, part: Decoded) -> Iterator[Told]:
     """The rows of the next part, as one run has them."""
-    if part.order == 0:
+    rows = part.rows()
+    if part.summary is not None and part.order == 0:
         joiner.first(part.summary)
-        yield from part.told
-    elif joiner.fits(part.summary):
-        yield from woven(part.told, joiner.join(part.summary, part.again))
+        yield from rows
+    elif part.summary is not None and joiner.fits(part.summary):
+        yield from woven(rows, joiner.join(part.summary, part.again))
     else:
+        for _ in rows:  # they are not to be believed
+            pass
         yield from joiner.whole(part.segments, part.order)

@@ -25,6 +25,8 @@ KEYS = ["cell", "topic", "topic_error"]
 _SHIFT = 32
 MAX_CELLS = 100_000
 """Rows of the cube beyond which topics are no longer told apart."""
+MAX_PAIRS = 65_536
+"""Pairs that are counted at a time: a batch of calls that name many topics has ten times as many."""
 MAX_PARTITIONS = 1_000_000
 """Partitions beyond which no more are counted."""
 
@@ -57,14 +59,16 @@ class TopicStore:
             return row, topic
         place = pd.Index(pairs).get_indexer(pd.Index(parts["pair"]))
         error = _errors(calls, row, place, parts["error"])
-        own = measures.take(row).reset_index(drop=True)
-        own["records"] = _sums(place, parts["records"], len(pairs))
-        own["record_bytes"] = _sums(place, parts["bytes"], len(pairs))
+        records, sizes = (_sums(place, parts[name], len(pairs)) for name in ("records", "bytes"))
+        codes = np.maximum(_sums(place, (parts["error"] != 0).astype(np.int64), len(pairs)), error != 0)
         if self._cube.rows > MAX_CELLS:
             topic = np.full(len(topic), self.codes.number(OTHERS), dtype=np.int64)
-        codes = _sums(place, (parts["error"] != 0).astype(np.int64), len(pairs))
-        own["error_codes"] = np.maximum(codes, error != 0)
-        self._cube.add({"cell": cell[row], "topic": topic, "topic_error": error}, own)
+        for first in range(0, len(pairs), MAX_PAIRS):
+            some = slice(first, first + MAX_PAIRS)
+            own = measures.take(row[some]).reset_index(drop=True)
+            own["records"], own["record_bytes"], own["error_codes"] = records[some], sizes[some], codes[some]
+            keys = {"cell": cell[row[some]], "topic": topic[some], "topic_error": error[some]}
+            self._cube.add(keys, own)
         self._see(parts)
         return row, topic
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -84,7 +84,7 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
         columns = list(map(segment_columns, reader.segments()))
         order = number << ORDER_BITS
         engine = PartEngine(config, SEED, order, first=number == 0)
-        part = Decoded(columns, order, list(engine.part(columns)), engine.summary())
+        part = Decoded(columns, order, deque(engine.part(columns)), engine.summary())
         rows += list(joined(joiner, part))
         told.append(Told.of(reader.told.plain()))
         totals.merge(reader.told.totals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -100,7 +101,7 @@ def in_parts(
     for number, part in enumerate(given):
         order = number << ORDER_BITS
         engine = PartEngine(config, SEED, order, first=number == 0, compiled=compiled)
-        rows = list(engine.part(part))
+        rows = deque(engine.part(part))
         done = Decoded(list(part), order, rows, engine.summary())
         heads.append(len(done.summary.payload))
         told += list(joined(joiner, done))
