@@ -172,9 +172,7 @@ def grouped(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[pa.Re
         yield group
 
 
-def decoded(
-    group: Sequence[pa.RecordBatch], config: Config, seed: int, number: int, room: Room
-) -> Decoded:
+def decoded(group: Sequence[pa.RecordBatch], config: Config, seed: int, number: int, room: Room) -> Decoded:
     """Decode part `number`."""
     columns = [segment_columns(batch) for batch in group]
     order = number << ORDER_BITS
