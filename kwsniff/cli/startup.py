@@ -17,8 +17,8 @@ OWN_PROCESS = object()
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Of mallopt(3), glibc."""
 LARGE, SPARE = 8 << 20, 32 << 20
-"""Bytes from which on memory is given back to the system as soon as it is free, and of the heap's end that may
-stay free."""
+"""Bytes from which on memory is given back to the system as soon as it is free, and of the heap's end that
+may stay free."""
 
 
 def tuned() -> None:
@@ -30,9 +30,9 @@ def tuned() -> None:
 
 def one_heap() -> None:
     """Let Arrow and all threads take memory from one heap. What a heap has set free it keeps for itself, and
-    Arrow's own and one for each thread together kept a fifth of all memory. Once a large piece was free, glibc
-    would take the next ones of that size from the heap too, where others in between keep them from being given
-    back: batches of 16 MB then took three times as much."""
+    Arrow's own and one for each thread together kept a fifth of all memory. Once a large piece was free,
+    glibc would take the next ones of that size from the heap too, where others in between keep them from
+    being given back: batches of 16 MB then took three times as much."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     for name, option, value in (
         ("MALLOC_ARENA_MAX", M_ARENA_MAX, 1),

@@ -1,8 +1,9 @@
 """The texts of a run as Arrow strings.
 
-Theory of operation. Texts lie one behind the other in the order of their numbers, so `at` of their rows are the
-offsets of an Arrow array over `text_bytes`: what calls name is taken out of it, and nothing is copied of the rest,
-which may be tens of megabytes. The array is lent for the length of one call only; the kernels own its bytes.
+Theory of operation. Texts lie one behind the other in the order of their numbers, so `at` of their rows are
+the offsets of an Arrow array over `text_bytes`: what calls name is taken out of it, and nothing is copied of
+the rest, which may be tens of megabytes. The array is lent for the length of one call only; the kernels own
+its bytes.
 """
 
 from __future__ import annotations

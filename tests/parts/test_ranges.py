@@ -81,3 +81,30 @@ def test_stopping_early_ends_the_threads() -> None:
     rows = ranges.side_by_side(segments(sample("librdkafka-groups").paths, CONFIG), CONFIG, 2, 10_000)
     assert next(rows).num_rows
     rows.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("room", [0, 30_000, 1 << 30])
+def test_rows_that_wait_for_their_turn_take_no_more_than_their_room(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms: list[ranges.Room] = []
+    least: list[int] = []
+
+    class Watched(ranges.Room):
+        def take(self, size: int) -> bool:
+            taken = super().take(size)
+            least.append(self.left)
+            return taken
+
+    def made(size: int) -> ranges.Room:
+        rooms.append(Watched(size))
+        return rooms[-1]
+
+    monkeypatch.setattr(ranges, "TOLD_BYTES", room)
+    monkeypatch.setattr(ranges, "Room", made)
+    paths = [path for name in SAMPLES for path in sample(name).paths]
+    expected = pa.Table.from_batches(analyze(segments(paths, CONFIG), CONFIG))
+    found = pa.Table.from_batches(ranges.side_by_side(segments(paths, CONFIG), CONFIG, 2, 20_000))
+    assert found.equals(expected)
+    assert min(least) >= 0
+    assert [each.left for each in rooms] == [room]

@@ -4,7 +4,8 @@ import pandas as pd
 import pandas.testing
 import pytest
 
-from kwsniff.report import Report, bounded
+from kwsniff.report import Report, bounded, topicstore
+from kwsniff.report.cube import Cube, Ints
 from kwsniff.report.tables import TABLES
 
 from .events import batches
@@ -53,3 +54,22 @@ def test_a_report_says_that_its_percentiles_are_approximate(
     made.print()
     assert capsys.readouterr().out.splitlines()[-1].startswith("Percentiles are approximate, within ")
     assert '"percentile_error": ' in made.to_json()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_pairs_of_call_and_topic_are_counted_so_many_at_a_time(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    add = Cube.add
+
+    def watched(cube: Cube, keys: dict[str, Ints], measures: pd.DataFrame) -> None:
+        if "topic" in keys:
+            sizes.append(len(measures))
+        add(cube, keys, measures)
+
+    monkeypatch.setattr(Cube, "add", watched)
+    monkeypatch.setattr(topicstore, "MAX_PAIRS", 7)
+    made = Report.from_events(batches(ROWS, 50))
+    assert max(sizes) == 7
+    assert_same(name, made, list(EXACT.tables[name]))
