@@ -28,7 +28,7 @@ from kwsniff.kernel.outliers import drop_far
 from kwsniff.kernel.packing import forget, move_request
 from kwsniff.kernel.pools import drop, drop_piece, drop_request
 from kwsniff.kernel.references import move_connection
-from kwsniff.kernel.requests import MAX_UNASKED
+from kwsniff.kernel.requests import most_unasked
 from kwsniff.kernel.silence import append_quiet
 from kwsniff.kernel.streams import drop_first
 from kwsniff.kernel.tables import (
@@ -334,7 +334,7 @@ def keep_unasked(t: Any, old: int, new: int) -> None:
     while was.last_unasked >= 0:
         row = was.last_unasked
         unlink(t, row)
-        if conn.unasked >= MAX_UNASKED or is_remembered(t, new, t.requests[row].order):
+        if conn.unasked >= most_unasked(t) or is_remembered(t, new, t.requests[row].order):
             forget(t, row)
             drop_request(t, row)
             continue

@@ -39,6 +39,8 @@ from kwsniff.kernel.waiting import find_waiting, link, unlink
 
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
+ALL_UNASKED = 40_000
+"""The same of all connections, about: each takes as much room as a request in flight."""
 
 MAX_SAID = 512
 """Bytes kept of what a client says of itself for the whole connection."""
@@ -274,11 +276,17 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
     request.unasked, request.client_id = 1, -2  # its text need not be kept
     link(t, row)
     decided(t, f.conn, UNASKED, f.side, request.correlation_id, request.key * 65536 + request.version)
-    if conn.unasked > MAX_UNASKED:
+    while conn.unasked > most_unasked(t):
         oldest = conn.first_unasked
         unlink(t, oldest)
         drop_request(t, oldest)
     return OK
+
+
+@kernel
+def most_unasked(t: Any) -> int:
+    """How many requests without reply a connection remembers at present."""
+    return max(min(MAX_UNASKED, ALL_UNASKED // max(t.run[0].followed, 1)), 1)
 
 
 @kernel
