@@ -11,6 +11,7 @@ from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.kernel import requests
 from kwsniff.kernel.engine import Engine
+from kwsniff.kernel.tables import REQUESTS
 from kwsniff.segments import segment_columns
 from tests.hostile.attacks import Records, framed, header, metadata
 from tests.hostile.wire import Flow, write
@@ -39,5 +40,4 @@ def test_connections_remember_fewer_ids_when_there_are_many(
         for events in engine.feed(segment_columns(batch)):
             told += events["status"].drop_null().to_pylist()
     assert told.count("no_reply_expected") == 30 * connections
-    run = engine._machine.t.run[0]
-    assert 0 < int(run.requests_used) <= most + 2
+    assert 0 < int(engine._machine.t.pools[REQUESTS].used) <= most + 2
