@@ -24,7 +24,8 @@ from kwsniff.kernel.actions import (
 from kwsniff.kernel.connections import rehash_connections
 from kwsniff.kernel.expiry import finish, tick
 from kwsniff.kernel.follow import follow, watch
-from kwsniff.kernel.left import adopt, intern, leave, link_all, merge_all
+from kwsniff.kernel.left import adopt, intern, leave, link_all
+from kwsniff.kernel.merging import merge_all
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
 from kwsniff.kernel.references import compact_texts

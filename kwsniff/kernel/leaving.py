@@ -4,9 +4,13 @@ Theory of operation. A *part* is a run that begins in the middle of the input (`
 whose first segment in it is no SYN may have begun before: what it tells is a hypothesis at first. Its
 segments are marked, they are its *head*, and its rows are marked too, nobody believes them. When nothing
 that lies before can matter any more it is *known*: both directions are cut into frames, and a request of
-the part was answered, so that all earlier ones are settled, since brokers answer in order; and all that
-wait came after that answer, so that the number of requests in flight is right. A row of `lefts` then keeps
-a digest of its state.
+the part was answered, so that all earlier ones are settled, since brokers answer in order. A row of `lefts`
+then keeps a digest of its state. How many requests were in flight when those that wait were sent is a term
+that is filled in later.
+
+A client whose requests want no reply may hear nothing from its broker for long. Its connection is *quiet*:
+known too, if no request of the part waits, and the broker is taken to stand between two frames. If it says
+something, that must be in place and answer a request of the part; else the connection is decoded again.
 
 What joins the parts (`kwsniff.kernel.left`) feeds the head to the connection as it was before, and
 compares. Counters go on as they are; what they were is in `lefts`, so the difference can be added.
@@ -18,21 +22,28 @@ from typing import Any
 
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.tables import (
+    ANSWERING,
     HEAD,
     HEAD_,
+    HEARD,
     KAFKA,
     KNOWN,
     OPENED,
     OTHER,
+    QUIET,
+    SPARE_,
+    SPOILT,
     TLS,
     UNKNOWN,
 )
 
-SYN, ACK = 2, 16
+SYN, ACK, FLAGS = 2, 16, 23
 COST = 128
 """Bytes charged for a segment of a head, besides its payload."""
 SPARE = 8
 """Packets that are waited for beyond those after which a hole is given up."""
+UNASKED = 4
+"""Requests in a row that want no reply, after which none is expected."""
 MASK = 0xFFFFFFFF
 
 
@@ -58,6 +69,8 @@ def note_opened(t: Any, c: int, seg: Any) -> None:
 def note_segment(t: Any, c: int, seg: Any) -> None:
     """A segment of a part was taken."""
     conn = t.conns[c]
+    if conn.left == KNOWN:
+        listen(t, c, seg)
     if conn.left != HEAD:
         return
     conn.head_bytes += COST + seg.captured
@@ -66,16 +79,16 @@ def note_segment(t: Any, c: int, seg: Any) -> None:
         conn.known_since = t.run[0].order
     if t.sides[2 * c].missing or t.sides[2 * c + 1].missing:
         t.run[0].lossy = 1
-    if is_known(t, c) and (not t.run[0].lossy or is_settled(t, c)):
-        begin_known(t, c)
+    if is_known(t, c, seg) and (not t.run[0].lossy or is_settled(t, c)):
+        begin_known(t, c, seg)
     elif conn.head_bytes > t.limits[0].max_head_bytes and conn.state != 0:
-        begin_known(t, c)
+        begin_known(t, c, seg)
         t.lefts[conn.left_row].digest = -1  # whoever knows its state has to go on
 
 
 @kernel
-def is_known(t: Any, c: int) -> bool:
-    """Whether nothing before the part can matter any more for a connection."""
+def is_known(t: Any, c: int, seg: Any) -> bool:
+    """Whether nothing before the part can matter any more for a connection, after this segment."""
     conn = t.conns[c]
     if conn.step != 0 or conn.reset_time >= 0:
         return False
@@ -83,12 +96,63 @@ def is_known(t: Any, c: int) -> bool:
         return True
     if conn.state != KAFKA or not conn.proven or conn.held_first >= 0:
         return False
-    if not t.sides[2 * c].synchronised or not t.sides[2 * c + 1].synchronised:
+    if conn.early or conn.raw_waiting:
         return False
-    if conn.early or conn.raw_waiting or conn.known_since < 0:
+    if is_quiet(t, c, seg):
+        return True
+    return t.sides[2 * c].synchronised and t.sides[2 * c + 1].synchronised and conn.known_since >= 0
+
+
+@kernel
+def is_quiet(t: Any, c: int, seg: Any) -> bool:
+    """Whether a client asked for no reply and got none. A broker that says nothing at all shows by an ACK
+    where its stream stands."""
+    conn = t.conns[c]
+    if conn.client < 0 or conn.answered != UNKNOWN or conn.unasked < UNASKED or conn.in_flight:
         return False
-    first = conn.first_request
-    return first < 0 or t.requests[first].order > conn.known_since
+    client, broker = t.sides[2 * c + conn.client], t.sides[2 * c + 1 - conn.client]
+    if not client.synchronised or broker.wait_first >= 0 or broker.far >= 0:
+        return False
+    if broker.spoken:
+        return broker.synchronised != 0
+    own = conn.a_port == seg.src_port and conn.a_lo == seg.src_lo and conn.a_hi == seg.src_hi
+    return own == (conn.client == 1) and seg.length == 0 and seg.flags & FLAGS == ACK
+
+
+@kernel
+def listen(t: Any, c: int, seg: Any) -> None:
+    """A segment of a known connection was taken: whether what its quiet broker said needs nothing from
+    before. Until that is sure its segments are kept."""
+    conn = t.conns[c]
+    left = t.lefts[conn.left_row]
+    if left.quiet == QUIET:
+        left.quiet = heard(t, c, seg, left)
+    if left.spare and (left.quiet == QUIET or left.quiet == SPOILT):
+        conn.head_bytes += COST + seg.captured
+        if conn.head_bytes > t.limits[0].max_head_bytes >> 1:
+            left.spare = 0
+        else:
+            mark(t, SPARE_, c, conn.left_row)
+
+
+@kernel
+def heard(t: Any, c: int, seg: Any, left: Any) -> int:
+    """What a quiet broker said so far, see QUIETS."""
+    conn, k = t.conns[c], 1 - t.conns[c].client
+    s = t.sides[2 * c + k]
+    again = left.b_again if k else left.a_again
+    missing = left.b_missing if k else left.a_missing
+    retransmitted = left.b_retransmitted if k else left.a_retransmitted
+    skipped = left.b_skipped if k else left.a_skipped
+    if s.again != again or s.missing != missing or s.retransmitted != retransmitted or s.skipped != skipped:
+        return SPOILT
+    if not s.synchronised or s.wait_first >= 0 or s.far >= 0 or s.stray_end >= 0:
+        return SPOILT
+    if conn.early or seg.time < left.time:
+        return SPOILT
+    if conn.answered == UNKNOWN:
+        return QUIET
+    return HEARD if conn.answered > left.latest else SPOILT
 
 
 @kernel
@@ -104,14 +168,21 @@ def is_settled(t: Any, c: int) -> bool:
 
 
 @kernel
-def begin_known(t: Any, c: int) -> None:
+def begin_known(t: Any, c: int, seg: Any) -> None:
     """From here on a connection tells what is believed, if its state is what it seems."""
     run, conn = t.run[0], t.conns[c]
     left = t.lefts[run.lefts]
     conn.left, conn.left_row = KNOWN, run.lefts
     run.lefts += 1
     left.conn, left.number, left.order = c, conn.number, run.order
-    left.digest = (digest(t, c, 1) << 31) ^ digest(t, c, 2)
+    left.quiet, left.time, left.latest, left.spare = ANSWERING, conn.last_time, UNKNOWN, 1
+    if conn.state == KAFKA and is_quiet(t, c, seg):
+        left.quiet, left.latest = QUIET, t.sides[2 * c + conn.client].latest
+        broker = t.sides[2 * c + 1 - conn.client]
+        broker.synchronised = 1
+        if broker.next_seq < 0:
+            broker.next_seq = seg.seq
+    left.digest = (digest(t, c, 1, left.quiet) << 31) ^ digest(t, c, 2, left.quiet)
     left.verdict, left.before, left.over = 0, -1, 0
     left.software, left.software_version = print_of(t, conn.software), print_of(t, conn.software_version)
     left.user, left.mechanism = print_of(t, conn.user), print_of(t, conn.mechanism)
@@ -140,9 +211,12 @@ def close_left(t: Any, c: int, over: bool) -> None:
     left.last_user, left.last_mechanism = print_of(t, conn.user), print_of(t, conn.mechanism)
     left.last_backwards, left.last_skewed = conn.backwards, conn.skewed
     left.stray_low, left.stray_high, left.syns = conn.stray_low, conn.stray_high, conn.syns
-    steady = a.resynchronised == left.a_resynchronised and a.skipped == left.a_skipped
-    steady = steady and b.resynchronised == left.b_resynchronised and b.skipped == left.b_skipped
-    left.unsteady = 0 if steady else 1
+    left.waiting = conn.in_flight
+    left.unsteady = 0
+    if a.resynchronised != left.a_resynchronised or a.skipped != left.a_skipped:
+        left.unsteady += 1
+    if b.resynchronised != left.b_resynchronised or b.skipped != left.b_skipped:
+        left.unsteady += 2
 
 
 # The state of a connection in a number
@@ -166,8 +240,9 @@ def add(found: int, word: int) -> int:
 
 
 @kernel
-def digest(t: Any, c: int, seed: int) -> int:
-    """All of a connection's state that a part can know and that decides what it tells from here on."""
+def digest(t: Any, c: int, seed: int, quiet: int) -> int:
+    """All of a connection's state that a part can know and that decides what it tells from here on; of one
+    that is quiet the part does not know what was answered last, or still waits."""
     conn = t.conns[c]
     found = add(seed, conn.state)
     found = add(found, conn.step)
@@ -179,23 +254,29 @@ def digest(t: Any, c: int, seed: int) -> int:
         return add(found, t.sides[2 * c].shut + 2 * t.sides[2 * c + 1].shut)
     found = add(found, conn.response_gap + 2 * conn.proven + 4 * conn.raw_tokens + 8 * conn.turned)
     found = add(found, conn.raw_waiting + 65536 * conn.aside)
-    found = add(found, conn.in_flight)
-    found = add(found, conn.answered)
+    if not quiet:
+        found = add(add(add(found, conn.in_flight), conn.answered), conn.response_end)
     found = add(found, print_of(t, conn.client_id))
-    found = add(found, conn.response_end)
-    row = conn.first_request
+    row = conn.first_request if not quiet else -1
     while row >= 0:
         request = t.requests[row]
-        found = add(found, request.order)
         found = add(found, request.correlation_id)
         found = add(found, request.key * 65536 + request.version)
-        found = add(found, request.status * 65536 + request.in_flight)
+        found = add(found, request.status * 65536 + request.packet)
+        found = add(add(add(found, request.size), request.first_time), request.last_time)
+        found = add(found, print_of(t, request.client_id))
         row = request.after
     row = conn.first_early
     while row >= 0:
         found = add(add(found, t.early[row].order), t.early[row].correlation_id)
         row = t.early[row].next
-    return add_side(t, c, 1, add_side(t, c, 0, found))
+    for k in range(2):
+        silent = quiet != ANSWERING and k != conn.client
+        if not silent:
+            found = add(found, t.sides[2 * c + k].history)
+            found = add(found, t.sides[2 * c + k].lost + 2 * t.sides[2 * c + k].spoken)
+        found = add_side(t, c, k, found)
+    return found
 
 
 @kernel
@@ -205,8 +286,7 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
     found = add(found, s.next_seq)
     found = add(found, max(s.acked - s.offset, 0))
     found = add(found, s.fin_at - s.offset if s.fin_at >= 0 else -1)
-    found = add(found, s.history)
-    found = add(found, s.synchronised + 2 * s.lost + 4 * s.broken + 8 * s.spoken + 16 * s.shut)
+    found = add(found, s.synchronised + 4 * s.broken + 16 * s.shut)
     found = add(found, s.size)
     found = add(found, s.got)
     found = add(found, s.have)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import texts
-from kwsniff.kernel.arena import copy, release
+from kwsniff.kernel.arena import release
 from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.connections import append_number, remove, take_out
@@ -28,11 +28,11 @@ from kwsniff.kernel.outliers import drop_far
 from kwsniff.kernel.packing import forget, move_request
 from kwsniff.kernel.pools import drop, drop_piece, drop_request
 from kwsniff.kernel.references import move_connection
-from kwsniff.kernel.requests import most_unasked
 from kwsniff.kernel.silence import append_quiet
 from kwsniff.kernel.streams import drop_first
 from kwsniff.kernel.tables import (
     ANSWERED_LATE,
+    ANSWERING,
     BEGINS,
     CLIENT_DIFFERS,
     CONNS,
@@ -41,7 +41,10 @@ from kwsniff.kernel.tables import (
     KAFKA,
     KNOWN,
     OLD_SYN,
+    QUIET,
+    SPOILT,
     STATE_DIFFERS,
+    UNKNOWN,
 )
 from kwsniff.kernel.waiting import unlink
 
@@ -71,7 +74,10 @@ def settle_left(t: Any, seg: Any) -> int:
 def verdict_of(t: Any, c: int, left: Any) -> int:
     """Whether a connection is what a part took it for."""
     conn = t.conns[c]
-    if (digest(t, c, 1) << 31) ^ digest(t, c, 2) != left.digest:
+    quiet = QUIET if left.quiet else ANSWERING
+    if (digest(t, c, 1, quiet) << 31) ^ digest(t, c, 2, quiet) != left.digest:
+        return STATE_DIFFERS
+    if quiet and not was_quiet(t, c, left):
         return STATE_DIFFERS
     if not same_client(t, c, left):
         return CLIENT_DIFFERS
@@ -83,12 +89,26 @@ def verdict_of(t: Any, c: int, left: Any) -> int:
 
 
 @kernel
+def was_quiet(t: Any, c: int, left: Any) -> bool:
+    """Whether what came last before the part can't matter for what a broker said that was quiet at first.
+    Requests may wait if it said nothing at all; so many more are in flight all the time."""
+    conn, limits = t.conns[c], t.limits[0]
+    if left.quiet == SPOILT or conn.response_end > left.time:
+        return False
+    if conn.in_flight and (left.quiet != QUIET or left.over or limits.request_timeout >= 0):
+        return False
+    if conn.in_flight + left.waiting >= limits.max_outstanding:
+        return False
+    return conn.answered == UNKNOWN or conn.answered <= left.latest
+
+
+@kernel
 def same_client(t: Any, c: int, left: Any) -> bool:
     """Whether what a part learnt of the client is true of all it told."""
     conn = t.conns[c]
     for k in range(2):
         s = t.sides[2 * c + k]
-        if left.unsteady and s.from_start and s.frames < TOKEN_FRAMES:
+        if left.unsteady >> k & 1 and s.from_start and s.frames < TOKEN_FRAMES:
             return False  # the beginning of a connection allows shorter frames
     if conn.backwards and left.last_backwards and not left.backwards:
         return False
@@ -218,145 +238,6 @@ def adopt(t: Any, count: int) -> None:
         move_connection(t, t.marks[at].row)
     for at in range(count, t.run[0].marks):
         move_request(t, t.marks[at].row)
-
-
-@kernel
-def merge_all(t: Any) -> None:
-    """Make one of each known connection and what it goes on with."""
-    for at in range(t.run[0].lefts):
-        left = t.lefts[at]
-        if left.verdict == FITS and not left.over:
-            merge(t, left, left.before, left.conn)
-        if left.verdict == FITS:
-            dissolve(t, left.before)
-
-
-@kernel
-def merge(t: Any, left: Any, old: int, new: int) -> None:
-    """Let connection `new`, as a part has it, go on with what `old` was."""
-    was, conn = t.conns[old], t.conns[new]
-    conn.number, conn.first_time = -was.number, was.first_time
-    conn.early_syn_ack, conn.client_time = was.early_syn_ack, was.client_time
-    conn.skewed |= was.skewed
-    conn.syn_time, conn.syn_ack_time, conn.handshake = was.syn_time, was.syn_ack_time, was.handshake
-    conn.syn |= was.syn
-    conn.backwards |= was.backwards
-    conn.throttled_until = max(conn.throttled_until, was.throttled_until)
-    conn.first_packet = was.first_packet
-    if was.alert >= 0:
-        conn.alert, conn.alert_side = was.alert, was.alert_side
-    conn.copies += was.copies - left.copies
-    conn.tokens += was.tokens - left.tokens
-    conn.undecoded += was.undecoded - left.undecoded
-    conn.frames += was.frames - left.frames
-    if was.software >= 0 and conn.software < 0:
-        conn.software, conn.software_version = was.software, was.software_version
-    if was.asked_software >= 0 and conn.asked_software < 0:
-        conn.asked_software, conn.asked_version = was.asked_software, was.asked_version
-    if was.user >= 0:
-        conn.user = was.user
-    if conn.mechanism < 0:
-        conn.mechanism = was.mechanism
-    if conn.client_id == -2:
-        conn.client_id = was.client_id
-    packets = merge_sides(t, left, old, new)
-    for k in range(2):
-        t.sides[2 * new + k].hole_packets += packets
-        row = t.sides[2 * new + k].wait_first
-        while row >= 0:
-            t.pieces[row].packets += packets
-            row = t.pieces[row].next
-    keep_unasked(t, old, new)
-
-
-@kernel
-def merge_sides(t: Any, left: Any, old: int, new: int) -> int:
-    """The same of both directions; packets that came before."""
-    was, s = t.sides[2 * old], t.sides[2 * new]
-    packets = was.packets - left.a_packets
-    s.packets += was.packets - left.a_packets
-    s.bytes += was.bytes - left.a_bytes
-    s.missing += was.missing - left.a_missing
-    s.retransmitted += was.retransmitted - left.a_retransmitted
-    s.zero_windows += was.zero_windows - left.a_zero_windows
-    s.again += was.again - left.a_again
-    s.frames += was.frames - left.a_frames
-    s.resynchronised += was.resynchronised - left.a_resynchronised
-    s.skipped += was.skipped - left.a_skipped
-    s.skipped_before += was.skipped - left.a_skipped
-    move_side(t, was, s, was.offset - left.a_offset)
-    was, s = t.sides[2 * old + 1], t.sides[2 * new + 1]
-    packets += was.packets - left.b_packets
-    s.packets += was.packets - left.b_packets
-    s.bytes += was.bytes - left.b_bytes
-    s.missing += was.missing - left.b_missing
-    s.retransmitted += was.retransmitted - left.b_retransmitted
-    s.zero_windows += was.zero_windows - left.b_zero_windows
-    s.again += was.again - left.b_again
-    s.frames += was.frames - left.b_frames
-    s.resynchronised += was.resynchronised - left.b_resynchronised
-    s.skipped += was.skipped - left.b_skipped
-    s.skipped_before += was.skipped - left.b_skipped
-    move_side(t, was, s, was.offset - left.b_offset)
-    return packets
-
-
-@kernel
-def move_side(t: Any, was: Any, s: Any, by: int) -> None:
-    """Count the bytes of a direction from its true beginning."""
-    s.offset += by
-    s.from_start = was.from_start
-    s.isn = was.isn if s.isn < 0 else s.isn
-    if s.fin_at >= 0:
-        s.fin_at += by
-    s.acked = max(was.acked, s.acked + by if s.acked >= 0 else -1)
-    if was.history_room > s.history_room and s.history_at >= 0:
-        # As much room as it would have: what the run holds is the same then, and so are its limits.
-        copy(t.arena, was.history_at, t.arena, s.history_at, s.history)
-        at, room = s.history_at, s.history_room
-        s.history_at, s.history_room = was.history_at, was.history_room
-        was.history_at, was.history_room = at, room
-    row = s.wait_first
-    while row >= 0:
-        t.pieces[row].start += by
-        t.pieces[row].end += by
-        row = t.pieces[row].next
-    if s.far >= 0:
-        t.pieces[s.far].start += by
-        t.pieces[s.far].end += by
-
-
-@kernel
-def keep_unasked(t: Any, old: int, new: int) -> None:
-    """Remember the requests without reply of `old` too, before those of `new`, which may not be in their
-    places of the hash table yet."""
-    was, conn = t.conns[old], t.conns[new]
-    while was.last_unasked >= 0:
-        row = was.last_unasked
-        unlink(t, row)
-        if conn.unasked >= most_unasked(t) or is_remembered(t, new, t.requests[row].order):
-            forget(t, row)
-            drop_request(t, row)
-            continue
-        request = t.requests[row]
-        request.conn, request.before, request.after = new, -1, conn.first_unasked
-        if conn.first_unasked >= 0:
-            t.requests[conn.first_unasked].before = row
-        else:
-            conn.last_unasked = row
-        conn.first_unasked = row
-        conn.unasked += 1
-
-
-@kernel
-def is_remembered(t: Any, c: int, order: int) -> bool:
-    """Whether a connection remembers the request without reply that came at a place of the input."""
-    row = t.conns[c].first_unasked
-    while row >= 0:
-        if t.requests[row].order == order:
-            return True
-        row = t.requests[row].after
-    return False
 
 
 @kernel

@@ -255,15 +255,19 @@ SPECS: list[Spec] = [
     Spec(
         "marks",
         "what a part has to remember of a segment",
-        kind="HEAD_: it is of a head, OPENED: it opened a connection, SWEPT: silent connections were looked for",
+        kind="HEAD_: it is of a head, OPENED: it opened a connection, SWEPT: silent connections were looked for,"
+        " SPARE_: it is of a quiet connection",
         row="of segments", conn="of conns", number="of the connection", order="place in the input",
-        time="of the sweep",
+        time="of the sweep; of a quiet connection its row of lefts",
     ),
     Spec(
         "lefts",
         "a connection that a part did not see begin, from the segment on at which its state was known",
         conn="row of conns", number="of the connection", order="place of that segment",
-        digest="of its state then", verdict="whether it is what it was taken for, see VERDICTS",
+        digest="of its state then",
+        quiet="whether the broker had answered nothing yet, see QUIETS", time="of that segment",
+        latest="correlation id of the latest request then", spare="1: all its segments since are kept",
+        verdict="whether it is what it was taken for, see VERDICTS",
         before="row of the connection that it goes on with", over="1: it ended in the part",
         software="its text then (as `print_of` has it)", software_version="the same", user="the same",
         mechanism="the same",
@@ -280,7 +284,8 @@ SPECS: list[Spec] = [
         stray_low="lowest correlation id of the responses without request since", stray_high="highest one",
         syns="SYNs that began no new connection since",
         by_end="end whose SYN began the next connection, -1 if none", by_seq="sequence number of that",
-        unsteady="1: framing was lost since",
+        unsteady="bit 0: framing of end a was lost since, bit 1: of end b",
+        waiting="requests in flight as it ended or the part did",
     ),
     Spec("pools", "a table whose rows are taken and given back, by its place in POOLS",
          used="rows in use or free", first="first free row, -1 if none", live="rows in use"),
@@ -331,12 +336,15 @@ which those were last heard of: their rank is the place of their latest packet."
 
 (HEAD, KNOWN) = 1, 2
 """Whether a part knows the state of a connection that it did not see begin."""
-(HEAD_, OPENED, SWEPT) = range(3)
+(HEAD_, OPENED, SWEPT, SPARE_) = range(4)
 """Kinds of marks."""
 (GO_ON, UNTIL, BEGINS, SWEEP, SKIP) = range(5)
 """STOPS: what is to be done after a segment of a sparse run. UNTIL: the connection goes on in a part, BEGINS:
 it begins in one, SWEEP: the row is no segment, but says when silent connections were looked for, SKIP: it is
 none at all."""
+(ANSWERING, QUIET, SPOILT, HEARD) = range(4)
+"""QUIETS: a connection was known by an answer, or although the broker had answered nothing in the part; then
+the broker said something that needs what came before, or an answer in order."""
 (UNJUDGED, FITS, STATE_DIFFERS, CLIENT_DIFFERS, ANSWERED_LATE, OLD_SYN) = range(6)
 """VERDICTS on a connection as a part took it."""
 

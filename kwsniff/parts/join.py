@@ -14,7 +14,7 @@ here, and of the joiner, sorted by key and rank, are its rows in its order. So p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,11 @@ from kwsniff.kernel.follow import DAY
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
-from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, UNTIL
+from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, SWEEP, UNTIL
 from kwsniff.kernel.told import KINDS
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import COPIED, EDGE, EXTRA, Summary, Told, endpoints_of
-from kwsniff.parts.tail import link, put
+from kwsniff.parts.tail import link, put, walked
 from kwsniff.table import EVENTS
 
 Ints = NDArray[np.int64]
@@ -63,6 +63,11 @@ class Name:
     software_version: str | None
     user: str | None
     rtt_us: float | None
+    in_flight: tuple[Ints, Ints] | None = None
+    """Of the requests that waited when it was known: which they are (see `asked`), and how many requests were
+    in flight when they were sent."""
+    more: int = 0
+    """Requests that waited before the part and through it, of a quiet connection."""
 
 
 @dataclass(slots=True)
@@ -197,13 +202,17 @@ class Joiner:
         done.wrong.update(births["number"][since].tolist())
         if row["stop"][0] == UNTIL:
             done.wrong.add(int(summary.lefts["number"][int(row["left"][0])]))
-        done.again += 1
         parts, data = [left], bytearray(payload)
+        spare = summary.spare[summary.spare["left"] == row["left"][0]]
+        if row["stop"][0] == UNTIL and len(spare) and not since.any():
+            spare = spare.copy()
+            spare["start"] += len(data)
+            spare["left"], spare["file"] = -1, files[spare["file"]]
+            return _in_order([left, spare]), bytes(data) + summary.spare_payload
+        done.again += 1
         for segments, orders in again({bytes(name)}, order):
             parts.append(edges_of(segments, orders, self._told.capture(segments.capture), data))
-        every = np.concatenate(parts)
-        places = np.lexsort((every["stop"] != 3, every["order"]))
-        return every[places], bytes(data)
+        return _in_order(parts), bytes(data)
 
     # Names and ends
 
@@ -213,11 +222,30 @@ class Joiner:
         conns = machine.array("conns", machine.used("conns"))[lefts["before"]]
         texts = [self._told.names(conns[name]) for name in ("software", "software_version", "user")]
         rtts = [None if each < 0 else each / 1000.0 for each in conns["handshake"].tolist()]
-        for number, conn, *facts in zip(lefts["number"].tolist(), conns, *texts, rtts, strict=True):
+        flights = self._in_flight(lefts["before"], conns)
+        about = lefts["number"].tolist(), lefts["quiet"].tolist()
+        for number, quiet, conn, *facts in zip(*about, conns, *texts, rtts, flights, strict=True):
             a, b = (
                 (int(conn[f"{end}_hi"]), int(conn[f"{end}_lo"]), int(conn[f"{end}_port"])) for end in "ab"
             )
-            done.names[number] = Name(connection_id(a, b, int(conn["first_time"])), *facts)
+            name = Name(connection_id(a, b, int(conn["first_time"])), *facts)
+            if quiet == QUIET:
+                name = replace(name, in_flight=None, more=int(conn["in_flight"]))
+            done.names[number] = name
+
+    def _in_flight(self, before: Ints, conns: Rows) -> list[tuple[Ints, Ints] | None]:
+        """Of each connection that was known from some place on, the requests that waited there."""
+        machine = self._machine
+        every = machine.array("requests", machine.used("requests"))
+        waiting = every[walked(every["after"], conns["first_request"])]
+        waiting = waiting[np.argsort(waiting["conn"], kind="stable")]
+        ends = np.searchsorted(waiting["conn"], before), np.searchsorted(waiting["conn"], before, "right")
+        keys, counts = asked(waiting["packet"], waiting["correlation_id"]), waiting["in_flight"]
+        made: list[tuple[Ints, Ints] | None] = []
+        for first, end in zip(*(each.tolist() for each in ends), strict=True):
+            order = first + np.argsort(keys[first:end], kind="stable")
+            made.append((keys[order], counts[order]) if end > first else None)
+        return made
 
     def _end(self, summary: Summary, fits: NDArray[np.bool_], done: Joined) -> None:
         """Tell the connections that ended in the part, counted from their true beginning."""
@@ -294,6 +322,12 @@ class Joiner:
             self._engine._compact()
 
 
+def _in_order(parts: list[Rows]) -> Rows:
+    """Edges in their order; times at which silent connections were looked for come before segments."""
+    every = np.concatenate(parts)
+    return every[np.lexsort((every["stop"] != SWEEP, every["order"]))]
+
+
 def edges_of(segments: SegmentColumns, orders: Ints, file: int, payload: bytearray) -> Rows:
     """Segments as edges; their bytes are added to `payload`."""
     made = np.zeros(len(segments), EDGE)
@@ -327,8 +361,39 @@ def settled(told: Told, joined: Joined) -> Told:
     return told
 
 
+def asked(packets: Ints, correlation_ids: Ints) -> Ints:
+    """Requests of a connection, each as a number."""
+    return (packets << 32) + (correlation_ids & 0xFFFFFFFF)
+
+
+def _flown(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.RecordBatch:
+    """With the numbers of requests in flight as they are true."""
+    place = batch.schema.get_field_index("in_flight")
+    if place < 0 or not any(name.in_flight or name.more for name in known if name is not None):
+        return batch
+    kind = batch.schema.field(place)
+    packets, ids, counts = (
+        pc.fill_null(batch[name], -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in ("request_packet", "correlation_id", "in_flight")
+    )
+    keys, made = asked(packets, ids), counts.copy()
+    for number, name in enumerate(known):
+        if name is None or not (name.in_flight or name.more):
+            continue
+        own = np.flatnonzero((index == number) & (counts >= 0))
+        made[own] += name.more
+        if name.in_flight is None:
+            continue
+        keys_of, counts_of = name.in_flight
+        at = np.minimum(np.searchsorted(keys_of, keys[own]), len(keys_of) - 1)
+        found = keys_of[at] == keys[own]
+        made[own[found]] = counts_of[at[found]]
+    return batch.set_column(place, kind, pa.array(made, pa.int64(), mask=counts < 0).cast(kind.type))
+
+
 def _named(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.RecordBatch:
     place = pa.array(index)
+    batch = _flown(batch, known, index)
     for name in ("connection", "software_name", "software_version", "user", "rtt_us"):
         at = batch.schema.get_field_index(name)
         if at < 0:  # not asked for

@@ -24,7 +24,7 @@ from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel.engine import AT_ONCE, Engine
 from kwsniff.kernel.machine import RECORDS
-from kwsniff.kernel.tables import BEGINS, HEAD_, KNOWN, OPENED, SWEEP, SWEPT, UNTIL
+from kwsniff.kernel.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.net.columns import ACK, SYN, SegmentColumns
 from kwsniff.parts.tail import Tail, taken
 
@@ -66,6 +66,10 @@ class Summary:
     """Segments of heads, in order, and times at which silent connections were looked for."""
     payload: bytes
     """Of the heads."""
+    spare: Rows
+    """Segments of connections that were taken to be quiet and were not, from where they were known on ..."""
+    spare_payload: bytes
+    """... and their payload."""
     captures: list[str | None]
     """What `edges.file` and `capture` of other rows count."""
     lefts: Rows
@@ -94,8 +98,9 @@ class Summary:
         """Bytes, about."""
         tail = self.tail
         tables = (tail.conns, tail.sides, tail.pieces, tail.requests, tail.early, tail.words, tail.texts)
-        rows = (*tables, self.edges, self.lefts, self.ends, self.births)
-        return sum(each.nbytes for each in rows) + len(self.payload) + len(tail.arena) + len(tail.text_bytes)
+        rows = (*tables, self.edges, self.spare, self.lefts, self.ends, self.births)
+        data = (self.payload, self.spare_payload, tail.arena, tail.text_bytes)
+        return sum(each.nbytes for each in rows) + sum(map(len, data))
 
 
 class PartEngine(Engine):
@@ -112,6 +117,8 @@ class PartEngine(Engine):
         self._first, self._began = first, -1
         self._edges: list[Rows] = []
         self._payload = bytearray()
+        self._spare: list[Rows] = []
+        self._spare_payload = bytearray()
         self._births: list[Rows] = []
         self._seen: set[bytes] = set()
         self._ends: list[Rows] = []
@@ -145,10 +152,25 @@ class PartEngine(Engine):
         if self._told.bodies is not None:
             tail.serial, tail.shown = int(run.serial), self._told.bodies.waiting()
         return Summary(
-            _joined(self._edges, EDGE), bytes(self._payload), list(self._told.captures), lefts,
+            _joined(self._edges, EDGE), bytes(self._payload), *self._spoilt(lefts),
+            list(self._told.captures), lefts,
             _joined(self._ends, RECORDS["ends"]), self._end_texts, _joined(self._births, BIRTH), tail,
             int(run.clock), self._began, int(run.jump), int(run.order), bool(run.limited), most,
         )  # fmt: skip
+
+    def _spoilt(self, lefts: Rows) -> tuple[Rows, bytes]:
+        """Of what was kept of quiet connections, that of those which were not."""
+        spare = _joined(self._spare, EDGE)
+        of = lefts[spare["left"]]
+        spare = spare[(of["quiet"] == SPOILT) & (of["spare"] != 0)]
+        data = bytearray()
+        view = memoryview(self._spare_payload)
+        for at, (start, size) in enumerate(
+            zip(spare["start"].tolist(), spare["captured"].tolist(), strict=True)
+        ):
+            spare["start"][at] = len(data)
+            data += view[start : start + size]
+        return spare, bytes(data)
 
     def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
         ends = self._machine.array("ends", int(self._machine.t.run[0].ends))
@@ -187,6 +209,7 @@ class PartEngine(Engine):
         births = marks[marks["kind"] == OPENED]
         begun = self._note_births(births, table)
         heads = marks[marks["kind"] == HEAD_]
+        self._keep_spare(marks[marks["kind"] == SPARE_], table)
         swept = marks[marks["kind"] == SWEPT]
         edges = np.zeros(len(heads) + len(begun) + len(swept), EDGE)
         kept, sweeps = edges[: len(heads) + len(begun)], edges[len(heads) + len(begun) :]
@@ -195,7 +218,7 @@ class PartEngine(Engine):
         kept["order"], kept["left"], kept["file"] = marked["order"], -1, int(run.capture)
         kept["stop"][len(heads) :] = BEGINS
         self._mark_known(kept, int(run.lefts))
-        self._keep_payload(kept)
+        self._keep_payload(kept, self._payload)
         sweeps["order"], sweeps["time"], sweeps["stop"] = swept["order"], swept["time"], SWEEP
         # A sweep comes before the segment that made it.
         places = np.lexsort((edges["stop"] != SWEEP, edges["order"]))
@@ -226,15 +249,25 @@ class PartEngine(Engine):
         kept["stop"][place] = UNTIL
         kept["left"][place] = self._lefts_before + np.arange(len(known))
 
-    def _keep_payload(self, kept: Rows) -> None:
+    def _keep_spare(self, marks: Rows, table: Rows) -> None:
+        """Keep segments of quiet connections."""
+        if not len(marks):
+            return
+        kept = table[marks["row"]]
+        kept["order"], kept["left"] = marks["order"], marks["time"]
+        kept["file"] = int(self._machine.t.run[0].capture)
+        self._keep_payload(kept, self._spare_payload)
+        self._spare.append(kept)
+
+    def _keep_payload(self, kept: Rows, payload: bytearray) -> None:
         machine = self._machine
         buffers = [memoryview(machine.t.inline), memoryview(machine.t.block), memoryview(machine.t.extra)]
         for at, (which, start, size) in enumerate(
             zip(kept["buffer"].tolist(), kept["start"].tolist(), kept["captured"].tolist(), strict=True)
         ):
-            kept["start"][at] = len(self._payload)
+            kept["start"][at] = len(payload)
             if size:
-                self._payload += buffers[which][start : start + size]
+                payload += buffers[which][start : start + size]
         kept["buffer"] = EXTRA
 
 

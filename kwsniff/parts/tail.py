@@ -105,7 +105,7 @@ def _sides_of(conns: Ints) -> Ints:
     return np.stack([2 * conns, 2 * conns + 1], axis=1).ravel()
 
 
-def _walked(following: Ints, heads: Ints) -> Ints:
+def walked(following: Ints, heads: Ints) -> Ints:
     """The rows of all lists that begin at `heads`."""
     found = []
     at = heads[heads >= 0]
@@ -130,7 +130,7 @@ def _refer(table: Rows, fields: Sequence[str], new: Ints) -> None:
 
 def _requests(machine: Machine | _Shelf, conns: Rows, live: Ints, used: dict[str, int]) -> Rows:
     every = machine.array("requests", used["requests"])
-    rows = _walked(every["after"], np.concatenate([conns["first_request"], conns["first_unasked"]]))
+    rows = walked(every["after"], np.concatenate([conns["first_request"], conns["first_unasked"]]))
     found = every[rows].copy()
     new = _renumbered(rows, used["requests"])
     _refer(found, ("after", "before"), new)
@@ -142,8 +142,8 @@ def _requests(machine: Machine | _Shelf, conns: Rows, live: Ints, used: dict[str
 
 def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, arena: _Blocks) -> Rows:
     every = machine.array("pieces", used)
-    waiting = _walked(every["next"], np.concatenate([sides["wait_first"], sides["far"], conns["held_first"]]))
-    untold = _walked(every["next"], np.concatenate([conns["untold_first"], conns["aside_first"]]))
+    waiting = walked(every["next"], np.concatenate([sides["wait_first"], sides["far"], conns["held_first"]]))
+    untold = walked(every["next"], np.concatenate([conns["untold_first"], conns["aside_first"]]))
     rows = np.concatenate([waiting, untold])
     found = every[rows].copy()
     new = _renumbered(rows, used)
@@ -159,7 +159,7 @@ def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, aren
 
 def _early(machine: Machine | _Shelf, conns: Rows, used: int, arena: _Blocks) -> Rows:
     every = machine.array("early", used)
-    rows = _walked(every["next"], conns["first_early"])
+    rows = walked(every["next"], conns["first_early"])
     found = every[rows].copy()
     new = _renumbered(rows, used)
     _refer(found, ("next", "before"), new)

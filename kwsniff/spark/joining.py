@@ -9,8 +9,6 @@ only of splits in which connections have to be decoded again.
 from __future__ import annotations
 
 import json
-import pickle
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -27,21 +25,11 @@ from kwsniff.parts.reading import SplitReader
 from kwsniff.segments import segment_columns
 from kwsniff.spark.control import EVENTS, JOINED, TOLD, Row, packed
 from kwsniff.spark.decode import RUN_BITS
+from kwsniff.spark.packing import packed_object, unpacked_summary
 from kwsniff.spark.staged import STAGED
 
 HELD_BYTES = 256 * MIB
 """Segments of a split that are kept to be looked through again; beyond that the split is read each time."""
-
-
-def packed_summary(summary: Summary) -> bytes:
-    """A summary as bytes."""
-    return zlib.compress(pickle.dumps(summary, pickle.HIGHEST_PROTOCOL), 1)
-
-
-def unpacked_summary(data: bytes) -> Summary:
-    """What `packed_summary` packed."""
-    summary: Summary = pickle.loads(zlib.decompress(data))
-    return summary
 
 
 def placed(told: Told, run: int) -> pa.RecordBatch:
@@ -138,7 +126,7 @@ class Joining:
             for told in self._joiner.finish():
                 yield self._added(serial, told)
                 serial += 1
-        yield {"kind": JOINED, "data": pickle.dumps(joined, pickle.HIGHEST_PROTOCOL)}
+        yield {"kind": JOINED, "data": packed_object(joined)}
 
     def _added(self, serial: int, told: Told) -> Row:
         return {"kind": EVENTS, "detail": str(serial), "data": packed(placed(told, self._run))}

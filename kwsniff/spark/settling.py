@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -12,9 +11,12 @@ from numpy.typing import NDArray
 from kwsniff.parts.join import Joined, woven
 from kwsniff.parts.part import Told
 from kwsniff.spark.control import EVENTS, JOINED, Row, unpacked
+from kwsniff.spark.packing import unpacked_object
 from kwsniff.spark.staged import PLACE, Staged, stored
 
 Ints = NDArray[np.int64]
+ASKED = ("request_packet", "correlation_id")
+"""What tells which request a call is of, to fill in how many were in flight."""
 
 
 class Settling:
@@ -27,7 +29,7 @@ class Settling:
         added: dict[int, list[tuple[int, bytes]]] = {}
         for row in rows:
             if row["kind"] == JOINED:
-                self._joined[int(row["key"])] = pickle.loads(row["data"])
+                self._joined[int(row["key"])] = unpacked_object(row["data"])
             elif row["kind"] == EVENTS:
                 added.setdefault(int(row["key"]), []).append((int(row["detail"]), row["data"]))
         self._added = {split: [data for _, data in sorted(own)] for split, own in added.items()}
@@ -44,6 +46,7 @@ class Settling:
             yield pa.RecordBatch.from_pydict({name: columns_of[name] for name in columns})
 
     def _told(self, file: Staged, split: int, names: list[str]) -> Iterator[Told]:
+        names = [*names, *(name for name in ASKED if name not in names)] if "in_flight" in names else names
         joined = self._joined.get(split, Joined())
         added = (batch for data in self._added.get(split, ()) for batch in unpacked(data))
         late = (_placed(batch, names) for batch in added)

@@ -30,7 +30,8 @@ from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
 from kwsniff.parts.reading import SplitReader, Told, independent
 from kwsniff.segments import segment_columns
 from kwsniff.spark.control import EVENTS, JOINED, TOLD, Kept, Work, batched, numbers, tasks
-from kwsniff.spark.joining import Count, Joining, packed_summary, placed
+from kwsniff.spark.joining import Count, Joining, placed
+from kwsniff.spark.packing import packed_summary
 from kwsniff.spark.staged import STAGED, Staged, StagedFile
 
 if TYPE_CHECKING:
