@@ -24,8 +24,9 @@ from kwsniff.ahead import ahead
 from kwsniff.capture.source import CaptureError, CaptureTotals, Progress, segments
 from kwsniff.config import MIB, Config
 from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.join import Joiner, woven
+from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import EDGE, ENDS, ORDER_BITS, PartEngine, Summary, Told, endpoints_of
+from kwsniff.parts.weave import woven
 from kwsniff.segments import segment_columns
 
 Ints = NDArray[np.int64]

@@ -17,11 +17,12 @@ import pyarrow as pa
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.join import Ints, Joined, Joiner
+from kwsniff.parts.join import Ints, Joiner
 from kwsniff.parts.part import ORDER_BITS, Summary, Told
 from kwsniff.parts.plan import Split
 from kwsniff.parts.ranges import of_endpoints
 from kwsniff.parts.reading import SplitReader
+from kwsniff.parts.weave import Joined
 from kwsniff.segments import segment_columns
 from kwsniff.spark.control import EVENTS, JOINED, TOLD, Row, packed
 from kwsniff.spark.decode import RUN_BITS

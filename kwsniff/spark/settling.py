@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.parts.join import Joined, woven
 from kwsniff.parts.part import Told
+from kwsniff.parts.weave import Joined, woven
 from kwsniff.spark.control import EVENTS, JOINED, Row, unpacked
 from kwsniff.spark.packing import unpacked_object
 from kwsniff.spark.staged import PLACE, Staged, stored

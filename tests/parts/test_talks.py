@@ -118,13 +118,39 @@ def repeated() -> Talk:
     return talk
 
 
+def deep() -> Talk:
+    """Forty requests are always on their way, several in a segment."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(0, 120, 2):
+        talk.add(flow.send(0, request(number) + request(number + 1)))
+        if number >= 40:
+            talk.add(flow.send(1, response(number - 40) + response(number - 39)))
+    return talk
+
+
+def unasked(number: int) -> bytes:
+    """Produce with acks=0."""
+    body = b"\xff\xff\0\0" + struct.pack(">i", 1000) + struct.pack(">i", 0)
+    return request(number, key=0, version=3, body=body)
+
+
+def quiet() -> Talk:
+    """Produce with acks=0; some other requests are answered late, the last one never."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(120):
+        talk.add(flow.send(0, request(number) if number in (30, 75, 100) else unasked(number)))
+        talk.add(flow.send(1, response({45: 30, 77: 75}[number]) if number in (45, 77) else b""))
+    return talk
+
+
 def unanswered() -> Talk:
     """Produce with acks=0: the broker only acknowledges, but once it does answer."""
-    body = b"\xff\xff\0\0" + struct.pack(">i", 1000) + struct.pack(">i", 0)
     talk, flow = Talk(), Flow()
     talk.open(flow)
     for number in range(90):
-        talk.add(flow.send(0, request(number, key=0, version=3, body=body)))
+        talk.add(flow.send(0, unasked(number)))
         talk.add(flow.send(1, b""))
         if number == 80:
             talk.add(flow.send(1, response(3)))
@@ -167,7 +193,7 @@ def interleaved() -> Talk:
 
 TALKS: list[Callable[[], Talk]] = [
     plain, pipelined, unaligned, reused, reset, lost, swapped, repeated, unanswered, short_frames, foreign,
-    interleaved,
+    interleaved, deep, quiet,
 ]  # fmt: skip
 
 
@@ -202,6 +228,21 @@ def test_requests_in_flight_at_a_cut_are_counted_right(tmp_path: Path) -> None:
     assert found.again == 0
     flights = [row["in_flight"] for row in found.events.to_pylist() if row["event"] == "call"]
     assert max(flights) == 3
+
+
+def test_requests_on_their_way_at_a_cut_do_not_count_for_those_after_it(tmp_path: Path) -> None:
+    found = outcome(deep(), tmp_path, 70)
+    assert found.again == 0
+    calls = [row for row in found.events.to_pylist() if row["status"] == "ok"]
+    assert {row["in_flight"] for row in calls if row["correlation_id"] >= 42} == {40, 41}
+
+
+@pytest.mark.parametrize(("cut", "again"), [(120, 0), (80, 0), (214, 0)])
+def test_a_broker_that_says_nothing_is_believed_to_wait(cut: int, again: int, tmp_path: Path) -> None:
+    found = outcome(quiet(), tmp_path, cut)
+    assert found.again == again
+    flights = [row["in_flight"] for row in found.events.to_pylist() if row["event"] == "call"]
+    assert flights.count(1) == 15 + 2 + 19
 
 
 def test_calls_after_a_cut_name_the_software_that_was_told_before_it(tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""Rows of a part as they are true, woven with those of joining it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kwsniff.columns import in_order as columns_in_order
+from kwsniff.columns import record_batch
+from kwsniff.events import CALL
+from kwsniff.parts.part import Told
+from kwsniff.table import EVENTS
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a part could not know of a connection that began before it."""
+
+    connection: str
+    software_name: str | None
+    software_version: str | None
+    user: str | None
+    rtt_us: float | None
+    in_flight: tuple[Ints, Ints] | None = None
+    """Of the requests that waited when it was known: which they are (see `asked`), and how many requests were
+    in flight when they were sent."""
+    more: int = 0
+    """Requests that waited before the part and through it, of a quiet connection."""
+
+
+@dataclass(slots=True)
+class Joined:
+    """What joining a part told."""
+
+    rows: list[Told] = field(default_factory=list)
+    """Rows that the part could not tell."""
+    names: dict[int, Name] = field(default_factory=dict)
+    """By the part's number of the connection."""
+    wrong: set[int] = field(default_factory=set)
+    """Connections of the part whose rows are not to be believed."""
+    again: int = 0
+    """Pairs of endpoints decoded again."""
+
+
+def settled(told: Told, joined: Joined) -> Told:
+    """Rows of a part as they are true."""
+    numbers, index = np.unique(told.numbers, return_inverse=True)
+    known = [joined.names.get(number) for number in numbers.tolist()]
+    wrong = np.isin(numbers, np.array(sorted(joined.wrong), np.int64)) & (numbers > 0)
+    if any(known):
+        told = Told(_named(told.batch, known, index), told.keys, told.ranks, told.numbers)
+    if wrong.any():
+        keep = ~wrong[index]
+        told = Told(told.batch.filter(pa.array(keep)), told.keys[keep], told.ranks[keep], told.numbers[keep])
+    return told
+
+
+def asked(packets: Ints, correlation_ids: Ints) -> Ints:
+    """Requests of a connection, each as a number."""
+    return (packets << 32) + (correlation_ids & 0xFFFFFFFF)
+
+
+def _flown(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.RecordBatch:
+    """With the numbers of requests in flight as they are true."""
+    place = batch.schema.get_field_index("in_flight")
+    if place < 0 or not any(name.in_flight or name.more for name in known if name is not None):
+        return batch
+    kind = batch.schema.field(place)
+    packets, ids, counts = (
+        pc.fill_null(batch[name], -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in ("request_packet", "correlation_id", "in_flight")
+    )
+    keys, made = asked(packets, ids), counts.copy()
+    for number, name in enumerate(known):
+        if name is None or not (name.in_flight or name.more):
+            continue
+        own = np.flatnonzero((index == number) & (counts >= 0))
+        made[own] += name.more
+        if name.in_flight is None:
+            continue
+        keys_of, counts_of = name.in_flight
+        at = np.minimum(np.searchsorted(keys_of, keys[own]), len(keys_of) - 1)
+        found = keys_of[at] == keys[own]
+        made[own[found]] = counts_of[at[found]]
+    return batch.set_column(place, kind, pa.array(made, pa.int64(), mask=counts < 0).cast(kind.type))
+
+
+def _named(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.RecordBatch:
+    place = pa.array(index)
+    batch = _flown(batch, known, index)
+    for name in ("connection", "software_name", "software_version", "user", "rtt_us"):
+        at = batch.schema.get_field_index(name)
+        if at < 0:  # not asked for
+            continue
+        kind = batch.schema.field(name)
+        values = pa.array([getattr(each, name, None) for each in known], kind.type).take(place)
+        if name == "connection":
+            column = pc.coalesce(values, batch[name])
+        else:
+            column = pc.if_else(pc.equal(batch["event"], CALL), pc.coalesce(batch[name], values), batch[name])
+            if name == "user":
+                column = pc.if_else(pc.equal(batch["event"], CALL), pc.coalesce(values, column), column)
+        batch = batch.set_column(at, kind, column)
+    return batch
+
+
+def woven(rows: Iterable[Told], joined: Joined) -> Iterator[Told]:
+    """The rows of a part and those of joining it, as one run has them."""
+    other = in_order(joined.rows)
+    for told in rows:
+        own = settled(told, joined)
+        if other is None or not len(own.keys):
+            yield own
+            continue
+        count = int(np.searchsorted(other.keys, own.keys[-1], "right"))
+        before, other = _cut(other, count)
+        if count:
+            # What lies behind them stays as it is: moving rows costs as much as making them.
+            touched, rest = _cut(own, int(np.searchsorted(own.keys, before.keys[-1], "right")))
+            merged = in_order([touched, before])
+            yield from [merged] if merged is not None else []
+            own = rest
+        if len(own.keys):
+            yield own
+    if other is not None and len(other.keys):
+        yield other
+
+
+def _cut(told: Told, count: int) -> tuple[Told, Told]:
+    return (
+        Told(told.batch.slice(0, count), told.keys[:count], told.ranks[:count], told.numbers[:count]),
+        Told(told.batch.slice(count), told.keys[count:], told.ranks[count:], told.numbers[count:]),
+    )
+
+
+def in_order(parts: list[Told]) -> Told | None:
+    """Rows of a part and of joining it, as one run has them."""
+    parts = [each for each in parts if len(each.keys)]
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    keys, ranks, numbers = (
+        np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "ranks", "numbers")
+    )
+    places = np.lexsort((numbers, ranks, keys))
+    # Most columns of most rows are null, and moving those costs as much as others.
+    columns = [(_filled_columns(each.batch), len(each.batch)) for each in parts]
+    batch = record_batch(columns_in_order(columns, places, EVENTS), len(places), EVENTS)
+    return Told(batch, keys[places], ranks[places], numbers[places])
+
+
+def _filled_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return {name: column for name, column in columns if column.null_count < len(column)}
