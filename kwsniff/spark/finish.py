@@ -47,6 +47,7 @@ from kwsniff.spark.control import (
 from kwsniff.spark.control import spark_schema as control_schema
 from kwsniff.spark.settling import Settling
 from kwsniff.spark.staged import Staged, Tables, merged, stored
+from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -208,6 +209,11 @@ class Finish:
         for data in kept.column("data", TOLD):
             counted.merge(pickle.loads(data))
         return counted
+
+
+def error_names() -> dict[int, tuple[str, bool]]:
+    """Names of error codes, and whether a client may try again."""
+    return {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
 
 
 def spark_metadata() -> dict[str, dict[str, str]]:

@@ -30,11 +30,10 @@ from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
-from kwsniff.spark.finish import Counted, Finish, grouped, spark_metadata
+from kwsniff.spark.finish import Counted, Finish, error_names, grouped, spark_metadata
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spark.staged import Staged
-from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -234,7 +233,7 @@ class _Run:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def _report(self, counted: Counted) -> Report:
-        report = Report.from_store(counted.store, errors=_errors(), uses=True)
+        report = Report.from_store(counted.store, errors=error_names(), uses=True)
         with tempfile.TemporaryDirectory(prefix="kwsniff-") as scratch:
             report.write_csv(scratch)
             self._write_page(report, counted, Path(scratch) / "report.html")
@@ -246,8 +245,8 @@ class _Run:
         """The page of `kwsniff report --html`, without a second reading of the captures."""
         inputs = [*(self._before.inputs if self._before else []), *self._new]
         page = Page(
-            [each.path for each in inputs], report, counted.findings.found(_errors()),
-            counted.findings.errors(_errors()), counted.trust.anomalies,
+            [each.path for each in inputs], report, counted.findings.found(error_names()),
+            counted.findings.errors(error_names()), counted.trust.anomalies,
             paragraph(counted.trust, self._totals), counted.gathered,
         )  # fmt: skip
         path.write_text(page.html(), encoding="utf-8")
@@ -257,7 +256,7 @@ class _Run:
         metadata = spark_metadata()[FOUND.name]
         below = self._version.below(FOUND.name)
         with Folders(FOUND, self._version.out, below, "part", metadata) as folders:
-            for batch in counted.findings.table(_errors()).cast(FOUND.schema).to_batches():
+            for batch in counted.findings.table(error_names()).cast(FOUND.schema).to_batches():
                 folders.add(batch)
         return folders.stored
 
@@ -291,7 +290,3 @@ class _Run:
     def _stage(self, name: str, size: int = 0) -> None:
         self._tell(name, size)
         self._spark.sparkContext.setJobDescription(f"kwsniff: {name}")
-
-
-def _errors() -> dict[int, tuple[str, bool]]:
-    return {code: (error.name, error.retriable) for code, error in catalog().errors.items()}

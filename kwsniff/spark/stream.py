@@ -38,14 +38,15 @@ from kwsniff.lake.files import Folders, Stored
 from kwsniff.lake.lock import LockedError, locked
 from kwsniff.lake.manifest import Manifest, OutputError
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import OF_EVENTS, WINDOWS
+from kwsniff.lake.tables import FOUND, OF_EVENTS, WINDOWS, Table
 from kwsniff.lake.version import OWN, PARQUET, STREAM, Version
 from kwsniff.report.topics import TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import windows
 from kwsniff.spark.control import STORED, Work, batched, numbers, tasks
-from kwsniff.spark.finish import compacted, spark_metadata
+from kwsniff.spark.finish import compacted, error_names, spark_metadata
 from kwsniff.spark.followed import LIST, STATE, Following
+from kwsniff.spark.found import found
 from kwsniff.spark.staged import Staged, Tables, stored
 from kwsniff.spark.windows import SECOND, Windows
 
@@ -173,7 +174,8 @@ class Stream:
         said = [json.loads(row[0]) for row in rows.select("detail").orderBy("position").collect()]
         record, files = self._written(said, before, version, number)
         closed = self._closed(before, record, files["calls"])
-        files[WINDOWS.name] += self._window_files(closed, version)
+        files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)
+        files[FOUND.name] = self._files_of(FOUND, self._found(said, before, record), version)
         files = self._compacted(files, version)
         made = self._manifest(record, files)
         formats.commit(version, made)
@@ -228,7 +230,7 @@ class Stream:
     @staticmethod
     def _files(version: Version) -> dict[str, list[Stored]]:
         known = version.before.tables if version.before else {}
-        return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, WINDOWS)}
+        return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, FOUND, WINDOWS)}
 
     @staticmethod
     def _below(version: Version, table: str) -> str:
@@ -263,11 +265,17 @@ class Stream:
         span = first, record.closed_until_ns
         return windows.statistics(self._spark, self._out, calls, span, self._windows.length_ns)
 
-    def _window_files(self, closed: pa.Table, version: Version) -> list[Stored]:
-        below = self._below(version, WINDOWS.name)
-        with Folders(WINDOWS, self._out, below, "part", spark_metadata()[WINDOWS.name]) as folders:
-            for batch in closed.to_batches():
-                folders.add(batch.cast(WINDOWS.schema))
+    def _found(self, said: list[dict[str, Any]], before: Record, record: Record) -> pa.Table:
+        """The findings so far."""
+        staged = [Staged(**each["file"]) for each in said]
+        names = self._names([])
+        return found(self._spark, self._own, before.batch, record.batch, staged, names).table(error_names())
+
+    def _files_of(self, table: Table, rows: pa.Table, version: Version) -> list[Stored]:
+        below = self._below(version, table.name)
+        with Folders(table, self._out, below, "part", spark_metadata()[table.name]) as folders:
+            for batch in rows.to_batches():
+                folders.add(batch.cast(table.schema))
         return folders.stored
 
     def _compacted(self, files: dict[str, list[Stored]], version: Version) -> dict[str, list[Stored]]:

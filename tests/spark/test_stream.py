@@ -19,13 +19,16 @@ import pyarrow.compute as pc
 import pytest
 
 from kwsniff.config import Config
+from kwsniff.findings import Findings
 from kwsniff.lake.manifest import OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.results import Results
 from kwsniff.offline import events
-from kwsniff.report.topics import fill, topic_names
+from kwsniff.report.sessions import followed as sessions_followed
+from kwsniff.report.topics import FIXED, fill, topic_names
 from kwsniff.report.waiting import waited
 from kwsniff.spark import stream
+from kwsniff.spark.finish import error_names
 from kwsniff.spark.followed import Following
 from kwsniff.table import EVENTS
 from tests.samples import sample
@@ -99,6 +102,18 @@ def test_steps_yield_what_one_process_yields(ended: tuple[Followed, list[Path]])
     found = stored(followed.out)
     assert followed.out.joinpath("manifest.json").exists()
     assert found.equals(expected(files))
+
+
+def test_findings_are_those_of_one_process(ended: tuple[Followed, list[Path]]) -> None:
+    followed, files = ended
+    one = Findings()
+    for batch in sessions_followed(events([str(file) for file in files], Config())):
+        one.take(fill(batch, FIXED))
+    wanted = one.table(error_names())
+    assert wanted.num_rows
+    found = Results(followed.out).table("findings", wanted.column_names)
+    order = [("code", "ascending"), ("subject", "ascending")]
+    assert found.sort_by(order).to_pylist() == wanted.sort_by(order).to_pylist()
 
 
 def test_nothing_is_flushed_before_the_stream_is_ended(spark: SparkSession, tmp_path: Path) -> None:
