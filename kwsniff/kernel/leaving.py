@@ -138,13 +138,15 @@ def listen(t: Any, c: int, seg: Any) -> None:
 @kernel
 def heard(t: Any, c: int, seg: Any, left: Any) -> int:
     """What a quiet broker said so far, see QUIETS."""
-    conn, k = t.conns[c], 1 - t.conns[c].client
-    s = t.sides[2 * c + k]
-    again = left.b_again if k else left.a_again
-    missing = left.b_missing if k else left.a_missing
-    retransmitted = left.b_retransmitted if k else left.a_retransmitted
-    skipped = left.b_skipped if k else left.a_skipped
-    if s.again != again or s.missing != missing or s.retransmitted != retransmitted or s.skipped != skipped:
+    conn, a, b = t.conns[c], t.sides[2 * c], t.sides[2 * c + 1]
+    if a.again != left.a_again or b.again != left.b_again:
+        return SPOILT
+    if a.retransmitted != left.a_retransmitted or b.retransmitted != left.b_retransmitted:
+        return SPOILT
+    s = b if conn.client == 0 else a
+    if s.missing != (left.b_missing if conn.client == 0 else left.a_missing):
+        return SPOILT
+    if s.skipped != (left.b_skipped if conn.client == 0 else left.a_skipped):
         return SPOILT
     if not s.synchronised or s.wait_first >= 0 or s.far >= 0 or s.stray_end >= 0:
         return SPOILT
