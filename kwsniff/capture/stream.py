@@ -81,6 +81,8 @@ class ByteStream:
         self.consumed = 0
         """Bytes of the input read so far, as stored."""
         self._source = source
+        self._plain: io.FileIO | None = None
+        """The source, once it is known to be a file that is not compressed."""
         self._ready: memoryview[int] = memoryview(b"")
         self._pieces = self._read_pieces()
 
@@ -103,6 +105,12 @@ class ByteStream:
         done = 0
         while done < len(into):
             if not self._ready:
+                if self._plain is not None:
+                    size = self._read_into(self._plain, into[done:])
+                    if not size:
+                        break
+                    done += size
+                    continue
                 piece = next(self._pieces, None)
                 if piece is None:
                     break
@@ -122,6 +130,16 @@ class ByteStream:
         self.consumed += len(data)
         return data
 
+    def _read_into(self, file: io.FileIO, into: memoryview[int]) -> int:
+        """As `_read`, but without a copy; bytes that were read."""
+        try:
+            while (size := file.readinto(into)) is None:
+                select.select([file], [], [])
+        except OSError as error:
+            raise CaptureError(f"{self.name}: {error.strerror or error}") from error
+        self.consumed += size
+        return size
+
     def _read_pieces(self) -> Iterator[bytes]:
         start = b""
         while len(start) < 6 and (data := self._read()):
@@ -130,6 +148,8 @@ class ByteStream:
             if start.startswith(magic):
                 yield from self._decompressed(start, magic, codec, make)
                 return
+        if isinstance(self._source, io.FileIO):
+            self._plain = self._source
         while start:
             yield start
             start = self._read()
