@@ -29,10 +29,9 @@ def events(
     """EVENTS batches of capture files, directories of them, or `-` for standard input.
 
     `totals` is filled with what the files held, `progress` is told bytes read and, if known, bytes in all.
-    `jobs` is how many parts of the input are decoded at a time: in threads, each a range of it, or with
-    `config.full` and without compiled kernels in processes, each some of the connections; None as many as
-    there are cores if that pays. The events are the same for any number; a pipe is read by one only. `stop`,
-    once set, ends what comes through a pipe.
+    `jobs` is how many processes decode, each some of the connections; None as many as there are cores if that
+    pays. The events are the same for any number; a pipe is read by one only. `stop`, once set, ends what
+    comes through a pipe.
 
     Raises:
         CaptureError: with one line that says which input cannot be read, and why.
@@ -41,22 +40,18 @@ def events(
     if jobs != 1:
         sizes = [file.size for file in resolve(paths)]
         if jobs is None:
-            jobs = _worth(sizes) if config.full else 1
+            jobs = _worth(sizes) if config.full or not _compiled(config) else 1
         if jobs > 1 and sizes and None not in sizes:
-            if in_threads(config):
-                from kwsniff.parts import ranges  # which loads what joins parts
-
-                return ranges.events(paths, config, jobs, totals, progress)
             from kwsniff import parallel  # which loads what starts and joins processes
 
             return parallel.events(paths, config, jobs, totals, progress)
     return analyze(segments(paths, config, totals, progress, stop, prefetch=True), config)
 
 
-def in_threads(config: Config) -> bool:
-    """Whether threads can share the work: compiled kernels let each other run. What Python does, as showing
-    bodies, needs processes."""
-    return not config.full and config.kernels != "never" and load(ACT) is not None
+def _compiled(config: Config) -> bool:
+    """Whether kernels run compiled: then one process decodes about as fast as a file is read and rows are
+    written, which are done side by side anyway."""
+    return config.kernels != "never" and load(ACT) is not None
 
 
 def _worth(sizes: list[int | None]) -> int:

@@ -105,6 +105,7 @@ class Engine:
             if self._texts_are_many():
                 yield from self._drain(everything=True)
                 self._compact()
+        self._taken()
         yield from self._drain(everything=True)
         machine.shrink()
 
@@ -135,6 +136,9 @@ class Engine:
 
     def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
         """The segments from `first` to `stop` were taken."""
+
+    def _taken(self) -> None:
+        """All segments of a batch were taken."""
 
     def trace(self) -> Decisions:
         """Note from now on what is decided of every connection, and why. What it returns gives it out; it has
@@ -252,14 +256,8 @@ class Engine:
         } | {"buffer": buffer[first:stop], "start": start[first:stop]}  # fmt: skip
         if self._share is not None:
             index, shares = self._share
-            columns["apart"] = (share_of(segments, shares)[first:stop] != index).astype(np.int64)
-        machine, count = self._machine, stop - first
-        if len(machine.t.segments) < count:
-            machine.grow("segments", count)
-        table = machine.t.segments
-        for name, values in columns.items():
-            if machine.compiled:
-                table[name][:count] = values
-            else:
-                for row, value in zip(table, values.tolist(), strict=False):
-                    setattr(row, name, value)
+            whose = share_of(segments, shares) if segments.share is None else segments.share
+            columns["apart"] = (whose[first:stop] != index).astype(np.int64)
+        if len(self._machine.t.segments) < stop - first:
+            self._machine.grow("segments", stop - first)
+        self._machine.set_columns("segments", columns)

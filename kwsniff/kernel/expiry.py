@@ -12,7 +12,7 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.rows import note_now, room_for_notes
-from kwsniff.kernel.silence import ENDED, RESET, TALKING, is_reset, patience
+from kwsniff.kernel.silence import ENDED, RESET, TALKING, UNSORTED, is_reset, patience
 from kwsniff.kernel.streams import replay, set_free
 from kwsniff.kernel.tables import (
     CAPTURE_REASON,
@@ -30,17 +30,22 @@ from kwsniff.kernel.tables import (
 @kernel
 def sweep(t: Any, now: int) -> int:
     """End the connections that were silent for too long, and close those that were reset: what they hold is
-    given up at once. Only those that are due are looked at."""
+    given up at once. Only those that are due are looked at, and those that stand among them: a connection
+    that was reset comes into its list later than it was last heard of."""
     run = t.run[0]
     code = close_reset(t, now)
     for which in range(2):
-        while code == OK:
-            c = t.lists[TALKING if which == 0 else ENDED].first
-            if c < 0 or now - t.conns[c].last_time <= patience(t, c):
+        c = t.lists[TALKING if which == 0 else ENDED].first
+        while code == OK and c >= 0:
+            left = patience(t, c) - (now - t.conns[c].last_time)
+            following = t.conns[c].silent_after
+            if left < 0:
+                run.steps += 1
+                run.rank = rank_of(t, c)
+                code = end(t, c, CLOSED_REASON)
+            elif left > t.limits[0].reorder_time + UNSORTED:
                 break
-            run.steps += 1
-            run.rank = rank_of(t, c)
-            code = end(t, c, CLOSED_REASON)
+            c = following
     if code == OK:
         run.rank = OWN
     return code

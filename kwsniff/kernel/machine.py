@@ -133,6 +133,16 @@ class Machine:
             for row in table:
                 setattr(row, field, value)
 
+    def set_columns(self, name: str, columns: dict[str, Ints]) -> None:
+        """Write fields of the first rows of a table."""
+        table = getattr(self.t, name)
+        for field, values in columns.items():
+            if self.compiled:
+                table[field][: len(values)] = values
+            else:
+                for row, value in zip(table, values.tolist(), strict=False):
+                    setattr(row, field, value)
+
     def replace(self, name: str, table: Any) -> None:
         """Put another table in the place of one."""
         self.t = self.t._replace(**{name: table})

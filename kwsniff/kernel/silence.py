@@ -13,6 +13,9 @@ from kwsniff.kernel.mode import kernel
 
 LINGER = 60_000_000_000
 """Nanoseconds for which stray segments still belong to a connection that was closed."""
+UNSORTED = 2_000_000_000
+"""Nanoseconds by which connections in a list may stand later than they were last heard of, besides the time
+for which segments may be overtaken: silence is looked at once a second."""
 TALKING, RESET, ENDED = range(3)
 """Lists of connections by silence: in each of them the one that was silent longest is due first."""
 
@@ -53,6 +56,7 @@ def spoke(t: Any, c: int) -> None:
     if conn.list != which or t.lists[which].last != c:
         remove_quiet(t, c)
         append_quiet(t, c, which)
+    conn.listed = t.run[0].order  # also where it stays the last: others may be followed elsewhere
 
 
 @kernel

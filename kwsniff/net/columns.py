@@ -43,6 +43,8 @@ class SegmentColumns:
     buffers: list[memoryview]
     notes: list[tuple[int, str, str, int, int]]
     """Anomalies of packets: order (rows before it), code, detail, packet, time."""
+    share: Ints | None = None
+    """Where several engines share the connections: whose each segment is, if that is known."""
 
     def __len__(self) -> int:
         return len(self.packet)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel.engine import AT_ONCE, Engine
+from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.machine import RECORDS
 from kwsniff.kernel.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.net.columns import ACK, SYN, SegmentColumns
@@ -37,6 +38,7 @@ EXTRA = 2
 MAX_HEAD = 4 << 20
 """Bytes of the head of one connection; a longer one is decoded by whoever knows what came before."""
 END_TEXTS = ("user", "mechanism", "client_id")
+MOST = ("most_bytes", "most_waiting", "most_followed", "most_shown")
 ENDS = ("src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port")
 COPIED = ("packet", "time", *ENDS, "seq", "ack", "flags", "length", "captured")
 EDGE = RECORDS["segments"]
@@ -147,15 +149,14 @@ class PartEngine(Engine):
         tail = taken(machine)
         place = {int(number): row for row, number in enumerate(tail.conns["number"])}
         lefts["conn"] = [place.get(number, -1) for number in lefts["number"].tolist()]
-        names = ("most_bytes", "most_waiting", "most_followed", "most_shown")
-        most = tuple(int(getattr(run, name)) for name in names)
+        most, limited = self.most()
         if self._told.bodies is not None:
             tail.serial, tail.shown = int(run.serial), self._told.bodies.waiting()
         return Summary(
             _joined(self._edges, EDGE), bytes(self._payload), *self._spoilt(lefts),
             list(self._told.captures), lefts,
             _joined(self._ends, RECORDS["ends"]), self._end_texts, _joined(self._births, BIRTH), tail,
-            int(run.clock), self._began, int(run.jump), int(run.order), bool(run.limited), most,
+            int(run.clock), self._began, int(run.jump), int(run.order), limited, most,
         )  # fmt: skip
 
     def _spoilt(self, lefts: Rows) -> tuple[Rows, bytes]:
@@ -171,6 +172,19 @@ class PartEngine(Engine):
             spare["start"][at] = len(data)
             data += view[start : start + size]
         return spare, bytes(data)
+
+    def count_anew(self) -> None:
+        """What was held before counts no more for `most`."""
+        t = self._machine.t
+        run = t.run[0]
+        held = in_use(t), outstanding(t), run.followed, run.bodies_waiting
+        for name, now in zip(MOST, held, strict=True):
+            setattr(run, name, now)
+
+    def most(self) -> tuple[tuple[int, ...], bool]:
+        """Most that was held, see `Summary.most`, and whether a limit over all connections was reached."""
+        run = self._machine.t.run[0]
+        return tuple(int(getattr(run, name)) for name in MOST), bool(run.limited)
 
     def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
         ends = self._machine.array("ends", int(self._machine.t.run[0].ends))

@@ -37,7 +37,7 @@ SEGMENT_BYTES = 100
 TOLD_BYTES = 128 * MIB
 """Bytes of rows that wait for their turn, of all parts."""
 COLUMNS = tuple(
-    each.name for each in fields(SegmentColumns) if each.name not in ("capture", "buffers", "notes")
+    each.name for each in fields(SegmentColumns) if each.name not in ("capture", "buffers", "notes", "share")
 )
 
 
