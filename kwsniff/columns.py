@@ -71,7 +71,7 @@ def not_negative(values: Ints, kind: pa.DataType) -> pa.Array:
 
 def names_of(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
     """Names of small integers, each looked up once."""
-    codes = codes if isinstance(codes, pa.Array) else pa.array(codes)
+    codes = codes if isinstance(codes, pa.Array) else places(codes)
     encoded = codes.cast(pa.int32()).dictionary_encode()
     names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
     return names.take(encoded.indices)

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.report.topicfile import TopicFileError, read_names
 from kwsniff.report.topics import TopicNames
 from kwsniff.where.moment import zone
-from kwsniff.where.predicate import Predicate, columns_in, compile_where
+
+if TYPE_CHECKING:
+    from kwsniff.where.predicate import Predicate
 
 COLOURS = ("auto", "always", "never")
 
@@ -43,12 +46,18 @@ class Choice:
         if self.where is None and self.since is None and self.until is None:
             zone(self.tz)
             return None
+        from kwsniff.where.predicate import compile_where  # which loads the language
+
         return compile_where(self.where, since=self.since, until=self.until, tz=self.tz)
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns of EVENTS that choosing takes."""
-        return columns_in(self.where) if self.where is not None else frozenset()
+        if self.where is None:
+            return frozenset()
+        from kwsniff.where.predicate import columns_in
+
+        return columns_in(self.where)
 
     @property
     def limits(self) -> str:

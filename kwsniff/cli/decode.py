@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -27,7 +28,9 @@ from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.table import EVENTS
-from kwsniff.where.predicate import Predicate
+
+if TYPE_CHECKING:
+    from kwsniff.where.predicate import Predicate
 
 
 @dataclass(frozen=True, slots=True)
