@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, NamedTuple
 
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
@@ -23,9 +23,33 @@ CLOSERS = {
 """Who ended a connection, by `conns.closed_by`."""
 
 
-def detail_of(row: Any, config: Config, machine: Any) -> str:
-    """What an anomaly is about."""
-    code, a, b, c = int(row["code"]), int(row["a"]), int(row["b"]), int(row["c"])
+class _Note(NamedTuple):
+    """What is told of a row of `notes`: its fields of these names."""
+
+    code: int
+    a: int
+    b: int
+    c: int
+    client: int
+    at: int
+    size: int
+
+
+def details_of(rows: Any, config: Config, machine: Any) -> list[str]:
+    """What anomalies are about, given as rows of `notes`. Where packets are missing there are thousands, and
+    most of them say the same."""
+    known: dict[tuple[int, ...], str] = {}
+    made = []
+    for fields in zip(*(rows[name].tolist() for name in _Note._fields), strict=True):
+        said = known.get(fields)
+        if said is None:
+            said = known[fields] = _detail_of(_Note(*fields), config, machine)
+        made.append(said)
+    return made
+
+
+def _detail_of(row: _Note, config: Config, machine: Any) -> str:
+    code, a, b, c, client, *_ = row
     if code >= BAD_BODY:
         return _body(row, machine)
     name = CODES[code]
@@ -40,7 +64,7 @@ def detail_of(row: Any, config: Config, machine: Any) -> str:
     if name == "clocks_differ":
         return f"by {a / 1e9:.6f} s or more"
     if name in ("resynchronised", "frame_size_invalid", "frame_too_large"):
-        end = ENDS[0 if (b & 1) == int(row["client"]) else 1]
+        end = ENDS[0 if (b & 1) == client else 1]
         if name == "resynchronised":
             return f"{a} bytes skipped of the {end} stream"
         if name == "frame_size_invalid" and a >> 8 in TLS_ALERTS:
@@ -91,14 +115,14 @@ def _topic(number: int, machine: Any) -> str:
     return data.decode("utf-8", "replace")[:MAX_TOPIC]  # type: ignore[no-any-return]
 
 
-def _body(row: Any, machine: Any) -> str:
+def _body(row: _Note, machine: Any) -> str:
     """Which field of a body could not be read: the interpreter finds it in the same bytes."""
-    direction, offset = ENDS[int(row["a"])], int(row["b"])
-    code = CODES[int(row["code"]) - BAD_BODY]
+    direction, offset = ENDS[row.a], row.b
+    code = CODES[row.code - BAD_BODY]
     if code == "element_limit":
         return direction
-    key, version = divmod(int(row["c"]), 65536)
-    data = machine.data("keep", int(row["at"]), int(row["at"]) + int(row["size"]))
+    key, version = divmod(row.c, 65536)
+    data = machine.data("keep", row.at, row.at + row.size)
     api = catalog().apis.get(key)
     if api is None:
         return f"{direction}, offset {offset}"

@@ -17,7 +17,7 @@ from kwsniff.columns import (
 from kwsniff.config import Config
 from kwsniff.events import ANOMALY
 from kwsniff.kernel.codes import BAD_BODY, CODES
-from kwsniff.kernel.details import detail_of
+from kwsniff.kernel.details import details_of
 from kwsniff.kernel.machine import Machine
 
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ def note_columns(notes: Rows, config: Config, machine: Machine) -> Columns:
     plain = np.where(codes >= BAD_BODY, codes - BAD_BODY, codes)
     columns["time"] = timestamps(notes["time"])
     columns["code"] = pa.array(CODES).take(places(plain))
-    columns["detail"] = pa.array([detail_of(row, config, machine) for row in notes], pa.string())
+    columns["detail"] = pa.array(details_of(notes, config, machine), pa.string())
     columns["packet"] = not_negative(notes["packet"], pa.int64())
     return columns
 
