@@ -20,6 +20,7 @@ import pickle
 import secrets
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -166,7 +167,10 @@ class _Crew:
         process = self._context.Process(
             target=_begin, args=(work, others, files, theirs, said, *given), daemon=True
         )
-        process.start()
+        with warnings.catch_warnings():
+            # Newer Pythons warn of any thread, those of libraries too, which see to copies themselves.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
         self._processes.append(process)
         theirs.close()
         said.close()
