@@ -49,20 +49,25 @@ class SlowBroker(Rule):
     """One call of twenty took a broker longer than `slow_ms` of its own time: not waiting for data or
     members, not behind other requests, not throttled. Look at its disks, its garbage collections, its
     request handler threads and, for Produce with acks=all, at the followers that have to take the records
-    first."""
+    first. Of a broker that clients had to send packets to again nothing is said: what the network took
+    before it had a request is not told from its own time."""
 
     code = "slow_broker"
     about = "broker speed"
-    needs = frozenset(("broker_us", "latency_us", "in_flight"))
+    needs = frozenset(("broker_us", "latency_us", "in_flight", "client_retransmissions", "client_packets"))
     missing = "no calls to measure"
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.times = Histogram()
         self.slow = Tally()
+        self.sent = Tally()
+        """Packets from clients, and those that were sent again, by broker."""
 
     def take(self, batch: Batch) -> None:
-        calls = batch.calls
+        calls, ends = batch.calls, batch.connections
+        again = [ends.ints("client_packets"), ends.ints("client_retransmissions")]
+        self.sent.add(ends, np.ones(len(ends), np.bool_), [ends.broker], again)
         own = _own_time(calls)
         self.looked += int((~np.isnan(own)).sum())
         keys = [calls.broker, calls.coded("api")]
@@ -77,7 +82,22 @@ class SlowBroker(Rule):
             if calls >= self.thresholds.slow_calls and most >= self.thresholds.slow_ms * 1000:
                 slow = _Slow(most * calls, str(api), calls, quantile(counts, 0.5), most)
                 brokers.setdefault(broker, []).append(slow)
-        return [self._finding(broker, sorted(slow, reverse=True)) for broker, slow in brokers.items()]
+        return [
+            self._finding(broker, sorted(slow, reverse=True))
+            for broker, slow in brokers.items()
+            if not self._is_lossy(broker)
+        ]
+
+    def _is_lossy(self, broker: Any) -> bool:
+        """Whether clients had to send it so much again that `retransmissions` may speak."""
+        entry = self.sent.entries.get((broker,))
+        if entry is None:
+            return False
+        packets, again = entry.sums
+        return (
+            again >= self.thresholds.retransmissions
+            and again >= self.thresholds.retransmitted_ratio * packets
+        )
 
     def _finding(self, broker: Any, slow: list[_Slow]) -> Finding:
         weight, api, calls, half, most = slow[0]
