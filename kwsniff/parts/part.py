@@ -122,7 +122,7 @@ class PartEngine(Engine):
         self._spare: list[Rows] = []
         self._spare_payload = bytearray()
         self._births: list[Rows] = []
-        self._seen: set[bytes] = set()
+        self._begun: set[bytes] = set()
         self._ends: list[Rows] = []
         self._end_texts: list[tuple[str | None, ...]] = []
 
@@ -248,10 +248,9 @@ class PartEngine(Engine):
         begin = (flags & SYN != 0) & (flags & ACK == 0)
         new = []
         for at, name in enumerate(names.tolist()):
-            if name not in self._seen:
-                self._seen.add(name)
-                if begin[at]:
-                    new.append(at)
+            if begin[at] and name not in self._begun:
+                self._begun.add(name)
+                new.append(at)
         return births[new]
 
     def _mark_known(self, kept: Rows, lefts: int) -> None:
