@@ -37,7 +37,7 @@ class Answered(NamedTuple):
     response: int
 
 
-class Message(NamedTuple):
+class SeenMessage(NamedTuple):
     """One message as one of the two saw it."""
 
     api_key: int | None
@@ -63,7 +63,7 @@ class Difference:
 
 
 @dataclass
-class Tally:
+class Agreement:
     """Of one API and version."""
 
     both: int = 0
@@ -73,10 +73,10 @@ class Tally:
 
 
 @dataclass
-class Result:
+class Comparison:
     """What a comparison found."""
 
-    tallies: dict[tuple[int, int], Tally] = field(default_factory=lambda: defaultdict(Tally))
+    tallies: dict[tuple[int, int], Agreement] = field(default_factory=lambda: defaultdict(Agreement))
     differences: list[Difference] = field(default_factory=list)
 
     @property
@@ -85,7 +85,7 @@ class Result:
         return [each for each in self.differences if each.right == "unknown"]
 
 
-def crosscheck(path: str, config: Config) -> Result:
+def crosscheck(path: str, config: Config) -> Comparison:
     """Compare the two views of one capture file.
 
     Raises:
@@ -103,8 +103,8 @@ def crosscheck(path: str, config: Config) -> Result:
     return _compared(mine, theirs)
 
 
-def _our_view(path: str, config: Config) -> tuple[dict[Place, list[Message]], set[int]]:
-    found: dict[Place, list[Message]] = defaultdict(list)
+def _our_view(path: str, config: Config) -> tuple[dict[Place, list[SeenMessage]], set[int]]:
+    found: dict[Place, list[SeenMessage]] = defaultdict(list)
     ports: set[int] = set()
     answered: dict[tuple[str, int], list[Answered]] = defaultdict(list)
     for batch in events([path], config):
@@ -119,7 +119,7 @@ def _our_view(path: str, config: Config) -> tuple[dict[Place, list[Message]], se
                 packet = row[f"{direction}_packet"]
                 if packet is not None:
                     error = row["error_code"] if direction == "response" else None
-                    said = Message(row["api_key"], row["api_version"], error, topics, doubt, tuple(same))
+                    said = SeenMessage(row["api_key"], row["api_version"], error, topics, doubt, tuple(same))
                     found[direction, packet, row["correlation_id"]].append(said)
             if row["request_packet"] is not None and row["response_packet"] is not None:
                 same.append(
@@ -130,8 +130,8 @@ def _our_view(path: str, config: Config) -> tuple[dict[Place, list[Message]], se
     return found, ports
 
 
-def _their_view(pyshark: Any, path: str, ports: set[int]) -> dict[Place, list[Message]]:
-    found: dict[Place, list[Message]] = defaultdict(list)
+def _their_view(pyshark: Any, path: str, ports: set[int]) -> dict[Place, list[SeenMessage]]:
+    found: dict[Place, list[SeenMessage]] = defaultdict(list)
     capture = pyshark.FileCapture(
         path, display_filter="kafka", keep_packets=False,
         decode_as={f"tcp.port=={port}": "kafka" for port in sorted(ports)},
@@ -145,7 +145,7 @@ def _their_view(pyshark: Any, path: str, ports: set[int]) -> dict[Place, list[Me
     return found
 
 
-def _take_layer(found: dict[Place, list[Message]], packet: int, layer: Any) -> None:
+def _take_layer(found: dict[Place, list[SeenMessage]], packet: int, layer: Any) -> None:
     correlation = _values(layer, "correlation_id")
     if not correlation:
         return
@@ -158,7 +158,7 @@ def _take_layer(found: dict[Place, list[Message]], packet: int, layer: Any) -> N
         doubt = "tshark does not know this version"
     elif _values(layer, "pdu_length_mismatch"):
         doubt = "tshark missed the end of the message"
-    said = Message(
+    said = SeenMessage(
         int(key[0], 0) if key else None,
         int(version[0], 0) if version else None,
         next((code for code in errors if code), 0 if errors else None),
@@ -173,8 +173,8 @@ def _values(layer: Any, name: str) -> list[str]:
     return [] if container is None else [str(each.show) for each in container.all_fields]
 
 
-def _compared(mine: dict[Place, list[Message]], theirs: dict[Place, list[Message]]) -> Result:
-    result = Result()
+def _compared(mine: dict[Place, list[SeenMessage]], theirs: dict[Place, list[SeenMessage]]) -> Comparison:
+    result = Comparison()
     for place in sorted(mine.keys() | theirs.keys(), key=lambda place: (place[1], place)):
         ours, others = mine.get(place, []), theirs.get(place, [])
         for us, them in zip(ours, others, strict=False):
@@ -189,7 +189,7 @@ def _compared(mine: dict[Place, list[Message]], theirs: dict[Place, list[Message
     return result
 
 
-def _pair(result: Result, place: Place, us: Message, them: Message) -> None:
+def _pair(result: Comparison, place: Place, us: SeenMessage, them: SeenMessage) -> None:
     tally = _tally(result, us)
     tally.both += 1
     facts = list(_differing(place[0], us, them))
@@ -208,7 +208,7 @@ def _pair(result: Result, place: Place, us: Message, them: Message) -> None:
     result.differences.append(Difference(place[1], what, right))
 
 
-def _mistaken_for(us: Message, them: Message) -> Answered | None:
+def _mistaken_for(us: SeenMessage, them: SeenMessage) -> Answered | None:
     """The request that tshark paired a response with, if that had its response already. Old clients and the
     controller of 0.8 use a correlation id more than once."""
     if (us.api_key, us.version) == (them.api_key, them.version):
@@ -217,7 +217,7 @@ def _mistaken_for(us: Message, them: Message) -> Answered | None:
     return next((each for each in reversed(us.answered) if (each.api_key, each.version) == said), None)
 
 
-def _differing(direction: str, us: Message, them: Message) -> Iterator[tuple[str, str]]:
+def _differing(direction: str, us: SeenMessage, them: SeenMessage) -> Iterator[tuple[str, str]]:
     for name in ("api_key", "version"):
         ours, others = getattr(us, name), getattr(them, name)
         if others is not None and ours != others:
@@ -229,23 +229,23 @@ def _differing(direction: str, us: Message, them: Message) -> Iterator[tuple[str
         yield "topics", f"topics {sorted(us.topics)}, tshark also {alone}"
 
 
-def _tally(result: Result, message: Message) -> Tally:
+def _tally(result: Comparison, message: SeenMessage) -> Agreement:
     key = -1 if message.api_key is None else message.api_key
     return result.tallies[key, -1 if message.version is None else message.version]
 
 
-def _title(message: Message) -> str:
+def _title(message: SeenMessage) -> str:
     api = catalog().apis.get(-1 if message.api_key is None else message.api_key)
     name = api.name if api else "unknown API"
     return name if message.version is None else f"{name} {message.version}"
 
 
-def lines(path: str, result: Result, most: int = 50) -> Iterator[str]:
+def lines(path: str, result: Comparison, most: int = 50) -> Iterator[str]:
     """The comparison as text: a line per API and version, then the differences."""
     yield f"{path}: messages by API and version"
     yield f"{'API':28} {'both':>7} {'agreed':>7} {'kwsniff only':>13} {'tshark only':>12}"
     for (key, version), tally in sorted(result.tallies.items()):
-        name = _title(Message(key, version if version >= 0 else None, None, None, ""))
+        name = _title(SeenMessage(key, version if version >= 0 else None, None, None, ""))
         yield f"{name:28} {tally.both:7} {tally.agreed:7} {tally.only_us:13} {tally.only_tshark:12}"
     groups = Counter(each.right for each in result.differences)
     for right in ("unknown", "kwsniff"):

@@ -9,7 +9,7 @@ would give them. What is open at the end is sent, too, and ended here, all of it
 Invariants. No more than `AHEAD` batches and some slices of events are held, whatever a batch brings forth:
 this process listens to the worker that is furthest behind, and a worker that is ahead waits, bounded by its
 pipe. Limits over all connections are those of one process: with their events workers say how much they hold,
-and before those together could reach a limit, or where time goes astray, the input is read again by one
+and before those together could reach a limit, or where time jumps, the input is read again by one
 process, from its beginning, the rows that were passed on being passed over.
 """
 
@@ -40,7 +40,7 @@ from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.shares import share_of
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Joiner
-from kwsniff.parts.part import Told
+from kwsniff.parts.part import Emitted
 from kwsniff.parts.share import ShareEngine
 from kwsniff.pipeline import analyze
 from kwsniff.segments import segment_columns
@@ -104,10 +104,10 @@ def events(
 def _rows(
     crew: _Crew, paths: Sequence[str], config: Config, totals: CaptureTotals, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    told = 0
+    emitted = 0
     try:
         for batch in crew.events(totals, progress):
-            told += len(batch)
+            emitted += len(batch)
             yield batch
         return
     except _LimitedError:
@@ -116,9 +116,9 @@ def _rows(
         crew.close()
     _set(totals, CaptureTotals())
     for batch in analyze(segments(paths, config, totals, prefetch=True), config):
-        if told < len(batch):
-            yield batch.slice(told)
-        told = max(told - len(batch), 0)
+        if emitted < len(batch):
+            yield batch.slice(emitted)
+        emitted = max(emitted - len(batch), 0)
 
 
 def _set(totals: CaptureTotals, now: CaptureTotals) -> None:
@@ -193,8 +193,8 @@ class _Crew:
         joiner = Joiner(self._config, self._seed)
         for pipe in self._pipes:
             joiner.first(_receive(pipe))
-        for told in joiner.finish():
-            yield told.batch
+        for emitted in joiner.finish():
+            yield emitted.batch
 
     def close(self) -> None:
         """End the processes."""
@@ -220,7 +220,7 @@ class _Block:
         self._pipes, self._limits = pipes, limits
         self._until = [-1] * len(pipes)
         self._most: list[tuple[int, ...]] = [(0,) * len(limits) for _ in pipes]
-        self._held: list[list[Told]] = [[] for _ in pipes]
+        self._held: list[list[Emitted]] = [[] for _ in pipes]
         """Of each worker: events that cannot be passed on yet."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -242,16 +242,16 @@ class _Block:
             raise _LimitedError
         if part.rows is not None:
             (batch,) = pa.ipc.open_stream(part.rows)
-            self._held[worker].append(Told(batch, *np.frombuffer(part.keys, np.int64).reshape(3, -1)))
+            self._held[worker].append(Emitted(batch, *np.frombuffer(part.keys, np.int64).reshape(3, -1)))
 
     def _passed_on(self, until: int) -> pa.RecordBatch | None:
         """What is held of events with lower keys."""
-        given: list[Told] = []
+        given: list[Emitted] = []
         for held in self._held:
-            for place, told in enumerate(held):
-                count = int(np.searchsorted(told.keys, until))
-                given.append(_cut(told, 0, count))
-                held[place] = _cut(told, count, len(told.keys))
+            for place, emitted in enumerate(held):
+                count = int(np.searchsorted(emitted.keys, until))
+                given.append(_cut(emitted, 0, count))
+                held[place] = _cut(emitted, count, len(emitted.keys))
             held[:] = [each for each in held if len(each.keys)]
         given = [each for each in given if len(each.keys)]
         if not given:
@@ -266,12 +266,12 @@ class _Block:
         return record_batch(in_order(parts, places, EVENTS), len(places), EVENTS)
 
 
-def _cut(told: Told, first: int, end: int) -> Told:
-    rows = told.batch.slice(first, end - first)
-    return Told(rows, told.keys[first:end], told.ranks[first:end], told.numbers[first:end])
+def _cut(emitted: Emitted, first: int, end: int) -> Emitted:
+    rows = emitted.batch.slice(first, end - first)
+    return Emitted(rows, emitted.keys[first:end], emitted.ranks[first:end], emitted.numbers[first:end])
 
 
-def _order(given: list[Told]) -> Ints:
+def _order(given: list[Emitted]) -> Ints:
     """The rows of several workers in the order of one process."""
     keys, ranks, numbers = (
         np.concatenate([getattr(each, name) for each in given]) for name in ("keys", "ranks", "numbers")
@@ -299,8 +299,8 @@ def _work(slots: Slots, tasks: Connection, pipe: Connection, config: Config, sha
     while (laid := pickle.loads(tasks.recv_bytes())) is not None:
         columns = slots.segments(laid)
         engine.count_anew()
-        for told in engine.part([columns]):
-            _tell(pipe, _Part(int(told.keys[-1]), *engine.most(), _ipc(told.batch), _places(told)))
+        for emitted in engine.part([columns]):
+            _tell(pipe, _Part(int(emitted.keys[-1]), *engine.most(), _ipc(emitted.batch), _places(emitted)))
         held, limited = engine.most()
         _tell(pipe, _Part(ALL, held, limited or engine.astray))
     _tell(pipe, engine.summary())
@@ -368,8 +368,8 @@ def _tell(pipe: Connection, what: Any) -> None:
     pipe.send_bytes(pickle.dumps(what, pickle.HIGHEST_PROTOCOL))
 
 
-def _places(told: Told) -> bytes:
-    return np.stack([told.keys, told.ranks, told.numbers]).tobytes()
+def _places(emitted: Emitted) -> bytes:
+    return np.stack([emitted.keys, emitted.ranks, emitted.numbers]).tobytes()
 
 
 def _ipc(batch: pa.RecordBatch) -> bytes:

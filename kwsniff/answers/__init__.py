@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from kwsniff.answers.table import Table
+from kwsniff.answers.tabular import AnswerTable
 
 
 class Answer(Protocol):
@@ -23,7 +23,7 @@ class Answer(Protocol):
     def take(self, batch: pa.RecordBatch) -> None:
         """Take one batch of EVENTS."""
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """What was found, the most important table first."""
 
     def notes(self) -> list[str]:

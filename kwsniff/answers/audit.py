@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kwsniff.answers.changes import ACTIONS, Change, changes_of
 from kwsniff.answers.grouped import calls_of, ends_of
-from kwsniff.answers.table import COUNT, FLAG, TEXT, TIME, Field, Row, Table
+from kwsniff.answers.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row
 from kwsniff.spec.load import catalog
 
 NEEDS = frozenset(
@@ -83,13 +83,13 @@ class Audit:
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """Every change in the order of time."""
         rows: list[Row] = [
             {**row, "user": row["user"] or self._users.get(row["connection"])} for row in self._rows
         ]
         rows.sort(key=lambda row: row["time"])
-        return [Table("changes", "Changes", CHANGES, rows, top=50)]
+        return [AnswerTable("changes", "Changes", CHANGES, rows, top=50)]
 
     def notes(self) -> list[str]:
         """What could not be told."""
@@ -114,18 +114,18 @@ def _result(row: Row, code: int | None) -> str:
 
 
 CHANGES = (
-    Field("time", TIME, "time", "packet time of the request"),
-    Field("user", TEXT, "user", "SASL user, where the mechanism shows it", 3),
-    Field("client", TEXT, "client", "client id", 4),
-    Field("address", TEXT, "address", "its address", 6),
-    Field("action", TEXT, "action", "what was asked"),
-    Field("what", TEXT, "of what", "kind and name of the resource"),
-    Field("detail", TEXT, "detail", "what was asked of it; credentials are hidden", 2),
-    Field("result", TEXT, "result", "ok, or the error of this resource", 1),
-    Field("type", TEXT, "type", "kind of the resource", 11),
-    Field("name", TEXT, "name", "its name", 12),
-    Field("validate_only", FLAG, "dry run", "only to be checked, not done", 6),
-    Field("api", TEXT, "API", "name of the API", 8),
-    Field("broker", TEXT, "broker", "address and port of the broker", 9),
-    Field("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
+    AnswerField("time", TIME, "time", "packet time of the request"),
+    AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it", 3),
+    AnswerField("client", TEXT, "client", "client id", 4),
+    AnswerField("address", TEXT, "address", "its address", 6),
+    AnswerField("action", TEXT, "action", "what was asked"),
+    AnswerField("what", TEXT, "of what", "kind and name of the resource"),
+    AnswerField("detail", TEXT, "detail", "what was asked of it; credentials are hidden", 2),
+    AnswerField("result", TEXT, "result", "ok, or the error of this resource", 1),
+    AnswerField("type", TEXT, "type", "kind of the resource", 11),
+    AnswerField("name", TEXT, "name", "its name", 12),
+    AnswerField("validate_only", FLAG, "dry run", "only to be checked, not done", 6),
+    AnswerField("api", TEXT, "API", "name of the API", 8),
+    AnswerField("broker", TEXT, "broker", "address and port of the broker", 9),
+    AnswerField("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
 )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import calls_of, ends_of, exploded, grouped
-from kwsniff.answers.table import BYTES, COUNT, LIST, TEXT, TIME, Field, Row, Table
+from kwsniff.answers.tabular import BYTES, COUNT, LIST, TEXT, TIME, AnswerField, AnswerTable, Row
 from kwsniff.spec.load import catalog
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS = 17, 36, 18
@@ -159,12 +159,12 @@ class Auth:
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """Logins, failures, refusals."""
         return [
-            Table("logins", "Who authenticates how", LOGINS, list(self._login_rows())),
-            Table("failures", "Failed logins", FAILURES, list(self._failure_rows())),
-            Table("denied", "Refused", REFUSED, list(self._denied_rows())),
+            AnswerTable("logins", "Who authenticates how", LOGINS, list(self._login_rows())),
+            AnswerTable("failures", "Failed logins", FAILURES, list(self._failure_rows())),
+            AnswerTable("denied", "Refused", REFUSED, list(self._denied_rows())),
         ]
 
     def notes(self) -> list[str]:
@@ -249,43 +249,43 @@ _END = [
     *("connection", "client_ip", "user", "sasl_mechanism", "security", "client_bytes", "broker_bytes"),
     *("frames", "first_time", "last_time"),
 ]
-USER = Field("user", TEXT, "user", "SASL user, where the mechanism shows it")
-CLIENT = Field("client", TEXT, "client", "client id", 2)
-ADDRESS = Field("address", TEXT, "address", "its address", 3)
-FIRST = Field("first_time", TIME, "first", "packet time of the first", 5)
-LAST = Field("last_time", TIME, "last", "packet time of the last", 6)
+USER = AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it")
+CLIENT = AnswerField("client", TEXT, "client", "client id", 2)
+ADDRESS = AnswerField("address", TEXT, "address", "its address", 3)
+FIRST = AnswerField("first_time", TIME, "first", "packet time of the first", 5)
+LAST = AnswerField("last_time", TIME, "last", "packet time of the last", 6)
 LOGINS = (
     USER,
-    Field("mechanism", TEXT, "mechanism", "SASL mechanism, none where there was none"),
-    Field("security", TEXT, "security", "plaintext or tls"),
-    Field("clear", TEXT, "in the clear", "what anybody on the way can read", 1),
-    Field("connections", COUNT, "conns", "connections"),
-    Field("ok", COUNT, "ok", "logins that went well"),
-    Field("failed", COUNT, "failed", "logins that were refused"),
-    Field("clients", LIST, "clients", "client ids", 3),
-    Field("addresses", LIST, "addresses", "addresses of the clients", 4),
-    Field("bytes", BYTES, "bytes", "of the connections, both ways", 7),
+    AnswerField("mechanism", TEXT, "mechanism", "SASL mechanism, none where there was none"),
+    AnswerField("security", TEXT, "security", "plaintext or tls"),
+    AnswerField("clear", TEXT, "in the clear", "what anybody on the way can read", 1),
+    AnswerField("connections", COUNT, "conns", "connections"),
+    AnswerField("ok", COUNT, "ok", "logins that went well"),
+    AnswerField("failed", COUNT, "failed", "logins that were refused"),
+    AnswerField("clients", LIST, "clients", "client ids", 3),
+    AnswerField("addresses", LIST, "addresses", "addresses of the clients", 4),
+    AnswerField("bytes", BYTES, "bytes", "of the connections, both ways", 7),
     FIRST,
     LAST,
 )
 FAILURES = (
-    Field("time", TIME, "time", "packet time of the refused request"),
+    AnswerField("time", TIME, "time", "packet time of the refused request"),
     USER,
-    Field("mechanism", TEXT, "mechanism", "SASL mechanism"),
+    AnswerField("mechanism", TEXT, "mechanism", "SASL mechanism"),
     CLIENT,
     ADDRESS,
-    Field("error", TEXT, "error", "why, as far as the broker said"),
-    Field("connection", TEXT, "connection", "id of the connection, for `kwsniff follow`", 5),
-    Field("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
+    AnswerField("error", TEXT, "error", "why, as far as the broker said"),
+    AnswerField("connection", TEXT, "connection", "id of the connection, for `kwsniff follow`", 5),
+    AnswerField("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
 )
 REFUSED = (
     USER,
     CLIENT,
     ADDRESS,
-    Field("api", TEXT, "API", "what was asked for"),
-    Field("about", TEXT, "about", "topic, group or transaction"),
-    Field("error", TEXT, "error", "name of the error"),
-    Field("count", COUNT, "count", "how often"),
+    AnswerField("api", TEXT, "API", "what was asked for"),
+    AnswerField("about", TEXT, "about", "topic, group or transaction"),
+    AnswerField("error", TEXT, "error", "name of the error"),
+    AnswerField("count", COUNT, "count", "how often"),
     FIRST,
     LAST,
 )

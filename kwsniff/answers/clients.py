@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import Row, calls_of, ends_of, exploded, grouped
-from kwsniff.answers.table import BYTES, COUNT, LIST, TEXT, TIME, Field, Table
+from kwsniff.answers.tabular import BYTES, COUNT, LIST, TEXT, TIME, AnswerField, AnswerTable
 
 PRODUCE, FETCH, INIT_PRODUCER_ID, SHARE_FETCH = 0, 1, 22, 78
 DOES = {PRODUCE: "produces", FETCH: "consumes", SHARE_FETCH: "consumes"}
@@ -173,7 +173,7 @@ class Clients:
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """Clients by their bytes, what each does with each topic, and their settings."""
         found = sorted(
             self._clients.items(), key=lambda item: (-(item[1].sent + item[1].received), str(item[0]))
@@ -184,9 +184,9 @@ class Clients:
             found = [item for item in found if item[0] in users]
         settings = [row for row in (_settings_row(*item) for item in found) if _says(row)]
         return [
-            Table("uses", "Who uses which topic", USES, list(uses), top=15),
-            Table("clients", "Clients", CLIENTS, [_client_row(*item) for item in found], top=10),
-            Table("settings", "How they write and read", SETTINGS, settings, top=10),
+            AnswerTable("uses", "Who uses which topic", USES, list(uses), top=15),
+            AnswerTable("clients", "Clients", CLIENTS, [_client_row(*item) for item in found], top=10),
+            AnswerTable("settings", "How they write and read", SETTINGS, settings, top=10),
         ]
 
     def notes(self) -> list[str]:
@@ -278,49 +278,51 @@ def _words(client: Client, name: str) -> str | None:
     return ", ".join(sorted(client.seen[name])) or None
 
 
-CLIENT = Field("client", TEXT, "client", "as it calls itself: its client id")
-ADDRESS = Field("address", TEXT, "address", "its IP address")
-FIRST = Field("first_time", TIME, "first", "packet time of the first", 6)
-LAST = Field("last_time", TIME, "last", "packet time of the last", 7)
+CLIENT = AnswerField("client", TEXT, "client", "as it calls itself: its client id")
+ADDRESS = AnswerField("address", TEXT, "address", "its IP address")
+FIRST = AnswerField("first_time", TIME, "first", "packet time of the first", 6)
+LAST = AnswerField("last_time", TIME, "last", "packet time of the last", 7)
 USES = (
     CLIENT,
     ADDRESS,
-    Field("does", TEXT, "does", "produces, consumes or replicates"),
-    Field("topic", TEXT, "topic", "name of the topic, its uuid where nothing names it"),
-    Field("groups", LIST, "group", "groups the client is a member of", 2),
-    Field("partitions", COUNT, "partitions", "partitions of the topic in its requests", 5),
-    Field("records", COUNT, "records", "records sent or received, by their batch headers", 3),
-    Field("record_bytes", BYTES, "data", "record data as sent, compressed", 1),
+    AnswerField("does", TEXT, "does", "produces, consumes or replicates"),
+    AnswerField("topic", TEXT, "topic", "name of the topic, its uuid where nothing names it"),
+    AnswerField("groups", LIST, "group", "groups the client is a member of", 2),
+    AnswerField("partitions", COUNT, "partitions", "partitions of the topic in its requests", 5),
+    AnswerField("records", COUNT, "records", "records sent or received, by their batch headers", 3),
+    AnswerField("record_bytes", BYTES, "data", "record data as sent, compressed", 1),
     FIRST,
     LAST,
 )
 CLIENTS = (
     CLIENT,
     ADDRESS,
-    Field("software", TEXT, "software", "client library and version, as it says (KIP-511)", 3),
-    Field("user", TEXT, "user", "SASL user, where the mechanism shows it", 2),
-    Field("produces", LIST, "produces to", "topics it writes", 8),
-    Field("consumes", LIST, "consumes", "topics it reads", 8),
-    Field("groups", LIST, "group", "groups it is a member of", 8),
-    Field("brokers", LIST, "brokers", "addresses of the brokers it talks to", 9),
-    Field("ports", LIST, "ports", "their ports", 12),
-    Field("connections", COUNT, "conns", "TCP connections", 7),
-    Field("calls", COUNT, "calls", "requests", 4),
-    Field("errors", COUNT, "errors", "calls with a non-zero error code", 1),
-    Field("sent_bytes", BYTES, "sent", "bytes of its requests", 5),
-    Field("received_bytes", BYTES, "received", "bytes of the responses", 5),
-    Field("first_time", TIME, "first", "packet time of its first call", 6),
-    Field("last_time", TIME, "last", "packet time of its last call", 10),
-    Field("security", TEXT, "security", "plaintext or tls", 11),
+    AnswerField("software", TEXT, "software", "client library and version, as it says (KIP-511)", 3),
+    AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it", 2),
+    AnswerField("produces", LIST, "produces to", "topics it writes", 8),
+    AnswerField("consumes", LIST, "consumes", "topics it reads", 8),
+    AnswerField("groups", LIST, "group", "groups it is a member of", 8),
+    AnswerField("brokers", LIST, "brokers", "addresses of the brokers it talks to", 9),
+    AnswerField("ports", LIST, "ports", "their ports", 12),
+    AnswerField("connections", COUNT, "conns", "TCP connections", 7),
+    AnswerField("calls", COUNT, "calls", "requests", 4),
+    AnswerField("errors", COUNT, "errors", "calls with a non-zero error code", 1),
+    AnswerField("sent_bytes", BYTES, "sent", "bytes of its requests", 5),
+    AnswerField("received_bytes", BYTES, "received", "bytes of the responses", 5),
+    AnswerField("first_time", TIME, "first", "packet time of its first call", 6),
+    AnswerField("last_time", TIME, "last", "packet time of its last call", 10),
+    AnswerField("security", TEXT, "security", "plaintext or tls", 11),
 )
 SETTINGS = (
     CLIENT,
     ADDRESS,
-    Field("acks", LIST, "acks", "acknowledgements its producers wait for"),
-    Field("codecs", LIST, "codecs", "compression of what it produces"),
-    Field("batch_bytes", BYTES, "batch", "mean size of what it sends to a partition at a time"),
-    Field("producer", TEXT, "producer", "plain, idempotent or transactional; empty where nothing shows it"),
-    Field("isolation", LIST, "isolation", "of its fetches; only with --full", 1),
-    Field("rack", TEXT, "rack", "its rack, as it says in Fetch", 2),
-    Field("software", TEXT, "software", "client library and version", 3),
+    AnswerField("acks", LIST, "acks", "acknowledgements its producers wait for"),
+    AnswerField("codecs", LIST, "codecs", "compression of what it produces"),
+    AnswerField("batch_bytes", BYTES, "batch", "mean size of what it sends to a partition at a time"),
+    AnswerField(
+        "producer", TEXT, "producer", "plain, idempotent or transactional; empty where nothing shows it"
+    ),
+    AnswerField("isolation", LIST, "isolation", "of its fetches; only with --full", 1),
+    AnswerField("rack", TEXT, "rack", "its rack, as it says in Fetch", 2),
+    AnswerField("software", TEXT, "software", "client library and version", 3),
 )

@@ -18,7 +18,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.answers.grouped import calls_of, grouped
-from kwsniff.answers.table import COUNT, DURATION, FACTOR, NUMBER, RATIO, TEXT, Field, Row, Table
+from kwsniff.answers.tabular import (
+    COUNT,
+    DURATION,
+    FACTOR,
+    NUMBER,
+    RATIO,
+    TEXT,
+    AnswerField,
+    AnswerTable,
+    Row,
+)
 from kwsniff.report.waiting import NEEDED as WAITING
 from kwsniff.report.waiting import waited
 from kwsniff.spec.load import catalog
@@ -86,13 +96,13 @@ class Profile:
                     found.times[at] = time
 
 
-def compared(a: Profile, b: Profile) -> list[Table]:
+def compared(a: Profile, b: Profile) -> list[AnswerTable]:
     """What differs between two inputs: latencies by effect, errors, clients."""
     latency = sorted(_latency(a, b), key=_weight)
     return [
-        Table("latency", "Latency of A and B", LATENCY, latency),
-        Table("errors", "Errors", ERRORS, list(_errors(a, b))),
-        Table("clients", "Clients that came and went", CLIENTS, list(_clients(a, b))),
+        AnswerTable("latency", "Latency of A and B", LATENCY, latency),
+        AnswerTable("errors", "Errors", ERRORS, list(_errors(a, b))),
+        AnswerTable("clients", "Clients that came and went", CLIENTS, list(_clients(a, b))),
     ]
 
 
@@ -173,31 +183,31 @@ def _clients(a: Profile, b: Profile) -> Iterator[Row]:
             }  # fmt: skip
 
 
-API = Field("api", TEXT, "API", "name of the API")
+API = AnswerField("api", TEXT, "API", "name of the API")
 LATENCY = (
     API,
-    Field("calls_a", COUNT, "calls A", "calls of the first input"),
-    Field("calls_b", COUNT, "calls B", "calls of the second"),
-    Field("p50_a_us", DURATION, "p50 A", "median latency, without calls that wait on purpose"),
-    Field("p50_b_us", DURATION, "p50 B", "the same of the second"),
-    Field("change", FACTOR, "B / A", "of the medians"),
-    Field("p99_a_us", DURATION, "p99 A", "of a hundred calls and more", 2),
-    Field("p99_b_us", DURATION, "p99 B", "the same of the second", 2),
-    Field("effect", NUMBER, "effect", "Cliff's delta: 1 is that every call took longer", 1),
-    Field("verdict", TEXT, "verdict", "slower or faster, and how much"),
+    AnswerField("calls_a", COUNT, "calls A", "calls of the first input"),
+    AnswerField("calls_b", COUNT, "calls B", "calls of the second"),
+    AnswerField("p50_a_us", DURATION, "p50 A", "median latency, without calls that wait on purpose"),
+    AnswerField("p50_b_us", DURATION, "p50 B", "the same of the second"),
+    AnswerField("change", FACTOR, "B / A", "of the medians"),
+    AnswerField("p99_a_us", DURATION, "p99 A", "of a hundred calls and more", 2),
+    AnswerField("p99_b_us", DURATION, "p99 B", "the same of the second", 2),
+    AnswerField("effect", NUMBER, "effect", "Cliff's delta: 1 is that every call took longer", 1),
+    AnswerField("verdict", TEXT, "verdict", "slower or faster, and how much"),
 )
 ERRORS = (
-    Field("verdict", TEXT, "verdict", "new, gone or in both"),
-    Field("error", TEXT, "error", "name of the error"),
+    AnswerField("verdict", TEXT, "verdict", "new, gone or in both"),
+    AnswerField("error", TEXT, "error", "name of the error"),
     API,
-    Field("count_a", COUNT, "calls A", "calls of the first input with it"),
-    Field("count_b", COUNT, "calls B", "calls of the second"),
-    Field("share_a", RATIO, "of A", "part of the API's calls", 1),
-    Field("share_b", RATIO, "of B", "part of the API's calls", 1),
+    AnswerField("count_a", COUNT, "calls A", "calls of the first input with it"),
+    AnswerField("count_b", COUNT, "calls B", "calls of the second"),
+    AnswerField("share_a", RATIO, "of A", "part of the API's calls", 1),
+    AnswerField("share_b", RATIO, "of B", "part of the API's calls", 1),
 )
 CLIENTS = (
-    Field("verdict", TEXT, "verdict", "came or went"),
-    Field("client", TEXT, "client", "client id, or the address where there is none"),
-    Field("calls_a", COUNT, "calls A", "calls of the first input"),
-    Field("calls_b", COUNT, "calls B", "calls of the second"),
+    AnswerField("verdict", TEXT, "verdict", "came or went"),
+    AnswerField("client", TEXT, "client", "client id, or the address where there is none"),
+    AnswerField("calls_a", COUNT, "calls A", "calls of the first input"),
+    AnswerField("calls_b", COUNT, "calls B", "calls of the second"),
 )

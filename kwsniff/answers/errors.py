@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import calls_of
-from kwsniff.answers.table import COUNT, FLAG, TEXT, TIME, Field, Row, Table
+from kwsniff.answers.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row
 from kwsniff.spec.load import catalog
 
 NEEDS = frozenset(
@@ -35,7 +35,7 @@ TOPIC_NAMES = ("topic", "name", "topic_name")
 PARTITIONS = ("partition_index", "partition", "index")
 
 
-class Key(NamedTuple):
+class ErrorKey(NamedTuple):
     """What is told apart."""
 
     code: int
@@ -66,7 +66,7 @@ class Errors:
     def __init__(self, *, bodies: bool = False) -> None:
         self.needs = NEEDS | {"response"} if bodies else NEEDS
         self._bodies = bodies
-        self._seen: dict[Key, Seen] = {}
+        self._seen: dict[ErrorKey, Seen] = {}
         self._untold = self._beyond = self._calls = self._failed = 0
         self._span: list[datetime] = []
 
@@ -86,9 +86,9 @@ class Errors:
     def _take_call(self, row: Row) -> None:
         found = list(self._codes(row))
         self._untold += max((row["error_count"] or 1) - len(found), 0)
-        seen: set[Key] = set()
+        seen: set[ErrorKey] = set()
         for code, topic, partition, about in found:
-            key = Key(code, row["api"], row["client_id"], row["client_ip"], topic, partition, about)
+            key = ErrorKey(code, row["api"], row["client_id"], row["client_ip"], topic, partition, about)
             self._add(key, row, first=key not in seen)
             seen.add(key)
 
@@ -113,7 +113,7 @@ class Errors:
             return
         yield row["error_code"], _only(row), None, _about(row)
 
-    def _add(self, key: Key, row: Row, *, first: bool) -> None:
+    def _add(self, key: ErrorKey, row: Row, *, first: bool) -> None:
         if key not in self._seen and len(self._seen) >= MAX_ROWS:
             self._beyond += 1
             return
@@ -133,13 +133,13 @@ class Errors:
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """Errors, most frequent first; and the sum of each code."""
         rows: list[Row] = [self._row(key, seen) for key, seen in self._seen.items()]
         rows.sort(key=lambda row: (-row["count"], row["error"], str(row["client"]), str(row["topic"])))
         return [
-            Table("errors", self._title(), ERRORS, rows),
-            Table("codes", "By code", CODES, list(self._codes_in_all())),
+            AnswerTable("errors", self._title(), ERRORS, rows),
+            AnswerTable("codes", "By code", CODES, list(self._codes_in_all())),
         ]
 
     def _title(self) -> str:
@@ -156,7 +156,7 @@ class Errors:
             found.append(f"{self._beyond:,} errors beyond the first {MAX_ROWS:,} different ones are not told")
         return found
 
-    def _row(self, key: Key, seen: Seen) -> Row:
+    def _row(self, key: ErrorKey, seen: Seen) -> Row:
         error = catalog().error(key.code)
         return {
             "error": error.name, "error_code": key.code, "retriable": error.retriable, "api": key.api,
@@ -178,7 +178,7 @@ class Errors:
         return "".join(BARS[-(-count * (len(BARS) - 1) // greatest)] if greatest else " " for count in slots)
 
     def _codes_in_all(self) -> Iterator[Row]:
-        sums: dict[int, list[tuple[Key, Seen]]] = {}
+        sums: dict[int, list[tuple[ErrorKey, Seen]]] = {}
         for key, seen in self._seen.items():
             sums.setdefault(key.code, []).append((key, seen))
         for code, found in sorted(sums.items(), key=lambda item: -sum(seen.count for _, seen in item[1])):
@@ -257,33 +257,35 @@ def _named(value: Row) -> str | None:
     return None
 
 
-ERROR = Field("error", TEXT, "error", "name of the error code")
-CODE = Field("error_code", COUNT, "code", "its number", 9)
-RETRIABLE = Field("retriable", FLAG, "retry", "whether clients try again", 6)
-COUNTED = Field("count", COUNT, "count", "error codes in responses")
+ERROR = AnswerField("error", TEXT, "error", "name of the error code")
+CODE = AnswerField("error_code", COUNT, "code", "its number", 9)
+RETRIABLE = AnswerField("retriable", FLAG, "retry", "whether clients try again", 6)
+COUNTED = AnswerField("count", COUNT, "count", "error codes in responses")
 ERRORS = (
     ERROR,
     CODE,
     RETRIABLE,
-    Field("api", TEXT, "API", "name of the API"),
-    Field("client", TEXT, "client", "client id", 1),
-    Field("address", TEXT, "address", "address of the client", 5),
-    Field("topic", TEXT, "topic", "topic that the error is about", 1),
-    Field("partition", COUNT, "part", "partition that the error is about", 2),
-    Field("about", TEXT, "about", "what else the error is about: a group, a transaction, a resource", 4),
+    AnswerField("api", TEXT, "API", "name of the API"),
+    AnswerField("client", TEXT, "client", "client id", 1),
+    AnswerField("address", TEXT, "address", "address of the client", 5),
+    AnswerField("topic", TEXT, "topic", "topic that the error is about", 1),
+    AnswerField("partition", COUNT, "part", "partition that the error is about", 2),
+    AnswerField(
+        "about", TEXT, "about", "what else the error is about: a group, a transaction, a resource", 4
+    ),
     COUNTED,
-    Field("calls", COUNT, "calls", "calls with this error", 8),
-    Field("first_time", TIME, "first", "time of the first", 3),
-    Field("last_time", TIME, "last", "time of the last", 7),
-    Field("first_packet", COUNT, "packet", "packet of the first, for `kwsniff show`", 6),
-    Field("over_time", TEXT, "over time", "a character for each tenth of the covered time", 4),
+    AnswerField("calls", COUNT, "calls", "calls with this error", 8),
+    AnswerField("first_time", TIME, "first", "time of the first", 3),
+    AnswerField("last_time", TIME, "last", "time of the last", 7),
+    AnswerField("first_packet", COUNT, "packet", "packet of the first, for `kwsniff show`", 6),
+    AnswerField("over_time", TEXT, "over time", "a character for each tenth of the covered time", 4),
 )
 CODES = (
     ERROR,
     CODE,
     RETRIABLE,
     COUNTED,
-    Field("clients", COUNT, "clients", "clients that got it"),
-    Field("topics", COUNT, "topics", "topics it was about"),
-    Field("meaning", TEXT, "meaning", "what it means", 1),
+    AnswerField("clients", COUNT, "clients", "clients that got it"),
+    AnswerField("topics", COUNT, "topics", "topics it was about"),
+    AnswerField("meaning", TEXT, "meaning", "what it means", 1),
 )

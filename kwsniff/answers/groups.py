@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kwsniff.answers.grouped import calls_of
 from kwsniff.answers.lag import FETCH, OFFSET_COMMIT, OFFSET_FETCH, Lag, Who
 from kwsniff.answers.membership import HEARTBEATS, Life, Member, share_text
-from kwsniff.answers.table import COUNT, DURATION, LIST, TEXT, TIME, Field, Row, Table
+from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, Row
 
 APIS = (FETCH, OFFSET_COMMIT, OFFSET_FETCH, 11, 12, 13, 14, *HEARTBEATS)
 NEEDS = frozenset(
@@ -80,7 +80,7 @@ class Groups:
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """Rebalances, members, lag."""
         lives = {name: life for name, life in sorted(self._groups.items()) if self._only in (None, name)}
         rebalances = [
@@ -93,9 +93,9 @@ class Groups:
         lag = [row for row in self._lag.rows(self._of) if self._only in (None, row["group"])]
         lag.sort(key=lambda row: -(row["lag"] or row["commit_lag"] or 0))
         return [
-            Table("rebalances", "Rebalances", REBALANCES, rebalances, top=30),
-            Table("members", "Members", MEMBERS, members),
-            Table("lag", "Lag on the wire", LAG, lag),
+            AnswerTable("rebalances", "Rebalances", REBALANCES, rebalances, top=30),
+            AnswerTable("members", "Members", MEMBERS, members),
+            AnswerTable("lag", "Lag on the wire", LAG, lag),
         ]
 
     def shares(self) -> list[Row]:
@@ -143,46 +143,48 @@ def _end(member: Member) -> str | None:
     return "left" if member.why in (None, "left") else f"left: {member.why}"
 
 
-GROUP = Field("group", TEXT, "group", "group id")
+GROUP = AnswerField("group", TEXT, "group", "group id")
 REBALANCES = (
-    Field("time", TIME, "time", "when it began: the first join, or the heartbeat"),
+    AnswerField("time", TIME, "time", "when it began: the first join, or the heartbeat"),
     GROUP,
-    Field("kind", TEXT, "kind", "classic, consumer (KIP-848), share or streams", 7),
-    Field("generation", COUNT, "gen", "generation, or the member's epoch"),
-    Field("duration_us", DURATION, "took", "from the first join to the last assignment", 2),
-    Field("members", COUNT, "members", "members of the generation", 3),
-    Field("protocol", TEXT, "assignor", "how partitions are shared out", 6),
-    Field("trigger", TEXT, "because", "who joined, left, or was gone"),
-    Field("reasons", LIST, "reasons", "as the members say (KIP-800)", 5),
-    Field("before", LIST, "before", "assignment before", 8),
-    Field("after", LIST, "assignment", "assignment after", 1),
-    Field("joined", LIST, "joined", "members that were not in the generation before", 9),
-    Field("left", LIST, "left", "members that are no longer", 9),
+    AnswerField("kind", TEXT, "kind", "classic, consumer (KIP-848), share or streams", 7),
+    AnswerField("generation", COUNT, "gen", "generation, or the member's epoch"),
+    AnswerField("duration_us", DURATION, "took", "from the first join to the last assignment", 2),
+    AnswerField("members", COUNT, "members", "members of the generation", 3),
+    AnswerField("protocol", TEXT, "assignor", "how partitions are shared out", 6),
+    AnswerField("trigger", TEXT, "because", "who joined, left, or was gone"),
+    AnswerField("reasons", LIST, "reasons", "as the members say (KIP-800)", 5),
+    AnswerField("before", LIST, "before", "assignment before", 8),
+    AnswerField("after", LIST, "assignment", "assignment after", 1),
+    AnswerField("joined", LIST, "joined", "members that were not in the generation before", 9),
+    AnswerField("left", LIST, "left", "members that are no longer", 9),
 )
 MEMBERS = (
     GROUP,
-    Field("client", TEXT, "client", "client id"),
-    Field("address", TEXT, "address", "its address", 4),
-    Field("member", TEXT, "member", "member id", 7),
-    Field("instance", TEXT, "instance", "static membership (KIP-345)", 5),
-    Field("generation", COUNT, "gen", "last generation or epoch", 2),
-    Field("assignment", TEXT, "assignment", "the last it was given", 1),
-    Field("first_time", TIME, "first seen", "packet time of its first call", 3),
-    Field("last_time", TIME, "last seen", "packet time of its last call", 3),
-    Field("end", TEXT, "end", "how it ended, if it did", 2),
+    AnswerField("client", TEXT, "client", "client id"),
+    AnswerField("address", TEXT, "address", "its address", 4),
+    AnswerField("member", TEXT, "member", "member id", 7),
+    AnswerField("instance", TEXT, "instance", "static membership (KIP-345)", 5),
+    AnswerField("generation", COUNT, "gen", "last generation or epoch", 2),
+    AnswerField("assignment", TEXT, "assignment", "the last it was given", 1),
+    AnswerField("first_time", TIME, "first seen", "packet time of its first call", 3),
+    AnswerField("last_time", TIME, "last seen", "packet time of its last call", 3),
+    AnswerField("end", TEXT, "end", "how it ended, if it did", 2),
 )
 LAG = (
     GROUP,
-    Field("topic", TEXT, "topic", "topic"),
-    Field("partition", COUNT, "part", "partition"),
-    Field("client", TEXT, "client", "client that fetches it", 1),
-    Field("address", TEXT, "address", "its address", 8),
-    Field("high_watermark", COUNT, "end", "high watermark, as Fetch was told last", 3),
-    Field("position", COUNT, "position", "offset asked for last", 3),
-    Field("lag", COUNT, "lag", "records between the two"),
-    Field("committed", COUNT, "committed", "offset committed last", 4),
-    Field("commit_lag", COUNT, "uncommitted", "records between commit and end", 2),
-    Field("commits", COUNT, "commits", "commits seen", 6),
-    Field("last_commit", TIME, "last commit", "packet time of the last", 5),
-    Field("stands_still_us", DURATION, "still for", "behind, and asking for the same offset that long", 1),
+    AnswerField("topic", TEXT, "topic", "topic"),
+    AnswerField("partition", COUNT, "part", "partition"),
+    AnswerField("client", TEXT, "client", "client that fetches it", 1),
+    AnswerField("address", TEXT, "address", "its address", 8),
+    AnswerField("high_watermark", COUNT, "end", "high watermark, as Fetch was told last", 3),
+    AnswerField("position", COUNT, "position", "offset asked for last", 3),
+    AnswerField("lag", COUNT, "lag", "records between the two"),
+    AnswerField("committed", COUNT, "committed", "offset committed last", 4),
+    AnswerField("commit_lag", COUNT, "uncommitted", "records between commit and end", 2),
+    AnswerField("commits", COUNT, "commits", "commits seen", 6),
+    AnswerField("last_commit", TIME, "last commit", "packet time of the last", 5),
+    AnswerField(
+        "stands_still_us", DURATION, "still for", "behind, and asking for the same offset that long", 1
+    ),
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kwsniff.answers.table import Row
+from kwsniff.answers.tabular import Row
 
 FETCH, OFFSET_COMMIT, OFFSET_FETCH = 1, 8, 9
 Who = tuple[str | None, str | None]

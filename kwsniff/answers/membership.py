@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kwsniff.answers.table import Row
+from kwsniff.answers.tabular import Row
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 HEARTBEATS = {68: "consumer (KIP-848)", 76: "share", 88: "streams"}

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import Row, calls_of
-from kwsniff.answers.table import COUNT, DURATION, LIST, TEXT, TIME, Field, Table, merged
+from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, merged
 from kwsniff.report.waiting import NEEDED as WAITING
 from kwsniff.report.waiting import Mask, waited
 
@@ -95,9 +95,9 @@ class Slowest:
         """As EVENTS has them, the slowest first."""
         return [row for _, _, row in sorted(self._heap, key=lambda item: (-item[0], -item[1]))]
 
-    def table(self) -> Table:
+    def table(self) -> AnswerTable:
         """The same as people see them."""
-        return Table("calls", "Slowest calls", CALLS, [_call_row(row) for row in self.rows()], top=15)
+        return AnswerTable("calls", "Slowest calls", CALLS, [_call_row(row) for row in self.rows()], top=15)
 
 
 class Slow:
@@ -153,12 +153,12 @@ class Slow:
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """The slowest calls, and clients by the time their calls took in all."""
         groups = sorted(self._groups.items(), key=lambda item: -item[1].sums["duration_us"])
         return [
             self._slowest.table(),
-            Table("clients", "Clients by time", CLIENTS, list(_client_rows(groups)), top=10),
+            AnswerTable("clients", "Clients by time", CLIENTS, list(_client_rows(groups)), top=10),
         ]
 
     def notes(self) -> list[str]:
@@ -209,44 +209,46 @@ def _client_rows(groups: list[tuple[tuple[Any, ...], Group]]) -> Iterator[Row]:
         }  # fmt: skip
 
 
-CLIENT = Field("client", TEXT, "client", "client id")
-ADDRESS = Field("address", TEXT, "address", "its address", 6)
-MOSTLY = Field("mostly", TEXT, "mostly", "where most of the time went", 1)
+CLIENT = AnswerField("client", TEXT, "client", "client id")
+ADDRESS = AnswerField("address", TEXT, "address", "its address", 6)
+MOSTLY = AnswerField("mostly", TEXT, "mostly", "where most of the time went", 1)
 DIVIDED = (
-    Field("request_transfer_us", DURATION, "request", "the request on its way", 8),
-    Field("queued_us", DURATION, "queued", "behind earlier requests of the connection", 4),
-    Field("throttled_us", DURATION, "throttled", "held back by a quota", 4),
-    Field("waited_us", DURATION, "waited", "on purpose", 7),
-    Field("broker_us", DURATION, "broker", "the broker's own time", 3),
-    Field("response_transfer_us", DURATION, "response", "the response on its way", 8),
+    AnswerField("request_transfer_us", DURATION, "request", "the request on its way", 8),
+    AnswerField("queued_us", DURATION, "queued", "behind earlier requests of the connection", 4),
+    AnswerField("throttled_us", DURATION, "throttled", "held back by a quota", 4),
+    AnswerField("waited_us", DURATION, "waited", "on purpose", 7),
+    AnswerField("broker_us", DURATION, "broker", "the broker's own time", 3),
+    AnswerField("response_transfer_us", DURATION, "response", "the response on its way", 8),
 )
 CALLS = (
-    Field("time", TIME, "time", "packet time of its first byte"),
-    Field("api", TEXT, "API", "name of the API"),
+    AnswerField("time", TIME, "time", "packet time of its first byte"),
+    AnswerField("api", TEXT, "API", "name of the API"),
     CLIENT,
     ADDRESS,
-    Field("broker", TEXT, "broker", "address and port of the broker", 2),
-    Field("topics", LIST, "topics", "topics it names", 3),
-    Field("duration_us", DURATION, "took", "from the first byte of the request to the last of the response"),
-    Field(
+    AnswerField("broker", TEXT, "broker", "address and port of the broker", 2),
+    AnswerField("topics", LIST, "topics", "topics it names", 3),
+    AnswerField(
+        "duration_us", DURATION, "took", "from the first byte of the request to the last of the response"
+    ),
+    AnswerField(
         "latency_us", DURATION, "latency", "from the end of the request to the beginning of the response", 5
     ),
     MOSTLY,
     *DIVIDED,
-    Field("error", TEXT, "error", "name of its error code", 9),
-    Field("call", TEXT, "call", "connection and correlation id, for `kwsniff show`", 10),
-    Field("packet", COUNT, "packet", "packet that completed the request", 5),
+    AnswerField("error", TEXT, "error", "name of its error code", 9),
+    AnswerField("call", TEXT, "call", "connection and correlation id, for `kwsniff show`", 10),
+    AnswerField("packet", COUNT, "packet", "packet that completed the request", 5),
 )
 CLIENTS = (
     CLIENT,
     ADDRESS,
-    Field("api", TEXT, "API", "name of the API"),
-    Field("broker", TEXT, "broker", "address and port of the broker", 2),
-    Field("calls", COUNT, "calls", "answered calls"),
-    Field("total_us", DURATION, "in all", "time its calls took together"),
-    Field("p50_us", DURATION, "p50", "half of the calls took no longer"),
-    Field("p99_us", DURATION, "p99", "99 of a hundred took no longer; from a hundred calls on", 1),
-    Field("max_us", DURATION, "max", "the longest"),
+    AnswerField("api", TEXT, "API", "name of the API"),
+    AnswerField("broker", TEXT, "broker", "address and port of the broker", 2),
+    AnswerField("calls", COUNT, "calls", "answered calls"),
+    AnswerField("total_us", DURATION, "in all", "time its calls took together"),
+    AnswerField("p50_us", DURATION, "p50", "half of the calls took no longer"),
+    AnswerField("p99_us", DURATION, "p99", "99 of a hundred took no longer; from a hundred calls on", 1),
+    AnswerField("max_us", DURATION, "max", "the longest"),
     MOSTLY,
     *DIVIDED,
 )

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import Row, calls_of, ends_of, grouped
-from kwsniff.answers.table import COUNT, LIST, TEXT, Field, Table
+from kwsniff.answers.tabular import COUNT, LIST, TEXT, AnswerField, AnswerTable
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Versions
 from kwsniff.spec.releases import releases
@@ -55,7 +55,7 @@ Offer = dict[int, tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Client:
+class JudgedClient:
     """What one client used, and how it asks."""
 
     used: Counter[tuple[Broker, int, int]] = field(default_factory=Counter)
@@ -77,9 +77,9 @@ class UpgradeCheck:
     def __init__(self, target: str) -> None:
         self.needs = NEEDED
         self.target = releases().find(target)
-        self._clients: dict[Who, Client] = {}
+        self._clients: dict[Who, JudgedClient] = {}
         self._offers: dict[Broker, Offer] = {}
-        self._owners: dict[str, Client] = {}
+        self._owners: dict[str, JudgedClient] = {}
         self._ends: dict[str, bool] = {}
         self._bodies = False
 
@@ -131,15 +131,15 @@ class UpgradeCheck:
         if len(offer) > 1:
             self._offers[(row["broker_ip"], row["broker_port"])] = offer
 
-    def _client(self, row: Row) -> Client | None:
+    def _client(self, row: Row) -> JudgedClient | None:
         who = (row["client_ip"], row["client_id"])
         if who not in self._clients and len(self._clients) >= MAX_CLIENTS:
             return None
-        return self._clients.setdefault(who, Client())
+        return self._clients.setdefault(who, JudgedClient())
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """The verdict on each client, the worst first, and on each API it uses."""
         self._settle()
         clients = {who: client for who, client in self._clients.items() if not client.broker}
@@ -155,8 +155,8 @@ class UpgradeCheck:
         )
         title = f"Clients of brokers of Kafka {self.target}"
         return [
-            Table("clients", title, CLIENTS, rows),
-            Table("apis", "Versions it does not serve", APIS, apis),
+            AnswerTable("clients", title, CLIENTS, rows),
+            AnswerTable("apis", "Versions it does not serve", APIS, apis),
         ]
 
     def breaks(self) -> bool:
@@ -183,7 +183,7 @@ class UpgradeCheck:
             if client is not None:
                 client.whole, client.partly = client.whole or syn, client.partly or not syn
 
-    def _checked(self, client: Client) -> Iterator[Row]:
+    def _checked(self, client: JudgedClient) -> Iterator[Row]:
         sums: dict[tuple[int, int], list[tuple[Broker, int]]] = {}
         for (broker, key, version), count in client.used.items():
             sums.setdefault((key, version), []).append((broker, count))
@@ -197,7 +197,7 @@ class UpgradeCheck:
                     "offered": self._offered(found[0][0], key),
                 }  # fmt: skip
 
-    def _verdict(self, client: Client, broker: Broker, key: int, version: int) -> tuple[str, str]:
+    def _verdict(self, client: JudgedClient, broker: Broker, key: int, version: int) -> tuple[str, str]:
         served = releases().serves(self.target, key)
         if version in served:
             return WORKS, ""
@@ -222,7 +222,7 @@ class UpgradeCheck:
         found = self._offers.get(broker, {}).get(key)
         return None if found is None else f"{found[0]}-{found[1]}"
 
-    def _client_row(self, who: Who, client: Client, found: list[Row]) -> Row:
+    def _client_row(self, who: Who, client: JudgedClient, found: list[Row]) -> Row:
         verdict = min((row["verdict"] for row in found), key=ORDER.index)
         why = [row["why"] for row in found if row["verdict"] == verdict and row["why"]]
         return {
@@ -245,25 +245,25 @@ def _range(served: Versions) -> str:
     return f"serves {served}" if served else "not served"
 
 
-CLIENT = Field("client", TEXT, "client", "client id")
-ADDRESS = Field("address", TEXT, "address", "its address", 2)
-VERDICT = Field("verdict", TEXT, "verdict", "breaks, unknown, will negotiate or ok")
+CLIENT = AnswerField("client", TEXT, "client", "client id")
+ADDRESS = AnswerField("address", TEXT, "address", "its address", 2)
+VERDICT = AnswerField("verdict", TEXT, "verdict", "breaks, unknown, will negotiate or ok")
 CLIENTS = (
     VERDICT,
     CLIENT,
     ADDRESS,
-    Field("software", TEXT, "software", "client library and version, as it says", 1),
-    Field("apis", COUNT, "APIs", "APIs it uses", 3),
-    Field("why", LIST, "because", "the versions that decided it, and why"),
+    AnswerField("software", TEXT, "software", "client library and version, as it says", 1),
+    AnswerField("apis", COUNT, "APIs", "APIs it uses", 3),
+    AnswerField("why", LIST, "because", "the versions that decided it, and why"),
 )
 APIS = (
     VERDICT,
     CLIENT,
     ADDRESS,
-    Field("api", TEXT, "API", "name of the API"),
-    Field("version", COUNT, "version", "version it uses"),
-    Field("served", TEXT, "served", "versions the release serves"),
-    Field("offered", TEXT, "offered", "versions its broker offers now"),
-    Field("calls", COUNT, "calls", "calls in this version"),
-    Field("why", TEXT, "because", "why", 9),
+    AnswerField("api", TEXT, "API", "name of the API"),
+    AnswerField("version", COUNT, "version", "version it uses"),
+    AnswerField("served", TEXT, "served", "versions the release serves"),
+    AnswerField("offered", TEXT, "offered", "versions its broker offers now"),
+    AnswerField("calls", COUNT, "calls", "calls in this version"),
+    AnswerField("why", TEXT, "because", "why", 9),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kwsniff.api.source import Asked, Source, rows
+from kwsniff.api.inputs import Selection, Source, rows
 from kwsniff.config import Config
 from kwsniff.table import EVENTS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kwsniff.answers import Answer
-    from kwsniff.answers.table import Table
+    from kwsniff.answers.tabular import AnswerTable
 
 
 def clients(
@@ -57,7 +57,7 @@ def clients(
     """  # fmt: skip
     from kwsniff.answers.clients import Clients
 
-    return _frame(paths, Clients(topic), table, Asked(where, None, since, until, tz), config)
+    return _frame(paths, Clients(topic), table, Selection(where, None, since, until, tz), config)
 
 
 def slow(
@@ -93,7 +93,7 @@ def slow(
     """  # fmt: skip
     from kwsniff.answers.slow import Slow
 
-    return _frame(paths, Slow(waiting=waiting), table, Asked(where, None, since, until, tz), config)
+    return _frame(paths, Slow(waiting=waiting), table, Selection(where, None, since, until, tz), config)
 
 
 def groups(
@@ -130,7 +130,7 @@ def groups(
     """  # fmt: skip
     from kwsniff.answers.groups import Groups
 
-    return _frame(paths, Groups(group), table, Asked(where, None, since, until, tz), config)
+    return _frame(paths, Groups(group), table, Selection(where, None, since, until, tz), config)
 
 
 def errors(
@@ -166,7 +166,7 @@ def errors(
     from kwsniff.answers.errors import Errors
 
     question = Errors(bodies=bool(config.get("full")))
-    return _frame(paths, question, table, Asked(where, None, since, until, tz), config)
+    return _frame(paths, question, table, Selection(where, None, since, until, tz), config)
 
 
 def audit(
@@ -195,7 +195,7 @@ def audit(
     """  # fmt: skip
     from kwsniff.answers.audit import Audit
 
-    return _frame(paths, Audit(), None, Asked(where, None, since, until, tz), config)
+    return _frame(paths, Audit(), None, Selection(where, None, since, until, tz), config)
 
 
 def auth(
@@ -226,7 +226,7 @@ def auth(
     """  # fmt: skip
     from kwsniff.answers.auth import Auth
 
-    return _frame(paths, Auth(), table, Asked(where, None, since, until, tz), config)
+    return _frame(paths, Auth(), table, Selection(where, None, since, until, tz), config)
 
 
 def upgrade_check(
@@ -257,7 +257,7 @@ def upgrade_check(
     """  # fmt: skip
     from kwsniff.answers.upgrade import UpgradeCheck
 
-    return _frame(paths, UpgradeCheck(target), table, Asked(where, None, since, until, tz), config)
+    return _frame(paths, UpgradeCheck(target), table, Selection(where, None, since, until, tz), config)
 
 
 def compare(
@@ -283,7 +283,7 @@ def compare(
 
     profiles = (Profile(), Profile())
     for profile, each in zip(profiles, (paths, other), strict=True):
-        _take(profile, each, Asked(where), config)
+        _take(profile, each, Selection(where), config)
     return _chosen(compared(*profiles), table)
 
 
@@ -318,27 +318,27 @@ def findings(
 
     chosen = Config(**config)
     rules, columns = Findings(Thresholds.of(chosen.thresholds)), NEEDED & frozenset(EVENTS.names)
-    for batch in rows(paths, Asked(where, columns, since, until, tz), chosen):
+    for batch in rows(paths, Selection(where, columns, since, until, tz), chosen):
         rules.take(batch)
     known = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
     return _pandas(rules.table(known))
 
 
 def _frame(
-    source: Source, question: Answer, table: str | None, asked: Asked, config: dict[str, Any]
+    source: Source, question: Answer, table: str | None, asked: Selection, config: dict[str, Any]
 ) -> pd.DataFrame:
     _take(question, source, asked, config)
     return _chosen(question.tables(), table)
 
 
-def _take(question: Any, source: Source, asked: Asked, config: dict[str, Any]) -> None:
+def _take(question: Any, source: Source, asked: Selection, config: dict[str, Any]) -> None:
     columns = question.needs & frozenset(EVENTS.names)
     wanted = replace(asked, columns=columns, owned="connection" in columns)
     for batch in rows(source, wanted, Config(**config)):
         question.take(batch)
 
 
-def _chosen(tables: Sequence[Table], name: str | None) -> pd.DataFrame:
+def _chosen(tables: Sequence[AnswerTable], name: str | None) -> pd.DataFrame:
     found = [each for each in tables if name in (None, each.name)]
     if not found:
         raise ValueError(f"there is no table {name!r}; there are {', '.join(each.name for each in tables)}")

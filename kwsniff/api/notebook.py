@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kwsniff.api.source import Asked, Source, paths_of, rows
+from kwsniff.api.inputs import Selection, Source, paths_of, rows
 from kwsniff.config import Config
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def summary(
 
     chosen, taken, totals = Config(**config), Pass(), CaptureTotals()
     columns = NEEDED & frozenset(EVENTS.names)
-    for batch in rows(paths, Asked(where, columns, since, until, tz), chosen, totals):
+    for batch in rows(paths, Selection(where, columns, since, until, tz), chosen, totals):
         taken.take(batch)
     page = taken.page(paths_of(paths) or [])
     page.where = where

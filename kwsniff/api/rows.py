@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.api.source import Asked, Source, rows
+from kwsniff.api.inputs import Selection, Source, rows
 from kwsniff.capture.memory import ETHERNET
 from kwsniff.config import Config
 from kwsniff.events import CALL
@@ -76,7 +76,7 @@ def events(
         {'call': 338, 'connection': 25}
     """
     chosen = Config(full=full or records, records=records, ports=tuple(ports), **_plain(config))
-    asked = Asked(where, columns, since, until, tz, jobs, linktype)
+    asked = Selection(where, columns, since, until, tz, jobs, linktype)
     found = rows(paths, asked, chosen)
     if columns is None:
         return found
@@ -147,7 +147,7 @@ def calls(
     """
     chosen = Config(full=full or records, records=records, ports=tuple(ports), **_plain(config))
     names = EVENTS.names if columns is None else list(columns)
-    asked = Asked(where, columns, since, until, tz, jobs, linktype)
+    asked = Selection(where, columns, since, until, tz, jobs, linktype)
     schema = pa.schema([EVENTS.field(name) for name in names if name in EVENTS.names])
     found = rows(paths, asked, chosen)
     batches = [batch.filter(pc.equal(batch["event"], CALL)).select(names) for batch in found]

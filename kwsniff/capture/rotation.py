@@ -34,7 +34,7 @@ UNREAD = "unread.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedFile:
     """A file of the list."""
 
     path: str
@@ -56,7 +56,7 @@ class Rotation:
         self._quiet_ns = int(quiet * _SECOND)
         self._seen: dict[str, tuple[int, int]] = {}
         """Size and time of modification of files that were looked into."""
-        self.files: list[Listed] = []
+        self.files: list[ListedFile] = []
         self._keys: set[tuple[str, int]] = set()
         self._unread = self._path.with_name(UNREAD)
         for each in listed(self._path):
@@ -80,12 +80,12 @@ class Rotation:
                 added.append(each)
         self._append(added)
 
-    def _take(self, each: Listed) -> None:
+    def _take(self, each: ListedFile) -> None:
         self.files.append(each)
         self._keys.add(_key(each))
         self._seen[each.path] = (each.bytes, each.modified_ns)
 
-    def _new(self, directory: str) -> Iterator[Listed]:
+    def _new(self, directory: str) -> Iterator[ListedFile]:
         """Finished captures that were not looked into yet."""
         entries = []
         try:
@@ -108,7 +108,7 @@ class Rotation:
                 first = None
                 self._tell(Unread.of(path, error))
             if first is not None:
-                yield Listed(path, size, modified, first)
+                yield ListedFile(path, size, modified, first)
             self._seen[path] = (size, modified)
 
     def _tell(self, unread: Unread) -> None:
@@ -117,7 +117,7 @@ class Rotation:
         with self._unread.open("a") as file:
             file.write(json.dumps(unread._asdict()) + "\n")
 
-    def _append(self, added: Iterable[Listed]) -> None:
+    def _append(self, added: Iterable[ListedFile]) -> None:
         text = "".join(json.dumps(asdict(each)) + "\n" for each in added)
         if not text:
             return
@@ -129,16 +129,16 @@ class Rotation:
             os.fsync(file.fileno())
 
 
-def listed(path: str | Path) -> list[Listed]:
+def listed(path: str | Path) -> list[ListedFile]:
     """The list as it stands; empty if there is none. A last line that was not written to its end is none."""
     try:
         lines = Path(path).read_bytes()[: _whole(Path(path))].splitlines()
     except FileNotFoundError:
         return []
-    return [Listed(**json.loads(line)) for line in lines]
+    return [ListedFile(**json.loads(line)) for line in lines]
 
 
-def last_listed(path: str | Path) -> list[Listed]:
+def last_listed(path: str | Path) -> list[ListedFile]:
     """The end of the list, some files."""
     try:
         with Path(path).open("rb") as file:
@@ -148,7 +148,7 @@ def last_listed(path: str | Path) -> list[Listed]:
     except FileNotFoundError:
         return []
     # The first one may lack its beginning, the last one its end.
-    return [Listed(**json.loads(line)) for line in lines[1 if begin else 0 : -1]]
+    return [ListedFile(**json.loads(line)) for line in lines[1 if begin else 0 : -1]]
 
 
 def present(path: str) -> str:
@@ -168,7 +168,7 @@ def unread(list_path: str | Path, skip: int = 0) -> list[Unread]:
     return [Unread(**json.loads(line)) for line in lines[skip:] if line.endswith("\n")]
 
 
-def grown(files: Iterable[Listed]) -> dict[str, int]:
+def grown(files: Iterable[ListedFile]) -> dict[str, int]:
     """Files that were written to after they were found finished, with the bytes that are not in the list."""
     found = {}
     for each in files:
@@ -185,7 +185,7 @@ def _whole(path: Path) -> int:
     return data.rfind(b"\n") + 1
 
 
-def _key(each: Listed) -> tuple[str, int]:
+def _key(each: ListedFile) -> tuple[str, int]:
     path = each.path
     for suffix in _SUFFIXES:
         path = path.removesuffix(suffix)

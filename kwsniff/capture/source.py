@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kwsniff.ahead import ahead
 from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.directory import Unread, directory_of, named_as_capture, regular_files
@@ -29,6 +28,7 @@ from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import Note, PacketBlock
 from kwsniff.net.totals import CaptureTotals
+from kwsniff.prefetch import prefetched
 
 __all__ = ["CaptureError", "CaptureTotals", "Progress", "blocks", "resolve", "segments"]
 
@@ -62,16 +62,16 @@ def segments(
     totals = totals if totals is not None else CaptureTotals()
     unread: list[Unread] = []
     files = resolve(paths, unread)
-    batches = _segments(files, unread, config, Journey(totals, stop), progress)
+    batches = _segments(files, unread, config, CaptureRun(totals, stop), progress)
     # What comes through a pipe is read when it is wanted: waiting for more of it can't be broken off.
-    return ahead(batches) if prefetch and all(file.size is not None for file in files) else batches
+    return prefetched(batches) if prefetch and all(file.size is not None for file in files) else batches
 
 
 def _segments(
     files: list[CaptureFile],
     unread: list[Unread],
     config: Config,
-    journey: Journey,
+    capture_run: CaptureRun,
     progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
     yield from map(_unread_batch, unread)
@@ -79,19 +79,19 @@ def _segments(
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
     for file in files:
         try:
-            yield from journey.file(file.path, config, progress, total)
+            yield from capture_run.file(file.path, config, progress, total)
         except CaptureError as error:
             if not file.found:
                 raise
             yield _unread_batch(Unread.of(file.path, error))
-    yield from journey.end()
+    yield from capture_run.end()
 
 
 def _unread_batch(unread: Unread) -> pa.RecordBatch:
     return note_batch(unread.path, [Note(1, "capture_unreadable", unread.why)])
 
 
-class Journey:
+class CaptureRun:
     """The way through files that are one stream, as those of a rotation are. What has to be known in the next
     file is in here and can be pickled between two files: IP fragments that wait, and the totals."""
 

@@ -14,18 +14,18 @@ import pyarrow.compute as pc
 
 from kwsniff.answers import Answer
 from kwsniff.answers.stored import is_stored, stored_events
-from kwsniff.answers.table import Table
+from kwsniff.answers.tabular import AnswerTable
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.arguments import Damage, from_pipe, patient
 from kwsniff.cli.asked import Asked
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
+from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage, from_pipe, patient
-from kwsniff.cli.tables import Look, write_csv, write_json, write_text
 from kwsniff.cli.trust import Trust
 from kwsniff.events import CONNECTION
 from kwsniff.offline import events
@@ -127,7 +127,7 @@ def _source(
         yield from trust.watch(found)
 
 
-def show(asked: Asked, tables: list[Table], notes: Sequence[str] = ()) -> None:
+def show(asked: Asked, tables: list[AnswerTable], notes: Sequence[str] = ()) -> None:
     """Print tables as they were asked for. Raises CommandError."""
     tables = [table for table in tables if asked.table in (None, table.name)] or _no_table(asked, tables)
     _sort(asked, tables)
@@ -146,13 +146,13 @@ def show(asked: Asked, tables: list[Table], notes: Sequence[str] = ()) -> None:
     sys.stdout.flush()
 
 
-def _no_table(asked: Asked, tables: list[Table]) -> list[Table]:
+def _no_table(asked: Asked, tables: list[AnswerTable]) -> list[AnswerTable]:
     known = [table.name for table in tables]
     raise CommandError(f"--table: there is no {asked.table!r}{suggestion(str(asked.table), known)}; "
                        f"there are {', '.join(known)}")  # fmt: skip
 
 
-def _sort(asked: Asked, tables: list[Table]) -> None:
+def _sort(asked: Asked, tables: list[AnswerTable]) -> None:
     if asked.sort is None:
         return
     turned, name = asked.sort.startswith("-"), asked.sort.lstrip("-")

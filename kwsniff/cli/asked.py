@@ -103,6 +103,6 @@ def asking(function: Callable[..., int], *, without: frozenset[str] = frozenset(
 def _deeper(paths: Sequence[str]) -> list[str]:
     """The paths, each directory of captures with the directories in it; stored events are read so anyway."""
     from kwsniff.answers.stored import is_stored
-    from kwsniff.cli.source import deeper
+    from kwsniff.cli.arguments import deeper
 
     return [path if is_stored(path) else deeper([path])[0] for path in paths]

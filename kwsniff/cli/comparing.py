@@ -8,8 +8,8 @@ from dataclasses import replace
 from kwsniff.answers.compare import Profile, compared
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, show, taken
+from kwsniff.cli.arguments import Damage
 from kwsniff.cli.asked import Asked
-from kwsniff.cli.source import Damage
 from kwsniff.cli.trust import Trust
 
 

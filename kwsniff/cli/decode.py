@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_bodies, refuse_overwriting
 from kwsniff.cli.choice import Choice
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
 from kwsniff.cli.kernels import tell_if_interpreted
@@ -22,10 +22,10 @@ from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
 from kwsniff.cli.problem import CommandError, chosen_columns
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage, from_pipe, patient, refuse_bodies, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.offline import events
+from kwsniff.prefetch import prefetched
 from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.table import EVENTS
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DecodeRequest:
     """What the user asked for."""
 
     paths: Sequence[str]
@@ -52,7 +52,7 @@ class Request:
     """Seconds after which to end, when following."""
 
 
-def decode(request: Request) -> int:
+def decode(request: DecodeRequest) -> int:
     """Write the events of the inputs; return the exit code.
 
     Raises:
@@ -77,7 +77,7 @@ def decode(request: Request) -> int:
         output.discard()
 
 
-def _to_be_followed(request: Request, form: str) -> Request:
+def _to_be_followed(request: DecodeRequest, form: str) -> DecodeRequest:
     """The request as it can be followed.
 
     Raises:
@@ -90,13 +90,13 @@ def _to_be_followed(request: Request, form: str) -> Request:
     return replace(request, config=patient(request.config))
 
 
-def _predicate(request: Request) -> Predicate | None:
+def _predicate(request: DecodeRequest) -> Predicate | None:
     choice = request.choice.checked()
     refuse_bodies(choice.columns, full=request.config.full)
     return choice.predicate()
 
 
-def _columns(request: Request, form: str) -> list[str] | None:
+def _columns(request: DecodeRequest, form: str) -> list[str] | None:
     if request.columns is None:
         return None
     if form == "text":
@@ -114,7 +114,7 @@ class _Run:
 
     def __init__(
         self,
-        request: Request,
+        request: DecodeRequest,
         form: str,
         columns: list[str] | None,
         predicate: Predicate | None,
@@ -207,10 +207,10 @@ class _Run:
             self._damage.watch(self._trust.watch(source)), hold=hold, learner=request.choice.learner()
         )
         # Written by this thread while another decodes.
-        yield from rows if self._growing else ahead(rows)
+        yield from rows if self._growing else prefetched(rows)
 
     def _followed(self) -> Iterator[pa.RecordBatch]:
-        from kwsniff.cli.follow import following
+        from kwsniff.cli.following import following
 
         request = self._request
         source = following(request.paths, request.config, self._trust.capture, self._stop, request.duration)

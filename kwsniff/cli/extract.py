@@ -11,10 +11,10 @@ from kwsniff.answers.stored import is_stored
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, taken
+from kwsniff.cli.arguments import Damage, refuse_overwriting
 from kwsniff.cli.asked import Asked
 from kwsniff.cli.output import Output
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.source import Damage, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.events import CALL
 from kwsniff.message.extract import MAX_CALLS, NEEDS, Chosen, choose, copy

@@ -14,22 +14,22 @@ from types import FrameType
 import pyarrow as pa
 
 from kwsniff.cli import problem
+from kwsniff.cli.arguments import refuse_bodies
 from kwsniff.cli.choice import Choice
 from kwsniff.cli.formats import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
 from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
-from kwsniff.cli.source import refuse_bodies
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.findings import Thresholds
 from kwsniff.live.errors import LiveError
 from kwsniff.live.findings import LiveFindings
 from kwsniff.live.listener import ANY, Listener
-from kwsniff.live.pcapng import Interface, PcapngFiles, Rotation
+from kwsniff.live.livetable import IntervalCsv
+from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import Keeping, Session
-from kwsniff.live.sink import Health, Sink
-from kwsniff.live.table import IntervalCsv
+from kwsniff.live.sink import Health, LiveSink
 from kwsniff.live.user import become
 from kwsniff.report.topicfile import cached_names, keep_names
 from kwsniff.report.topics import TopicNames
@@ -41,7 +41,7 @@ FINDINGS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LiveRequest:
     """What the user asked for."""
 
     interfaces: Sequence[str]
@@ -73,7 +73,7 @@ class Request:
         return self.form is not None or self.count is not None or self.config.full
 
 
-def live(request: Request) -> int:
+def live(request: LiveRequest) -> int:
     """Listen until Ctrl-C, SIGTERM, the duration, the count or the last interface's end; the exit code.
 
     Raises:
@@ -88,7 +88,7 @@ def live(request: Request) -> int:
     rotation = _rotation(request)
     try:
         session, heading = _session(request, rotation)
-        return _Run(request, session, form, columns, predicate).run(heading)
+        return _LiveRun(request, session, form, columns, predicate).run(heading)
     except LiveError as error:
         raise CommandError(str(error)) from None
 
@@ -114,18 +114,18 @@ def _form(asked: str | None) -> str:
     return asked
 
 
-def _rotation(request: Request) -> Rotation | None:
+def _rotation(request: LiveRequest) -> WriterRotation | None:
     if request.packets is None:
         if request.rotate is not None or request.all_packets:
             raise CommandError("--rotate and --all-packets go with -w")
         return None
     try:
-        return Rotation.of(request.rotate) if request.rotate is not None else None
+        return WriterRotation.of(request.rotate) if request.rotate is not None else None
     except ValueError as error:
         raise CommandError(f"--rotate: {error}") from None
 
 
-def _session(request: Request, rotation: Rotation | None) -> tuple[Session, str]:
+def _session(request: LiveRequest, rotation: WriterRotation | None) -> tuple[Session, str]:
     """The session, and the line that says what it listens to."""
     bpf = filter_of(request.ports, request.bpf)
     names = list(dict.fromkeys(request.interfaces)) or [ANY]
@@ -139,7 +139,7 @@ def _session(request: Request, rotation: Rotation | None) -> tuple[Session, str]
             become(request.user)
         keeping = None
         if request.packets is not None:
-            interfaces = [Interface(each.interface, each.linktype, bpf) for each in listeners]
+            interfaces = [WrittenInterface(each.interface, each.linktype, bpf) for each in listeners]
             keeping = Keeping(PcapngFiles(request.packets, interfaces, rotation), request.all_packets)
     except BaseException:
         for listener in listeners:
@@ -154,12 +154,12 @@ def _session(request: Request, rotation: Rotation | None) -> tuple[Session, str]
     return session, heading
 
 
-class _Run:
+class _LiveRun:
     """One session and what shows it."""
 
     def __init__(
         self,
-        request: Request,
+        request: LiveRequest,
         session: Session,
         form: str,
         columns: list[str] | None,
@@ -177,7 +177,7 @@ class _Run:
 
         errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
         self._findings = LiveFindings(errors, Thresholds.of(request.config.thresholds))
-        self._sinks: list[Sink] = [self._findings]
+        self._sinks: list[LiveSink] = [self._findings]
         if request.prometheus is not None:
             self._sinks.append(self._metrics(request.prometheus))
         if request.csv is not None:
@@ -243,7 +243,7 @@ class _Run:
         if failures:
             raise failures[0]
 
-    def _metrics(self, address: str) -> Sink:
+    def _metrics(self, address: str) -> LiveSink:
         from kwsniff.live.metrics import Metrics
 
         metrics = Metrics(address, topics=self._request.topics)
@@ -251,7 +251,7 @@ class _Run:
             print(f"kwsniff: metrics on {metrics.url}", file=sys.stderr)
         return metrics
 
-    def _lines(self, form: str, columns: list[str] | None) -> Sink:
+    def _lines(self, form: str, columns: list[str] | None) -> LiveSink:
         terminal = sys.stdout.isatty()
         width = os.get_terminal_size().columns if terminal else None
         choice = self._request.choice
@@ -286,7 +286,7 @@ def _stopping(stop: Callable[[], None]) -> Iterator[None]:
 class Filtered:
     """Only events for which a condition holds."""
 
-    def __init__(self, sink: Sink, predicate: Predicate | None) -> None:
+    def __init__(self, sink: LiveSink, predicate: Predicate | None) -> None:
         self._sink, self._predicate = sink, predicate
         self.tick, self.close = sink.tick, sink.close
 

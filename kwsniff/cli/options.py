@@ -236,7 +236,7 @@ def chosen_thresholds(wanted: list[str] | None) -> tuple[tuple[str, float], ...]
 
 def configured(port: str | None, memory: str, full: bool = False, records: bool = False) -> Config:
     """The configuration that these options ask for. Raises CommandError."""
-    from kwsniff.cli.source import config_within, parsed_ports
+    from kwsniff.cli.arguments import config_within, parsed_ports
     from kwsniff.config import Config
 
     return config_within(memory, ports=parsed_ports(port, Config().ports), full=full, records=records)

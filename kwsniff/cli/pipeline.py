@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PipelineRequest:
     """What the user asked for."""
 
     paths: Sequence[str]
@@ -36,7 +36,7 @@ class Request:
     """Of the tables."""
 
 
-def pipeline(request: Request) -> int:
+def pipeline(request: PipelineRequest) -> int:
     """Run the job; return the exit code.
 
     Raises:
@@ -83,7 +83,7 @@ def pipeline(request: Request) -> int:
     return problem.DAMAGED if result.damaged or unread else problem.DONE
 
 
-def _tell(request: Request, result: job.Result) -> None:
+def _tell(request: PipelineRequest, result: job.JobResult) -> None:
     known = result.manifest
     if result.report is None:
         print(f"kwsniff: nothing new: {request.out} holds all {len(known.inputs)} files", file=sys.stderr)

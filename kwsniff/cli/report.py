@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from rich.console import Console
 
-from kwsniff.ahead import ahead
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.choice import Choice
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.source import Damage, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.findings import NEEDED as FINDINGS
@@ -31,6 +30,7 @@ from kwsniff.findings.finding import table
 from kwsniff.offline import events
 from kwsniff.page import Page
 from kwsniff.page.title import title
+from kwsniff.prefetch import prefetched
 from kwsniff.report import DEFAULT_BY, Report, sessions
 from kwsniff.report.csv import write_batches
 from kwsniff.report.even import even
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReportRequest:
     """What the user asked for."""
 
     paths: Sequence[str]
@@ -61,7 +61,7 @@ class Request:
     html: str | None = None
 
 
-def report(request: Request) -> int:
+def report(request: ReportRequest) -> int:
     """Print the statistics of the inputs, write CSV files if asked for; return the exit code.
 
     Raises:
@@ -124,14 +124,14 @@ def report(request: Request) -> int:
     return problem.DAMAGED if damage else problem.DONE
 
 
-def _console(request: Request) -> Console:
+def _console(request: ReportRequest) -> Console:
     wanted = {"always": True, "never": False}.get(request.choice.color)
     if wanted is None:
         return Console()
     return Console(force_terminal=True) if wanted else Console(no_color=True, highlight=False)
 
 
-def _gathered(request: Request) -> Gathered | None:
+def _gathered(request: ReportRequest) -> Gathered | None:
     if request.html is None:
         return None
     refuse_overwriting(request.html, request.paths)
@@ -141,7 +141,7 @@ def _gathered(request: Request) -> Gathered | None:
 
 
 def _write_page(
-    request: Request,
+    request: ReportRequest,
     report: Report,
     found: Findings,
     rules: Sequence[Finding],
@@ -171,14 +171,14 @@ def _write_page(
         raise CommandError(f"--html {request.html}: {error.strerror}") from None
 
 
-def _with_bodies(request: Request) -> Request:
+def _with_bodies(request: ReportRequest) -> ReportRequest:
     """Decode bodies where the expression looks into them."""
     if not request.choice.columns & BODIES:
         return request
     return replace(request, config=replace(request.config, full=True))
 
 
-def _only_needed(request: Request) -> Request:
+def _only_needed(request: ReportRequest) -> ReportRequest:
     """Without calls.csv, decode no more columns than the statistics use."""
     if request.csv is not None:
         return request
@@ -192,13 +192,13 @@ def _only_needed(request: Request) -> Request:
     return replace(request, config=replace(request.config, columns=request.choice.columns | needed))
 
 
-def _wants_findings(request: Request) -> bool:
+def _wants_findings(request: ReportRequest) -> bool:
     """The default page has them, and what is complete: CSV and JSON."""
     more = request.csv is not None or request.json or request.html is not None
     return more or (request.by is None and not request.wide)
 
 
-def _tables(request: Request) -> Sequence[str]:
+def _tables(request: ReportRequest) -> Sequence[str]:
     if request.by is None:
         return DEFAULT_BY if request.wide else ("api", "client")
     names = [name.strip() for name in request.by.split(",") if name.strip()]
@@ -212,7 +212,7 @@ def _tables(request: Request) -> Sequence[str]:
 
 
 def _events(
-    request: Request,
+    request: ReportRequest,
     predicate: Predicate | None,
     damage: Damage,
     trust: Trust,
@@ -224,7 +224,7 @@ def _events(
     source = events(
         request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
     )
-    batches = even(ahead(damage.watch(trust.watch(source))))
+    batches = even(prefetched(damage.watch(trust.watch(source))))
     choice = request.choice
     if predicate is None:
         yield from named(batches, learner=choice.learner()) if choice.names else followed(batches)

@@ -38,7 +38,7 @@ TOPICS = (*KINDS, *PARTS, *VALUES, WHERE)
 """What can be asked for."""
 
 
-class Table(NamedTuple):
+class SchemaTable(NamedTuple):
     """One table of the answer."""
 
     name: str
@@ -60,19 +60,19 @@ def schema(topic: str | None, form: str) -> int:
     return problem.DONE
 
 
-def _tables() -> Iterator[Table]:
+def _tables() -> Iterator[SchemaTable]:
     head = ("column", "type", "unit", "meaning", "from")
     for kind, title in KINDS.items():
         # What all kinds of rows have stands once, with the calls.
         columns = [each for each in COLUMNS if kind in each.kinds and (kind == "call" or each.kinds != ALL)]
-        yield Table(kind, title, head, [_described(each) for each in columns])
+        yield SchemaTable(kind, title, head, [_described(each) for each in columns])
     for name, title in PARTS.items():
-        yield Table(name, title, ("field", *head[1:]), [_described(each) for each in ITEMS[name]])
+        yield SchemaTable(name, title, ("field", *head[1:]), [_described(each) for each in ITEMS[name]])
     for name, (title, values) in VALUES.items():
-        yield Table(name, title, ("value", "meaning"), [*values.items()])
-    yield Table(WHERE, "The language of --where", ("written", "meaning"), [*language.RULES])
-    yield Table(WHERE, "Names in --where that are no columns", ("name", "meaning"), [*language.NAMES])
-    yield Table(WHERE, "Examples", ("expression",), [(line,) for line in language.EXAMPLES])
+        yield SchemaTable(name, title, ("value", "meaning"), [*values.items()])
+    yield SchemaTable(WHERE, "The language of --where", ("written", "meaning"), [*language.RULES])
+    yield SchemaTable(WHERE, "Names in --where that are no columns", ("name", "meaning"), [*language.NAMES])
+    yield SchemaTable(WHERE, "Examples", ("expression",), [(line,) for line in language.EXAMPLES])
 
 
 def _described(column: Column) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def type_name(column: Column) -> str:
 # Formats
 
 
-def _text(tables: list[Table]) -> None:
+def _text(tables: list[SchemaTable]) -> None:
     parts = []
     for table in tables:
         if table.title == "The language of --where":
@@ -104,7 +104,7 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH)
 
 
-def _aligned(table: Table) -> str:
+def _aligned(table: SchemaTable) -> str:
     """The rows in columns, the meaning last and wrapped; where it comes from is left to the other formats."""
     rows = [tuple(row[:4]) for row in (tuple(table.head), *table.rows)]
     widths = [min(max(len(row[at]) for row in rows), 30) for at in range(len(rows[0]) - 1)]
@@ -119,7 +119,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return textwrap.fill(row[-1], WIDTH, initial_indent=before, subsequent_indent=" " * indent) + "\n"
 
 
-def _csv(tables: list[Table]) -> None:
+def _csv(tables: list[SchemaTable]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("table", "name", "type", "unit", "meaning", "from"))
     for table in tables:
@@ -128,7 +128,7 @@ def _csv(tables: list[Table]) -> None:
             writer.writerow((table.name, *cells))
 
 
-def _json(tables: list[Table]) -> None:
+def _json(tables: list[SchemaTable]) -> None:
     result: dict[str, list[dict[str, Any]]] = {}
     for table in tables:
         rows = [dict(zip(table.head, row, strict=True)) for row in table.rows]
@@ -136,7 +136,7 @@ def _json(tables: list[Table]) -> None:
     print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
-def _markdown(tables: list[Table]) -> None:
+def _markdown(tables: list[SchemaTable]) -> None:
     print(PAGE, end="")
     for table in tables:
         print(f"\n## {table.title}\n")

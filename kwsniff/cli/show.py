@@ -16,10 +16,10 @@ from kwsniff.cli import problem
 from kwsniff.cli.answering import check, look
 from kwsniff.cli.asked import Asked
 from kwsniff.cli.batch import batch_lines, is_batches
+from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, cut, duration_text, json_safe
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.tables import BOLD, DIM, PLAIN, Look, cut, duration_text, json_safe
+from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, ends_of_packet, messages_of
 from kwsniff.message.calls import Row, Target, found_calls, next_call
-from kwsniff.message.stream import REQUEST, RESPONSE, Message, ends_of_packet, messages_of
 from kwsniff.message.tree import Node, Tree, tree_of
 from kwsniff.report.text import bytes_text, printable
 
@@ -32,11 +32,11 @@ HIDDEN_HEX = "··"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownCall:
     """A message with its tree; without one if its API or version is not known."""
 
     direction: str
-    message: Message
+    message: FramedMessage
     tree: Tree | None
 
 
@@ -94,16 +94,16 @@ def _around(path: str, packet: int, asked: Asked) -> list[Row]:
     return [call]
 
 
-def _shown(path: str, call: Row, asked: Asked, records: bool) -> list[Shown]:
+def _shown(path: str, call: Row, asked: Asked, records: bool) -> list[ShownCall]:
     found = messages_of(path, call, asked.config)
     return [
-        Shown(direction, found[direction], _tree(call, direction, found[direction], records))
+        ShownCall(direction, found[direction], _tree(call, direction, found[direction], records))
         for direction in (REQUEST, RESPONSE)
         if direction in found
     ]
 
 
-def _tree(call: Row, direction: str, message: Message, records: bool) -> Tree | None:
+def _tree(call: Row, direction: str, message: FramedMessage, records: bool) -> Tree | None:
     try:
         tree = tree_of(message.data, call["api_key"], call["api_version"], direction, records=records)
     except KeyError:
@@ -117,7 +117,7 @@ def _tree(call: Row, direction: str, message: Message, records: bool) -> Tree | 
 # Text
 
 
-def _text(call: Row, parts: list[Shown], look: Look) -> Iterator[str]:
+def _text(call: Row, parts: list[ShownCall], look: Look) -> Iterator[str]:
     yield _painted(_title(call), BOLD, look)
     yield from _outcome(call, look)
     for part in parts:
@@ -168,7 +168,7 @@ def _time(when: Any, zone: ZoneInfo) -> str:
     return "" if when is None else f"{when.astimezone(zone):%Y-%m-%d %H:%M:%S.%f}"
 
 
-def _fields(part: Shown, look: Look) -> Iterator[str]:
+def _fields(part: ShownCall, look: Look) -> Iterator[str]:
     assert part.tree is not None
     rows = list(part.tree.walk())
     names = [f"{'  ' * depth}{node.name}" for node, depth, _ in rows]
@@ -225,7 +225,7 @@ def json_lines(value: Any) -> list[str]:
 # For programs
 
 
-def _json(call: Row, parts: list[Shown]) -> dict[str, Any]:
+def _json(call: Row, parts: list[ShownCall]) -> dict[str, Any]:
     kept = {name: value for name, value in call.items() if value is not None and name != "partitions"}
     found: dict[str, Any] = {
         "call": {
@@ -253,7 +253,7 @@ def _node(node: Node, data: bytes) -> dict[str, Any]:
     return found | {"value": node.value}
 
 
-def _csv(whole: list[tuple[Row, list[Shown]]]) -> None:
+def _csv(whole: list[tuple[Row, list[ShownCall]]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(HEAD)
     for call, parts in whole:
@@ -263,7 +263,7 @@ def _csv(whole: list[tuple[Row, list[Shown]]]) -> None:
                     writer.writerow(_csv_row(call, part, node, path))
 
 
-def _csv_row(call: Row, part: Shown, node: Node, path: str) -> tuple[Any, ...]:
+def _csv_row(call: Row, part: ShownCall, node: Node, path: str) -> tuple[Any, ...]:
     value = node.value if isinstance(node.value, str) else json.dumps(node.value, ensure_ascii=False)
     hexed = "" if node.hidden else part.message.data[node.start : node.end].hex()
     return (

@@ -10,9 +10,9 @@ import pyarrow as pa
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.cli import problem
+from kwsniff.cli.arguments import refuse_overwriting
 from kwsniff.cli.output import Output
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.source import refuse_overwriting
 from kwsniff.config import Config
 from kwsniff.kernel.decisions import Decision, matching
 from kwsniff.kernel.engine import Engine

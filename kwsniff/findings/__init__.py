@@ -14,12 +14,12 @@ import pyarrow as pa
 from kwsniff.findings.batches import HotPartition, TinyBatches, Uncompressed
 from kwsniff.findings.connections import Churn, Unreachable
 from kwsniff.findings.errors import AuthenticationFailed, ErrorLine, Errors, NotAuthorized, QuotaExceeded
+from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import FINDINGS, NOT_SHOWN, OK, Finding, order, table
 from kwsniff.findings.groups import MemberExpelled, Rebalances, StandsStill
 from kwsniff.findings.lag import FallsBehind
 from kwsniff.findings.leaders import StaleLeader
 from kwsniff.findings.network import Retransmissions, ZeroWindows
-from kwsniff.findings.rows import Batch
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.security import ClearPasswords, PlaintextOnTls, TlsOnPlaintext
 from kwsniff.findings.slowness import SlowBroker, SlowQueue
@@ -32,7 +32,7 @@ from kwsniff.findings.upgrade import OldClients
 from kwsniff.report.topics import TopicNames
 
 if TYPE_CHECKING:
-    from kwsniff.findings.rows import Rows
+    from kwsniff.findings.eventrows import EventRows
 
 __all__ = ["FINDINGS", "NEEDED", "RULES", "Finding", "Findings", "Rule", "Thresholds"]
 
@@ -66,7 +66,7 @@ class ClientNames:
     def __init__(self) -> None:
         self.of: dict[str, dict[str, None]] = {}
 
-    def take(self, calls: Rows) -> None:
+    def take(self, calls: EventRows) -> None:
         """Learn those of some calls."""
         ips, ids = calls.coded("client_ip"), calls.coded("client_id")
         for row in grouped([ips, ids])[1]:
@@ -96,7 +96,7 @@ class Findings:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take one EVENTS batch."""
-        seen = Batch(batch)
+        seen = EventBatch(batch)
         self._topics.add(batch)
         self._clients.take(seen.calls)
         for rule in self._rules:

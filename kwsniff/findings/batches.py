@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kwsniff.findings.eventrows import EventBatch, Picked
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence, literal
-from kwsniff.findings.rows import Batch, Picked
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally, counted
 from kwsniff.findings.words import client, duration, listed, name, rate, size
@@ -28,14 +28,14 @@ class _Produced(Rule):
         self.batches = Tally()
         """By client id, address and topic: records, bytes, uncompressed batches and their bytes."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         looked, entries = batch.once("produced", _produced)
         self.looked += looked
         for key, entry in entries:
             self.batches.put(key, entry.copy())
 
 
-def _produced(batch: Batch) -> tuple[int, list[tuple[Key, Entry]]]:
+def _produced(batch: EventBatch) -> tuple[int, list[tuple[Key, Entry]]]:
     """How many partitions were produced to, and what `_Produced.batches` adds of them."""
     calls = batch.calls
     produce = calls.is_in("api_key", PRODUCE)
@@ -141,7 +141,7 @@ class HotPartition(Rule):
         """By topic and partition: bytes, records."""
         self.clients = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         produce = calls.is_in("api_key", PRODUCE)
         if not produce.any():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kwsniff.findings.eventrows import EventBatch, EventRows, Mask, Picked, address, texts
 from kwsniff.findings.finding import (
     CRITICAL,
     NOTICE,
@@ -17,7 +18,6 @@ from kwsniff.findings.finding import (
     is_client,
     literal,
 )
-from kwsniff.findings.rows import Batch, Mask, Picked, Rows, address, texts
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Tally
 from kwsniff.findings.words import client, duration, listed, many, name, rate
@@ -49,7 +49,7 @@ class Churn(Rule):
         super().__init__(*arguments)
         self.short = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         rows = batch.connections
         self.looked += len(rows)
         first, last = rows.ints("first_time", -1), rows.ints("last_time", -1)
@@ -110,7 +110,7 @@ class Unreachable(Rule):
         self.advertised = Tally()
         """By address that a broker named, and that broker."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         rows = batch.connections
         self.looked += len(rows)
         nothing = (rows.ints("client_bytes") == 0) & (rows.ints("broker_bytes") == 0)
@@ -122,7 +122,7 @@ class Unreachable(Rule):
         if batch.calls.has("advertised"):
             self._take_advertised(batch.calls)
 
-    def _take_advertised(self, calls: Rows) -> None:
+    def _take_advertised(self, calls: EventRows) -> None:
         rows = np.flatnonzero(calls.known("advertised"))
         column = calls.column("advertised").take(rows)
         of = rows[lists.parents(lists.lengths(column))]
@@ -172,5 +172,5 @@ class Unreachable(Rule):
         return last - entry.last.time > self.thresholds.given_up_s * 1e6
 
 
-def _never_open(rows: Rows) -> Mask:
+def _never_open(rows: EventRows) -> Mask:
     return ~rows.known("handshake_us")

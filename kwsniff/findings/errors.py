@@ -17,8 +17,8 @@ from kwsniff.findings.causes import (
     TRANSIENT,
     cause,
 )  # fmt: skip
+from kwsniff.findings.eventrows import Coded, EventBatch, Mask, Picked, texts
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence
-from kwsniff.findings.rows import Batch, Coded, Mask, Picked, texts
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, counted, duration, listed, many, name
@@ -38,7 +38,7 @@ class ErrorTally:
         self.places = Tally()
         """By code, API, topic, partition (None where only the call failed), client id, address."""
 
-    def take(self, batch: Batch, which: Mask) -> None:
+    def take(self, batch: EventBatch, which: Mask) -> None:
         """Take the calls of `which`."""
         calls = batch.calls
         if not which.any():
@@ -48,7 +48,7 @@ class ErrorTally:
         self._take_partitions(batch, which)
         self._take_topics(batch, which)
 
-    def _take_partitions(self, batch: Batch, which: Mask) -> None:
+    def _take_partitions(self, batch: EventBatch, which: Mask) -> None:
         parts = batch.partitions
         failed = which[parts.row] & (parts.ints("error_code") != 0)
         places = np.flatnonzero(failed)
@@ -58,7 +58,7 @@ class ErrorTally:
             keys = [codes, api, parts.key.at(places), parts.coded("partition").at(places), *_who(batch, of)]
             self.places.add(Picked(calls, of), np.arange(len(places)), keys)
 
-    def _take_topics(self, batch: Batch, which: Mask) -> None:
+    def _take_topics(self, batch: EventBatch, which: Mask) -> None:
         """Of calls none of whose partitions says that it failed: the topics that they name."""
         calls, parts = batch.calls, batch.partitions
         told = np.zeros(len(calls), np.bool_)
@@ -107,7 +107,7 @@ class Errors(Rule):
         super().__init__(*arguments)
         self.errors = ErrorTally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += int(calls.known("error_code").sum())
         self.errors.take(batch, calls.ints("error_code") != 0)
@@ -194,7 +194,7 @@ class NotAuthorized(Rule):
         super().__init__(*arguments)
         self.errors = ErrorTally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += int(calls.known("error_code").sum())
         self.errors.take(batch, calls.is_in("error_code", self.codes))
@@ -251,7 +251,7 @@ class AuthenticationFailed(Rule):
         super().__init__(*arguments)
         self.calls = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         # After SaslHandshake v0 a failure shows in nothing but that the broker closes the connection.
         told = calls.is_in("api_key", (36,)) | calls.is_in("error_code", AUTHENTICATION)
@@ -277,7 +277,7 @@ class AuthenticationFailed(Rule):
         )  # fmt: skip
 
 
-def _who(batch: Batch, of: Any) -> list[Coded]:
+def _who(batch: EventBatch, of: Any) -> list[Coded]:
     return [batch.calls.coded(name).at(of) for name in ("client_id", "client_ip")]
 
 

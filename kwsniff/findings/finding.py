@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.findings.rows import UNKNOWN
+from kwsniff.findings.eventrows import UNKNOWN
 from kwsniff.findings.tally import Entry, Packet
 from kwsniff.report.text import printable
 from kwsniff.table import TIMESTAMP

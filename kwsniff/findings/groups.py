@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kwsniff.findings.causes import EXPELLED
+from kwsniff.findings.eventrows import UNKNOWN, Coded, EventBatch
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
-from kwsniff.findings.rows import UNKNOWN, Batch, Coded
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.spans import Spans
 from kwsniff.findings.tally import Entry, Packet, Tally, grouped
@@ -47,7 +47,7 @@ class Rebalances(Rule):
         """Heartbeats of the new protocols by group: the greatest epoch, and the least with its sign "
         "changed."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         group = calls.coded("group_id")
         joins = calls.is_in("api_key", (JOIN, SYNC))
@@ -63,7 +63,7 @@ class Rebalances(Rule):
         beats = calls.is_in("api_key", NEW_PROTOCOL) & (epoch > 0)
         self.epochs.add(calls, beats, [group], maxes=[epoch, -epoch])
 
-    def _take_spans(self, batch: Batch, joins: Any) -> None:
+    def _take_spans(self, batch: EventBatch, joins: Any) -> None:
         calls = batch.calls
         rows = np.flatnonzero(joins)
         begin, end = calls.ints("request_time", -1)[rows], calls.ints("response_end_time", -1)[rows]
@@ -148,7 +148,7 @@ class MemberExpelled(Rule):
         self.members = Tally()
         self.polls = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += int(calls.is_in("api_key", HEARTBEATS).sum())
         keys = [calls.coded(each) for each in ("group_id", "client_id", "client_ip")]
@@ -200,7 +200,7 @@ class StandsStill(Rule):
         """Stretches of time in which a client's heartbeats, and its fetches or commits, were never further
         apart than `still_s`."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         beats, work = calls.is_in("api_key", HEARTBEATS), calls.is_in("api_key", WORK)
         if not (beats | work).any():

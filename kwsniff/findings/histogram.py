@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kwsniff.findings.rows import Coded, Floats, Ints
+from kwsniff.findings.eventrows import Coded, Floats, Ints
 from kwsniff.findings.tally import Key, grouped
 from kwsniff.report.codes import OTHERS
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kwsniff.findings.eventrows import Coded, EventBatch, Floats, Ints, Mask
 from kwsniff.findings.finding import WARNING, Finding, command, literal
-from kwsniff.findings.rows import Batch, Coded, Floats, Ints, Mask
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Packet, Tally, grouped
 from kwsniff.findings.words import client, duration, many, name
@@ -46,7 +46,7 @@ class Readings:
     def __init__(self) -> None:
         self.of: dict[Key, tuple[Reading, Reading]] = {}
 
-    def add(self, batch: Batch, which: Mask, keys: Sequence[Coded], offset: Floats, end: Floats) -> int:
+    def add(self, batch: EventBatch, which: Mask, keys: Sequence[Coded], offset: Floats, end: Floats) -> int:
         """Take partitions (a mask over them) with the columns of their keys beside those of topic and
         partition; returns how many."""
         parts, calls = batch.partitions, batch.calls
@@ -107,7 +107,7 @@ class FallsBehind(Rule):
         self.members = Tally()
         """Heartbeats and commits by client id, address and group."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         kinds = [calls.is_in("api_key", keys) for keys in (PRODUCE, FETCH, COMMITS)]
         who = [calls.coded("client_id"), calls.coded("client_ip")]

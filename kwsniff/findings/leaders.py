@@ -6,8 +6,8 @@ from typing import Any
 
 from kwsniff.findings.causes import LEADER
 from kwsniff.findings.errors import ErrorTally, place, ranked
+from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import CRITICAL, WARNING, Finding, command, evidence
-from kwsniff.findings.rows import Batch
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Tally
 from kwsniff.findings.words import client, duration, listed, many, rate
@@ -33,7 +33,7 @@ class StaleLeader(Rule):
         self.calls = Tally()
         self.errors = ErrorTally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += int(calls.is_in("api_key", (0, 1)).sum())
         which = calls.is_in("error_code", LEADER) & ~calls.coded("client_id").beginning(QUORUM)

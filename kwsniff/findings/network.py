@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kwsniff.findings.connections import who
+from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import (
     NOTICE,
     WARNING,
@@ -17,7 +18,6 @@ from kwsniff.findings.finding import (
     is_client,
     literal,
 )
-from kwsniff.findings.rows import Batch
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, listed, many, percent, times
@@ -39,7 +39,7 @@ class _Tcp(Rule):
         self.brokers = Tally()
         """Those of which the broker has some."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         rows = batch.connections
         keys = [rows.coded("client_id"), rows.coded("client_ip"), rows.broker]
         known = np.zeros(len(rows), np.bool_)
@@ -69,7 +69,7 @@ class Retransmissions(_Tcp):
         self.sent = Tally()
         """Packets of clients and of brokers, by the same key."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         super().take(batch)
         rows = batch.connections
         keys = [rows.coded("client_id"), rows.coded("client_ip"), rows.broker]

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import Finding
-from kwsniff.findings.rows import Batch
 from kwsniff.findings.thresholds import Thresholds
 from kwsniff.report.codes import OTHERS
 
@@ -67,7 +67,7 @@ class Rule(ABC):
         """Rows it could judge by; 0: the capture does not show what it looks at."""
 
     @abstractmethod
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         """Take one batch."""
 
     @abstractmethod

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kwsniff.findings.eventrows import EventBatch, EventRows, Mask
 from kwsniff.findings.finding import CRITICAL, WARNING, Finding, command, evidence, literal
-from kwsniff.findings.rows import Batch, Mask, Rows
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Tally
 from kwsniff.findings.words import client, listed, many, name
@@ -38,7 +38,7 @@ class PlaintextOnTls(Rule):
         self.unanswered = Tally()
         """Calls without answer by broker, client address and client id."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         rows = batch.connections
         self.looked += len(rows)
         alerted = rows.known("tls_alert") & rows.coded("security").equals("plaintext")
@@ -89,7 +89,7 @@ class TlsOnPlaintext(Rule):
         self.answered = Tally()
         self.plain = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         rows = batch.connections
         self.looked += len(rows)
         tls = rows.coded("security").equals("tls")
@@ -138,7 +138,7 @@ class ClearPasswords(Rule):
         super().__init__(*arguments)
         self.connections = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         rows = batch.connections
         self.looked += int(rows.known("sasl_mechanism").sum())
         clear = rows.coded("security").equals("plaintext") & _any(rows, "sasl_mechanism", self.mechanisms)
@@ -165,7 +165,7 @@ class ClearPasswords(Rule):
         return found
 
 
-def _alerts(anomalies: Rows) -> Mask:
+def _alerts(anomalies: EventRows) -> Mask:
     invalid = anomalies.coded("code").equals("frame_size_invalid")
     detail = anomalies.coded("detail")
     hit = np.array([_is_alert(each) for each in detail.values] or [False])
@@ -178,6 +178,6 @@ def _is_alert(detail: str | None) -> bool:
     return found is not None and int(found[1]) >> 8 in TLS_ALERT
 
 
-def _any(rows: Rows, column: str, values: tuple[str, ...]) -> Mask:
+def _any(rows: EventRows, column: str, values: tuple[str, ...]) -> Mask:
     found: Mask = np.logical_or.reduce([rows.coded(column).equals(value) for value in values])
     return found

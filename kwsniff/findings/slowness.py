@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kwsniff.findings.eventrows import EventBatch, EventRows, Floats
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, both, command, evidence, is_client, literal
 from kwsniff.findings.histogram import Histogram, quantile
-from kwsniff.findings.rows import Batch, Floats, Rows
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally, nowhere
 from kwsniff.findings.words import client, duration, listed, many
@@ -26,7 +26,7 @@ DELAYED = (58,)
 SLOW_PART = 0.95
 
 
-def _own_time(calls: Rows) -> Floats:
+def _own_time(calls: EventRows) -> Floats:
     refused = calls.is_in("error_code", DELAYED)
     if calls.has("broker_us"):
         return np.where(refused, np.nan, calls.floats("broker_us"))
@@ -64,7 +64,7 @@ class SlowBroker(Rule):
         self.sent = Tally()
         """Packets from clients, and those that were sent again, by broker."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls, ends = batch.calls, batch.connections
         again = [ends.ints("client_packets"), ends.ints("client_retransmissions")]
         self.sent.add(ends, np.ones(len(ends), np.bool_), [ends.broker], again)
@@ -137,7 +137,7 @@ class SlowQueue(Rule):
         self.times = Histogram()
         self.clients = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         if not calls.has("queued_us"):
             return

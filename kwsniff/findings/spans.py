@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwsniff.findings.rows import UNKNOWN, Coded, Ints
+from kwsniff.findings.eventrows import UNKNOWN, Coded, Ints
 from kwsniff.findings.words import name
 
 Span = tuple[int, int]

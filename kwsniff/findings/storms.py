@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
-from kwsniff.findings.rows import Batch
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, many, rate, size
@@ -22,7 +22,7 @@ class _Storm(Rule):
         super().__init__(*arguments)
         self.calls = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += len(calls)
         keys = [calls.coded(each) for each in ("client_id", "client_ip", "api")]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.rows import UNKNOWN, Coded, Ints, Mask, Picked, Rows
+from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Ints, Mask, Picked
 from kwsniff.report.codes import OTHERS, combined
 
 DIRECT = 1 << 18
@@ -89,7 +89,7 @@ class Tally:
 
     def add(
         self,
-        rows: Rows | Picked,
+        rows: EventRows | Picked,
         which: Mask | Ints,
         keys: Sequence[Coded],
         sums: Sequence[Any] = (),
@@ -138,7 +138,7 @@ class Tally:
 
 
 def counted(
-    rows: Rows | Picked,
+    rows: EventRows | Picked,
     which: Mask | Ints,
     keys: Sequence[Coded],
     sums: Sequence[Any] = (),
@@ -157,7 +157,7 @@ def counted(
 
 
 def _counted(
-    rows: Rows | Picked, places: Ints, keys: list[Coded], sums: list[Any], maxes: list[Any]
+    rows: EventRows | Picked, places: Ints, keys: list[Coded], sums: list[Any], maxes: list[Any]
 ) -> list[tuple[Key, Entry]]:
     group, firsts = grouped(keys)
     size = len(firsts)
@@ -204,7 +204,7 @@ def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:
     return group, firsts
 
 
-def _packets(rows: Rows | Picked, places: Ints) -> list[Packet]:
+def _packets(rows: EventRows | Picked, places: Ints) -> list[Packet]:
     capture = rows.coded("capture")
     names = [capture.values[code] for code in capture.codes[places]]
     times, numbers = rows.time[places].tolist(), rows.packet[places].tolist()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
-from kwsniff.findings.rows import Batch
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Tally
 from kwsniff.findings.words import client, counted, duration, many
@@ -26,7 +26,7 @@ class Throttled(Rule):
         super().__init__(*arguments)
         self.clients = Tally()
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += int(calls.known("throttle_ms").sum())
         throttle = calls.ints("throttle_ms")

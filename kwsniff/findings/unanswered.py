@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kwsniff.findings.eventrows import EventBatch, EventRows, Mask
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
-from kwsniff.findings.rows import Batch, Mask, Rows
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, counted, duration, listed, many
@@ -50,7 +50,7 @@ class Unanswered(Rule):
         self.lossy = Tally()
         """Connections of which the capture lacks bytes, by broker."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += len(calls)
         who = [calls.coded("client_id"), calls.coded("client_ip")]
@@ -65,7 +65,7 @@ class Unanswered(Rule):
             waited = calls.floats("waited_open_us")
             self.calls.add(calls, which & self._counts(calls), keys, [waited], [waited])
 
-    def _counts(self, calls: Rows) -> Mask:
+    def _counts(self, calls: EventRows) -> Mask:
         because = calls.coded("unanswered_because")
         waited = np.nan_to_num(calls.floats("waited_open_us"), nan=-1.0)
         asked = calls.ints("max_wait_ms") * 1000.0

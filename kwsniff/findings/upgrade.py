@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kwsniff.findings.eventrows import EventBatch, Ints
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence
-from kwsniff.findings.rows import Batch, Ints
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, listed, many
@@ -51,7 +51,7 @@ class OldClients(Rule):
         self.begun = Tally()
         """By client address: connections seen from their SYN, and others."""
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += len(calls)
         key = calls.coded("api_key")

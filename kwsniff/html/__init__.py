@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kwsniff.answers.groups import Groups
 from kwsniff.answers.slow import CALLS
-from kwsniff.answers.table import DURATION, TEXT, TIME, Table
+from kwsniff.answers.tabular import DURATION, TEXT, TIME, AnswerTable
 from kwsniff.config import Config
 from kwsniff.findings import NEEDED as FINDINGS
 from kwsniff.findings import Finding, Findings
@@ -122,7 +122,7 @@ class Page:
         return document(f"kwsniff: {heading}", body, data)
 
     def _blocks(
-        self, api: Table, groups: Groups, found: Mapping[int, list[Tree]]
+        self, api: AnswerTable, groups: Groups, found: Mapping[int, list[Tree]]
     ) -> tuple[dict[str, Any], list[Part]]:
         """The data of all charts and tables, and the blocks that show them."""
         rebalances, members, _ = groups.tables()
@@ -190,7 +190,7 @@ class Page:
         command = self._command("slow", "--top", str(SHOWN))
         return Part("slow", "Slowest calls", command, table("slow") + note(said), about)
 
-    def _opened(self, slow: Table, found: Mapping[int, list[Tree]]) -> list[dict[str, Any]]:
+    def _opened(self, slow: AnswerTable, found: Mapping[int, list[Tree]]) -> list[dict[str, Any]]:
         """What each of the slowest calls opens to."""
         opened = []
         for number, row in enumerate(slow.rows):
@@ -208,7 +208,7 @@ class Page:
             })  # fmt: skip
         return opened
 
-    def _facts(self, api: Table) -> dict[str, str]:
+    def _facts(self, api: AnswerTable) -> dict[str, str]:
         """The figures beside the title."""
         calls = sum(row["calls"] for row in api.rows)
         errors = sum(row["errors"] for row in api.rows)

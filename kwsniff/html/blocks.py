@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from kwsniff.answers.groups import Groups
-from kwsniff.answers.table import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, TIME, Field, Table
+from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.events import ANOMALIES
 from kwsniff.findings.histogram import BUCKETS, WIDTH, Histogram
 from kwsniff.findings.rule import CLUSTER_METADATA, METADATA_ID
@@ -63,7 +63,7 @@ def micros(moment: datetime | None) -> int | None:
     return None if pd.isna(moment) else round(moment.timestamp() * 1e6)
 
 
-def table(found: Table, names: Sequence[str] | None = None, rows: int = ROWS) -> Block:
+def table(found: AnswerTable, names: Sequence[str] | None = None, rows: int = ROWS) -> Block:
     """A table of an answer, with the columns `names`."""
     fields = [each for each in found.fields if names is None or each.name in names]
     return {
@@ -112,7 +112,7 @@ def timeline(found: Timeline, rebalances: Iterable[int]) -> Block:
     return block
 
 
-def slow_table(found: Table, names: Mapping[str, str]) -> Table:
+def slow_table(found: AnswerTable, names: Mapping[str, str]) -> AnswerTable:
     """The slowest calls, with names for topics given by uuid, and no error where there is none."""
     rows = [
         {
@@ -121,19 +121,19 @@ def slow_table(found: Table, names: Mapping[str, str]) -> Table:
         }
         for row in found.rows
     ]  # fmt: skip
-    return Table(found.name, found.title, found.fields, rows, found.top)
+    return AnswerTable(found.name, found.title, found.fields, rows, found.top)
 
 
-def api_table(frame: pd.DataFrame) -> Table:
+def api_table(frame: pd.DataFrame) -> AnswerTable:
     """Calls, errors, times and their parts by API."""
     rows = records(frame)
     for row in rows:
         row["time_us"] = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
     rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
-    return Table("api", "Where the time went", API, rows)
+    return AnswerTable("api", "Where the time went", API, rows)
 
 
-def split(found: Table) -> Block:
+def split(found: AnswerTable) -> Block:
     """The parts of the time by API, for a chart: seconds."""
     rows = [row for row in found.rows if row["time_us"]][:CHART_APIS]
     parts = [name for name in PARTS if any(row.get(_sum(name)) for row in rows)]
@@ -204,16 +204,16 @@ def _who(client_id: Any, ip: Any) -> str:
     return f"{client_id}@{ip}" if client_id else str(ip)
 
 
-def client_table(frame: pd.DataFrame) -> Table:
+def client_table(frame: pd.DataFrame) -> AnswerTable:
     """Clients by the time their calls took."""
     rows = records(frame)
     for row in rows:
         row["time_us"] = row["duration_sum_us"] or 0.0
     rows.sort(key=lambda row: (-row["time_us"], -row["calls"], str(row["client_id"]), str(row["client_ip"])))
-    return Table("client", "Clients", CLIENT, rows)
+    return AnswerTable("client", "Clients", CLIENT, rows)
 
 
-def error_table(lines: Sequence[ErrorLine]) -> Table:
+def error_table(lines: Sequence[ErrorLine]) -> AnswerTable:
     """Errors with who got them and for what."""
     rows = [
         {
@@ -224,14 +224,14 @@ def error_table(lines: Sequence[ErrorLine]) -> Table:
         }
         for line in lines
     ]  # fmt: skip
-    return Table("errors", "Errors", ERRORS, rows)
+    return AnswerTable("errors", "Errors", ERRORS, rows)
 
 
-def anomaly_table(counts: Mapping[str, int]) -> Table:
+def anomaly_table(counts: Mapping[str, int]) -> AnswerTable:
     """Anomalies by code, the most frequent first."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = [{"code": code, "count": count, "meaning": ANOMALIES.get(code)} for code, count in ranked]
-    return Table("anomalies", "Anomalies", ANOMALY, rows)
+    return AnswerTable("anomalies", "Anomalies", ANOMALY, rows)
 
 
 def groups(found: Groups, last: int | None) -> Block:
@@ -252,50 +252,50 @@ def groups(found: Groups, last: int | None) -> Block:
 
 
 API = (
-    Field("api", TEXT, "API", "name of the API"),
-    Field("calls", COUNT, "calls", "calls of any status"),
-    Field("errors", COUNT, "errors", "calls with a non-zero error code"),
-    Field("unanswered", COUNT, "unanswered", "calls without a captured response"),
-    Field("time_us", DURATION, "time", "all that its calls took, with waiting on purpose"),
+    AnswerField("api", TEXT, "API", "name of the API"),
+    AnswerField("calls", COUNT, "calls", "calls of any status"),
+    AnswerField("errors", COUNT, "errors", "calls with a non-zero error code"),
+    AnswerField("unanswered", COUNT, "unanswered", "calls without a captured response"),
+    AnswerField("time_us", DURATION, "time", "all that its calls took, with waiting on purpose"),
     *(
-        Field(_sum(name), DURATION, SHORT[name], f"{PART_NAMES[name]}: part of the time of its calls")
+        AnswerField(_sum(name), DURATION, SHORT[name], f"{PART_NAMES[name]}: part of the time of its calls")
         for name in PARTS
     ),
-    Field("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
-    Field("latency_p95_us", DURATION, "p95", "95 of 100"),
-    Field("latency_p99_us", DURATION, "p99", "99 of 100"),
-    Field("latency_max_us", DURATION, "max", "the longest"),
-    Field("request_bytes", BYTES, "sent", "bytes of the requests"),
-    Field("response_bytes", BYTES, "received", "bytes of the responses"),
+    AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
+    AnswerField("latency_p95_us", DURATION, "p95", "95 of 100"),
+    AnswerField("latency_p99_us", DURATION, "p99", "99 of 100"),
+    AnswerField("latency_max_us", DURATION, "max", "the longest"),
+    AnswerField("request_bytes", BYTES, "sent", "bytes of the requests"),
+    AnswerField("response_bytes", BYTES, "received", "bytes of the responses"),
 )
 CLIENT = (
-    Field("client_id", TEXT, "client", "as the client calls itself"),
-    Field("client_ip", TEXT, "address", "address it sends from"),
-    Field("software", TEXT, "software", "client libraries with version, as they say (KIP-511)"),
-    Field("calls", COUNT, "calls", "calls of any status"),
-    Field("errors", COUNT, "errors", "calls with a non-zero error code"),
-    Field("error_ratio", RATIO, "error share", "errors / calls"),
-    Field("time_us", DURATION, "time", "what its calls took without those that waited on purpose"),
-    Field("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
-    Field("latency_p99_us", DURATION, "p99", "99 of 100"),
-    Field("latency_max_us", DURATION, "max", "the longest"),
-    Field("throttle_ms", COUNT, "throttled ms", "sum of the throttle times it was told"),
-    Field("in_flight_max", COUNT, "in flight", "most requests a connection had outstanding"),
-    Field("request_bytes", BYTES, "sent", "bytes of the requests"),
-    Field("response_bytes", BYTES, "received", "bytes of the responses"),
+    AnswerField("client_id", TEXT, "client", "as the client calls itself"),
+    AnswerField("client_ip", TEXT, "address", "address it sends from"),
+    AnswerField("software", TEXT, "software", "client libraries with version, as they say (KIP-511)"),
+    AnswerField("calls", COUNT, "calls", "calls of any status"),
+    AnswerField("errors", COUNT, "errors", "calls with a non-zero error code"),
+    AnswerField("error_ratio", RATIO, "error share", "errors / calls"),
+    AnswerField("time_us", DURATION, "time", "what its calls took without those that waited on purpose"),
+    AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
+    AnswerField("latency_p99_us", DURATION, "p99", "99 of 100"),
+    AnswerField("latency_max_us", DURATION, "max", "the longest"),
+    AnswerField("throttle_ms", COUNT, "throttled ms", "sum of the throttle times it was told"),
+    AnswerField("in_flight_max", COUNT, "in flight", "most requests a connection had outstanding"),
+    AnswerField("request_bytes", BYTES, "sent", "bytes of the requests"),
+    AnswerField("response_bytes", BYTES, "received", "bytes of the responses"),
 )
 ERRORS = (
-    Field("error", TEXT, "error", "name of the error code"),
-    Field("api", TEXT, "API", "name of the API"),
-    Field("calls", COUNT, "calls", "calls with this error"),
-    Field("who", LIST, "who", "clients that got it"),
-    Field("where", LIST, "where", "topics and partitions it was about"),
-    Field("first", TIME, "first", "time of the first"),
-    Field("last", TIME, "last", "time of the last"),
-    Field("packet", COUNT, "packet", "packet of the first, for kwsniff show"),
+    AnswerField("error", TEXT, "error", "name of the error code"),
+    AnswerField("api", TEXT, "API", "name of the API"),
+    AnswerField("calls", COUNT, "calls", "calls with this error"),
+    AnswerField("who", LIST, "who", "clients that got it"),
+    AnswerField("where", LIST, "where", "topics and partitions it was about"),
+    AnswerField("first", TIME, "first", "time of the first"),
+    AnswerField("last", TIME, "last", "time of the last"),
+    AnswerField("packet", COUNT, "packet", "packet of the first, for kwsniff show"),
 )
 ANOMALY = (
-    Field("code", TEXT, "code", "what is not as it should be"),
-    Field("count", COUNT, "count", "how often"),
-    Field("meaning", TEXT, "meaning", "the same in words"),
+    AnswerField("code", TEXT, "code", "what is not as it should be"),
+    AnswerField("count", COUNT, "count", "how often"),
+    AnswerField("meaning", TEXT, "meaning", "the same in words"),
 )

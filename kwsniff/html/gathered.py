@@ -14,8 +14,8 @@ import pyarrow as pa
 from kwsniff.answers.grouped import calls_of
 from kwsniff.answers.slow import NEEDS as SLOW
 from kwsniff.answers.slow import Slowest
+from kwsniff.findings.eventrows import EventRows
 from kwsniff.findings.histogram import Histogram
-from kwsniff.findings.rows import Rows
 from kwsniff.html import chosen, timeline
 from kwsniff.html.chosen import BODIES, GroupCalls
 from kwsniff.html.timeline import Timeline
@@ -52,7 +52,7 @@ class Gathered:
         known: Mask = calls["duration_us"].is_valid().to_numpy(zero_copy_only=False)
         self.waited += int((on_purpose & known).sum())
         self.slowest.take(calls, on_purpose)
-        rows = Rows(calls)
+        rows = EventRows(calls)
         latency = np.where(on_purpose, np.nan, rows.floats("latency_us"))
         self.latencies.add([rows.coded("api")], latency)
 

@@ -10,8 +10,8 @@ import orjson
 
 from kwsniff.config import Config
 from kwsniff.message.body import body_json
+from kwsniff.message.bytestream import FramedMessage
 from kwsniff.message.many import messages_of_calls
-from kwsniff.message.stream import Message
 from kwsniff.message.tree import Node, tree_of
 from kwsniff.report.text import printable
 
@@ -42,7 +42,7 @@ def read_again(
     return {number: sorted(found, key=lambda tree: tree["what"]) for number, found in trees.items()}
 
 
-def of_message(call: Mapping[str, Any], direction: str, message: Message) -> Tree:
+def of_message(call: Mapping[str, Any], direction: str, message: FramedMessage) -> Tree:
     """The tree of one message: `what` it is, its size, packets and `fields` (depth, offset, bytes, name,
     type, value), how many are left out (`more`), and what is wrong with it (`problem`)."""
     shown: Tree = {

@@ -57,7 +57,7 @@ def join(t: Any, row: int, call: int) -> int:
         _join_names(t, query, reply, out)
         _join_rows(t, query, reply, out)
         _join_resources(t, query, reply, out)
-        _tell_brokers(t, reply, out)
+        _emit_brokers(t, reply, out)
     out.error, out.errors = reply.error, reply.errors if reply.error != NONE else NONE
     out.throttle, out.acks, out.max_wait = reply.throttle, query.acks, query.max_wait
     out.group, out.member = _either(t, query.group, reply.group), _either(t, query.member, reply.member)
@@ -109,7 +109,7 @@ def _room(t: Any, query: Any, reply: Any) -> int:
 
 
 @kernel
-def _tell_name(t: Any, name: int, uuid: int) -> None:
+def _emit_name(t: Any, name: int, uuid: int) -> None:
     store = t.store[0]
     topic = t.call_names[uintp(store.call_names)]
     topic.name, topic.uuid = name, uuid
@@ -126,7 +126,7 @@ def _join_names(t: Any, query: Any, reply: Any, out: Any) -> None:
         at = first if query.names else int64(0)
         for index in range(at, at + (query.names if query.names else reply.names)):
             topic = t.names[uintp(index)]
-            _tell_name(t, topic.name, topic.uuid)
+            _emit_name(t, topic.name, topic.uuid)
         flags = query.flags if query.names else reply.flags
         uuids = flags & i.HAS_TOPIC_ID != 0
     else:
@@ -144,7 +144,7 @@ def _join_names(t: Any, query: Any, reply: Any, out: Any) -> None:
             bare = topic.uuid < 0 and topic.name >= 0
             if bare and t.texts[uintp(topic.name)].stamp == stamp:
                 continue
-            _tell_name(t, topic.name, topic.uuid)
+            _emit_name(t, topic.name, topic.uuid)
             uuids = uuids or topic.uuid >= 0
     out.names = t.store[0].call_names - before
     out.uuids = 1 if uuids and out.names else 0
@@ -170,18 +170,18 @@ def _join_rows(t: Any, query: Any, reply: Any, out: Any) -> None:
     if more and query.rows > 0 and reply.flags & i.HAS_PARTITION:
         _match_rows(t, query, reply)
     for index in range(reply.rows):
-        _tell_row(t, t.rows[uintp(index)])
+        _emit_row(t, t.rows[uintp(index)])
     # Without record data, what the response leaves out is not told.
     if not reply.flags & i.HAS_PARTITION or query.flags & i.HAS_RECORDS:
         for index in range(first, first + query.rows):
             if not t.rows[uintp(index)].taken:
-                _tell_row(t, t.rows[uintp(index)])
+                _emit_row(t, t.rows[uintp(index)])
     out.rows = t.store[0].call_rows - before
     # What a fetch session follows has to be known whether or not there is news of it (KIP-227).
     if reply.flags & i.HAS_PARTITION and query.columns & _FETCH_OFFSET:
         for index in range(first, first + query.rows):
             if not t.rows[uintp(index)].taken:
-                _tell_row(t, t.rows[uintp(index)])
+                _emit_row(t, t.rows[uintp(index)])
         out.asked = t.store[0].call_rows - before - out.rows
 
 
@@ -228,7 +228,7 @@ def _fill_numbers(source: Any, row: Any) -> None:
 
 
 @kernel
-def _tell_row(t: Any, row: Any) -> None:
+def _emit_row(t: Any, row: Any) -> None:
     store = t.store[0]
     out = t.call_rows[uintp(store.call_rows)]
     out.name, out.uuid, out.partition, out.error = row.name, row.uuid, row.partition, row.error
@@ -245,7 +245,7 @@ def _join_resources(t: Any, query: Any, reply: Any, out: Any) -> None:
     """The resources of the response with what came of them, or those of the request if it names none; and of
     the request in any case what it says in detail."""
     first = reply.resources
-    told = int64(0)
+    emitted = int64(0)
     for index in range(first + query.resources):
         resource = t.resources[uintp(index)]
         if index < first or first == 0 or resource.detail >= 0:
@@ -253,12 +253,12 @@ def _join_resources(t: Any, query: Any, reply: Any, out: Any) -> None:
             row.type, row.name = resource.type, resource.name
             row.error, row.detail = resource.error, resource.detail
             t.store[0].call_resources += 1
-            told += 1
-    out.resources = told
+            emitted += 1
+    out.resources = emitted
 
 
 @kernel
-def _tell_brokers(t: Any, reply: Any, out: Any) -> None:
+def _emit_brokers(t: Any, reply: Any, out: Any) -> None:
     """The brokers that the response names: where clients will connect to."""
     store = t.store[0]
     for index in range(reply.brokers):

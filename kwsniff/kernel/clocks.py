@@ -9,7 +9,7 @@ from typing import Any
 
 from kwsniff.kernel.codes import CLOCKS_DIFFER
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.rows import note
+from kwsniff.kernel.notes import note
 
 SKEW = 1_000_000
 """Nanoseconds up to which packets may be out of order: interfaces with several queues do that."""

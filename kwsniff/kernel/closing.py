@@ -1,6 +1,6 @@
 """The end of a connection: what waits is delivered, and its row is told.
 
-Theory of operation. Closing goes through the steps of `kwsniff.kernel.life`. A table may be full in each of
+Theory of operation. Closing goes through the steps of `kwsniff.kernel.states`. A table may be full in each of
 them; then the step is entered again. A connection that was closed stays for a while, for the stray segments
 that belong to it, and then ends: its row is told and given back.
 """
@@ -15,14 +15,14 @@ from kwsniff.kernel.connections import remove
 from kwsniff.kernel.conversation import give_up_all
 from kwsniff.kernel.frames import finish_frame
 from kwsniff.kernel.leaving import close_left
-from kwsniff.kernel.life import CLOSED_, FINISHING, FLUSHING, GIVING_UP, JUDGING, OPEN, advance_to, become
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.room import WANT_ENDS, lacks
-from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.silence import spoke
+from kwsniff.kernel.states import CLOSED_, FINISHING, FLUSHING, GIVING_UP, JUDGING, OPEN, advance_to, become
 from kwsniff.kernel.streams import FAR, flush, replay
 from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, KNOWN, OTHER, PROBING, RESET_REASON, TLS
 from kwsniff.kernel.trace import CLOSING, decided, room_for_decisions
@@ -166,13 +166,13 @@ def end(t: Any, c: int, reason: int) -> int:
             return code
     if run.ends + 1 > len(t.ends):
         return lacks(t, WANT_ENDS, 1)
-    tell_end(t, c)
+    emit_end(t, c)
     remove(t, c)
     return OK
 
 
 @kernel
-def tell_end(t: Any, c: int) -> None:
+def emit_end(t: Any, c: int) -> None:
     """Add the row of a connection."""
     run, conn = t.run[0], t.conns[c]
     row = t.ends[run.ends]

@@ -11,11 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import release
-from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.leaving import note_opened
-from kwsniff.kernel.life import (
-    OPEN,
-)
+from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import inlined, kernel
 from kwsniff.kernel.outliers import drop_far
 from kwsniff.kernel.pools import drop, take
@@ -23,6 +20,9 @@ from kwsniff.kernel.silence import (
     TALKING,
     append_quiet,
     remove_quiet,
+)
+from kwsniff.kernel.states import (
+    OPEN,
 )
 from kwsniff.kernel.tables import (
     CONNS,
@@ -134,9 +134,9 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.skewed = (
         conn.ended_inside
     ) = conn.ending = 0
-    conn.held_first = conn.held_last = conn.untold_first = conn.untold_last = -1
-    conn.aside_first = conn.aside_last = -1
-    conn.untold = conn.aside = 0
+    conn.held_first = conn.held_last = conn.pending_first = conn.pending_last = -1
+    conn.misplaced_first = conn.misplaced_last = -1
+    conn.pending_notes = conn.misplaced = 0
     conn.held = conn.held_bytes = conn.judged = conn.tries = conn.held_pending = 0
     conn.first_request = conn.last_request = conn.first_unasked = conn.last_unasked = -1
     conn.first_early = conn.last_early = -1

@@ -6,9 +6,9 @@ from typing import Any
 
 from kwsniff.kernel.codes import BATCH_MALFORMED, CODEC_UNKNOWN, CRC_MISMATCH
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note
 from kwsniff.kernel.records import CODEC_UNKNOWN as UNKNOWN
 from kwsniff.kernel.records import CUT_SHORT, MALFORMED
-from kwsniff.kernel.rows import note
 
 KINDS = 3
 """Anomalies that one partition may bring."""

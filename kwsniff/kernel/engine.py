@@ -24,10 +24,10 @@ from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel import snapshot
 from kwsniff.kernel.decisions import Decisions
+from kwsniff.kernel.emitter import Emitter
 from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
 from kwsniff.kernel.numbers import SECOND
 from kwsniff.kernel.shares import share_of
-from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 
 Ints = NDArray[np.int64]
@@ -58,7 +58,7 @@ class Engine:
         if compiled is None and config.kernels == "never":
             compiled = False
         self._machine = self.machine(compiled=compiled)
-        self._told = Told(self._machine, config)
+        self._emitter = Emitter(self._machine, config)
         self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
         self._set_limits(config)
         if config.full:
@@ -90,10 +90,10 @@ class Engine:
         """Take a batch of segments in capture order; yield the events it settles."""
         machine = self._machine
         run = machine.t.run[0]
-        run.capture = self._told.capture(segments.capture)
+        run.capture = self._emitter.capture(segments.capture)
         first = int(run.order)
         if self._share is None or self._share[0] == 0:  # they belong to no connection
-            self._told.note_packets(segments.notes, first, int(run.capture))
+            self._emitter.note_packets(segments.notes, first, int(run.capture))
         buffer, start = self._set_buffers(segments)
         for at, stop in self._slices(segments):
             self._set_segments(segments, buffer, start, at, stop)
@@ -162,7 +162,7 @@ class Engine:
         """Of the rows of the batch that was yielded last: numbers that ascend, and by which rows of engines
         that share the connections come into the order that one engine would give them. What one packet
         settled of several connections has the same number."""
-        return self._told.keys
+        return self._emitter.keys
 
     def may_be_kafka(self, segments: SegmentColumns) -> NDArray[np.bool_]:
         """For each of some segments that were fed, whether its connection is Kafka, or may yet be."""
@@ -180,13 +180,13 @@ class Engine:
             "config": self.config,
             "share": self._share,
             "tables": snapshot.taken(self._machine),
-            "told": self._told.state(),
+            "told": self._emitter.state(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"], state["share"])  # type: ignore[misc]
         snapshot.restore(self._machine, state["tables"])
-        self._told.go_on(state["told"])
+        self._emitter.go_on(state["told"])
 
     @property
     def steps(self) -> int:
@@ -196,12 +196,12 @@ class Engine:
     def _act(self, what: int, how: int = 0) -> Iterator[pa.RecordBatch]:
         for everything in self._machine.act(what, how):
             if everything is None:
-                self._told.show()
+                self._emitter.show()
             else:
                 yield from self._drain(everything)
 
     def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
-        batch = self._told.take(everything)
+        batch = self._emitter.take(everything)
         if batch is not None:
             yield batch
 
@@ -212,7 +212,7 @@ class Engine:
     def _compact(self) -> None:
         """Drop texts; again when there are twice as many as are left, or a quarter more of their bytes."""
         self._machine.compact_texts()
-        self._told.forget_texts()
+        self._emitter.forget_texts()
         store = self._machine.t.store[0]
         self._most_texts = max(MAX_TEXTS, 2 * int(store.texts))
         held = int(store.text_bytes)

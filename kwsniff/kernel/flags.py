@@ -8,11 +8,11 @@ from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.codes import TIME_BACKWARDS
 from kwsniff.kernel.headers import MAX_ALERT, TLS_ALERT, alert_of
 from kwsniff.kernel.history import COPY
-from kwsniff.kernel.life import OPEN
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note
 from kwsniff.kernel.numbers import SECOND, distance
-from kwsniff.kernel.rows import note
 from kwsniff.kernel.silence import spoke
+from kwsniff.kernel.states import OPEN
 from kwsniff.kernel.streams import MASK, acknowledge
 from kwsniff.kernel.tables import KAFKA, PROBING
 

@@ -15,13 +15,13 @@ from kwsniff.kernel.expiry import make_room, sweep
 from kwsniff.kernel.flags import SYN, begins_anew, count, is_from_a, take_flags
 from kwsniff.kernel.leaving import mark, note_segment
 from kwsniff.kernel.left import settle_left
-from kwsniff.kernel.life import CLOSED_, OPEN
 from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, LEFT, OK, SECOND
 from kwsniff.kernel.payload import take_payload
-from kwsniff.kernel.rows import room_for_notes
 from kwsniff.kernel.silence import is_reset, patience
+from kwsniff.kernel.states import CLOSED_, OPEN
 from kwsniff.kernel.strays import is_next_request
 from kwsniff.kernel.streams import replay, set_free
 from kwsniff.kernel.tables import (
@@ -53,7 +53,7 @@ def follow(t: Any, stop: int) -> int:
     while run.row < stop:
         seg = t.segments[run.row]
         if run.sparse and seg.stop >= SWEEP:
-            code = sweep_as_told(t, seg)
+            code = sweep_as_noted(t, seg)
             if code != OK:
                 return code
             run.row += 1
@@ -86,7 +86,7 @@ def follow(t: Any, stop: int) -> int:
 
 
 @kernel
-def sweep_as_told(t: Any, seg: Any) -> int:
+def sweep_as_noted(t: Any, seg: Any) -> int:
     """Look for silent connections when a part did."""
     run = t.run[0]
     if seg.stop == SKIP:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.aside import is_aside, pass_by
 from kwsniff.kernel.buffer import append, came, drop_front, empty_buffer
 from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
 from kwsniff.kernel.conversation import take_frame
@@ -30,10 +29,11 @@ from kwsniff.kernel.headers import (
     correlation_id,
     is_known,
 )
+from kwsniff.kernel.misplaced import is_misplaced, pass_by
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
 from kwsniff.kernel.responses import pair_pending
-from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.search import (
     EFFORT,
     hides_response,
@@ -72,7 +72,7 @@ def finish_frame(t: Any, c: int, k: int) -> int:
     code = take_once(t, t.arena)
     if code != OK:
         return code
-    told(t, c, s, k, t.arena, f.start, f.end)
+    count_frame(t, c, s, k, t.arena, f.start, f.end)
     empty_buffer(t, s)
     s.size = s.got = s.broken = 0
     return OK
@@ -83,10 +83,10 @@ def take_once(t: Any, data: Any) -> int:
     """Take the frame at hand, unless it was taken already, when it lay out of place."""
     f = t.frame[0]
     conn = t.conns[f.conn]
-    if conn.aside == 0 or f.side != conn.client:
+    if conn.misplaced == 0 or f.side != conn.client:
         return take_frame(t, data)
     found = correlation_id(data, f.start, f.end)
-    code = OK if is_aside(t, f.conn, found) else take_frame(t, data)
+    code = OK if is_misplaced(t, f.conn, found) else take_frame(t, data)
     if code == OK and found != UNKNOWN:
         pass_by(t, f.conn, found)
     return code
@@ -101,7 +101,7 @@ def in_progress(t: Any, s: Any) -> int:
 
 
 @kernel
-def told(t: Any, c: int, s: Any, k: int, data: Any, start: int, end: int) -> None:
+def count_frame(t: Any, c: int, s: Any, k: int, data: Any, start: int, end: int) -> None:
     """Count a frame that was taken."""
     s.frames += 1
     if k == t.conns[c].client and end > start:
@@ -122,7 +122,7 @@ def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int, tim
     code = take_once(t, data)
     if code != OK:
         return code
-    told(t, c, s, k, data, start, start + size)
+    count_frame(t, c, s, k, data, start, start + size)
     return OK
 
 
@@ -328,7 +328,7 @@ def unbuffer(t: Any, c: int, k: int) -> int:
     code = take_once(t, t.arena)
     if code != OK:
         return code
-    told(t, c, s, k, t.arena, s.buf, s.buf + size + 4)
+    count_frame(t, c, s, k, t.arena, s.buf, s.buf + size + 4)
     s.first_time = s.frame_time
     drop_front(t, s, size + 4)
     return OK

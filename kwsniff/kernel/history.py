@@ -7,8 +7,8 @@ from typing import Any
 from kwsniff.kernel.arena import allocate, block_size, copy, release
 from kwsniff.kernel.codes import OVERLAP_DIFFERS
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.rows import note
 from kwsniff.kernel.texts import same
 
 COPY = 512

@@ -15,9 +15,9 @@ from typing import Any
 from kwsniff.kernel.arena import copy
 from kwsniff.kernel.codes import BUFFER_LIMIT
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note
 from kwsniff.kernel.numbers import NONE, OK
 from kwsniff.kernel.room import WANT_BODIES, WANT_BODY_DATA, lacks
-from kwsniff.kernel.rows import note
 
 SHARE = 4
 """One part in so many of the bytes that the run may hold is for bodies that wait."""

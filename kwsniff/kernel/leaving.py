@@ -255,7 +255,7 @@ def digest(t: Any, c: int, seed: int, quiet: int) -> int:
     if conn.state != KAFKA:
         return add(found, t.sides[2 * c].shut + 2 * t.sides[2 * c + 1].shut)
     found = add(found, conn.response_gap + 2 * conn.proven + 4 * conn.raw_tokens + 8 * conn.turned)
-    found = add(found, conn.raw_waiting + 65536 * conn.aside)
+    found = add(found, conn.raw_waiting + 65536 * conn.misplaced)
     if not quiet:
         found = add(add(add(found, conn.in_flight), conn.answered), conn.response_end)
     found = add(found, print_of(t, conn.client_id))

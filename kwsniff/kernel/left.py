@@ -15,13 +15,13 @@ from typing import Any
 
 from kwsniff.kernel import texts
 from kwsniff.kernel.arena import release
-from kwsniff.kernel.aside import forget_all
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.connections import append_number, remove, take_out
 from kwsniff.kernel.early import remove_early
 from kwsniff.kernel.frames import TOKEN_FRAMES
 from kwsniff.kernel.holding import pop_held
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
+from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
 from kwsniff.kernel.outliers import drop_far
@@ -177,9 +177,9 @@ def dissolve(t: Any, c: int) -> None:
     while conn.held_first >= 0:
         pop_held(t, c)
     forget_all(t, c)
-    while conn.untold_first >= 0:
-        row = conn.untold_first
-        conn.untold_first = t.pieces[row].next
+    while conn.pending_first >= 0:
+        row = conn.pending_first
+        conn.pending_first = t.pieces[row].next
         drop_piece(t, row)
     for k in range(2):
         s = t.sides[2 * c + k]

@@ -8,12 +8,12 @@ from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
 from kwsniff.kernel.early import orphan
-from kwsniff.kernel.life import OPEN
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.roles import judge
-from kwsniff.kernel.rows import note_now, room_for_notes
+from kwsniff.kernel.states import OPEN
 from kwsniff.kernel.streams import flush, replay
 from kwsniff.kernel.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING
 from kwsniff.kernel.trace import LIMITED, decided

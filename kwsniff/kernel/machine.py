@@ -53,7 +53,7 @@ PARTS = {
 }  # fmt: skip
 """Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the
 order of rows does not depend on it."""
-TOLD = frozenset(
+EMITTED = frozenset(
     ("calls", "notes", "ends", "call_names", "call_rows", "call_resources", "call_brokers", "keep")
 )
 """Tables that are emptied when they are full."""
@@ -251,8 +251,8 @@ class Machine:
             yield None
             if room > len(table):
                 self.grow(name, room)
-        elif name in TOLD:
-            yield from self._empty_told(name, room)
+        elif name in EMITTED:
+            yield from self._empty_emitted(name, room)
         elif name in POOLS:
             self.grow(name, 2 * len(table))
             if name == "conns":
@@ -269,19 +269,19 @@ class Machine:
         else:
             self.grow(name, max(room, 2 * len(table)))
 
-    def _empty_told(self, name: str, room: int) -> Iterator[bool]:
+    def _empty_emitted(self, name: str, room: int) -> Iterator[bool]:
         """Make room in one of the tables of what was told."""
         if room == 0:  # enough is told
-            yield not self._told_before()
+            yield not self._emitted_before()
             return
         if self._began_small(name):
             self.grow(name, max(2 * len(getattr(self.t, name)), self._used(name) + room))
             return
-        if self._told_before():
+        if self._emitted_before():
             yield False
             if self._used(name) + room <= len(getattr(self.t, name)):
                 return
-        if self._used(name) + room > PARTS[name] and self._told():
+        if self._used(name) + room > PARTS[name] and self._emitter():
             yield True
         if (room := self._used(name) + room) > len(getattr(self.t, name)):
             self.grow(name, room)
@@ -294,11 +294,11 @@ class Machine:
         owner = self.t.store[0] if name.startswith("call_") else self.t.run[0]
         return int(getattr(owner, "kept" if name == "keep" else name))
 
-    def _told(self) -> bool:
+    def _emitter(self) -> bool:
         run = self.t.run[0]
         return bool(run.calls or run.notes or run.ends)
 
-    def _told_before(self) -> bool:
+    def _emitted_before(self) -> bool:
         """Whether packets before the one at hand settled something."""
         run = self.t.run[0]
         tables = ((self.t.calls, run.calls), (self.t.notes, run.notes), (self.t.ends, run.ends))

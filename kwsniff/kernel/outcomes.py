@@ -60,7 +60,7 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     conn = t.conns[request.conn]
     if not conn.proven:
         return OK
-    if run.told_bytes > MAX_TOLD:
+    if run.emitted_bytes > MAX_TOLD:
         return lacks(t, WANT_CALLS, 0)
     if run.calls + 1 > len(t.calls):
         return lacks(t, WANT_CALLS, 1)
@@ -108,7 +108,7 @@ def weigh(t: Any, call: Any) -> None:
     end = t.store[0].call_names
     for at in range(end - call.names, end):
         size += size_of(t, t.call_names[at].name)
-    t.run[0].told_bytes += size
+    t.run[0].emitted_bytes += size
     t.run[0].packet_bytes += size
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from kwsniff.kernel.flags import SYN
 from kwsniff.kernel.history import remember, room_for_history, seen_before
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.outliers import is_near, keep_far
-from kwsniff.kernel.rows import room_for_notes
-from kwsniff.kernel.strays import ASIDE, IN_PLACE, take_stray
+from kwsniff.kernel.strays import IN_PLACE, OUT_OF_PLACE, take_stray
 from kwsniff.kernel.streams import FAR, MASK, advance, deliver, insert
 from kwsniff.kernel.trace import FAR_AHEAD, SEEN, WAITS, decided
 
@@ -35,7 +35,7 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
         s.next_seq = seq
     if seq != s.next_seq or run.stray != IN_PLACE:
         code = take_stray(t, c, k, seg, seq, data)
-        if code != OK or run.stray == ASIDE:
+        if code != OK or run.stray == OUT_OF_PLACE:
             if code == OK:
                 run.stray = IN_PLACE
             return code

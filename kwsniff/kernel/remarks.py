@@ -8,9 +8,9 @@ from kwsniff.kernel.codes import BAD_BODY, HEADER_MALFORMED
 from kwsniff.kernel.damage import KINDS
 from kwsniff.kernel.keeping import room_for_body
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.room import WANT_CALLS, WANT_KEEP, lacks
-from kwsniff.kernel.rows import note, room_for_notes
 
 NOTES = 8
 """Anomalies that one frame may bring, at the most."""
@@ -50,12 +50,12 @@ def note_body(t: Any, row: int, direction: int, data: Any) -> None:
     f, request = t.frame[0], t.requests[row]
     facts = t.facts[direction]
     note(t, f.conn, BAD_BODY + facts.code, f.packet, time_of(f), direction, facts.offset)
-    told = t.notes[t.run[0].notes - 1]
-    told.c = request.key * 65536 + request.version
-    told.at, told.size = t.run[0].kept, min(max(f.end - f.body, 0), MAX_EXPLAINED)
-    for at in range(told.size):
-        t.keep[told.at + at] = data[f.body + at]
-    t.run[0].kept += told.size
+    emitted = t.notes[t.run[0].notes - 1]
+    emitted.c = request.key * 65536 + request.version
+    emitted.at, emitted.size = t.run[0].kept, min(max(f.end - f.body, 0), MAX_EXPLAINED)
+    for at in range(emitted.size):
+        t.keep[emitted.at + at] = data[f.body + at]
+    t.run[0].kept += emitted.size
 
 
 @kernel

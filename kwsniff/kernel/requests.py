@@ -25,12 +25,12 @@ from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.packing import forget, keep
 from kwsniff.kernel.pools import drop_request, take_request
 from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
-from kwsniff.kernel.rows import note
 from kwsniff.kernel.sasl import learn_user
 from kwsniff.kernel.skimming import layout_of, wants_program
 from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, TRUNCATED_, UNDECODED_

@@ -23,13 +23,13 @@ from kwsniff.kernel.facts import clear
 from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.keeping import is_shown, keep_body
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int32
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.packing import forget
 from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.remarks import NOTES, note_body, room_for_damage, room_for_frame, time_of, unreadable
 from kwsniff.kernel.requests import newer
-from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.skimming import EXTRA, wants_program
 from kwsniff.kernel.tables import ERROR_, GAP_REASON, OK_, TRUNCATED_, UNDECODED_, UNKNOWN
 from kwsniff.kernel.trace import PAIRED, PAIRED_EARLY, decided
@@ -140,8 +140,8 @@ def answer(t: Any, row: int, data: Any) -> int:
             note_body(t, row, 1, data)
     elif facts.clean and facts.code and request.layout >= 0:
         note_body(t, row, 1, data)
-        told = t.notes[t.run[0].notes - 1]
-        told.b, told.c = -1, request.key * 65536
+        emitted = t.notes[t.run[0].notes - 1]
+        emitted.b, emitted.c = -1, request.key * 65536
     elif facts.clean and facts.trailing:
         note(t, f.conn, TRAILING_BYTES, f.packet, time_of(f), facts.trailing, 1)
     if facts.damaged and request.layout >= 0:

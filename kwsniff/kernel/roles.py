@@ -27,10 +27,10 @@ from kwsniff.kernel.headers import (
     request_at,
 )
 from kwsniff.kernel.holding import let_go, let_go_half
-from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note_now, release_notes, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.rows import note_now, room_for_notes, tell_notes
+from kwsniff.kernel.states import become
 from kwsniff.kernel.tables import HEAD, KAFKA, OTHER, PROBING, TLS
 from kwsniff.kernel.trace import ACCEPTED, LET_GO, REFUSED_, TURNED, decided
 
@@ -46,7 +46,7 @@ def judge(t: Any, c: int, final: bool) -> int:
     conn = t.conns[c]
     if not final and conn.held > 16 and conn.held_bytes < conn.judged + (conn.judged >> 2):
         return OK
-    if room_for_notes(t, 1 + conn.untold) != OK:
+    if room_for_notes(t, 1 + conn.pending_notes) != OK:
         return FULL
     code, verdict = verdict_of(t, c, final)
     if code != OK:
@@ -58,8 +58,8 @@ def judge(t: Any, c: int, final: bool) -> int:
         accept(t, c)
     elif verdict != PROBING:
         refuse(t, c, verdict)
-    if verdict != PROBING and conn.untold:
-        tell_notes(t, c)
+    if verdict != PROBING and conn.pending_notes:
+        release_notes(t, c)
     return OK
 
 

@@ -26,11 +26,11 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
-from kwsniff.kernel.life import become
 from kwsniff.kernel.mode import kernel, uintp
+from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
-from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.skimming import skim_answer, skim_request
+from kwsniff.kernel.states import become
 from kwsniff.kernel.tables import TLS, UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import FRAMING_FOUND, decided

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.life import CLOSED_, OPEN
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.states import CLOSED_, OPEN
 
 LINGER = 60_000_000_000
 """Nanoseconds for which stray segments still belong to a connection that was closed."""

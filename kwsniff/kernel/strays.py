@@ -15,22 +15,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.aside import remember
 from kwsniff.kernel.codes import SEGMENT_MISPLACED
 from kwsniff.kernel.conversation import take_frame
-from kwsniff.kernel.frames import in_progress, told
+from kwsniff.kernel.frames import count_frame, in_progress
 from kwsniff.kernel.headers import begins_request, comes_next, correlation_id, fills
+from kwsniff.kernel.misplaced import remember
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance, int32
 from kwsniff.kernel.responses import pair_pending
-from kwsniff.kernel.rows import note, room_for_notes
 from kwsniff.kernel.streams import FAR, MASK, set_free
 from kwsniff.kernel.tables import KAFKA, PROBING, UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import MISPLACED, MOVED_ON, decided
 from kwsniff.kernel.waiting import find_waiting
 
-(IN_PLACE, ASIDE, MOVING, MOVED) = range(4)
+(IN_PLACE, OUT_OF_PLACE, MOVING, MOVED) = range(4)
 """What is done with the segment at hand, in `run.stray`: it is not out of place, its frames are taken for
 themselves, or the stream is to go on with it, or does."""
 COPIES = 64
@@ -125,7 +125,7 @@ def take_stray(t: Any, c: int, k: int, seg: Any, seq: int, data: Any) -> int:
         note(t, c, SEGMENT_MISPLACED, seg.packet, t.conns[c].last_time, seg.captured, 0)
         moves = t.conns[c].state == PROBING or s.stray_end == seq
         decided(t, c, MOVED_ON if moves else MISPLACED, k, distance(seq, s.next_seq), 0)
-        run.stray = MOVING if moves else ASIDE
+        run.stray = MOVING if moves else OUT_OF_PLACE
         run.cursor, run.item = 0, -1
     if run.stray == MOVING:
         code = set_free(t, c, k, seg.time, True)
@@ -135,8 +135,8 @@ def take_stray(t: Any, c: int, k: int, seg: Any, seq: int, data: Any) -> int:
         run.stray = MOVED
         run.cursor, run.item = 0, -1
         s.stray_end = (seq + seg.captured) & MASK
-    if run.stray == ASIDE:
-        code = take_aside(t, c, k, seg, data)
+    if run.stray == OUT_OF_PLACE:
+        code = take_misplaced(t, c, k, seg, data)
         if code != OK:
             return code
         s.stray_end = (seq + seg.captured) & MASK
@@ -144,7 +144,7 @@ def take_stray(t: Any, c: int, k: int, seg: Any, seq: int, data: Any) -> int:
 
 
 @kernel
-def take_aside(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
+def take_misplaced(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
     """Take the frames of a segment that has no place in its stream, from `run.cursor` on."""
     run, s = t.run[0], t.sides[2 * c + k]
     while True:
@@ -168,5 +168,5 @@ def take_aside(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
         code = take_frame(t, data)
         if code != OK:
             return code
-        told(t, c, s, k, data, f.start, f.end)
+        count_frame(t, c, s, k, data, f.start, f.end)
         run.cursor += min(size, left)

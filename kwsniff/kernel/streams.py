@@ -24,10 +24,10 @@ from kwsniff.kernel.codes import GAP, REORDER_LIMIT
 from kwsniff.kernel.history import note_overlap, remember, room_for_history
 from kwsniff.kernel.holding import hold, pop_held
 from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.roles import judge
-from kwsniff.kernel.rows import note_now, room_for_notes
 from kwsniff.kernel.tables import KAFKA, PROBING
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import GAP_GIVEN_UP, decided

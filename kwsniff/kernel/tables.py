@@ -51,7 +51,7 @@ SPECS: list[Spec] = [
         oldest="connection with the lowest number", newest="the one with the highest",
         giving="what is being given up, 0 for nothing", goal="how much of it may stay",
         giver="connection at which giving up goes on, -1 if none", least="a connection that holds as much gives up",
-        floor="bytes of the arena that nobody could give up", told_bytes="bytes of texts that calls in the tables refer to",
+        floor="bytes of the arena that nobody could give up", emitted_bytes="bytes of texts that calls in the tables refer to",
         packet_bytes="and those of the segment at hand",
         waiting="requests in flight, in all",
         arena_used="bytes of the arena in use or free", arena_live="bytes in use",
@@ -136,8 +136,8 @@ SPECS: list[Spec] = [
         held_first="first piece held while it is not judged", held_last="last one",
         held_bytes="bytes of them", held="how many",
         judged="bytes held when it was judged in vain", tries="how often what was held was let go",
-        untold_first="first anomaly that waits for a verdict (pieces)", untold_last="last one",
-        untold="how many",
+        pending_first="first anomaly that waits for a verdict (pieces)", pending_last="last one",
+        pending_notes="how many",
         held_pending="1: the item at hand was held and is to be judged",
         first_request="request in flight that came first", last_request="the one that came last",
         in_flight="requests in flight",
@@ -159,8 +159,8 @@ SPECS: list[Spec] = [
         proven="1: content proved that it is Kafka; before that it tells no calls",
         giving="1: it is giving up what it holds",
         turned="1: the roles of its ends were turned round",
-        aside_first="first request that was taken out of place (pieces)", aside_last="last one",
-        aside="how many",
+        misplaced_first="first request that was taken out of place (pieces)", misplaced_last="last one",
+        misplaced="how many",
         left="of a connection that a part did not see begin, see `kwsniff.kernel.left`: HEAD, then KNOWN",
         left_row="its row of lefts",
         head_bytes="bytes of its head so far",
@@ -321,7 +321,7 @@ UNKNOWN = -(1 << 40)
 """No correlation id was seen before: clients may use any number, some do use -1."""
 
 (PROBING, KAFKA, TLS, OTHER) = range(4)
-"""States of a connection: not judged, Kafka, TLS records, something else. `kwsniff.kernel.life` says what
+"""States of a connection: not judged, Kafka, TLS records, something else. `kwsniff.kernel.states` says what
 leads from one to the next."""
 
 (CLOSED_REASON, RESET_REASON, CAPTURE_REASON, GAP_REASON, LIMIT_REASON, TIMEOUT_REASON) = range(1, 7)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kwsniff.lake.files import Folders, Stored, rows_of
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import TABLES
+from kwsniff.lake.stored import TABLES
 
 SMALL = 16 << 20
 """Bytes of a file that counts as small."""

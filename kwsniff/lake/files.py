@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import Table
+from kwsniff.lake.stored import LakeTable
 
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
 """Where rows without a time lie, as Spark and Hive name it."""
@@ -56,7 +56,7 @@ class Stored:
 class SortedFile:
     """One new file of sorted rows, which are added in their order."""
 
-    def __init__(self, table: Table, place: Place, metadata: Mapping[str, str]) -> None:
+    def __init__(self, table: LakeTable, place: Place, metadata: Mapping[str, str]) -> None:
         self._table, self.place = table, place
         self.rows = 0
         self.first: int | None = None
@@ -167,7 +167,7 @@ class Folders:
     """
 
     def __init__(
-        self, table: Table, root: Place, below: str, name: str, metadata: Mapping[str, str] | None = None
+        self, table: LakeTable, root: Place, below: str, name: str, metadata: Mapping[str, str] | None = None
     ) -> None:
         """Files lie in the directory `below` of `root`."""
         self._table, self._root, self._below, self._name = table, root, below, name

@@ -23,7 +23,7 @@ import pyarrow as pa
 from kwsniff.lake.files import Stored, partition
 from kwsniff.lake.manifest import Manifest, OutputError
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import TABLES, Table
+from kwsniff.lake.stored import TABLES, LakeTable
 from kwsniff.lake.version import CATALOG, DELTA, ICEBERG, PARQUET, Version
 
 FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -70,7 +70,7 @@ def _commit_delta(version: Version, made: Manifest) -> None:
             made.commits[name] = _delta(version, TABLES[name], files)
 
 
-def _delta(version: Version, table: Table, files: list[Stored]) -> int:
+def _delta(version: Version, table: LakeTable, files: list[Stored]) -> int:
     """Commit to one table; gives its version."""
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.transaction import AddAction, RemoveAction
@@ -127,7 +127,7 @@ def _held(known: Any) -> Iterator[tuple[str, tuple[int, dict[str, str | None]]]]
         yield unquote(each["path"]), (each["size_bytes"], values)
 
 
-def _partitioned(table: Table) -> pa.Schema:
+def _partitioned(table: LakeTable) -> pa.Schema:
     """The columns of a table with those that its folders give."""
     more = [
         pa.field("date", pa.string(), metadata={"comment": "of the time, UTC"}),
@@ -141,7 +141,7 @@ def _values(file: Stored) -> dict[str, str | None]:
     return {"date": date, "hour": None if hour is None else str(hour)}
 
 
-def _statistics(table: Table, file: Stored) -> str:
+def _statistics(table: LakeTable, file: Stored) -> str:
     """What lets a reader leave the file out."""
     known: dict[str, Any] = {"numRecords": file.rows}
     if file.first is not None and file.last is not None:
@@ -180,7 +180,7 @@ def catalog(out: Place) -> Any:
     return found
 
 
-def _iceberg(tables: Any, version: Version, table: Table, files: list[Stored]) -> int:
+def _iceberg(tables: Any, version: Version, table: LakeTable, files: list[Stored]) -> int:
     """Commit to one table; gives its snapshot, 0 for none."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
@@ -204,7 +204,7 @@ def _iceberg(tables: Any, version: Version, table: Table, files: list[Stored]) -
     return present.snapshot_id if present is not None else 0
 
 
-def _iceberg_table(tables: Any, location: str, table: Table) -> Any:
+def _iceberg_table(tables: Any, location: str, table: LakeTable) -> Any:
     """The table, made if there is none: partitioned by hour, sorted by time."""
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.transforms import HourTransform, IdentityTransform

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from kwsniff.lake.place import Entry, Place
+from kwsniff.lake.place import FolderEntry, Place
 
 CLAIMS = "_lock"
 RENEW = 15.0
@@ -138,7 +138,7 @@ def locked(place: Place) -> Iterator[Lock]:
         lock.release()
 
 
-def _read(entry: Entry) -> Claim | None:
+def _read(entry: FolderEntry) -> Claim | None:
     """None if it was taken back meanwhile, or is none. Raises OSError if it can't be read time and again."""
     for attempt in range(READS):
         try:
@@ -154,7 +154,7 @@ def _read(entry: Entry) -> Claim | None:
     return None
 
 
-def _stale(entry: Entry, claim: Claim, now_ns: int) -> bool:
+def _stale(entry: FolderEntry, claim: Claim, now_ns: int) -> bool:
     alive = claim.alive()
     if alive is not None:
         return not alive

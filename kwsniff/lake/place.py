@@ -20,7 +20,7 @@ from kwsniff.capture.place import file_system, is_remote, local
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """A file that was found."""
 
     place: Place
@@ -99,7 +99,7 @@ class Place:
         finally:
             beside.unlink(missing_ok=True)
 
-    def files(self) -> Iterator[Entry]:
+    def files(self) -> Iterator[FolderEntry]:
         """All files below; none if there is no such directory."""
         from pyarrow import fs
 
@@ -107,7 +107,7 @@ class Place:
         for each in system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
             if each.type == fs.FileType.File:
                 inside = re.sub(r"\A/", "", each.path.removeprefix(path.rstrip("/")))
-                yield Entry(self / inside, each.size or 0, each.mtime_ns or 0)
+                yield FolderEntry(self / inside, each.size or 0, each.mtime_ns or 0)
 
     def names(self) -> list[str]:
         """What lies directly in the directory; nothing if there is none."""
@@ -117,7 +117,7 @@ class Place:
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(each.base_name for each in found)
 
-    def about(self) -> Entry | None:
+    def about(self) -> FolderEntry | None:
         """The file, if it is one."""
         from pyarrow import fs
 
@@ -125,7 +125,7 @@ class Place:
         found = system.get_file_info(path)
         if found.type != fs.FileType.File:
             return None
-        return Entry(self, found.size or 0, found.mtime_ns or 0)
+        return FolderEntry(self, found.size or 0, found.mtime_ns or 0)
 
     def remove(self) -> None:
         """Remove the file, if it is there."""

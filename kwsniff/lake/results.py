@@ -11,7 +11,7 @@ from kwsniff.lake import manifest
 from kwsniff.lake.files import rows_of
 from kwsniff.lake.manifest import Manifest, OutputError
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import OF_EVENTS, ROWS, TABLES
+from kwsniff.lake.stored import OF_EVENTS, ROWS, TABLES
 
 
 class Results:

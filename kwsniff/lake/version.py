@@ -22,7 +22,7 @@ from kwsniff.lake import manifest
 from kwsniff.lake.lock import CLAIMS
 from kwsniff.lake.manifest import DATA, NAME, SUCCESS, Manifest, OutputError
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import TABLES
+from kwsniff.lake.stored import TABLES
 
 STAGING = "_staging"
 CURRENT, VIEWS = "current", "_views"

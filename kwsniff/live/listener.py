@@ -74,7 +74,7 @@ _MESSAGE = np.dtype(
 """struct mmsghdr of a 64-bit Linux, recvmmsg(2)."""
 
 
-class Packets:
+class ReadPackets:
     """Packets as they were taken together: bytes one after the other, and columns."""
 
     __slots__ = ("caplen", "data", "origlen", "time_ns")
@@ -138,7 +138,7 @@ class Listener:
         """For select(2)."""
         return self._socket.fileno()
 
-    def take(self) -> Packets | None:
+    def take(self) -> ReadPackets | None:
         """What the kernel has ready, up to SLOTS packets; None if it has nothing.
 
         Raises:
@@ -162,7 +162,7 @@ class Listener:
         data = b"".join(
             [view[i * SLOT_BYTES : i * SLOT_BYTES + caplen[i]] for i in np.flatnonzero(wanted).tolist()]
         )
-        return Packets(data, caplen[wanted], origlen[wanted], self._times(count)[wanted])
+        return ReadPackets(data, caplen[wanted], origlen[wanted], self._times(count)[wanted])
 
     def came(self) -> int:
         """Packets that passed the filter since the start, by what `dropped` last heard: taken, dropped, or
@@ -280,7 +280,7 @@ def _opened(interface: str, bpf: str, promiscuous: bool) -> tuple[Any, socket.so
     except PermissionError:
         raise LiveError(NO_RIGHT) from None
     except (Scapy_Exception, ImportError) as error:
-        raise LiveError(_filter_trouble(bpf, str(error))) from None
+        raise LiveError(_filter_problem(bpf, str(error))) from None
     except OSError as error:
         raise LiveError(f"{interface}: {error.strerror or error}") from None
 
@@ -310,7 +310,7 @@ def _opened_everywhere(bpf: str) -> tuple[socket.socket, socket.socket]:
     return opened, opened
 
 
-def _filter_trouble(bpf: str, said: str) -> str:
+def _filter_problem(bpf: str, said: str) -> str:
     if "libpcap is not available" in said:
         return (
             "libpcap, which compiles the kernel's filter, is missing; install libpcap0.8 (Debian) or libpcap"

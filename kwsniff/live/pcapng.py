@@ -25,7 +25,7 @@ SNAPLEN = 262_144
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
+class WriterRotation:
     """When to begin another file."""
 
     size: int | None = None
@@ -33,7 +33,7 @@ class Rotation:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, text: str) -> Rotation:
+    def of(cls, text: str) -> WriterRotation:
         """From `100M` (bytes; K, M, G), `1h` (s, m, h, d) or both with a comma. Raises ValueError."""
         size, seconds = None, None
         for part in text.split(","):
@@ -49,7 +49,7 @@ class Rotation:
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class WrittenInterface:
     """What a file says of an interface."""
 
     name: str
@@ -69,7 +69,9 @@ class Counts:
 class PcapngFiles:
     """Writes packets to FILE, or, with a rotation, to FILE_00001_20261121120000.pcapng and so on."""
 
-    def __init__(self, path: str, interfaces: Sequence[Interface], rotation: Rotation | None = None) -> None:
+    def __init__(
+        self, path: str, interfaces: Sequence[WrittenInterface], rotation: WriterRotation | None = None
+    ) -> None:
         """Open the first file. Raises LiveError."""
         self._path, self._rotation = path, rotation
         self._interfaces = list(interfaces)

@@ -1,9 +1,9 @@
 """A live session: interfaces in, events out to sinks, until it is stopped.
 
-Theory of operation. Each interface has a thread that takes its packets (see `kwsniff.live.taker`). Everything
-else happens in the one thread that calls `run`: dissecting, `analyze`, the sinks, writing packets. Whoever
-wants the session to end calls `stop`, from any thread or a signal handler: the takers end, what they had
-taken is decoded, `analyze` reports what is still open, the sinks are closed.
+Theory of operation. Each interface has a thread that takes its packets (see `kwsniff.live.collector`).
+Everything else happens in the one thread that calls `run`: dissecting, `analyze`, the sinks, writing
+packets. Whoever wants the session to end calls `stop`, from any thread or a signal handler: the collectors
+end, what they had taken is decoded, `analyze` reports what is still open, the sinks are closed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from kwsniff.config import Config
 from kwsniff.kernel.engine import Engine
+from kwsniff.live.arrivals import LiveSource
 from kwsniff.live.listener import Listener
 from kwsniff.live.pcapng import PcapngFiles
-from kwsniff.live.sink import Health, Sink
-from kwsniff.live.source import LiveSource
+from kwsniff.live.sink import Health, LiveSink
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import analyze
@@ -59,9 +59,9 @@ class Session:
         self._keeping = keeping
         self._duration = duration
         self._started = time.time_ns()
-        self._sinks: list[Sink] = []
+        self._sinks: list[LiveSink] = []
 
-    def run(self, sinks: Iterable[Sink], through: Callable[[Batches], Batches] = iter) -> None:
+    def run(self, sinks: Iterable[LiveSink], through: Callable[[Batches], Batches] = iter) -> None:
         """Listen until stopped; `through` may change the events on their way to the sinks.
 
         Raises what a sink raises, after everything has been closed.
@@ -135,8 +135,8 @@ class Session:
 
     def _close(self) -> None:
         """Close everything, whatever fails; then raise what failed first."""
-        for taker in self._source.takers:
-            taker.join()
+        for collector in self._source.collectors:
+            collector.join()
         closing: list[Callable[[], None]] = [self._last_tick]
         closing += [sink.close for sink in self._sinks]
         if self._keeping is not None:
@@ -157,6 +157,11 @@ class Session:
     def _close_files(self) -> None:
         assert self._keeping is not None
         files = self._keeping.files
-        for taker in self._source.takers:
-            files.count(taker.listener.interface, taker.received, taker.kernel_dropped, taker.own_dropped)
+        for collector in self._source.collectors:
+            files.count(
+                collector.listener.interface,
+                collector.received,
+                collector.kernel_dropped,
+                collector.own_dropped,
+            )
         files.close()

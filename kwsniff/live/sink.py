@@ -46,7 +46,7 @@ class Health:
         return self.dropped / max(self.came, self.packets + self.dropped, 1)
 
 
-class Sink(Protocol):
+class LiveSink(Protocol):
     """Takes what a session finds. All methods are called from one thread, the session's; `add` and `tick`
     must not block for long, for the packets that come meanwhile have to wait."""
 

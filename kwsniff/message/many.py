@@ -1,4 +1,4 @@
-"""The messages of many calls in one reading of the captures: as `kwsniff.message.stream` has it for one.
+"""The messages of many calls in one reading of the captures: as `kwsniff.message.bytestream` has it for one.
 
 Theory of operation: EVENTS say when the first and the last byte of each message came, and in which packet.
 Of the segments of one direction only those between these times are put together, and a message is taken out
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.message.stream import REQUEST, RESPONSE, Message, Side, found_message
+from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, Side, found_message
 from kwsniff.net.address import halves
 
 NEEDED = frozenset(
@@ -80,7 +80,7 @@ class Direction:
 
 def messages_of_calls(
     paths: Sequence[str], calls: Sequence[Row], config: Config | None = None
-) -> Iterator[tuple[int, str, Message]]:
+) -> Iterator[tuple[int, str, FramedMessage]]:
     """The requests and responses of calls of EVENTS, as far as they were captured and are not larger than
     `LARGEST`: number of the call, direction, message, in the order in which they were complete. Raises
     CaptureError."""
@@ -148,7 +148,7 @@ def _rows(batch: pa.RecordBatch, wanted: dict[Code, Direction]) -> Iterator[tupl
 
 def _taken(
     direction: Direction, batch: pa.RecordBatch, at: Sequence[int], calls: Sequence[Row]
-) -> Iterator[tuple[Wish, Message | None]]:
+) -> Iterator[tuple[Wish, FramedMessage | None]]:
     columns = [batch[name] for name in ("seq", "payload", "length", "packet", "capture")]
     for row in at:
         seq, payload, length, packet, capture = (column[row].as_py() for column in columns)

@@ -37,7 +37,7 @@ AROUND = frozenset(
             "engine",
             "identity",
         ),
-        *("machine", "notecolumns", "programs", "shares", "snapshot", "strings", "told"),
+        *("machine", "notecolumns", "programs", "shares", "snapshot", "strings", "emitter"),
     )
 )
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""

@@ -41,7 +41,7 @@ def dissect(t: Any, count: int) -> int:
         if verdict == SEGMENT:
             found += 1
         elif verdict in (PEEL, FRAGMENT):
-            put_aside(t, p, slow)
+            put_misplaced(t, p, slow)
             slow += 1
     return found
 
@@ -60,7 +60,7 @@ def through(t: Any, p: Any, found: int) -> int:
 
 
 @kernel
-def put_aside(t: Any, p: Any, number: int) -> None:
+def put_misplaced(t: Any, p: Any, number: int) -> None:
     """Keep what is known of a packet that Python takes further."""
     row = t.slow[uintp(number)]
     row.row, row.frame, row.link = p.row, p.frame, p.link

@@ -4,7 +4,7 @@ Theory of operation. A `Joiner` is a run that holds the true state at a cut. `jo
 the part behind the cut (`kwsniff.kernel.left`), names the connections that the part knew only from there
 on, and takes over the part's tail. A connection that was not what the part took it for is fed with all its
 segments of the part, which `again` has to find: it is decoded again. If the part as a whole cannot be
-believed (a limit over all connections could have been reached, or the clock went astray at the cut),
+believed (a limit over all connections could have been reached, or the clock jumped at the cut),
 `whole` takes all its segments.
 
 Law. State after parts A and B is that of one run over both, and the rows of A, of B with the names given
@@ -24,22 +24,22 @@ from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
+from kwsniff.kernel.emitter import KINDS
 from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.follow import DAY
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, SWEEP, UNTIL
-from kwsniff.kernel.told import KINDS
 from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.part import COPIED, EDGE, EXTRA, Summary, Told, endpoints_of
+from kwsniff.parts.part import COPIED, EDGE, EXTRA, Emitted, PartSummary, endpoints_of
 from kwsniff.parts.tail import link, put, walked
-from kwsniff.parts.weave import Joined, Name, asked
+from kwsniff.parts.weave import Identity, Joined, asked
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 SECOND = 1_000_000_000
-ASTRAY = 50 * SECOND
+STEADY = 50 * SECOND
 """How far the time at a cut may lie before that of the part before: less than any silence that ends a
 connection."""
 SIDE_COUNTS = {
@@ -59,7 +59,7 @@ class Joiner:
         self._engine = Engine(config, compiled=compiled)
         self._machine = self._engine._machine
         self._machine.t.limits[0].seed = seed
-        self._told = self._engine._told
+        self._emitter = self._engine._emitter
         self._limits = (
             config.max_buffered_bytes, config.max_outstanding_total, config.max_connections,
             config.max_buffered_bytes // SHARE,
@@ -67,7 +67,7 @@ class Joiner:
 
     # The parts
 
-    def fits(self, summary: Summary) -> bool:
+    def fits(self, summary: PartSummary) -> bool:
         """Whether a part can be joined, or has to be taken whole."""
         run = self._machine.t.run[0]
         waiting = outstanding(self._machine.t)
@@ -79,10 +79,10 @@ class Joiner:
         clock = int(run.clock)
         if clock < 0 or summary.began < 0:
             return True
-        steady = clock - ASTRAY <= summary.began <= clock + DAY and run.jump < 0
-        return steady and int(run.moment) >= clock - ASTRAY
+        steady = clock - STEADY <= summary.began <= clock + DAY and run.jump < 0
+        return steady and int(run.moment) >= clock - STEADY
 
-    def whole(self, segments: Iterable[SegmentColumns], order: int) -> Iterator[Told]:
+    def whole(self, segments: Iterable[SegmentColumns], order: int) -> Iterator[Emitted]:
         """Take a part whose segments begin at `order`."""
         self._machine.t.run[0].order = order
         self._machine.t.run[0].limited = 0
@@ -90,12 +90,12 @@ class Joiner:
             for batch in self._engine.feed(each):
                 yield self._rows(batch)
 
-    def first(self, summary: Summary) -> None:
+    def first(self, summary: PartSummary) -> None:
         """Take over the state behind the first part."""
         self._take_tail(summary, [])
         self._take_clock(summary)
 
-    def join(self, summary: Summary, again: Again) -> Joined:
+    def join(self, summary: PartSummary, again: Again) -> Joined:
         """Take the next part, which `fits`."""
         done = Joined()
         self._machine.t.run[0].most_bytes = 0
@@ -108,19 +108,19 @@ class Joiner:
         self._machine.t.run[0].lefts = 0
         return done
 
-    def finish(self) -> list[Told]:
+    def finish(self) -> list[Emitted]:
         """The input is over."""
         return [self._rows(batch) for batch in self._engine.finish()]
 
-    def _rows(self, batch: pa.RecordBatch) -> Told:
-        told = self._told
-        return Told(batch, told.keys, told.ranks, told.numbers)
+    def _rows(self, batch: pa.RecordBatch) -> Emitted:
+        emitted = self._emitter
+        return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
 
     # Heads
 
-    def _feed(self, summary: Summary, again: Again, done: Joined) -> None:
+    def _feed(self, summary: PartSummary, again: Again, done: Joined) -> None:
         machine = self._machine
-        files = np.array([self._told.capture(name) for name in summary.captures] or [0], np.int64)
+        files = np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
         edges = summary.edges.copy()
         edges["file"] = files[edges["file"]]
         payload = summary.payload
@@ -154,7 +154,7 @@ class Joiner:
         machine.t.run[0].row, machine.t.run[0].phase = 0, 0
 
     def _refused(
-        self, edges: Rows, payload: bytes, files: Ints, summary: Summary, again: Again, done: Joined
+        self, edges: Rows, payload: bytes, files: Ints, summary: PartSummary, again: Again, done: Joined
     ) -> tuple[Rows, bytes]:
         """The edges that are left, with all segments of the endpoints of the one that was refused."""
         run = self._machine.t.run[0]
@@ -178,16 +178,16 @@ class Joiner:
             return _in_order([left, spare]), bytes(data) + summary.spare_payload
         done.again += 1
         for segments, orders in again({bytes(name)}, order):
-            parts.append(edges_of(segments, orders, self._told.capture(segments.capture), data))
+            parts.append(edges_of(segments, orders, self._emitter.capture(segments.capture), data))
         return _in_order(parts), bytes(data)
 
     # Names and ends
 
-    def _name(self, summary: Summary, fits: NDArray[np.bool_], done: Joined) -> None:
+    def _name(self, summary: PartSummary, fits: NDArray[np.bool_], done: Joined) -> None:
         machine = self._machine
         lefts = machine.array("lefts", len(fits))[fits]
         conns = machine.array("conns", machine.used("conns"))[lefts["before"]]
-        texts = [self._told.names(conns[name]) for name in ("software", "software_version", "user")]
+        texts = [self._emitter.names(conns[name]) for name in ("software", "software_version", "user")]
         rtts = [None if each < 0 else each / 1000.0 for each in conns["handshake"].tolist()]
         flights = self._in_flight(lefts["before"], conns)
         about = lefts["number"].tolist(), lefts["quiet"].tolist()
@@ -195,7 +195,7 @@ class Joiner:
             a, b = (
                 (int(conn[f"{end}_hi"]), int(conn[f"{end}_lo"]), int(conn[f"{end}_port"])) for end in "ab"
             )
-            name = Name(connection_id(a, b, int(conn["first_time"])), *facts)
+            name = Identity(connection_id(a, b, int(conn["first_time"])), *facts)
             if quiet == QUIET:
                 name = replace(name, in_flight=None, more=int(conn["in_flight"]))
             done.names[number] = name
@@ -214,7 +214,7 @@ class Joiner:
             made.append((keys[order], counts[order]) if end > first else None)
         return made
 
-    def _end(self, summary: Summary, fits: NDArray[np.bool_], done: Joined) -> None:
+    def _end(self, summary: PartSummary, fits: NDArray[np.bool_], done: Joined) -> None:
         """Tell the connections that ended in the part, counted from their true beginning."""
         own = fits[summary.ends["left_row"]] if len(summary.ends) else np.zeros(0, np.bool_)
         ends = summary.ends[own].copy()
@@ -228,7 +228,7 @@ class Joiner:
         ends["number"], ends["conn"], ends["left"] = -conns["number"], before, 0
         ends["first_time"], ends["handshake"] = conns["first_time"], conns["handshake"]
         ends["syn"] |= conns["syn"]
-        files = np.array([self._told.capture(name) for name in summary.captures] or [0], np.int64)
+        files = np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
         ends["capture"] = files[ends["capture"]]
         ends["mechanism"], ends["user"], ends["client_id"] = conns["mechanism"], conns["user"], -1
         ends["first_packet"] = conns["first_packet"]
@@ -239,13 +239,13 @@ class Joiner:
         shown = ends["known"] != 0
         if not shown.any():
             return
-        batch = self._told.ended(ends[shown])
+        batch = self._emitter.ended(ends[shown])
         said = [text for text, is_own in zip(summary.end_texts, own.tolist(), strict=True) if is_own]
         said = [text for text, is_shown in zip(said, shown.tolist(), strict=True) if is_shown]
         for at, name in enumerate(("user", "sasl_mechanism", "client_id")):
             batch = _filled(batch, name, pa.array([text[at] for text in said], pa.string()))
         ends = ends[shown]
-        done.rows.append(Told(batch, ends["order"] * KINDS + 3, ends["rank"], ends["number"]))
+        done.rows.append(Emitted(batch, ends["order"] * KINDS + 3, ends["rank"], ends["number"]))
 
     def _add_counts(self, ends: Rows, lefts: Rows, conns: Rows, sides: Rows) -> None:
         client = np.maximum(ends["client"], 0)
@@ -263,13 +263,13 @@ class Joiner:
 
     # Tails
 
-    def _take_tail(self, summary: Summary, wrong: list[int]) -> None:
+    def _take_tail(self, summary: PartSummary, wrong: list[int]) -> None:
         machine = self._machine
         tail = summary.tail.without(wrong)
-        files = np.array([self._told.capture(name) for name in summary.captures] or [0], np.int64)
+        files = np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
         tail.conns["capture"] = files[tail.conns["capture"]]
-        if self._told.bodies is not None:
-            self._told.bodies.put(int(machine.t.run[0].serial), tail.shown)
+        if self._emitter.bodies is not None:
+            self._emitter.bodies.put(int(machine.t.run[0].serial), tail.shown)
         rows = put(machine, tail)
         place = dict(zip(tail.conns["number"].tolist(), rows.tolist(), strict=True))
         lefts = machine.array("lefts", int(machine.t.run[0].lefts)).copy()
@@ -278,13 +278,13 @@ class Joiner:
         list(machine.act(entry.MERGE))
         link(machine)
 
-    def _take_clock(self, summary: Summary) -> None:
+    def _take_clock(self, summary: PartSummary) -> None:
         run = self._machine.t.run[0]
         run.clock = max(int(run.clock), summary.clock)
         run.swept = max(int(run.swept), summary.clock)
         run.moment, run.moment_row, run.jump = run.clock, -1, summary.jump
         run.order = summary.order
-        self._told.forget_texts()
+        self._emitter.forget_texts()
         if self._engine._texts_are_many():
             self._engine._compact()
 

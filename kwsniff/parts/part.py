@@ -48,7 +48,7 @@ BIRTH = np.dtype([("number", np.int64), ("order", np.int64), ("endpoints", "S52"
 
 
 @dataclass(slots=True)
-class Told:
+class Emitted:
     """Rows of EVENTS, and where they belong."""
 
     batch: pa.RecordBatch
@@ -61,7 +61,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Summary:
+class PartSummary:
     """What a part leaves open."""
 
     edges: Rows
@@ -126,20 +126,20 @@ class PartEngine(Engine):
         self._ends: list[Rows] = []
         self._end_texts: list[tuple[str | None, ...]] = []
 
-    def part(self, segments: Iterable[SegmentColumns]) -> Iterator[Told]:
+    def part(self, segments: Iterable[SegmentColumns]) -> Iterator[Emitted]:
         """Take all segments of the part; yield what they settle."""
         for each in segments:
             if len(each) and self._began < 0:
                 self._began = int(each.time[0])
             for batch in self.feed(each):
-                yield self.told(batch)
+                yield self.emitted(batch)
 
-    def told(self, batch: pa.RecordBatch) -> Told:
+    def emitted(self, batch: pa.RecordBatch) -> Emitted:
         """A batch that was just made, with where its rows belong."""
-        told = self._told
-        return Told(batch, told.keys, told.ranks, told.numbers)
+        emitted = self._emitter
+        return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
 
-    def summary(self) -> Summary:
+    def summary(self) -> PartSummary:
         """The part is over."""
         machine = self._machine
         if not self._first:
@@ -150,11 +150,11 @@ class PartEngine(Engine):
         place = {int(number): row for row, number in enumerate(tail.conns["number"])}
         lefts["conn"] = [place.get(number, -1) for number in lefts["number"].tolist()]
         most, limited = self.most()
-        if self._told.bodies is not None:
-            tail.serial, tail.shown = int(run.serial), self._told.bodies.waiting()
-        return Summary(
+        if self._emitter.bodies is not None:
+            tail.serial, tail.shown = int(run.serial), self._emitter.bodies.waiting()
+        return PartSummary(
             _joined(self._edges, EDGE), bytes(self._payload), *self._spoilt(lefts),
-            list(self._told.captures), lefts,
+            list(self._emitter.captures), lefts,
             _joined(self._ends, RECORDS["ends"]), self._end_texts, _joined(self._births, BIRTH), tail,
             int(run.clock), self._began, int(run.jump), int(run.order), limited, most,
         )  # fmt: skip
@@ -193,7 +193,7 @@ class PartEngine(Engine):
         known = np.flatnonzero(ends["left"] == KNOWN)
         if len(known):
             own = ends[known].copy()
-            texts = [self._told.names(own[name]) for name in END_TEXTS]
+            texts = [self._emitter.names(own[name]) for name in END_TEXTS]
             self._end_texts += zip(*texts, strict=True)
             self._ends.append(own)
         yield from super()._drain(everything)

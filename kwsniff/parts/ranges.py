@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Joiner
-from kwsniff.parts.part import EDGE, ENDS, Summary, Told, endpoints_of
+from kwsniff.parts.part import EDGE, ENDS, Emitted, PartSummary, endpoints_of
 from kwsniff.parts.weave import woven
 
 Ints = NDArray[np.int64]
@@ -27,13 +27,13 @@ class Decoded:
     segments: list[SegmentColumns]
     order: int
     """Place of its first segment."""
-    told: deque[Told]
-    summary: Summary
+    emitted: deque[Emitted]
+    summary: PartSummary
 
-    def rows(self) -> Iterator[Told]:
+    def rows(self) -> Iterator[Emitted]:
         """What was told; each batch is dropped when the next is asked for."""
-        while self.told:
-            yield self.told.popleft()
+        while self.emitted:
+            yield self.emitted.popleft()
 
     def again(self, endpoints: set[bytes], after: int) -> Iterator[tuple[SegmentColumns, Ints]]:
         """The segments of some endpoints behind a place in the input, and their places."""
@@ -57,7 +57,7 @@ def of_endpoints(
             yield replace(each, notes=[], **chosen), orders[keep]
 
 
-def joined(joiner: Joiner, part: Decoded) -> Iterator[Told]:
+def joined(joiner: Joiner, part: Decoded) -> Iterator[Emitted]:
     """The rows of the next part, as one run has them."""
     rows = part.rows()
     if part.order == 0:

@@ -24,7 +24,7 @@ from kwsniff.parts.plan import Split
 
 
 @dataclass(slots=True)
-class Told:
+class SplitNotes:
     """What a split has to tell of its packets, for all splits together to be judged."""
 
     split: int
@@ -39,16 +39,16 @@ class Told:
         return asdict(self)
 
     @staticmethod
-    def of(plain: dict[str, Any]) -> Told:
+    def of(plain: dict[str, Any]) -> SplitNotes:
         """From what `plain` gave."""
-        return Told(**{**plain, "totals": CaptureTotals(**plain["totals"])})
+        return SplitNotes(**{**plain, "totals": CaptureTotals(**plain["totals"])})
 
 
-def independent(splits: Sequence[Split], told: Iterable[Told]) -> bool:
+def independent(splits: Sequence[Split], emitted: Iterable[SplitNotes]) -> bool:
     """Whether packets could be dissected in splits: no IP datagram crosses two, and no file has more notes
     than are shown."""
     notes: dict[tuple[str, str], int] = {}
-    for each in told:
+    for each in emitted:
         if each.waiting:
             return False
         for code, count in each.noted.items():
@@ -64,14 +64,14 @@ class SplitReader:
     """Reads split `number` of `splits`."""
 
     def __init__(self, splits: Sequence[Split], number: int, config: Config) -> None:
-        self.told = Told(number)
+        self.emitted = SplitNotes(number)
         self._split, self._config = splits[number], config
         self._at_end = number + 1 == len(splits)
 
     def segments(self) -> Iterator[pa.RecordBatch]:
         """TCP segments and notes, as batches of SEGMENTS. Raises CaptureError."""
-        split, told = self._split, self.told
-        dissector = Dissector(told.totals)
+        split, emitted = self._split, self.emitted
+        dissector = Dissector(emitted.totals)
         files = [split.path, *split.more]
         for path in files:
             packets = split.packet - 1
@@ -81,16 +81,16 @@ class SplitReader:
                 if len(batch):
                     yield batch
             if split.end is not None:
-                told.noted = dissector.noted
+                emitted.noted = dissector.noted
             notes = dissector.end_file(packets) if split.last else []
             if self._at_end and path == files[-1]:
                 notes += dissector.end()
             if notes:
                 yield note_batch(path, notes)
-        told.waiting = dissector.waiting
+        emitted.waiting = dissector.waiting
 
     def _blocks(self, path: str) -> Iterator[PacketBlock]:
-        split, totals = self._split, self.told.totals
+        split, totals = self._split, self.emitted.totals
         if split.end is None:
             yield from source.blocks(path, self._config, totals)
             return

@@ -27,7 +27,7 @@ from kwsniff.kernel.tables import POOLS
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 CONN_PIECES = (
-    "held_first", "held_last", "untold_first", "untold_last", "aside_first", "aside_last",
+    "held_first", "held_last", "pending_first", "pending_last", "misplaced_first", "misplaced_last",
 )  # fmt: skip
 
 
@@ -143,8 +143,8 @@ def _requests(machine: Machine | _Shelf, conns: Rows, live: Ints, used: dict[str
 def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, arena: _Blocks) -> Rows:
     every = machine.array("pieces", used)
     waiting = walked(every["next"], np.concatenate([sides["wait_first"], sides["far"], conns["held_first"]]))
-    untold = walked(every["next"], np.concatenate([conns["untold_first"], conns["aside_first"]]))
-    rows = np.concatenate([waiting, untold])
+    pending_notes = walked(every["next"], np.concatenate([conns["pending_first"], conns["misplaced_first"]]))
+    rows = np.concatenate([waiting, pending_notes])
     found = every[rows].copy()
     new = _renumbered(rows, used)
     _refer(found, ("next",), new)

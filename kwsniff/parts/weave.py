@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from kwsniff.columns import in_order as columns_in_order
 from kwsniff.columns import record_batch
 from kwsniff.events import CALL
-from kwsniff.parts.part import Told
+from kwsniff.parts.part import Emitted
 from kwsniff.table import EVENTS
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Identity:
     """What a part could not know of a connection that began before it."""
 
     connection: str
@@ -39,9 +39,9 @@ class Name:
 class Joined:
     """What joining a part told."""
 
-    rows: list[Told] = field(default_factory=list)
+    rows: list[Emitted] = field(default_factory=list)
     """Rows that the part could not tell."""
-    names: dict[int, Name] = field(default_factory=dict)
+    names: dict[int, Identity] = field(default_factory=dict)
     """By the part's number of the connection."""
     wrong: set[int] = field(default_factory=set)
     """Connections of the part whose rows are not to be believed."""
@@ -49,17 +49,22 @@ class Joined:
     """Pairs of endpoints decoded again."""
 
 
-def settled(told: Told, joined: Joined) -> Told:
+def settled(emitted: Emitted, joined: Joined) -> Emitted:
     """Rows of a part as they are true."""
-    numbers, index = np.unique(told.numbers, return_inverse=True)
+    numbers, index = np.unique(emitted.numbers, return_inverse=True)
     known = [joined.names.get(number) for number in numbers.tolist()]
     wrong = np.isin(numbers, np.array(sorted(joined.wrong), np.int64)) & (numbers > 0)
     if any(known):
-        told = Told(_named(told.batch, known, index), told.keys, told.ranks, told.numbers)
+        emitted = Emitted(_named(emitted.batch, known, index), emitted.keys, emitted.ranks, emitted.numbers)
     if wrong.any():
         keep = ~wrong[index]
-        told = Told(told.batch.filter(pa.array(keep)), told.keys[keep], told.ranks[keep], told.numbers[keep])
-    return told
+        emitted = Emitted(
+            emitted.batch.filter(pa.array(keep)),
+            emitted.keys[keep],
+            emitted.ranks[keep],
+            emitted.numbers[keep],
+        )
+    return emitted
 
 
 def asked(packets: Ints, correlation_ids: Ints) -> Ints:
@@ -67,7 +72,7 @@ def asked(packets: Ints, correlation_ids: Ints) -> Ints:
     return (packets << 32) + (correlation_ids & 0xFFFFFFFF)
 
 
-def _flown(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.RecordBatch:
+def _flown(batch: pa.RecordBatch, known: list[Identity | None], index: Ints) -> pa.RecordBatch:
     """With the numbers of requests in flight as they are true."""
     place = batch.schema.get_field_index("in_flight")
     if place < 0 or not any(name.in_flight or name.more for name in known if name is not None):
@@ -92,7 +97,7 @@ def _flown(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.R
     return batch.set_column(place, kind, pa.array(made, pa.int64(), mask=counts < 0).cast(kind.type))
 
 
-def _named(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.RecordBatch:
+def _named(batch: pa.RecordBatch, known: list[Identity | None], index: Ints) -> pa.RecordBatch:
     place = pa.array(index)
     batch = _flown(batch, known, index)
     for name in ("connection", "software_name", "software_version", "user", "rtt_us"):
@@ -111,11 +116,11 @@ def _named(batch: pa.RecordBatch, known: list[Name | None], index: Ints) -> pa.R
     return batch
 
 
-def woven(rows: Iterable[Told], joined: Joined) -> Iterator[Told]:
+def woven(rows: Iterable[Emitted], joined: Joined) -> Iterator[Emitted]:
     """The rows of a part and those of joining it, as one run has them."""
     other = in_order(joined.rows)
-    for told in rows:
-        own = settled(told, joined)
+    for emitted in rows:
+        own = settled(emitted, joined)
         if other is None or not len(own.keys):
             yield own
             continue
@@ -133,14 +138,21 @@ def woven(rows: Iterable[Told], joined: Joined) -> Iterator[Told]:
         yield other
 
 
-def _cut(told: Told, count: int) -> tuple[Told, Told]:
+def _cut(emitted: Emitted, count: int) -> tuple[Emitted, Emitted]:
     return (
-        Told(told.batch.slice(0, count), told.keys[:count], told.ranks[:count], told.numbers[:count]),
-        Told(told.batch.slice(count), told.keys[count:], told.ranks[count:], told.numbers[count:]),
+        Emitted(
+            emitted.batch.slice(0, count),
+            emitted.keys[:count],
+            emitted.ranks[:count],
+            emitted.numbers[:count],
+        ),
+        Emitted(
+            emitted.batch.slice(count), emitted.keys[count:], emitted.ranks[count:], emitted.numbers[count:]
+        ),
     )
 
 
-def in_order(parts: list[Told]) -> Told | None:
+def in_order(parts: list[Emitted]) -> Emitted | None:
     """Rows of a part and of joining it, as one run has them."""
     parts = [each for each in parts if len(each.keys)]
     if len(parts) < 2:
@@ -152,7 +164,7 @@ def in_order(parts: list[Told]) -> Told | None:
     # Most columns of most rows are null, and moving those costs as much as others.
     columns = [(_filled_columns(each.batch), len(each.batch)) for each in parts]
     batch = record_batch(columns_in_order(columns, places, EVENTS), len(places), EVENTS)
-    return Told(batch, keys[places], ranks[places], numbers[places])
+    return Emitted(batch, keys[places], ranks[places], numbers[places])
 
 
 def _filled_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -28,7 +28,7 @@ _SUMMED = (
 )
 
 
-class CaptureTotals(Protocol):
+class SupportsTotals(Protocol):
     """What the packet side counted."""
 
     @property
@@ -128,7 +128,7 @@ class TrustTotals:
             self.sums[name] += pc.sum(rows[name]).as_py() or 0
 
 
-def paragraph(events: TrustTotals, capture: CaptureTotals | None = None, *, whole: bool = True) -> str:
+def paragraph(events: TrustTotals, capture: SupportsTotals | None = None, *, whole: bool = True) -> str:
     """The paragraph as one line of sentences; the caller wraps it. Without `capture` (events that come from
     elsewhere) packets and bytes are those of the Kafka connections. Without `whole` the run was left before
     the input's end, where connections tell of their gaps and frames."""
@@ -146,7 +146,7 @@ def paragraph(events: TrustTotals, capture: CaptureTotals | None = None, *, whol
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _packets(events: TrustTotals, capture: CaptureTotals | None) -> str:
+def _packets(events: TrustTotals, capture: SupportsTotals | None) -> str:
     if capture is None:
         packets = events.sums["client_packets"] + events.sums["broker_packets"]
         size = events.sums["client_bytes"] + events.sums["broker_bytes"]
@@ -215,7 +215,7 @@ def _calls(events: TrustTotals) -> str:
     return text + "."
 
 
-def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
+def _damage(events: TrustTotals, capture: SupportsTotals | None) -> str:
     parts = []
     if events.anomalies.get("capture_unreadable"):
         parts.append(f"{_many(events.anomalies['capture_unreadable'], 'file')} unreadable")
@@ -231,7 +231,7 @@ def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
     return f"Damaged input: {', '.join(parts)}." if parts else ""
 
 
-def _dropped(capture: CaptureTotals) -> list[str]:
+def _dropped(capture: SupportsTotals) -> list[str]:
     came = capture.packets + capture.dropped + capture.own_dropped
     told = [
         (capture.dropped, "dropped by the capturing kernel"),

@@ -20,7 +20,7 @@ from kwsniff.spark.staged import STAGED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JOINED, EVENTS, TOLD = "joined", "events", "told"
+JOINED, EVENTS, EMITTED = "joined", "events", "told"
 """Kinds of rows: what joining a split told of its rows; rows (STAGED) that it could not tell; JSON."""
 STORED = "stored"
 """Files of tables, as JSON."""
@@ -79,7 +79,7 @@ def spark_schema() -> Any:
     return from_arrow_schema(CONTROL)
 
 
-class Kept:
+class KeptInput:
     """CONTROL rows between two jobs, in files that tasks write: so nothing is computed twice."""
 
     def __init__(self, spark: SparkSession, place: Place) -> None:
@@ -88,8 +88,8 @@ class Kept:
 
     def write(self, frame: DataFrame) -> None:
         """Run the job. Raises what Spark raises."""
-        told = frame.mapInArrow(_keeping(self._place), spark_schema()).toArrow()
-        files = zip(told["split"].to_pylist(), told["key"].to_pylist(), strict=True)
+        emitted = frame.mapInArrow(_keeping(self._place), spark_schema()).toArrow()
+        files = zip(emitted["split"].to_pylist(), emitted["key"].to_pylist(), strict=True)
         self._files = [path for _, path in sorted(files)]
 
     def rows(self) -> DataFrame:
@@ -132,7 +132,7 @@ def _keeping(place: Place) -> Work:
         with file.create() as stream, pa.ipc.new_file(stream, CONTROL, options=options) as writer:
             for batch in chain([first], batches):
                 writer.write_batch(batch.cast(CONTROL))
-        yield from batched([{"kind": TOLD, "split": number, "key": file.url}])
+        yield from batched([{"kind": EMITTED, "split": number, "key": file.url}])
 
     return work
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.lake.tables import ROWS
+from kwsniff.lake.stored import ROWS
 from kwsniff.pipeline import Ints, keyed
 
 TOTALS = "totals"

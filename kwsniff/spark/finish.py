@@ -26,7 +26,7 @@ from kwsniff.html.gathered import Gathered
 from kwsniff.lake.compact import bundles, joined
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import ROWS, TABLES
+from kwsniff.lake.stored import ROWS, TABLES
 from kwsniff.lake.version import Version
 from kwsniff.report.bounded import BoundedStore
 from kwsniff.report.sessions import NEEDED as SESSIONS
@@ -34,9 +34,9 @@ from kwsniff.report.sessions import followed
 from kwsniff.report.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import (
+    EMITTED,
     STORED,
-    TOLD,
-    Kept,
+    KeptInput,
     Row,
     Work,
     batched,
@@ -135,10 +135,10 @@ class Finish:
         """Run the jobs. Raises what Spark raises, and OSError."""
         learnt = self._names() if any(file.named for group in self._groups for file in group) else {}
         names = learnt | FIXED
-        kept = Kept(self._spark, self._version.staging / "counted-0")
+        kept = KeptInput(self._spark, self._version.staging / "counted-0")
         kept.write(self._by_group().mapInArrow(self._writing(names), control_schema()))
-        told = kept.details(STORED)
-        self.files = [Stored(**each) for detail in told for each in json.loads(detail)]
+        emitted = kept.details(STORED)
+        self.files = [Stored(**each) for detail in emitted for each in json.loads(detail)]
         counted = self._merged(kept, len(self._groups))
         if not self._in_order:
             counted.findings = self._findings(names)
@@ -155,8 +155,8 @@ class Finish:
     def _findings(self, names: Mapping[str, str]) -> Findings:
         """By one task that takes the rows of all files in their order."""
         files = [file for group in self._groups for file in group]
-        told = tasks(self._spark, 1, _finding(files, names)).toArrow()["data"].to_pylist()
-        found: Findings = pickle.loads(told[0])
+        emitted = tasks(self._spark, 1, _finding(files, names)).toArrow()["data"].to_pylist()
+        found: Findings = pickle.loads(emitted[0])
         return found
 
     def _compact(self) -> None:
@@ -185,28 +185,28 @@ class Finish:
 
     def _names(self) -> dict[str, str]:
         """Names of topics by uuid over the whole input, first seen first."""
-        told = self._by_group().mapInArrow(_learning(self._groups), control_schema())
+        emitted = self._by_group().mapInArrow(_learning(self._groups), control_schema())
         first: dict[str, tuple[int, str]] = {}
-        for detail in told.toArrow()["detail"].to_pylist():
+        for detail in emitted.toArrow()["detail"].to_pylist():
             for uuid, (position, name) in json.loads(detail).items():
                 first[uuid] = min(first.get(uuid, (position, name)), (position, name))
         return {uuid: name for uuid, (_, name) in first.items()}
 
-    def _merged(self, kept: Kept, count: int) -> Counted:
+    def _merged(self, kept: KeptInput, count: int) -> Counted:
         """One of all, by levels."""
         from pyspark.sql import functions as f
 
         level = 0
         while count > MERGED:
             count, level = -(-count // MERGED), level + 1
-            further = Kept(self._spark, self._version.staging / f"counted-{level}")
+            further = KeptInput(self._spark, self._version.staging / f"counted-{level}")
             share = f.expr(f"cast(split div {MERGED} as int)")
-            told = kept.rows().where(f.col("kind") == TOLD)
-            parts = told.repartitionById(count, share).sortWithinPartitions("split")
+            emitted = kept.rows().where(f.col("kind") == EMITTED)
+            parts = emitted.repartitionById(count, share).sortWithinPartitions("split")
             further.write(parts.mapInArrow(_merging(MERGED), control_schema()))
             kept = further
         counted = Counted()
-        for data in kept.column("data", TOLD):
+        for data in kept.column("data", EMITTED):
             counted.merge(pickle.loads(data))
         return counted
 
@@ -254,10 +254,10 @@ def compacted(
             one = joined(bundle, out, places[number], metadata[bundle[0].table])
             yield from batched([{"kind": STORED, "detail": json.dumps(asdict(one))}])
 
-    told = tasks(spark, len(found), work).toArrow()["detail"].to_pylist()
+    emitted = tasks(spark, len(found), work).toArrow()["detail"].to_pylist()
     gone = {file.path for bundle in found for file in bundle}
     rest = [file for file in files if file.path not in gone]
-    return [*rest, *(Stored(**json.loads(detail)) for detail in told)]
+    return [*rest, *(Stored(**json.loads(detail)) for detail in emitted)]
 
 
 # Tasks
@@ -293,7 +293,7 @@ def _learning(groups: list[list[Staged]]) -> Work:
         for batch in chain(_believed(new, rows, LEARNT_FROM), _earlier(files, LEARNT_FROM)):
             if len(first) < MAX_LEARNT:
                 first |= first_named(batch, batch["position"], first)
-        yield {"kind": TOLD, "split": number, "detail": json.dumps(first)}
+        yield {"kind": EMITTED, "split": number, "detail": json.dumps(first)}
 
     return _each_group(groups, learn)
 
@@ -326,7 +326,7 @@ def _writing(
         if not few:
             counted.store.condense()
         yield {"kind": STORED, "split": number, "detail": json.dumps([asdict(each) for each in sink.stored])}
-        yield {"kind": TOLD, "split": number, "data": pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)}
+        yield {"kind": EMITTED, "split": number, "data": pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)}
 
     return _each_group(groups, write)
 
@@ -350,7 +350,7 @@ def _finding(files: list[Staged], names: Mapping[str, str]) -> Work:
             new = merged([stored(file.path, needed) for file in files if file.table is None])
             for batch in followed(map(_widened, new)):
                 findings.take(fill(batch, names).select(EVENTS_SCHEMA.names))
-            yield from batched([{"kind": TOLD, "data": pickle.dumps(findings, pickle.HIGHEST_PROTOCOL)}])
+            yield from batched([{"kind": EMITTED, "data": pickle.dumps(findings, pickle.HIGHEST_PROTOCOL)}])
 
     return work
 
@@ -372,6 +372,6 @@ def _merging(share: int) -> Work:
             counted.merge(pickle.loads(row["data"]))
         if first is not None:
             data = pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)
-            yield from batched([{"kind": TOLD, "split": first // share, "data": data}])
+            yield from batched([{"kind": EMITTED, "split": first // share, "data": data}])
 
     return work

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
 from kwsniff.capture.rotation import Rotation, present
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import ROWS
+from kwsniff.lake.stored import ROWS
 from kwsniff.pipeline import Part
 from kwsniff.spark.decode import TOTALS
 from kwsniff.spark.kept import Kept
@@ -137,7 +137,7 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             with StagedFile(Place(self._following.staging) / f"share-{partition.index:04}.arrow") as file:
                 for batch in rows:
                     file.add(batch)
-            yield _told_row(kept, partition, file.told())
+            yield _told_row(kept, partition, file.emitted())
         else:
             for batch in rows:
                 yield batch.select(self._schema.names).cast(self._schema)
@@ -158,11 +158,11 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def _parts(self, share: Share, kept: Kept) -> Iterator[Part]:
         for path in share.paths:
-            for batch in kept.journey.file(present(path), self._following.config):
+            for batch in kept.capture_run.file(present(path), self._following.config):
                 yield from kept.analysis.feed(batch)
                 kept.blocks += 1
         if share.ended:
-            for batch in kept.journey.end():
+            for batch in kept.capture_run.end():
                 yield from kept.analysis.feed(batch)
                 kept.blocks += 1
             yield from kept.analysis.finish()
@@ -181,7 +181,7 @@ def _told_row(kept: Kept, share: Share, file: Staged) -> pa.RecordBatch:
     """What a task has to tell besides the events that it wrote."""
     said = {"file": asdict(file), "files": share.end, "ended": share.ended}
     if share.index == 0:  # they all read the same packets
-        said["capture"] = asdict(kept.journey.totals)
+        said["capture"] = asdict(kept.capture_run.totals)
     given = {"event": TOTALS, "detail": json.dumps(said), "position": share.index}
     arrays = [pa.array([given.get(field.name)], field.type) for field in ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)

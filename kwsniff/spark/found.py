@@ -19,7 +19,7 @@ from kwsniff.findings import Findings
 from kwsniff.lake.place import Place
 from kwsniff.report.sessions import Sessions
 from kwsniff.report.topics import FIXED, fill
-from kwsniff.spark.control import TOLD, Work, batched, numbers, tasks
+from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
 from kwsniff.spark.staged import Staged, merged, stored
 from kwsniff.table import EVENTS
 
@@ -51,13 +51,13 @@ def found(
     Spark raises."""
     last = _place(own, before)
     held = last.read_bytes() if before >= 0 else pickle.dumps(Found())
-    told = tasks(spark, 1, _finding(held, list(staged), {**names, **FIXED})).toArrow()["data"].to_pylist()
-    Place(str(_place(own, batch))).replace(told[0])
+    emitted = tasks(spark, 1, _finding(held, list(staged), {**names, **FIXED})).toArrow()["data"].to_pylist()
+    Place(str(_place(own, batch))).replace(emitted[0])
     for file in own.glob("findings-*"):
         if file not in (last, _place(own, batch)):
             with suppress(OSError):
                 file.unlink()
-    made: Found = pickle.loads(told[0])
+    made: Found = pickle.loads(emitted[0])
     return made.findings
 
 
@@ -73,6 +73,6 @@ def _finding(held: bytes, staged: list[Staged], names: Mapping[str, str]) -> Wor
             kept: Found = pickle.loads(held)
             for rows in merged([stored(file.path) for file in staged]):
                 kept.take(rows, names)
-            yield from batched([{"kind": TOLD, "data": pickle.dumps(kept, pickle.HIGHEST_PROTOCOL)}])
+            yield from batched([{"kind": EMITTED, "data": pickle.dumps(kept, pickle.HIGHEST_PROTOCOL)}])
 
     return work

@@ -25,7 +25,7 @@ from kwsniff.lake.files import Folders, Stored
 from kwsniff.lake.lock import Lock, LockedError, locked
 from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import FOUND, OF_EVENTS
+from kwsniff.lake.stored import FOUND, OF_EVENTS
 from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
@@ -47,7 +47,7 @@ Tell = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class JobResult:
     """What a run left."""
 
     read: list[Input]
@@ -70,7 +70,7 @@ def run(
     split: int | None = None,
     form: str = PARQUET,
     tell: Tell = lambda step, size: None,
-) -> Result:
+) -> JobResult:
     """Decode the captures at `paths` on `spark` and write the results to `out`, a directory or a URL.
 
     A run replaces the results of an earlier one. With `append` it reads only files the earlier ones did not,
@@ -110,7 +110,7 @@ def _run_alone(
     form: str,
     tell: Tell,
     lock: Lock,
-) -> Result:
+) -> JobResult:
     last = usable(place)
     before = _before(place, last, config, form) if append else None
     found = manifest.inputs(paths, before.runs if before else 0)
@@ -120,8 +120,8 @@ def _run_alone(
     version.clear()
     if before and not new:
         show(place, before)  # a run may have been killed before it did
-        return Result([], before, None)
-    return _Run(spark, version, config, before, new, shards, split, tell, lock).run()
+        return JobResult([], before, None)
+    return _JobRun(spark, version, config, before, new, shards, split, tell, lock).run()
 
 
 def _before(place: Place, last: Manifest | None, config: Config, form: str) -> Manifest | None:
@@ -138,7 +138,7 @@ def _plain(config: Config) -> dict[str, Any]:
     return plain
 
 
-class _Run:
+class _JobRun:
     """One run over the files `new`, after the runs that `before` tells of."""
 
     def __init__(
@@ -161,7 +161,7 @@ class _Run:
         self._totals = CaptureTotals(**before.capture) if before else CaptureTotals()  # type: ignore[arg-type]
         self._in_order = True
 
-    def run(self) -> Result:
+    def run(self) -> JobResult:
         try:
             files, corrections = self._decoded()
             groups = grouped(files, self._cores)
@@ -177,7 +177,7 @@ class _Run:
             self._version.publish(done)
         finally:
             self._version.discard()
-        return Result(self._new, done, report, counted.trust.damaged)
+        return JobResult(self._new, done, report, counted.trust.damaged)
 
     def _decoded(self) -> tuple[list[Staged], Corrections]:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""

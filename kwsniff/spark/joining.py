@@ -18,13 +18,13 @@ from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Ints, Joiner
-from kwsniff.parts.part import ORDER_BITS, Summary, Told
+from kwsniff.parts.part import ORDER_BITS, Emitted, PartSummary
 from kwsniff.parts.plan import Split
 from kwsniff.parts.ranges import of_endpoints
 from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.weave import Joined
 from kwsniff.segments import segment_columns
-from kwsniff.spark.control import EVENTS, JOINED, TOLD, Row, packed
+from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row, packed
 from kwsniff.spark.decode import RUN_BITS
 from kwsniff.spark.packing import packed_object, unpacked_summary
 from kwsniff.spark.staged import STAGED
@@ -33,10 +33,10 @@ HELD_BYTES = 256 * MIB
 """Segments of a split that are kept to be looked through again; beyond that the split is read each time."""
 
 
-def placed(told: Told, run: int) -> pa.RecordBatch:
+def placed(emitted: Emitted, run: int) -> pa.RecordBatch:
     """Rows as STAGED, behind those of earlier runs."""
-    place = (told.keys + (run << RUN_BITS), told.ranks, told.numbers)
-    return pa.RecordBatch.from_arrays([*told.batch.columns, *map(pa.array, place)], schema=STAGED)
+    place = (emitted.keys + (run << RUN_BITS), emitted.ranks, emitted.numbers)
+    return pa.RecordBatch.from_arrays([*emitted.batch.columns, *map(pa.array, place)], schema=STAGED)
 
 
 @dataclass(slots=True)
@@ -102,11 +102,11 @@ class Joining:
             for row in self._split(number, unpacked_summary(Place(place).read())):
                 self._count.shuffled_bytes += len(row["data"])
                 yield {**row, "split": group_of[number], "key": str(number)}
-        yield {"kind": TOLD, "detail": json.dumps(asdict(self._count))}
+        yield {"kind": EMITTED, "detail": json.dumps(asdict(self._count))}
 
-    def _split(self, number: int, summary: Summary) -> Iterator[Row]:
+    def _split(self, number: int, summary: PartSummary) -> Iterator[Row]:
         joined: Joined | None = Joined()
-        rows: Iterable[Told] = ()
+        rows: Iterable[Emitted] = ()
         split = _SplitAgain(self._splits, number, self._config)
         if number == 0:
             self._joiner.first(summary)
@@ -120,14 +120,14 @@ class Joining:
             rows = self._joiner.whole(split.segments(), split.order)
             self._count.whole += 1
         serial = 0
-        for told in rows:
-            yield self._added(serial, told)
+        for emitted in rows:
+            yield self._added(serial, emitted)
             serial += 1
         if number + 1 == len(self._places):
-            for told in self._joiner.finish():
-                yield self._added(serial, told)
+            for emitted in self._joiner.finish():
+                yield self._added(serial, emitted)
                 serial += 1
         yield {"kind": JOINED, "data": packed_object(joined)}
 
-    def _added(self, serial: int, told: Told) -> Row:
-        return {"kind": EVENTS, "detail": str(serial), "data": packed(placed(told, self._run))}
+    def _added(self, serial: int, emitted: Emitted) -> Row:
+        return {"kind": EVENTS, "detail": str(serial), "data": packed(placed(emitted, self._run))}

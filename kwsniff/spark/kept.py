@@ -17,7 +17,7 @@ import zstandard
 
 from kwsniff import __version__
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.source import CaptureTotals, Journey
+from kwsniff.capture.source import CaptureRun, CaptureTotals
 from kwsniff.config import Config
 from kwsniff.pipeline import Analysis
 
@@ -28,7 +28,7 @@ FORMAT = 1
 class Kept:
     """The state of one share after some files."""
 
-    journey: Journey
+    capture_run: CaptureRun
     analysis: Analysis
     blocks: int = 0
     """Batches of segments so far: the upper part of the positions of events."""
@@ -36,7 +36,7 @@ class Kept:
     @classmethod
     def fresh(cls, config: Config, shard: tuple[int, int]) -> Kept:
         """The state before the first file."""
-        return cls(Journey(CaptureTotals()), Analysis(config, shard))
+        return cls(CaptureRun(CaptureTotals()), Analysis(config, shard))
 
     def save(self, path: Path) -> None:
         """Write to `path`, whole or not at all. Raises OSError."""

@@ -17,7 +17,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from kwsniff.kernel.tables import SWEEP
-from kwsniff.parts.part import ENDS, Summary
+from kwsniff.parts.part import ENDS, PartSummary
 
 Rows = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -27,7 +27,7 @@ SEVERAL = 64
 """Numbers that are worth the trouble."""
 
 
-def packed_summary(summary: Summary) -> bytes:
+def packed_summary(summary: PartSummary) -> bytes:
     """A summary as bytes."""
     edges, payload = _grouped(summary.edges, summary.payload)
     spare, spare_payload = _grouped(summary.spare, summary.spare_payload)
@@ -36,9 +36,9 @@ def packed_summary(summary: Summary) -> bytes:
     )
 
 
-def unpacked_summary(data: bytes) -> Summary:
+def unpacked_summary(data: bytes) -> PartSummary:
     """What `packed_summary` packed."""
-    summary: Summary = unpacked_object(data)
+    summary: PartSummary = unpacked_object(data)
     return replace(summary, edges=_ungrouped(summary.edges), spare=_ungrouped(summary.spare))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.parts.part import Told
+from kwsniff.parts.part import Emitted
 from kwsniff.parts.weave import Joined, woven
 from kwsniff.spark.control import EVENTS, JOINED, Row, unpacked
 from kwsniff.spark.packing import unpacked_object
@@ -39,13 +39,13 @@ class Settling:
         """The rows of a split, in the order of one process and with positions of their own."""
         assert file.split is not None
         names = [name for name in columns if name != "position"]
-        for told in self._told(file, file.split, names):
-            batch = told.batch.select(names)
+        for emitted in self._told(file, file.split, names):
+            batch = emitted.batch.select(names)
             columns_of = dict(zip(names, batch.columns, strict=True))
-            columns_of["position"] = pa.array(self._positions(told.keys))
+            columns_of["position"] = pa.array(self._positions(emitted.keys))
             yield pa.RecordBatch.from_pydict({name: columns_of[name] for name in columns})
 
-    def _told(self, file: Staged, split: int, names: list[str]) -> Iterator[Told]:
+    def _told(self, file: Staged, split: int, names: list[str]) -> Iterator[Emitted]:
         names = [*names, *(name for name in ASKED if name not in names)] if "in_flight" in names else names
         joined = self._joined.get(split, Joined())
         added = (batch for data in self._added.get(split, ()) for batch in unpacked(data))
@@ -64,5 +64,5 @@ class Settling:
         return made
 
 
-def _placed(batch: pa.RecordBatch, names: list[str]) -> Told:
-    return Told(batch.select(names), *(batch[name].to_numpy() for name in PLACE))
+def _placed(batch: pa.RecordBatch, names: list[str]) -> Emitted:
+    return Emitted(batch.select(names), *(batch[name].to_numpy() for name in PLACE))

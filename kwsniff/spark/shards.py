@@ -12,7 +12,7 @@ import pyarrow as pa
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.lake.place import Place
-from kwsniff.spark.control import TOLD, Work, batched, numbers, tasks
+from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
 from kwsniff.spark.decode import rows
 from kwsniff.spark.staged import Staged, StagedFile
 
@@ -35,8 +35,8 @@ class ShardRun:
     def decode(self) -> None:
         """Run the tasks. Raises what Spark raises."""
         work = _work(self._paths, self._config, self._place, self._run, self._shards)
-        for told in tasks(self._spark, self._shards, work).toArrow()["detail"].to_pylist():
-            said = json.loads(told)
+        for emitted in tasks(self._spark, self._shards, work).toArrow()["detail"].to_pylist():
+            said = json.loads(emitted)
             self.files.append(Staged(**said["file"]))
             if "totals" in said:
                 self.totals.merge(CaptureTotals(**said["totals"]))
@@ -49,9 +49,9 @@ def _work(paths: list[str], config: Config, place: Place, run: int, shards: int)
             with StagedFile(place / f"{shard:06}.arrow") as file:
                 for batch in rows(paths, config, (shard, shards), totals, run):
                     file.add(batch)
-            said = {"file": asdict(file.told())}
+            said = {"file": asdict(file.emitted())}
             if shard == 0:  # they all read the same packets
                 said["totals"] = asdict(totals)
-            yield from batched([{"kind": TOLD, "split": shard, "detail": json.dumps(said)}])
+            yield from batched([{"kind": EMITTED, "split": shard, "detail": json.dumps(said)}])
 
     return work

@@ -25,11 +25,11 @@ from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.totals import CaptureTotals
-from kwsniff.parts.part import ORDER_BITS, PartEngine, Summary
+from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
 from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
-from kwsniff.parts.reading import SplitReader, Told, independent
+from kwsniff.parts.reading import SplitNotes, SplitReader, independent
 from kwsniff.segments import segment_columns
-from kwsniff.spark.control import EVENTS, JOINED, TOLD, Kept, Work, batched, numbers, tasks
+from kwsniff.spark.control import EMITTED, EVENTS, JOINED, KeptInput, Work, batched, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
 from kwsniff.spark.packing import packed_summary
 from kwsniff.spark.staged import STAGED, Staged, StagedFile
@@ -66,10 +66,10 @@ def _index(spark: SparkSession, files: Sequence[CaptureFile], config: Config, si
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for number in numbers(batches):
                 found = pickle.dumps((large[number], pieces(large[number], config, size)))
-                yield from batched([{"kind": TOLD, "data": found}])
+                yield from batched([{"kind": EMITTED, "data": found}])
 
-        told = tasks(spark, len(large), work).toArrow()["data"].to_pylist()
-        parts.update(map(pickle.loads, told))
+        emitted = tasks(spark, len(large), work).toArrow()["data"].to_pylist()
+        parts.update(map(pickle.loads, emitted))
     return [parts[file.path] for file in files]
 
 
@@ -101,7 +101,7 @@ class SplitRun:
         self._place, self._run = place, run
         self._seed = secrets.randbits(62)
         self._summaries: list[str] = []
-        self._joined = Kept(spark, place / "joined")
+        self._joined = KeptInput(spark, place / "joined")
         self.totals = CaptureTotals()
         self.account = Account(len(splits))
         self.files: list[Staged] = []
@@ -112,13 +112,13 @@ class SplitRun:
         work = _decoding(self._splits, self._config, self._place, self._run, self._seed)
         details = tasks(self._spark, len(self._splits), work).toArrow()["detail"].to_pylist()
         said = sorted(map(json.loads, details), key=lambda each: each["file"]["split"])
-        told = [Told.of(each["told"]) for each in said]
-        for each in told:
+        emitted = [SplitNotes.of(each["told"]) for each in said]
+        for each in emitted:
             self.totals.merge(each.totals)
         self.files = [Staged(**each["file"]) for each in said]
         self._summaries = [each["summary"] for each in said]
         self.account.summary_bytes = sum(each["bytes"] for each in said)
-        return independent(self._splits, told)
+        return independent(self._splits, emitted)
 
     def join(self, group_of: Sequence[int]) -> None:
         """Put the splits together. What comes of a split is for the group that `group_of` has for it."""
@@ -126,8 +126,8 @@ class SplitRun:
             self._splits, self._summaries, self._config, self._seed, self._run, list(group_of)
         )  # fmt: skip
         self._joined.write(tasks(self._spark, 1, work))
-        (told,) = self._joined.details(TOLD)
-        count = Count(**json.loads(told))
+        (emitted,) = self._joined.details(EMITTED)
+        count = Count(**json.loads(emitted))
         account = self.account
         account.again, account.splits_again, account.whole = count.again, count.splits_again, count.whole
         account.shuffled_bytes = account.summary_bytes + count.shuffled_bytes
@@ -152,21 +152,21 @@ def _decoding(splits: list[Split], config: Config, place: Place, run: int, seed:
             kept = place / "summaries" / f"{number:06}-{uuid4().hex[:12]}"
             kept.replace(data)
             said = {
-                "told": reader.told.plain(), "file": asdict(file.told(number)), "summary": kept.url,
+                "told": reader.emitted.plain(), "file": asdict(file.emitted(number)), "summary": kept.url,
                 "bytes": len(data),
             }  # fmt: skip
-            yield from batched([{"kind": TOLD, "split": number, "detail": json.dumps(said)}])
+            yield from batched([{"kind": EMITTED, "split": number, "detail": json.dumps(said)}])
 
     return work
 
 
 def _decoded(
     reader: SplitReader, file: StagedFile, number: int, config: Config, run: int, seed: int
-) -> Summary:
+) -> PartSummary:
     """Decode one split: its events into the file."""
     engine = PartEngine(config, seed, number << ORDER_BITS, first=number == 0)
-    for told in engine.part(map(segment_columns, reader.segments())):
-        file.add(placed(told, run))
+    for emitted in engine.part(map(segment_columns, reader.segments())):
+        file.add(placed(emitted, run))
     return engine.summary()
 
 

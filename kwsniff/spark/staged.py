@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from kwsniff.lake.files import Folders, Stored, rows_of
 from kwsniff.lake.place import Place
 from kwsniff.lake.results import as_rows
-from kwsniff.lake.tables import OF_EVENTS, ROWS, TABLES, Table
+from kwsniff.lake.stored import OF_EVENTS, ROWS, TABLES, LakeTable
 
 PLACE = ("position", "rank", "number")
 """What rows are sorted by: rows that one packet settled of several connections have the same position."""
 STAGED = pa.schema([*ROWS, pa.field("rank", pa.int64()), pa.field("number", pa.int64())])
-"""ROWS, and what orders those of the same position (`kwsniff.kernel.told`); `number` is also that of the
+"""ROWS, and what orders those of the same position (`kwsniff.kernel.emitter`); `number` is also that of the
 connection in the run that told it."""
 ROWS_AT_ONCE = 1 << 15
 GROUP_BYTES = 32 << 20
@@ -92,7 +92,7 @@ class StagedFile:
         if waiting:
             self._writer.write_table(pa.Table.from_batches(waiting, self._schema).combine_chunks())
 
-    def told(self, split: int | None = None) -> Staged:
+    def emitted(self, split: int | None = None) -> Staged:
         """What was written, once it is."""
         return Staged(self._place.url, self._rows, self._size, self._named, split)
 
@@ -120,7 +120,7 @@ class Tables:
     ) -> None:
         """`below` names the directory in `out` for each table; files are called `name` and more."""
         self._stack = ExitStack()
-        self._tables: list[tuple[Table, Folders]] = [
+        self._tables: list[tuple[LakeTable, Folders]] = [
             (table, Folders(table, out, below[table.name], name, metadata.get(table.name)))
             for table in OF_EVENTS
         ]

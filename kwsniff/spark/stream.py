@@ -38,7 +38,7 @@ from kwsniff.lake.files import Folders, Stored
 from kwsniff.lake.lock import LockedError, locked
 from kwsniff.lake.manifest import Manifest, OutputError
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import FOUND, OF_EVENTS, WINDOWS, Table
+from kwsniff.lake.stored import FOUND, OF_EVENTS, WINDOWS, LakeTable
 from kwsniff.lake.version import OWN, PARQUET, STREAM, Version
 from kwsniff.report.topics import TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
@@ -73,7 +73,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Record:
+class StreamRecord:
     """What is known once a batch is finished."""
 
     batch: int = -1
@@ -90,7 +90,7 @@ class Record:
     """Rows of this batch."""
 
 
-Told = Callable[[Record, Record, pa.Table], None]
+Told = Callable[[StreamRecord, StreamRecord, pa.Table], None]
 """Is given the record before a batch, the batch's, and the rows of the windows it closed."""
 
 
@@ -116,9 +116,9 @@ class Stream:
     """A stream into one place."""
 
     def __init__(
-        self, spark: SparkSession, following: Following, where: Where, settings: Settings, told: Told
+        self, spark: SparkSession, following: Following, where: Where, settings: Settings, emitted: Told
     ) -> None:
-        self._spark, self._where, self._settings, self._told = spark, where, settings, told
+        self._spark, self._where, self._settings, self._told = spark, where, settings, emitted
         self._out, self._own = where.out, where.own
         self._staging = self._own / "staging"
         self._following = replace(
@@ -132,12 +132,12 @@ class Stream:
 
     def start(self, *, once: bool) -> None:
         """Begin, or go on from the last finished batch; `once` takes the files that are there and ends."""
-        from kwsniff.spark.source import FollowedSource
+        from kwsniff.spark.datasource import FollowedSource
 
         Version(self._out, manifest.read(self._out), self._settings.form).clear()
         self._spark.dataSource.register(FollowedSource)
         reader = self._spark.readStream.format("kwsniff_followed")
-        rows = reader.option("following", FollowedSource.told(self._following)).load()
+        rows = reader.option("following", FollowedSource.emitted(self._following)).load()
         writer = rows.writeStream.foreachBatch(self.batch)
         writer = writer.option("checkpointLocation", str(self._own / "checkpoint"))
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": POLL}
@@ -186,7 +186,7 @@ class Stream:
             shutil.rmtree(self._own / STATE, ignore_errors=True)
         self._told(before, record, closed)
 
-    def record(self) -> Record:
+    def record(self) -> StreamRecord:
         """That of the last finished batch."""
         return last_record(self._out)
 
@@ -201,8 +201,8 @@ class Stream:
     # The steps of a batch
 
     def _written(
-        self, said: list[dict[str, Any]], before: Record, version: Version, number: int
-    ) -> tuple[Record, dict[str, list[Stored]]]:
+        self, said: list[dict[str, Any]], before: StreamRecord, version: Version, number: int
+    ) -> tuple[StreamRecord, dict[str, list[Stored]]]:
         """The batch's record, and the files of all tables with its rows."""
         staged = [Staged(**each["file"]) for each in said]
         capture = next(each["capture"] for each in said if "capture" in each)
@@ -210,11 +210,11 @@ class Stream:
         work = _writing(
             staged, self._names(staged), before.closed_until_ns, self._out, below, f"batch-{number:06}"
         )
-        told = tasks(self._spark, len(staged), work).toArrow().to_pylist()
+        emitted = tasks(self._spark, len(staged), work).toArrow().to_pylist()
         trust = TrustTotals(**before.trust)
         rows, late = 0, before.late
         files = {name: list(held) for name, held in self._files(version).items()}
-        for each in told:
+        for each in emitted:
             own: TrustTotals = pickle.loads(each["data"])
             trust.merge(own)
             counted = json.loads(each["detail"])
@@ -223,7 +223,7 @@ class Stream:
                 files[file["table"]].append(Stored(**file))
         ended = said[0]["ended"]
         until = max(self._windows.closed_until(capture["last_time_ns"], ended), before.closed_until_ns)
-        return Record(
+        return StreamRecord(
             number, said[0]["files"], ended, until, late, capture, asdict(trust), rows
         ), files  # fmt: skip
 
@@ -256,7 +256,7 @@ class Stream:
             Place(str(place)).replace(json.dumps(learner.names).encode())
         return learner.names
 
-    def _closed(self, before: Record, record: Record, calls: list[Stored]) -> pa.Table:
+    def _closed(self, before: StreamRecord, record: StreamRecord, calls: list[Stored]) -> pa.Table:
         """Rows of the windows that this batch closes."""
         first = before.closed_until_ns or record.capture["first_time_ns"] or 0
         first = first // self._windows.length_ns * self._windows.length_ns
@@ -265,13 +265,13 @@ class Stream:
         span = first, record.closed_until_ns
         return windows.statistics(self._spark, self._out, calls, span, self._windows.length_ns)
 
-    def _found(self, said: list[dict[str, Any]], before: Record, record: Record) -> pa.Table:
+    def _found(self, said: list[dict[str, Any]], before: StreamRecord, record: StreamRecord) -> pa.Table:
         """The findings so far."""
         staged = [Staged(**each["file"]) for each in said]
         names = self._names([])
         return found(self._spark, self._own, before.batch, record.batch, staged, names).table(error_names())
 
-    def _files_of(self, table: Table, rows: pa.Table, version: Version) -> list[Stored]:
+    def _files_of(self, table: LakeTable, rows: pa.Table, version: Version) -> list[Stored]:
         below = self._below(version, table.name)
         with Folders(table, self._out, below, "part", spark_metadata()[table.name]) as folders:
             for batch in rows.to_batches():
@@ -299,7 +299,7 @@ class Stream:
         dropped = sorted(held - {file.path for file in now.files})
         Place(str(place)).replace(json.dumps(dropped).encode())
 
-    def _manifest(self, record: Record, files: dict[str, list[Stored]]) -> Manifest:
+    def _manifest(self, record: StreamRecord, files: dict[str, list[Stored]]) -> Manifest:
         trust = TrustTotals(**record.trust)
         return Manifest(
             kwsniff=__version__,
@@ -347,13 +347,13 @@ def _writing(
     return work
 
 
-def last_record(out: Place) -> Record:
+def last_record(out: Place) -> StreamRecord:
     """The record of the last finished batch of the stream in `out`; an empty one if there is none."""
     return _record(manifest.read(out))
 
 
-def _record(known: Manifest | None) -> Record:
-    return Record(**known.stream) if known and known.stream else Record()
+def _record(known: Manifest | None) -> StreamRecord:
+    return StreamRecord(**known.stream) if known and known.stream else StreamRecord()
 
 
 def settled(where: Where, wanted: Settings, *, keep: bool = True) -> Settings:

@@ -24,7 +24,7 @@ import pyarrow.dataset as ds
 
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import WINDOWS
+from kwsniff.lake.stored import WINDOWS
 from kwsniff.report.percentiles import QUANTILES, Sorted
 from kwsniff.report.waiting import NEEDED, waited
 from kwsniff.table import TIMESTAMP

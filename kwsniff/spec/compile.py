@@ -14,10 +14,10 @@ from typing import Any
 from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec import runtime
+from kwsniff.spec.codegen import CodeWriter
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Layout
-from kwsniff.spec.source import Writer
 from kwsniff.spec.source_full import FullWriter
 
 FullDecoder = Callable[..., tuple[dict[str, Any], int]]
@@ -91,7 +91,7 @@ def source(layout: Layout) -> str:
     return _text(FullWriter(layout))
 
 
-def _text(writer: Writer) -> str:
+def _text(writer: CodeWriter) -> str:
     writer.depth = 2
     writer.body()
     head = [
@@ -111,7 +111,7 @@ def compile_layout(layout: Layout) -> FullDecoder:
 
 
 def compile_writer(
-    writer: Writer, projection: str, own: Mapping[str, Any] = MappingProxyType({})
+    writer: CodeWriter, projection: str, own: Mapping[str, Any] = MappingProxyType({})
 ) -> Callable[..., Any]:
     """Compiles what a writer writes; `own` are names that its source uses besides those of every decoder."""
     text, layout = _text(writer), writer.layout

@@ -11,7 +11,7 @@ from kwsniff.spec.model import Item, Layout, Versions
 INDENT = "  "
 
 
-class Listed(NamedTuple):
+class ListedMessage(NamedTuple):
     """One line of the list of APIs."""
 
     api_key: int
@@ -24,10 +24,12 @@ class Listed(NamedTuple):
     doc: str
 
 
-def listing() -> list[Listed]:
+def listing() -> list[ListedMessage]:
     """All APIs in the order of their keys."""
     return [
-        Listed(api.key, api.name, str(api.versions), _from(api.head.flexible), str(api.head.kafka4), api.doc)
+        ListedMessage(
+            api.key, api.name, str(api.versions), _from(api.head.flexible), str(api.head.kafka4), api.doc
+        )
         for api in catalog().apis.values()
     ]
 

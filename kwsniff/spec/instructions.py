@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from kwsniff.spec.codegen import width_of
 from kwsniff.spec.interpret import has_roles
 from kwsniff.spec.model import WIDTHS, Item, Layout, forgets
-from kwsniff.spec.source import width_of
 
 (
     END, SKIP, SKIP_TEXT, SKIP_BYTES, SKIP_ARRAY, LOOP, NEXT, TAGS, TAGS_OPEN, TAG, TAG_CASE, TAG_CLOSE,

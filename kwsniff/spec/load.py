@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kwsniff.spec import parse
 from kwsniff.spec.model import Message, Versions
-from kwsniff.spec.parse import DissectorError, ErrorCode, Head, Line
+from kwsniff.spec.parse import DissectorError, ErrorCode, Head, SourceLine
 
 SUFFIX = ".kdef"
 ERRORS = "errors"
@@ -27,7 +27,7 @@ class Api:
         self.path = path
         self._text = path.read_text(encoding="utf-8")
         words, _, doc = self._text.partition("\n")[0].partition("#")
-        self.head: Head = parse.head(Line(path.name, 1, 0, tuple(words.split()), doc.strip()))
+        self.head: Head = parse.head(SourceLine(path.name, 1, 0, tuple(words.split()), doc.strip()))
         self.key: int = self.head.key
         self.name: str = self.head.name
         self.versions: Versions = self.head.versions

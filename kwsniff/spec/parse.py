@@ -24,7 +24,7 @@ class DissectorError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SourceLine:
     """One line that is neither blank nor comment: its words, its depth, and the comment behind it."""
 
     file: str
@@ -63,9 +63,9 @@ class ErrorCode:
     doc: str
 
 
-def lines(text: str, file: str) -> Iterator[Line]:
+def lines(text: str, file: str) -> Iterator[SourceLine]:
     """The lines that say something. A comment right below an unindented line belongs to that line."""
-    head: Line | None = None
+    head: SourceLine | None = None
     for number, raw in enumerate(text.splitlines(), 1):
         body, mark, doc = raw.partition("#")
         if not body.strip():
@@ -80,7 +80,7 @@ def lines(text: str, file: str) -> Iterator[Line]:
             head = None
         stripped = body.lstrip(" ")
         spaces = len(body) - len(stripped)
-        line = Line(file, number, spaces // INDENT, tuple(stripped.split()), doc.strip())
+        line = SourceLine(file, number, spaces // INDENT, tuple(stripped.split()), doc.strip())
         if "\t" in body:
             raise line.error("tab: indent with two spaces a level")
         if spaces % INDENT:
@@ -93,7 +93,7 @@ def lines(text: str, file: str) -> Iterator[Line]:
         yield head
 
 
-def versions(text: str, within: Versions, line: Line) -> Versions:
+def versions(text: str, within: Versions, line: SourceLine) -> Versions:
     """`3`, `3-5`, `3+` (to the last of `within`) or several of them with commas, all inside `within`."""
     if not _RANGES.match(text):
         raise line.error(f"{text!r} is no version range")
@@ -113,7 +113,7 @@ def versions(text: str, within: Versions, line: Line) -> Versions:
     return found
 
 
-def head(line: Line) -> Head:
+def head(line: SourceLine) -> Head:
     """`api KEY NAME versions R flexible R ...`"""
     if len(line.words) < 3 or line.words[0] != "api" or not line.words[1].isdecimal():
         raise line.error("expected 'api KEY NAME versions ...'")
@@ -137,7 +137,7 @@ def head(line: Line) -> Head:
     )
 
 
-def _clauses(line: Line, start: int, known: frozenset[str]) -> dict[str, str]:
+def _clauses(line: SourceLine, start: int, known: frozenset[str]) -> dict[str, str]:
     words = line.words[start:]
     clauses: dict[str, str] = {}
     for word, value in zip(words[::2], words[1::2], strict=False):
@@ -151,7 +151,7 @@ def _clauses(line: Line, start: int, known: frozenset[str]) -> dict[str, str]:
     return clauses
 
 
-def _own_versions(clauses: dict[str, str], line: Line) -> Versions:
+def _own_versions(clauses: dict[str, str], line: SourceLine) -> Versions:
     if "versions" not in clauses:
         raise line.error("clause 'versions' is missing")
     if "+" in clauses["versions"]:
@@ -228,7 +228,7 @@ def errors(text: str, file: str) -> dict[int, ErrorCode]:
     return codes
 
 
-def sections(found: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
+def sections(found: list[SourceLine]) -> Iterator[tuple[SourceLine, list[SourceLine]]]:
     """Lines without indentation, each with the indented lines below it."""
     at = 0
     while at < len(found):
@@ -242,7 +242,7 @@ def sections(found: list[Line]) -> Iterator[tuple[Line, list[Line]]]:
         yield line, found[start:at]
 
 
-def _fields(found: list[Line], depth: int, within: Versions, flexible: Versions) -> tuple[Field, ...]:
+def _fields(found: list[SourceLine], depth: int, within: Versions, flexible: Versions) -> tuple[Field, ...]:
     """Lines at `depth`, each with the deeper lines below it as fields of its struct."""
     fields: list[Field] = []
     at = 0
@@ -266,7 +266,7 @@ def _fields(found: list[Line], depth: int, within: Versions, flexible: Versions)
     return tuple(fields)
 
 
-def _check_siblings(field: Field, before: list[Field], line: Line) -> None:
+def _check_siblings(field: Field, before: list[Field], line: SourceLine) -> None:
     for other in before:
         if other.name == field.name:
             raise line.error(f"second field {field.name}, the first is in line {other.line}")
@@ -274,7 +274,7 @@ def _check_siblings(field: Field, before: list[Field], line: Line) -> None:
             raise line.error(f"tag {field.tag} is that of {other.name} in line {other.line}")
 
 
-def _field(line: Line, within: Versions, flexible: Versions) -> Field:
+def _field(line: SourceLine, within: Versions, flexible: Versions) -> Field:
     """`name type [versions] [tag N] [never-compact] [@role ...] [alias NAME,...]`"""
     if len(line.words) < 2:
         raise line.error("expected 'name type ...'")
@@ -309,13 +309,13 @@ def _field(line: Line, within: Versions, flexible: Versions) -> Field:
     return field
 
 
-def _nullable(spelled: re.Match[str], own: Versions, line: Line) -> Versions:
+def _nullable(spelled: re.Match[str], own: Versions, line: SourceLine) -> Versions:
     if not spelled["null"]:
         return NO_VERSIONS
     return versions(spelled["range"], own, line) if spelled["range"] else own
 
 
-def _tag(rest: list[str], own: Versions, flexible: Versions, line: Line) -> int | None:
+def _tag(rest: list[str], own: Versions, flexible: Versions, line: SourceLine) -> int | None:
     if not rest or rest[0] != "tag":
         return None
     if len(rest) < 2 or not rest[1].isdecimal():
@@ -327,7 +327,7 @@ def _tag(rest: list[str], own: Versions, flexible: Versions, line: Line) -> int 
     return tag
 
 
-def _aliases(rest: list[str], line: Line) -> tuple[str, ...]:
+def _aliases(rest: list[str], line: SourceLine) -> tuple[str, ...]:
     if "alias" not in rest:
         return ()
     at = rest.index("alias")
@@ -338,12 +338,12 @@ def _aliases(rest: list[str], line: Line) -> tuple[str, ...]:
     return names
 
 
-def _doc(line: Line, aliases: tuple[str, ...]) -> str:
+def _doc(line: SourceLine, aliases: tuple[str, ...]) -> str:
     """The comment behind a field, and what other releases call it."""
     return "; ".join([*([line.doc] if line.doc else []), *(f"or {name}" for name in aliases)])
 
 
-def _roles(rest: list[str], base: str, line: Line) -> tuple[str, ...]:
+def _roles(rest: list[str], base: str, line: SourceLine) -> tuple[str, ...]:
     roles: list[str] = []
     for word in rest:
         role = word[1:]

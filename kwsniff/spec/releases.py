@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kwsniff.spec import parse
 from kwsniff.spec.load import RELEASES, SUFFIX, folder
 from kwsniff.spec.model import NO_VERSIONS, Versions
-from kwsniff.spec.parse import MAX_VERSION, DissectorError, Line
+from kwsniff.spec.parse import MAX_VERSION, DissectorError, SourceLine
 
 _ANY = Versions(((0, MAX_VERSION),))
 _NUMBERS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}\Z")
@@ -114,7 +114,7 @@ def read(text: str, file: str) -> Releases:
     return Releases(names, served, advertised)
 
 
-def _names(line: Line, more: list[Line]) -> tuple[str, ...]:
+def _names(line: SourceLine, more: list[SourceLine]) -> tuple[str, ...]:
     names = tuple(word for each in (line, *more) for word in each.words)[1:]
     try:
         ascending = sorted(set(names), key=numbers)
@@ -125,7 +125,7 @@ def _names(line: Line, more: list[Line]) -> tuple[str, ...]:
     return names
 
 
-def _steps(words: list[str], names: tuple[str, ...], line: Line) -> list[tuple[int, Versions]]:
+def _steps(words: list[str], names: tuple[str, ...], line: SourceLine) -> list[tuple[int, Versions]]:
     steps: list[tuple[int, Versions]] = []
     for word in words:
         release, colon, text = word.partition(":")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kwsniff.spec.codegen import CodeWriter, code_of
 from kwsniff.spec.model import WIDTHS, Item
-from kwsniff.spec.source import Writer, code_of
 
 
-class FullWriter(Writer):
+class FullWriter(CodeWriter):
     """Writes the body of a decoder that returns the fields of the message."""
 
     def body(self) -> None:

@@ -41,7 +41,7 @@ from kwsniff.where.term import (
     kind_of,
     makes,
 )
-from kwsniff.where.tree import Binary, Call, Comparison, Listing, Name, Node, Unary
+from kwsniff.where.tree import Binary, Call, Comparison, Listing, NameNode, Node, Unary
 
 CLOSED_SETS: dict[str, Callable[[], list[str]]] = {
     "event": lambda: [CALL, ANOMALY, CONNECTION],
@@ -83,8 +83,8 @@ _NEEDED = {
 }
 
 
-@makes(Name)
-def _named(node: Name) -> Term:
+@makes(NameNode)
+def _named(node: NameNode) -> Term:
     first, *rest = node.parts
     if first in BODIES and rest:
         return body_term(node.at, first, rest)
@@ -171,7 +171,7 @@ def known_names() -> frozenset[str]:
 
 def columns_of(node: Node) -> Iterator[str]:
     """The columns of EVENTS that an expression looks at, some of them more than once."""
-    if isinstance(node, Name):
+    if isinstance(node, NameNode):
         name = ALIASES.get(node.parts[0], node.parts[0])
         yield from _NEEDED.get(name, (name,))
     for child in _children(node):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kwsniff.where import WhereError, wrong
 from kwsniff.where.lexer import Token, tokens
-from kwsniff.where.tree import Binary, Call, Comparison, Constant, Listing, Name, Node, Unary
+from kwsniff.where.tree import Binary, Call, Comparison, Constant, Listing, NameNode, Node, Unary
 
 MAX_LENGTH = 10_000
 ORDER = ("==", "!=", "<", "<=", ">", ">=", "~", "!~")
@@ -193,8 +193,8 @@ class _Parser:
                 raise self._unexpected("a name")
             parts.append(self._take().text)
         if not self._sign("("):
-            return Name(first.at, tuple(parts))
-        column = (Name(first.at, tuple(parts[:-1])),) if len(parts) > 1 else ()
+            return NameNode(first.at, tuple(parts))
+        column = (NameNode(first.at, tuple(parts[:-1])),) if len(parts) > 1 else ()
         return Call(first.at, parts[-1], (*column, *self.arguments()))
 
     def arguments(self) -> tuple[Node, ...]:

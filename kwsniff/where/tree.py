@@ -14,7 +14,7 @@ class Constant(NamedTuple):
     value: Any
 
 
-class Name(NamedTuple):
+class NameNode(NamedTuple):
     """A column, a short name, or a path into one: `partitions.error_code`."""
 
     at: int
@@ -62,4 +62,4 @@ class Comparison(NamedTuple):
     operands: tuple[Node, ...]
 
 
-Node = Constant | Name | Call | Listing | Unary | Binary | Comparison
+Node = Constant | NameNode | Call | Listing | Unary | Binary | Comparison

@@ -89,8 +89,8 @@ class Counter(threading.Thread):
 def main() -> None:
     own, _, arguments = " ".join(sys.argv[1:]).partition(" -- ")
     path, seconds, *rate = own.split()
-    told_again = recording(Path(path))
-    packets = len(told_again.places) - 1
+    emitted_again = recording(Path(path))
+    packets = len(emitted_again.places) - 1
     piece = max(int(rate[0]) // PIECES_PER_SECOND, 1) if rate else packets
     reader = subprocess.Popen(
         [sys.executable, "-m", "kwsniff", "decode", "-", "-q", "-f", "jsonl", *arguments.split()],
@@ -100,9 +100,9 @@ def main() -> None:
     assert reader.stdout is not None
     rows = Counter(reader.stdout)
     rows.start()
-    reader.stdin.write(told_again.head)
+    reader.stdin.write(emitted_again.head)
     began, told, written = time.monotonic(), 0, 0
-    for pieces, (count, data) in enumerate(told_again.rounds(piece), 1):
+    for pieces, (count, data) in enumerate(emitted_again.rounds(piece), 1):
         gone = time.monotonic() - began
         if gone >= told * EVERY or gone >= float(seconds):
             told += 1
@@ -118,7 +118,7 @@ def main() -> None:
     reader.stdin.close()
     reader.wait()
     rows.join()
-    hours = written / packets * told_again.span / 3600
+    hours = written / packets * emitted_again.span / 3600
     print(
         f"{written} packets, {hours:.1f} h of packet time, {rows.lines} rows, at most {peak:.0f} MB, "
         f"exit code {reader.returncode}"

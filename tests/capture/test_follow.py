@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from kwsniff.capture import follow, followed
+from kwsniff.capture import followed, following
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import open_stream
@@ -61,7 +61,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(follow, "time", made)
+    monkeypatch.setattr(following, "time", made)
     return made
 
 
@@ -73,7 +73,7 @@ def said() -> list[str]:
 def run(said: list[str], paths: list[Path], *steps: Step, **choices: Any) -> list[Row]:
     """Events of following `paths` while the steps are done."""
     config, totals = Config(**choices), CaptureTotals()
-    source = follow.followed([str(path) for path in paths], config, totals, Script(*steps), said.append)
+    source = following.followed([str(path) for path in paths], config, totals, Script(*steps), said.append)
     return [row for batch in analyze(source, config) for row in batch.to_pylist()]
 
 
@@ -149,7 +149,7 @@ def test_calls_are_told_as_soon_as_their_packets_are_there(tmp_path: Path, said:
     counts: list[int] = []
     config = Config()
     script = Script(lambda: counts.append(len(seen)), lambda: append(path, data[len(data) // 2 :]))
-    source = follow.followed([str(path)], config, CaptureTotals(), script, said.append)
+    source = following.followed([str(path)], config, CaptureTotals(), script, said.append)
     for batch in analyze(source, config):
         seen += batch.to_pylist()
     expected = [row for row in plain(path) if row["event"] == "call"]
@@ -286,7 +286,7 @@ def test_a_file_renamed_within_the_directory_is_not_read_twice(tmp_path: Path, s
 def test_more_files_than_may_be_open_at_a_time_are_followed(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "MAX_OPEN", 1)
+    monkeypatch.setattr(following, "MAX_OPEN", 1)
     contents = [file.read_bytes() for file in ROTATION]
     paths = [tmp_path / file.name for file in ROTATION]
     before = len(os.listdir("/proc/self/fd"))
@@ -372,7 +372,7 @@ def test_what_cannot_be_followed_is_refused_before_anything_is_read(tmp_path: Pa
         Path("-"): "-: standard input cannot be followed",
     }.items():
         with pytest.raises(CaptureError, match=says):
-            follow.followed([str(path)], Config(), CaptureTotals(), Script(), said.append)
+            following.followed([str(path)], Config(), CaptureTotals(), Script(), said.append)
 
 
 def test_a_directory_that_vanishes_ends_it_with_one_line(
@@ -432,7 +432,7 @@ def test_a_quiet_file_still_reports_what_went_unanswered(
         clock.now += 10
 
     script = Script(*[pass_time] * 80, lambda: counts.append(len(seen)))
-    source = follow.followed([str(path)], config, CaptureTotals(), script, said.append)
+    source = following.followed([str(path)], config, CaptureTotals(), script, said.append)
     for batch in analyze(source, config):
         seen += batch.to_pylist()
     assert len(seen) == counts[-1], "all was told before the end"
@@ -443,13 +443,13 @@ def test_a_quiet_file_still_reports_what_went_unanswered(
 def test_a_large_rest_is_not_read_when_asked_to_stop(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "MUCH", 1000)
+    monkeypatch.setattr(following, "MUCH", 1000)
     path = tmp_path / "trace"
     shutil.copy(sample("librdkafka-groups").paths[0], path)
     stop = Stop()
     stop.set()
     config = Config(block_bytes=50_000)
-    source = follow.followed([str(path)], config, CaptureTotals(), stop, said.append)
+    source = following.followed([str(path)], config, CaptureTotals(), stop, said.append)
     rows = [row for batch in analyze(source, config) for row in batch.to_pylist()]
     assert 0 < len(rows) < len(plain(path))
     assert len(said) == 1
@@ -469,7 +469,7 @@ def test_a_writer_in_another_thread_loses_nothing(tmp_path: Path, said: list[str
     writer = threading.Thread(target=write)
     writer.start()
     config = Config()
-    source = follow.followed([str(tmp_path)], config, CaptureTotals(), stop, said.append)
+    source = following.followed([str(tmp_path)], config, CaptureTotals(), stop, said.append)
     rows = [row for batch in analyze(source, config) for row in batch.to_pylist()]
     writer.join()
     assert in_any_order(rows) == in_any_order(plain(*(tmp_path / file.name for file in ROTATION)))

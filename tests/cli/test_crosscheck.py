@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.crosscheck import Answered, Message, Place, ToolMissingError, _compared, crosscheck, lines
+from kwsniff.crosscheck import Answered, Place, SeenMessage, ToolMissingError, _compared, crosscheck, lines
 from tests.samples import sample
 
 PLACE: Place = ("response", 7, 1)
-US = Message(3, 13, 0, frozenset({"orders"}), "")
+US = SeenMessage(3, 13, 0, frozenset({"orders"}), "")
 
 
 def test_messages_that_say_the_same_agree() -> None:

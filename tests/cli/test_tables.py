@@ -12,21 +12,21 @@ import pytest
 from rich.cells import cell_len
 
 from kwsniff.answers.stored import as_events, is_stored, stored_events
-from kwsniff.answers.table import BYTES, COUNT, DURATION, LIST, TEXT, TIME, Field, Table
+from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.capture.error import CaptureError
-from kwsniff.cli.tables import Look, cut, duration_text, write_csv, write_json, write_text
+from kwsniff.cli.printing import Look, cut, duration_text, write_csv, write_json, write_text
 from kwsniff.table import EVENTS
 from tests.cli.conftest import call
 from tests.cli.stand_in import batch_of
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
 FIELDS = (
-    Field("name", TEXT, "name", "who"),
-    Field("topics", LIST, "topics", "what", 2),
-    Field("calls", COUNT, "calls", "how often"),
-    Field("took_us", DURATION, "took", "how long", 1),
-    Field("size", BYTES, "size", "how much", 3),
-    Field("time", TIME, "time", "when", 4),
+    AnswerField("name", TEXT, "name", "who"),
+    AnswerField("topics", LIST, "topics", "what", 2),
+    AnswerField("calls", COUNT, "calls", "how often"),
+    AnswerField("took_us", DURATION, "took", "how long", 1),
+    AnswerField("size", BYTES, "size", "how much", 3),
+    AnswerField("time", TIME, "time", "when", 4),
 )
 ROWS = [
     {
@@ -44,7 +44,7 @@ ROWS = [
 
 def text(width: int | None = 100, **look: object) -> list[str]:
     out = io.StringIO()
-    write_text(out, [Table("t", "Things", FIELDS, ROWS)], Look(width, **look))  # type: ignore[arg-type]
+    write_text(out, [AnswerTable("t", "Things", FIELDS, ROWS)], Look(width, **look))  # type: ignore[arg-type]
     return out.getvalue().splitlines()
 
 
@@ -93,7 +93,7 @@ def test_colour_is_only_where_it_is_wanted() -> None:
 
 def test_csv_holds_every_column_and_no_formula() -> None:
     out = io.BytesIO()
-    write_csv(out, Table("t", "Things", FIELDS, ROWS), None)
+    write_csv(out, AnswerTable("t", "Things", FIELDS, ROWS), None)
     lines = out.getvalue().decode().splitlines()
     assert lines[0] == '"name","topics","calls","took_us","size","time"'
     assert lines[1] == '"注文サービス","注文;b",1234,1500,10,"2026-01-31T12:00:00.250000Z"'
@@ -102,13 +102,13 @@ def test_csv_holds_every_column_and_no_formula() -> None:
 
 def test_json_shows_nothing_that_a_terminal_obeys() -> None:
     out = io.StringIO()
-    write_json(out, [Table("t", "T", FIELDS[:1], [{"name": "a\x1b[31m\u202eb"}])], ["note"], None)
+    write_json(out, [AnswerTable("t", "T", FIELDS[:1], [{"name": "a\x1b[31m\u202eb"}])], ["note"], None)
     assert out.getvalue().replace("\n", "").isprintable()
     assert json.loads(out.getvalue()) == {"t": [{"name": "a\x1b[31m\u202eb"}], "notes": ["note"]}
 
 
 def test_numbers_are_sorted_from_the_greatest_and_texts_from_the_least() -> None:
-    table = Table("t", "T", FIELDS, ROWS)
+    table = AnswerTable("t", "T", FIELDS, ROWS)
     table.sorted_by("calls")
     assert [row["calls"] for row in table.rows] == [1234, 3, 2]
     table.sorted_by("name")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.findings import NEEDED, RULES, Findings
+from kwsniff.findings.eventrows import Coded, EventRows
 from kwsniff.findings.histogram import BUCKETS, Histogram, quantile
-from kwsniff.findings.rows import Coded, Rows
 from kwsniff.findings.spans import MAX_SPANS, Spans
 from kwsniff.findings.tally import Tally
 from kwsniff.table import EVENTS
@@ -22,7 +22,7 @@ from tests.report.events import batch, call
 
 def test_a_tally_keeps_the_greatest_and_counts_all() -> None:
     tally = Tally(limit=10)
-    rows = Rows(batch(*(call() for _ in range(500))))
+    rows = EventRows(batch(*(call() for _ in range(500))))
     keys = np.array([number % 5 if number < 300 else number for number in range(500)])
     names = [f"client-{number}" for number in range(500)]
     for begin in range(0, 500, 50):
@@ -36,7 +36,7 @@ def test_a_tally_keeps_the_greatest_and_counts_all() -> None:
 
 
 def test_merging_tallies_is_taking_everything_in_one() -> None:
-    rows = Rows(batch(*(call(at=number) for number in range(90))))
+    rows = EventRows(batch(*(call(at=number) for number in range(90))))
     keys = Coded(["a", "b", "c"], np.arange(90) % 3)
     whole, first, second = Tally(), Tally(), Tally()
     whole.add(rows, np.arange(90), [keys], [np.arange(90)])
@@ -150,7 +150,7 @@ def test_columns_that_a_source_lacks_are_null_to_the_rules() -> None:
 def test_entries_are_ranked_once_and_again_when_there_is_more() -> None:
     """Rules look at all entries for each of their findings, which a stranger can make thousands of."""
     tally = Tally()
-    rows = Rows(batch(*(call() for _ in range(6))))
+    rows = EventRows(batch(*(call() for _ in range(6))))
     keys = Coded(["a", "b"], np.array([0, 0, 1, 1, 1, 0]))
     tally.add(rows, np.arange(4), [keys])
     assert tally.entries is tally.entries

@@ -103,8 +103,10 @@ def _frames() -> Iterator[tuple[bytes, bool]]:
                 if row["payload"] and row["seq"] == expected:
                     data += row["payload"]
                     streams[direction] = (expected + len(row["payload"])) % 2**32, data
-        told = [(frame, each in asking) for each, (_, data) in streams.items() for frame in _cut(bytes(data))]
-        yield from told[: EACH // 10]
+        emitted = [
+            (frame, each in asking) for each, (_, data) in streams.items() for frame in _cut(bytes(data))
+        ]
+        yield from emitted[: EACH // 10]
 
 
 def _cut(data: bytes) -> Iterator[bytes]:

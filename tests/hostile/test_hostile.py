@@ -102,14 +102,14 @@ def test_limits_cost_the_same_however_packets_come(name: str, tmp_path: Path) ->
     config = Config(**TIGHT | {"max_outstanding": 50, "max_outstanding_total": 100, "max_connections": 20})  # type: ignore[arg-type]
     given = list(segments([str(path)], config))
 
-    def told(packets: int) -> list[Row]:
+    def emitted(packets: int) -> list[Row]:
         parts = (batch.slice(at, packets) for batch in given for at in range(0, len(batch), packets))
         return [row for events in analyze(parts, config) for row in events.to_pylist()]
 
-    whole = told(1 << 20)
+    whole = emitted(1 << 20)
     assert {row["code"] for row in whole} > {None}
-    assert told(997) == whole
-    assert told(64) == whole
+    assert emitted(997) == whole
+    assert emitted(64) == whole
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -35,9 +35,9 @@ def test_connections_remember_fewer_ids_when_there_are_many(
     # The n-th connection keeps the n-th part of a hundred: less than 100 (1 + ln 40) in all.
     monkeypatch.setattr(requests, "ALL_UNASKED", 100)
     path, config = write(tmp_path / "sends.pcap", sends(connections, 30)), Config()
-    engine, told = Engine(config, compiled=False), []
+    engine, emitted = Engine(config, compiled=False), []
     for batch in segments([str(path)], config):
         for events in engine.feed(segment_columns(batch)):
-            told += events["status"].drop_null().to_pylist()
-    assert told.count("no_reply_expected") == 30 * connections
+            emitted += events["status"].drop_null().to_pylist()
+    assert emitted.count("no_reply_expected") == 30 * connections
     assert 0 < int(engine._machine.t.pools[REQUESTS].used) <= most + 2

@@ -22,8 +22,8 @@ from kwsniff.config import Config
 from kwsniff.html import Page, Pass, page_of
 from kwsniff.html.document import ASSETS, MOST_BYTES, script_json
 from kwsniff.html.timeline import COUNTED, LIMIT, WIDTHS, Timeline
+from kwsniff.message.bytestream import messages_of
 from kwsniff.message.many import messages_of_calls
-from kwsniff.message.stream import messages_of
 from kwsniff.offline import events
 from tests.cli.conftest import Ended
 from tests.html_page.echarts import ABOUT, about

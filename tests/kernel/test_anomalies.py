@@ -56,27 +56,29 @@ def started(**choices: Any) -> Play:
     return play(**choices) >> handshake()
 
 
-def expect(script: Play, told: list[tuple[str, str]], packet: int) -> None:
-    for code, detail in told:
+def expect(script: Play, emitted: list[tuple[str, str]], packet: int) -> None:
+    for code, detail in emitted:
         script = script << anomaly(code, detail=detail, packet=packet)
-    assert [row["code"] for row in script.events() if row["event"] == "anomaly"] == [code for code, _ in told]
+    assert [row["code"] for row in script.events() if row["event"] == "anomaly"] == [
+        code for code, _ in emitted
+    ]
 
 
 @pytest.mark.parametrize("topics", [None, frozenset(("status",))])
-@pytest.mark.parametrize(("records", "told"), DAMAGE)
+@pytest.mark.parametrize(("records", "emitted"), DAMAGE)
 def test_record_data_that_a_producer_sends(
-    records: bytes, told: list[tuple[str, str]], topics: frozenset[str] | None
+    records: bytes, emitted: list[tuple[str, str]], topics: frozenset[str] | None
 ) -> None:
-    expect(started(columns=topics) >> request(PRODUCE, 1, 3, produced(records)), told, 4)
+    expect(started(columns=topics) >> request(PRODUCE, 1, 3, produced(records)), emitted, 4)
 
 
-@pytest.mark.parametrize(("records", "told"), DAMAGE)
-def test_record_data_that_wants_no_answer(records: bytes, told: list[tuple[str, str]]) -> None:
-    expect(started() >> request(PRODUCE, 1, 3, produced(records, acks=0)), told, 4)
+@pytest.mark.parametrize(("records", "emitted"), DAMAGE)
+def test_record_data_that_wants_no_answer(records: bytes, emitted: list[tuple[str, str]]) -> None:
+    expect(started() >> request(PRODUCE, 1, 3, produced(records, acks=0)), emitted, 4)
 
 
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("records", "emitted"),
     [
         (BAD_CRC, [("crc_mismatch", "1 of a-3")]),
         (GOOD + SHORT, []),  # brokers cut by bytes
@@ -84,10 +86,10 @@ def test_record_data_that_wants_no_answer(records: bytes, told: list[tuple[str, 
         (STRANGE, [("codec_unknown", "record data of a-3")]),
     ],
 )
-def test_record_data_that_a_broker_sends(records: bytes, told: list[tuple[str, str]]) -> None:
+def test_record_data_that_a_broker_sends(records: bytes, emitted: list[tuple[str, str]]) -> None:
     asked = pack(">iiiib", -1, 500, 1, 1000, 0) + pack(">i", 0)
     script = started() >> request(FETCH, 1, 4, asked) >> response(1, body=fetched(records))
-    expect(script, told, 5)
+    expect(script, emitted, 5)
 
 
 def test_more_damage_in_one_request_than_notes_have_room_for_at_first() -> None:
@@ -118,8 +120,8 @@ def test_a_number_that_does_not_end() -> None:
 
 def test_a_marker_that_is_none() -> None:
     asked = NO_TAGS + b"\2g\2m" + pack(">i", 0) + b"\0\0" + pack(">i", -1) + b"\0\0\0" + NO_TAGS
-    told = NO_TAGS + pack(">ih", 0, 0) + b"\0\0" + pack(">ii", 1, 1) + b"\5" + NO_TAGS
-    script = started() >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=told)
+    emitted = NO_TAGS + pack(">ih", 0, 0) + b"\0\0" + pack(">ii", 1, 1) + b"\5" + NO_TAGS
+    script = started() >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=emitted)
     expect(script, [("value_invalid", "response assignment, offset 16")], 5)
 
 
@@ -156,9 +158,9 @@ def test_what_only_records_that_are_shown_tell(
 
 def test_a_text_that_only_what_is_shown_needs_costs_no_more_than_what_is_shown() -> None:
     """Alone the JSON of a body whose error message is not text is missing."""
-    told = NO_TAGS + pack(">ih", 0, 0) + b"\3\xc3\x28\0" + pack(">ii", 1, 1) + b"\xff" + NO_TAGS
+    emitted = NO_TAGS + pack(">ih", 0, 0) + b"\3\xc3\x28\0" + pack(">ii", 1, 1) + b"\xff" + NO_TAGS
     asked = NO_TAGS + b"\2g\2m" + pack(">i", 0) + b"\0\0" + pack(">i", -1) + b"\0\0\0" + NO_TAGS
-    script = started(full=True) >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=told)
+    script = started(full=True) >> request(HEARTBEAT, 1, 0, asked) >> response(1, body=emitted)
     expect(script, [("text_invalid", "response error_message, offset 7")], 5)
     [call] = [row for row in script.events() if row["event"] == "call"]
     assert (call["status"], call["error_code"], call["response"]) == ("ok", 0, None)

@@ -134,10 +134,10 @@ def test_a_call_has_the_numbers_of_both_its_bodies(key: int) -> None:
             theirs = machine.rows("rows", 0, machine.row("facts", 1).rows)
             machine.row("store").call_names = machine.row("store").call_rows = 0
             assert machine.call(calls.join, 0, 0) == OK
-            told = machine.rows("call_rows", 0, machine.row("calls").rows)
+            emitted = machine.rows("call_rows", 0, machine.row("calls").rows)
             packing.forget(machine.t, 0)
             place = ("name", "uuid", "partition")
-            for row, before in zip(told, theirs, strict=False):
+            for row, before in zip(emitted, theirs, strict=False):
                 same = [each for each in mine if [each[n] for n in place] == [row[n] for n in place]]
                 twice = sum([each[n] for n in place] == [row[n] for n in place] for each in theirs) > 1
                 if len(same) != 1 or twice:

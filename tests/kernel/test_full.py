@@ -32,7 +32,7 @@ def by_tables(name: str, records: bool) -> list[Row]:
     return [row for batch in [*batches, *engine.finish()] for row in batch.to_pylist()]
 
 
-def told(rows: list[Row]) -> Counter[Any]:
+def emitted(rows: list[Row]) -> Counter[Any]:
     return Counter(tuple(plain(row, name) for name in SHOWN) for row in rows)
 
 
@@ -47,7 +47,7 @@ def plain(row: Row, name: str) -> Any:
 def test_interpreted_kernels_show_the_bodies_that_compiled_ones_do(name: str, records: bool) -> None:
     """What they have to be, tests/test_request_log.py says."""
     shown = by_tables(name, records)
-    assert told(shown) == told(sample(name).events(full=True, records=records))
+    assert emitted(shown) == emitted(sample(name).events(full=True, records=records))
     assert any(row["request"] and row["response"] for row in shown) or name == "tls"
 
 
@@ -93,7 +93,7 @@ def test_texts_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatch)
     whole = list(segments(sample("librdkafka-groups").paths, config))
     small = [batch.slice(at, 7) for batch in whole for at in range(0, len(batch), 7)]
     engine = Engine(config, compiled=False)
-    texts = engine._told.bodies
+    texts = engine._emitter.bodies
     assert texts is not None
     texts._texts = {-number: b"forgotten" for number in range(2, 100)}
     rows = [

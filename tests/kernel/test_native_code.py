@@ -120,9 +120,13 @@ def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
         code.unlink()
 
 
-@pytest.mark.parametrize(("size", "told"), [(kernels.LARGE - 1, 0), (kernels.LARGE, 1)])
+@pytest.mark.parametrize(("size", "emitted"), [(kernels.LARGE - 1, 0), (kernels.LARGE, 1)])
 def test_a_large_input_without_compiled_kernels_is_told(
-    size: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    size: int,
+    emitted: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(kernels, "load", lambda _: None)
     monkeypatch.delenv("KWSNIFF_KERNELS", raising=False)
@@ -130,7 +134,7 @@ def test_a_large_input_without_compiled_kernels_is_told(
         file.truncate(size)
     kernels.tell_if_interpreted([str(tmp_path), str(tmp_path / "missing"), "-"])
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == told
+    assert len(lines) == emitted
     assert all("python -m kwsniff.kernel.build" in line for line in lines)
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwsniff.capture.source import CaptureTotals, Journey, segments
+from kwsniff.capture.source import CaptureRun, CaptureTotals, segments
 from kwsniff.config import Config
 from kwsniff.kernel.engine import Engine
 from kwsniff.native.code import fitting
@@ -36,16 +36,16 @@ SMALL = "librdkafka-admin"
 
 def left_and_taken_up(paths: list[str], config: Config) -> tuple[pa.Table, CaptureTotals]:
     """Events of a run that is pickled after every batch of segments, and its reader after every file."""
-    journey, analysis, found = Journey(CaptureTotals()), Analysis(config), []
+    capture_run, analysis, found = CaptureRun(CaptureTotals()), Analysis(config), []
     for path in paths:
-        for each in journey.file(path, config):
+        for each in capture_run.file(path, config):
             found += [part for part, _ in analysis.feed(each)]
             analysis = pickle.loads(pickle.dumps(analysis, pickle.HIGHEST_PROTOCOL))
-        journey = pickle.loads(pickle.dumps(journey, pickle.HIGHEST_PROTOCOL))
-    for each in journey.end():
+        capture_run = pickle.loads(pickle.dumps(capture_run, pickle.HIGHEST_PROTOCOL))
+    for each in capture_run.end():
         found += [part for part, _ in analysis.feed(each)]
     found += [part for part, _ in analysis.finish()]
-    return pa.Table.from_batches(found, EVENTS), journey.totals
+    return pa.Table.from_batches(found, EVENTS), capture_run.totals
 
 
 @pytest.mark.one_of(6)

@@ -15,7 +15,7 @@ from kwsniff.lake import compact, files
 from kwsniff.lake.compact import bundles, joined
 from kwsniff.lake.files import NO_HOUR, Folders, Stored, rows_of
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import CALLS, ROWS
+from kwsniff.lake.stored import CALLS, ROWS
 
 START = datetime(2026, 11, 30, 22, 30, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ import kwsniff
 from kwsniff.findings import Findings
 from kwsniff.findings.finding import NOT_SHOWN, OK
 from kwsniff.live.findings import LiveFindings
+from kwsniff.live.livetable import IntervalCsv
 from kwsniff.live.sink import Health
-from kwsniff.live.table import IntervalCsv
 from tests.samples import sample
 
 

@@ -12,10 +12,10 @@ import pytest
 from kwsniff.capture.source import CaptureTotals, blocks
 from kwsniff.live import pcapng
 from kwsniff.live.errors import LiveError
-from kwsniff.live.pcapng import Interface, PcapngFiles, Rotation
+from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.net.packets import PacketBlock
 
-INTERFACES = [Interface("lo", 1, "tcp port 9092"), Interface("eth0", 101, "")]
+INTERFACES = [WrittenInterface("lo", 1, "tcp port 9092"), WrittenInterface("eth0", 101, "")]
 
 
 def block(
@@ -80,7 +80,7 @@ def test_a_file_can_be_read_while_it_grows(tmp_path: Path) -> None:
 
 
 def test_another_file_begins_after_a_size(tmp_path: Path) -> None:
-    files = PcapngFiles(str(tmp_path / "kept.pcapng"), INTERFACES, Rotation(size=1000))
+    files = PcapngFiles(str(tmp_path / "kept.pcapng"), INTERFACES, WriterRotation(size=1000))
     for _ in range(10):
         files.write(block("lo", b"x" * 400))
     files.close()
@@ -95,7 +95,7 @@ def test_another_file_begins_after_a_size(tmp_path: Path) -> None:
 def test_another_file_begins_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(pcapng.time, "monotonic", lambda: clock[0])
-    files = PcapngFiles(str(tmp_path / "kept"), INTERFACES, Rotation(seconds=60))
+    files = PcapngFiles(str(tmp_path / "kept"), INTERFACES, WriterRotation(seconds=60))
     for clock[0] in (0.0, 30.0, 61.0, 90.0, 122.0):
         files.write(block("lo", b"x"))
     files.close()
@@ -105,21 +105,21 @@ def test_another_file_begins_after_a_time(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("text", "rotation"),
     [
-        ("100M", Rotation(100_000_000, None)),
-        ("1.5G", Rotation(1_500_000_000, None)),
-        ("90s", Rotation(None, 90)),
-        ("100M,1h", Rotation(100_000_000, 3600)),
-        ("2d", Rotation(None, 172_800)),
+        ("100M", WriterRotation(100_000_000, None)),
+        ("1.5G", WriterRotation(1_500_000_000, None)),
+        ("90s", WriterRotation(None, 90)),
+        ("100M,1h", WriterRotation(100_000_000, 3600)),
+        ("2d", WriterRotation(None, 172_800)),
     ],
 )
-def test_when_to_rotate_is_a_size_or_a_time(text: str, rotation: Rotation) -> None:
-    assert Rotation.of(text) == rotation
+def test_when_to_rotate_is_a_size_or_a_time(text: str, rotation: WriterRotation) -> None:
+    assert WriterRotation.of(text) == rotation
 
 
 @pytest.mark.parametrize("text", ["", "100", "0M", "M", "1x", "1h;2M"])
 def test_anything_else_is_neither(text: str) -> None:
     with pytest.raises(ValueError, match="neither a size"):
-        Rotation.of(text)
+        WriterRotation.of(text)
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

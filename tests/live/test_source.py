@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.live.listener import GoneError, Packets
-from kwsniff.live.source import LiveSource
+from kwsniff.live.arrivals import LiveSource
+from kwsniff.live.listener import GoneError, ReadPackets
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import NOW
 from tests.playbook import START, Segment, handshake, play, response
@@ -23,7 +23,9 @@ from tests.playbook import request as asks
 class Script:
     """Stands for a listener: gives batches of packets, then does what is said at the end."""
 
-    def __init__(self, batches: list[Packets], name: str = "fake0", end: BaseException | None = None) -> None:
+    def __init__(
+        self, batches: list[ReadPackets], name: str = "fake0", end: BaseException | None = None
+    ) -> None:
         self.interface, self.linktype = name, 101
         self._batches, self._end = deque(batches), end
         self._read, self._write = os.pipe()
@@ -34,7 +36,7 @@ class Script:
     def fileno(self) -> int:
         return self._read
 
-    def take(self) -> Packets | None:
+    def take(self) -> ReadPackets | None:
         if self._batches:
             return self._batches.popleft()
         if self._end is not None:
@@ -53,9 +55,9 @@ class Script:
         os.close(self._write)
 
 
-def packets(*data: bytes, at: int = START) -> Packets:
+def packets(*data: bytes, at: int = START) -> ReadPackets:
     lengths = np.array([len(each) for each in data], np.int64)
-    return Packets(b"".join(data), lengths, lengths, at + np.arange(len(data)))
+    return ReadPackets(b"".join(data), lengths, lengths, at + np.arange(len(data)))
 
 
 def ip(segment: Segment) -> bytes:

@@ -13,8 +13,8 @@ import pytest
 
 from kwsniff.config import Config
 from kwsniff.live.history import SCHEMA
+from kwsniff.live.livetable import CsvError, IntervalCsv
 from kwsniff.live.sink import Health
-from kwsniff.live.table import CsvError, IntervalCsv
 from kwsniff.offline import events
 from kwsniff.report import Report
 from kwsniff.report.condensed import LIMIT

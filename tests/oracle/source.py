@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from kwsniff.spec.codegen import LENGTH_CODES, CodeWriter, code_of, width_of
 from kwsniff.spec.interpret import has_roles
 from kwsniff.spec.model import BROKER_ROLES, EXTRA_ROLES, WIDTHS, Item, Layout, forgets
-from kwsniff.spec.source import LENGTH_CODES, Writer, code_of, width_of
 
 SCALARS = ("throttle", "acks", "max_wait", "group", "member", "transactional_id", *EXTRA_ROLES)
 ROWED = ("topic", "topic_id", "partition", "error", "base_offset", "records", *BROKER_ROLES)
@@ -29,7 +29,7 @@ class Scope:
     forgets: bool = False
 
 
-class FactsWriter(Writer):
+class FactsWriter(CodeWriter):
     """Writes the body of a decoder that returns `Facts`."""
 
     def __init__(self, layout: Layout) -> None:

@@ -17,7 +17,7 @@ from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import ORDER_BITS, PartEngine
 from kwsniff.parts.plan import Split, cut
 from kwsniff.parts.ranges import Decoded, joined
-from kwsniff.parts.reading import SplitReader, Told, independent
+from kwsniff.parts.reading import SplitNotes, SplitReader, independent
 from kwsniff.segments import segment_columns
 from kwsniff.table import EVENTS
 
@@ -78,7 +78,7 @@ class _Counting(Joiner):
 def decode(splits: Sequence[Split], config: Config) -> Outcome:
     """All splits in this process, one after the other: what the pipeline does on many machines."""
     joiner, totals = _Counting(config, SEED), CaptureTotals()
-    rows, told = [], []
+    rows, emitted = [], []
     for number in range(len(splits)):
         reader = SplitReader(splits, number, config)
         columns = list(map(segment_columns, reader.segments()))
@@ -86,11 +86,11 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
         engine = PartEngine(config, SEED, order, first=number == 0)
         part = Decoded(columns, order, deque(engine.part(columns)), engine.summary())
         rows += list(joined(joiner, part))
-        told.append(Told.of(reader.told.plain()))
-        totals.merge(reader.told.totals)
+        emitted.append(SplitNotes.of(reader.emitted.plain()))
+        totals.merge(reader.emitted.totals)
     rows += joiner.finish()
     events = pa.Table.from_batches([each.batch for each in rows], EVENTS)
-    return Outcome(events, totals, independent(splits, told), joiner.again)
+    return Outcome(events, totals, independent(splits, emitted), joiner.again)
 
 
 def differences(paths: Sequence[str], splits: Sequence[Split], config: Config = SMALL) -> Outcome:

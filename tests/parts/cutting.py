@@ -97,16 +97,16 @@ def in_parts(
 ) -> Outcome:
     """Decode each part on its own and join them."""
     joiner = _Counting(config, SEED, compiled=compiled)
-    told, heads = [], []
+    emitted, heads = [], []
     for number, part in enumerate(given):
         order = number << ORDER_BITS
         engine = PartEngine(config, SEED, order, first=number == 0, compiled=compiled)
         rows = deque(engine.part(part))
         done = Decoded(list(part), order, rows, engine.summary())
         heads.append(len(done.summary.payload))
-        told += list(joined(joiner, done))
-    told += joiner.finish()
-    return Outcome(pa.Table.from_batches([each.batch for each in told]), joiner.again, joiner.alone, heads)
+        emitted += list(joined(joiner, done))
+    emitted += joiner.finish()
+    return Outcome(pa.Table.from_batches([each.batch for each in emitted]), joiner.again, joiner.alone, heads)
 
 
 def without(batches: Iterable[SegmentColumns], share: float, seed: int) -> list[SegmentColumns]:

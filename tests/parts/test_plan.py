@@ -42,7 +42,7 @@ def rows_of(splits: list[Split]) -> tuple[list[dict[str, Any]], CaptureTotals]:
     for number in range(len(splits)):
         reader = SplitReader(splits, number, CONFIG)
         rows += [row for batch in reader.segments() for row in batch.to_pylist()]
-        totals.merge(reader.told.totals)
+        totals.merge(reader.emitted.totals)
     return rows, totals
 
 

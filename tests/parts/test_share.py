@@ -27,12 +27,12 @@ def shared(batches: Sequence[SegmentColumns], config: Config, count: int) -> pa.
     made = []
     for batch in batches:
         batch = replace(batch, share=share_of(batch, count))
-        if together := in_order([told for engine in engines for told in engine.part([batch])]):
+        if together := in_order([emitted for engine in engines for emitted in engine.part([batch])]):
             made.append(together.batch)
     joiner = Joiner(config, SEED)
     for engine in engines:
         joiner.first(engine.summary())
-    return pa.Table.from_batches([*made, *(told.batch for told in joiner.finish())])
+    return pa.Table.from_batches([*made, *(emitted.batch for emitted in joiner.finish())])
 
 
 @pytest.mark.parametrize("full", [False, True])

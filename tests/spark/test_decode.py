@@ -10,7 +10,7 @@ import pytest
 
 from kwsniff.config import Config
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import ROWS
+from kwsniff.lake.stored import ROWS
 from kwsniff.offline import events
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.staged import stored

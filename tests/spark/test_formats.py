@@ -14,7 +14,7 @@ from kwsniff.lake import formats
 from kwsniff.lake.manifest import OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.results import Results
-from kwsniff.lake.tables import TABLES
+from kwsniff.lake.stored import TABLES
 from kwsniff.spark import job
 from tests.samples import sample
 

@@ -27,7 +27,7 @@ from kwsniff.lake.lock import Lock
 from kwsniff.lake.manifest import OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.results import Results
-from kwsniff.lake.tables import TABLES
+from kwsniff.lake.stored import TABLES
 from kwsniff.offline import events
 from kwsniff.report import Report
 from kwsniff.spark import job

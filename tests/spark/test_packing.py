@@ -8,12 +8,12 @@ from dataclasses import fields
 import numpy as np
 
 from kwsniff.config import Config
-from kwsniff.parts.part import ORDER_BITS, PartEngine, Summary
+from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
 from kwsniff.spark.packing import packed_object, packed_summary, unpacked_object, unpacked_summary
 from tests.parts.cutting import SEED, input_of
 
 
-def summary() -> Summary:
+def summary() -> PartSummary:
     batches = input_of("librdkafka-groups")
     engine = PartEngine(Config(), SEED, 1 << ORDER_BITS, first=False)
     list(engine.part(batches[len(batches) // 2 :]))

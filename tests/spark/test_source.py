@@ -17,8 +17,8 @@ from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.parts.plan import pieces
+from kwsniff.spark.datasource import register
 from kwsniff.spark.java import java_home
-from kwsniff.spark.source import register
 from tests.samples import CAPTURES, sample
 from tests.spark.rotated import rotated
 
@@ -131,7 +131,7 @@ from pyspark.sql import SparkSession
 from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.spark.java import java_home
-from kwsniff.spark.source import register
+from kwsniff.spark.datasource import register
 from kwsniff.parts.plan import pieces
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 register(spark)

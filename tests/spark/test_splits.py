@@ -17,7 +17,7 @@ from kwsniff.config import MIB, Config
 from kwsniff.lake.files import Stored
 from kwsniff.lake.manifest import Manifest
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import OF_EVENTS
+from kwsniff.lake.stored import OF_EVENTS
 from kwsniff.lake.version import Version
 from kwsniff.offline import events
 from kwsniff.report import Report

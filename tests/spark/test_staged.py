@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.lake.place import Place
-from kwsniff.lake.tables import ROWS
+from kwsniff.lake.stored import ROWS
 from kwsniff.spark.staged import StagedFile, merged, stored
 
 

@@ -64,7 +64,7 @@ class Followed:
         self._spark, self._shares, self._form = spark, shares, form
         self.closed: list[dict[str, Any]] = []
 
-    def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> stream.Record:
+    def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> stream.StreamRecord:
         wanted = stream.Settings(stream.plain(Config()), self._shares, WINDOW, LATE, self._form)
         where = stream.Where.of(self.out)
         settings = stream.settled(where, wanted)
@@ -75,7 +75,7 @@ class Followed:
             pass
         return made.record()
 
-    def _told(self, before: stream.Record, record: stream.Record, closed: pa.Table) -> None:
+    def _told(self, before: stream.StreamRecord, record: stream.StreamRecord, closed: pa.Table) -> None:
         self.closed += closed.to_pylist()
 
 
@@ -231,7 +231,7 @@ def test_responses_without_request_are_in_the_total_of_a_window_only(
     assert found[found["api"].notna()]["calls"].sum() == len(calls) - orphans
 
 
-def followed_record(followed: Followed) -> stream.Record:
+def followed_record(followed: Followed) -> stream.StreamRecord:
     return stream.last_record(Place.of(followed.out))
 
 

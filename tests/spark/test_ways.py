@@ -42,7 +42,7 @@ def one_process(paths: list[str]) -> pa.Table:
 CONNECT = """
 import sys
 from pyspark.sql import SparkSession
-from kwsniff.spark.source import register
+from kwsniff.spark.datasource import register
 spark = SparkSession.builder.remote("local[1]").getOrCreate()
 register(spark)
 frame = spark.read.format("kwsniff").load(sys.argv[1:])

@@ -20,7 +20,7 @@ def crosscheck(
     Prints per API and version how many messages both saw and agreed on, and the differences with packet
     numbers. Exit code 1 says that there are some in which it is not known who is right.
     """
+    from kwsniff.cli.arguments import deeper
     from kwsniff.cli.crosscheck import check
-    from kwsniff.cli.source import deeper
 
     raise typer.Exit(check(deeper(files) if recursive else files, configured(port, memory)))

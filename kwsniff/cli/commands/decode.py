@@ -119,8 +119,8 @@ def decode(
     if context.obj is OWN_PROCESS:
         tuned()
     from kwsniff.cli import decode as job
+    from kwsniff.cli.arguments import deeper, parsed_duration
     from kwsniff.cli.choice import Choice
-    from kwsniff.cli.source import deeper, parsed_duration
 
     config = configured(port, memory, full=full or records, records=records)
     if recursive and follow:
@@ -136,7 +136,7 @@ def decode(
         raise CommandError("--duration goes with --follow")
     seconds = parsed_duration(duration, "--duration")
     choice = Choice(where, since, until, tz, topic_ids, color)
-    request = job.Request(
+    request = job.DecodeRequest(
         files, config, form, output, columns, choice, count, quiet, jobs, follow=follow, duration=seconds
     )
     raise typer.Exit(job.decode(request))

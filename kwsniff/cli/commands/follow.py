@@ -37,7 +37,7 @@ def _follow(
     ] = None,
 ) -> int:
     """Follow a conversation in the order of time: each request and each response on a line, with packets."""
-    from kwsniff.answers.follow import KINDS, Follow
+    from kwsniff.answers.conversation import KINDS, Follow
     from kwsniff.cli.answering import answer
     from kwsniff.cli.problem import CommandError, suggestion
 

@@ -198,13 +198,13 @@ def live(
     if context.obj is OWN_PROCESS:
         tuned()
     from kwsniff.cli import live as job
+    from kwsniff.cli.arguments import parsed_duration, parsed_size
     from kwsniff.cli.choice import Choice
-    from kwsniff.cli.source import parsed_duration, parsed_size
 
     thresholds = chosen_thresholds(threshold)
     config = replace(configured(port, memory, full=full), request_timeout=timeout, thresholds=thresholds)
     choice = Choice(where, since, until, tz, topic_ids, color)
-    request = job.Request(
+    request = job.LiveRequest(
         interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,
         columns, choice, packets, rotate, all_packets, csv, parsed_duration(interval, "--interval") or 60.0,
         prometheus, topics, parsed_duration(duration, "--duration"), count, quiet,

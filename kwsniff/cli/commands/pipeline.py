@@ -171,21 +171,21 @@ def pipeline(
     if state is not None and not follow:
         raise CommandError("--state is for --follow")
     if follow or once or end:
-        from kwsniff.cli import stream
+        from kwsniff.cli import streaming
 
         if not follow or append:
             raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
         if recursive:
             raise CommandError("--recursive does not go with --follow")
-        wanted = stream.Request(
+        wanted = streaming.StreamRequest(
             paths, out, config, master, partitions, window, late, settle, once, end, quiet, verbose,
             form, state,
         )  # fmt: skip
-        raise typer.Exit(stream.follow(wanted))
+        raise typer.Exit(streaming.follow(wanted))
     from kwsniff.cli import pipeline as job
-    from kwsniff.cli.source import deeper
+    from kwsniff.cli.arguments import deeper
 
     paths = deeper(paths) if recursive else paths
     split = None if split_size is None else split_size << 20
-    request = job.Request(paths, out, config, master, append, partitions, split, quiet, verbose, form)
+    request = job.PipelineRequest(paths, out, config, master, append, partitions, split, quiet, verbose, form)
     raise typer.Exit(job.pipeline(request))

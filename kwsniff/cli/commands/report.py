@@ -113,11 +113,11 @@ def report(
     if context.obj is OWN_PROCESS:
         one_heap()
     from kwsniff.cli import report as job
+    from kwsniff.cli.arguments import deeper
     from kwsniff.cli.choice import Choice
-    from kwsniff.cli.source import deeper
 
     files = deeper(files) if recursive else files
     config = replace(configured(port, memory), thresholds=chosen_thresholds(threshold))
     choice = Choice(where, since, until, tz, topic_ids, color)
-    request = job.Request(files, config, by, csv, json, choice, quiet, jobs, wide, top, html)
+    request = job.ReportRequest(files, config, by, csv, json, choice, quiet, jobs, wide, top, html)
     raise typer.Exit(job.report(request))

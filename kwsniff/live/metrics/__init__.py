@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from kwsniff.live.metrics.exposition import families
 from kwsniff.live.metrics.server import Endpoint, MetricsError
-from kwsniff.live.metrics.tally import NEEDED, Tally
+from kwsniff.live.metrics.tally import NEEDED, MetricsTally
 from kwsniff.live.sink import Health
 
 __all__ = ["Metrics", "MetricsError"]
@@ -40,7 +40,7 @@ class Metrics:
         Raises:
             MetricsError: with one line that says why nothing can be served there.
         """
-        self._tally = Tally(topics=topics)
+        self._tally = MetricsTally(topics=topics)
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._health: Health | None = None

@@ -9,8 +9,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from kwsniff import __version__
-from kwsniff.live.metrics.series import BUCKETS_US, Histogram, Series
-from kwsniff.live.metrics.tally import Calls, Tally, Topics
+from kwsniff.live.metrics.series import BUCKETS_US, HistogramSeries, Series
+from kwsniff.live.metrics.tally import Calls, MetricsTally, Topics
 from kwsniff.live.sink import Health
 
 _BOUNDS = [*(str(bound / 1e6) for bound in BUCKETS_US), "+Inf"]
@@ -62,7 +62,7 @@ HEALTH: Mapping[str, tuple[str, Callable[[Health], float]]] = {
 }
 
 
-def families(tally: Tally, health: Health | None) -> Iterator[Metric]:
+def families(tally: MetricsTally, health: Health | None) -> Iterator[Metric]:
     """All metrics as of now."""
     yield _gauge("kwsniff_build_info", "Version of kwsniff.", 1, {"version": __version__})
     yield from _of_calls(tally.calls)
@@ -143,7 +143,7 @@ def _counters(series: Series, shown: Counters) -> Iterator[Metric]:
         yield family
 
 
-def _histogram(name: str, text: str, series: Series, latency: Histogram) -> Metric:
+def _histogram(name: str, text: str, series: Series, latency: HistogramSeries) -> Metric:
     labels, _ = series.snapshot()
     counts, seconds = latency.snapshot(len(labels))
     family = HistogramMetricFamily(name, text, labels=series.labels)

@@ -78,7 +78,7 @@ class Series:
             self._table = np.concatenate([self._table, np.zeros_like(self._table)])
 
 
-class Histogram:
+class HistogramSeries:
     """Latencies by bucket for the rows of a `Series`."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.live.metrics.labels import Ints, Names, addresses
-from kwsniff.live.metrics.series import Histogram, Series
+from kwsniff.live.metrics.series import HistogramSeries, Series
 from kwsniff.report import lists, waiting
 from kwsniff.report.topics import TopicNames, elements, lookup
 from kwsniff.spec.load import catalog
@@ -51,7 +51,7 @@ class Calls:
         }
         self._errors, self._reasons = Names(MAX_ERRORS, "unknown"), Names(MAX_ERRORS, "unknown")
         self.series = Series(self.names, "api", CALL_SUMS)
-        self.latency = Histogram()
+        self.latency = HistogramSeries()
         self.errors = Series({**self.names, "error": self._errors}, "error", ("calls",))
         self.unanswered = Series({**self.names, "reason": self._reasons}, "reason", ("calls",))
         self.statuses: Counter[tuple[str, str]] = Counter()
@@ -111,7 +111,7 @@ class Topics:
         self._errors = Names(MAX_ERRORS, "unknown")
         self._learnt = TopicNames()
         self.series = Series(self.names, "api", TOPIC_SUMS)
-        self.latency = Histogram()
+        self.latency = HistogramSeries()
         self.errors = Series({**self.names, "error": self._errors}, "error", ("partitions",))
 
     def add(self, calls: pa.RecordBatch, waited: NDArray[np.bool_]) -> None:
@@ -176,7 +176,7 @@ class Topics:
             self.errors.add([apis[failed], topics[failed], errors], one)
 
 
-class Tally:
+class MetricsTally:
     """Everything counted of the events."""
 
     def __init__(self, *, topics: bool) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kwsniff.live.screen.statistics import NEEDED, Snapshot, Statistics
+from kwsniff.live.screen.statistics import NEEDED, ScreenStatistics, Snapshot
 from kwsniff.live.sink import Health
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Screen:
         """`title` says what is listened to; `stop` is called, in the main thread, when the user quits."""
         self._title = title
         self._stop = stop
-        self._statistics = Statistics()
+        self._statistics = ScreenStatistics()
         self._snapshot = Snapshot()
         self._app: LiveApp | None = None
         self._lock = threading.RLock()  # a signal may come while it is held

@@ -9,7 +9,7 @@ import numpy as np
 
 from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.latency import LEAST_US
-from kwsniff.live.screen.layout import Cell, Column, Line
+from kwsniff.live.screen.layout import Cell, Line, ScreenColumn
 from kwsniff.live.screen.statistics import Figures
 from kwsniff.report.text import printable
 
@@ -22,40 +22,40 @@ WAITS = "waits"
 """In place of a latency, if all calls waited on purpose."""
 
 FIGURES = (
-    Column("rate", "calls/s", width=8),
-    Column("p50", "p50 ms", 3, width=7),
-    Column("p95", "p95 ms", 5, width=7),
-    Column("p99", "p99 ms", width=7),
-    Column("waited", "waited/s", 7, width=8),
-    Column("errors", "errors/s", width=8),
-    Column("unanswered", "unanswered", 1),
-    Column("bytes", "bytes/s", 4, width=8),
-    Column("error", "last error", 8, left=True),
+    ScreenColumn("rate", "calls/s", width=8),
+    ScreenColumn("p50", "p50 ms", 3, width=7),
+    ScreenColumn("p95", "p95 ms", 5, width=7),
+    ScreenColumn("p99", "p99 ms", width=7),
+    ScreenColumn("waited", "waited/s", 7, width=8),
+    ScreenColumn("errors", "errors/s", width=8),
+    ScreenColumn("unanswered", "unanswered", 1),
+    ScreenColumn("bytes", "bytes/s", 4, width=8),
+    ScreenColumn("error", "last error", 8, left=True),
 )
 # An address says nothing when it is cut, so it has the room of the longest one (IPv6, brackets, port).
 CALLS = [
-    Column("time", "time UTC"),
-    Column("latency", "ms", width=7),
-    Column("api", "API", left=True, least=26),
-    Column("client", "client", left=True, least=11),
-    Column("address", "address", 4, left=True, least=47),
-    Column("broker", "broker", 5, left=True, least=47),
-    Column("topic", "topic", 1, left=True),
-    Column("group", "group", 3, left=True),
-    Column("sent", "sent", 2),
-    Column("received", "received", 2),
-    Column("result", "result", left=True, least=30),
+    ScreenColumn("time", "time UTC"),
+    ScreenColumn("latency", "ms", width=7),
+    ScreenColumn("api", "API", left=True, least=26),
+    ScreenColumn("client", "client", left=True, least=11),
+    ScreenColumn("address", "address", 4, left=True, least=47),
+    ScreenColumn("broker", "broker", 5, left=True, least=47),
+    ScreenColumn("topic", "topic", 1, left=True),
+    ScreenColumn("group", "group", 3, left=True),
+    ScreenColumn("sent", "sent", 2),
+    ScreenColumn("received", "received", 2),
+    ScreenColumn("result", "result", left=True, least=30),
 ]
 
 
-def row_columns(grouping: str) -> list[Column]:
+def row_columns(grouping: str) -> list[ScreenColumn]:
     """Columns of a grouping's rows."""
-    name = Column("name", LABELS[grouping], left=True, width=16, least=30)
-    address = Column("address", "address", 6, left=True, least=39)
+    name = ScreenColumn("name", LABELS[grouping], left=True, width=16, least=30)
+    address = ScreenColumn("address", "address", 6, left=True, least=39)
     return [name, address, *FIGURES]
 
 
-def call_columns(grouping: str) -> list[Column]:
+def call_columns(grouping: str) -> list[ScreenColumn]:
     """Columns of the last calls of a row; what is the same in all of them is no column."""
     return [column for column in CALLS if column.name != grouping or grouping in ("api", "topic")]
 

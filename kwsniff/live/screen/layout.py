@@ -22,7 +22,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ScreenColumn:
     """A column as people see it."""
 
     name: str
@@ -65,7 +65,7 @@ def padded(text: str, width: int, left: bool = True) -> str:
     return text + space if left else space + text
 
 
-def table(columns: list[Column], lines: list[Line], width: int) -> tuple[list[Column], list[int]]:
+def table(columns: list[ScreenColumn], lines: list[Line], width: int) -> tuple[list[ScreenColumn], list[int]]:
     """The columns that fit into `width`, and how wide each is. One that is empty in all lines is left out,
     but those of rank 0."""
     shown = [column for column in columns if not column.rank or _filled(column, lines)]
@@ -76,7 +76,7 @@ def table(columns: list[Column], lines: list[Line], width: int) -> tuple[list[Co
     return shown, _shrunk(shown, [widths[column.name] for column in shown], width)
 
 
-def drawn(columns: list[Column], widths: list[int], line: Line) -> Text:
+def drawn(columns: list[ScreenColumn], widths: list[int], line: Line) -> Text:
     """One line of a table."""
     cells, style = line
     text = Text(no_wrap=True, end="")
@@ -88,27 +88,27 @@ def drawn(columns: list[Column], widths: list[int], line: Line) -> Text:
     return text
 
 
-def headings(columns: list[Column], widths: list[int], style: str) -> Text:
+def headings(columns: list[ScreenColumn], widths: list[int], style: str) -> Text:
     """The line above a table."""
     return drawn(columns, widths, ({column.name: Cell(column.heading) for column in columns}, style))
 
 
-def _filled(column: Column, lines: list[Line]) -> bool:
+def _filled(column: ScreenColumn, lines: list[Line]) -> bool:
     return any(column.name in cells and cells[column.name].text for cells, _ in lines)
 
 
-def _width(column: Column, lines: list[Line]) -> int:
+def _width(column: ScreenColumn, lines: list[Line]) -> int:
     texts = (cells[column.name].text for cells, _ in lines if column.name in cells)
     return max(column.width, cell_len(column.heading), *map(cell_len, texts), 0)
 
 
-def _least(columns: list[Column], widths: dict[str, int]) -> int:
+def _least(columns: list[ScreenColumn], widths: dict[str, int]) -> int:
     """Cells that the columns take if long texts are cut."""
     least = (min(widths[c.name], max(c.least, c.width)) if c.left else widths[c.name] for c in columns)
     return sum(least) + GAP * (len(columns) - 1)
 
 
-def _shrunk(columns: list[Column], widths: list[int], width: int) -> list[int]:
+def _shrunk(columns: list[ScreenColumn], widths: list[int], width: int) -> list[int]:
     """`widths`, of which those of texts are made less until all fit: the widest first of those that are wider
     than they have to be, and then of all."""
     over = sum(widths) + GAP * (len(widths) - 1) - width

@@ -29,8 +29,8 @@ from kwsniff.live.screen import grouping, latency
 from kwsniff.live.screen.grouping import GROUPINGS, Key, Keyed
 from kwsniff.live.screen.health import Monitor, Vitals
 from kwsniff.live.screen.recent import KEPT, Pieces, Recent
-from kwsniff.live.screen.rows import OTHER, ROWS, Rows
-from kwsniff.live.screen.window import MEASURES, Timeline, Window
+from kwsniff.live.screen.screenrows import OTHER, ROWS, ScreenRows
+from kwsniff.live.screen.window import MEASURES, ScreenTimeline, ScreenWindow
 from kwsniff.live.sink import Health
 from kwsniff.report import waiting
 from kwsniff.report.topics import TopicNames
@@ -106,13 +106,13 @@ class _Measured:
     """Topics by uuid."""
 
 
-class Statistics:
+class ScreenStatistics:
     """Takes EVENTS batches and the capture's health; makes snapshots."""
 
     def __init__(self) -> None:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
-        self._timeline = Timeline()
+        self._timeline = ScreenTimeline()
         self._groups = {name: _Group() for name in GROUPINGS}
         self._names = TopicNames()
         self._errors = ErrorNames()
@@ -237,8 +237,8 @@ class _Group:
     """One grouping."""
 
     def __init__(self) -> None:
-        self.rows = Rows()
-        self.window = Window(ROWS + 1)
+        self.rows = ScreenRows()
+        self.window = ScreenWindow(ROWS + 1)
         self.recent = Recent()
         self._last_errors = np.zeros(ROWS + 1, np.int64)
 

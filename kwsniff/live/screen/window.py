@@ -25,7 +25,7 @@ MEASURES = ("calls", "errors", "unanswered", "waited", "bytes")
 Ints = npt.NDArray[np.int64]
 
 
-class Timeline:
+class ScreenTimeline:
     """Which slots the window covers, and where in the ring each is."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Timeline:
         return np.where(slots > newest - SLOTS, slots % SLOTS, -1)
 
 
-class Window:
+class ScreenWindow:
     """MEASURES and binned latencies of `rows` rows."""
 
     def __init__(self, rows: int) -> None:

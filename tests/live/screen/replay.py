@@ -25,7 +25,7 @@ from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.live.screen import Screen
 from kwsniff.live.screen.app import LiveApp
-from kwsniff.live.screen.statistics import Snapshot, Statistics
+from kwsniff.live.screen.statistics import ScreenStatistics, Snapshot
 from kwsniff.live.sink import Health
 from kwsniff.pipeline import analyze
 
@@ -112,7 +112,7 @@ def play(screen: Screen, recording: Recording, speed: float, dropped: int, over:
 
 def snapshot(recording: Recording, seconds: float, dropped: int = 0) -> Snapshot:
     """What is known after so many seconds."""
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     for events, health in recording.steps(dropped):
         statistics.add(events)
         statistics.tick(health)

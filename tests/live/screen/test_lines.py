@@ -11,9 +11,9 @@ from rich.console import Console
 
 from kwsniff.live.screen import lines
 from kwsniff.live.screen.columns import number, size
-from kwsniff.live.screen.layout import Cell, Column, cut, padded, table
+from kwsniff.live.screen.layout import Cell, ScreenColumn, cut, padded, table
 from kwsniff.live.screen.state import State, ordered
-from kwsniff.live.screen.statistics import Snapshot, Statistics
+from kwsniff.live.screen.statistics import ScreenStatistics, Snapshot
 from tests.cli.test_safe_output import NASTY
 from tests.live.screen.events import batch, call, health
 
@@ -22,7 +22,7 @@ VIEWS = ["rows", "calls", "help"]
 
 
 def snapshot(rows: list[dict[str, Any]], **counts: int) -> Snapshot:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     statistics.add(batch(rows))
     statistics.tick(health(60.0, **counts))
     return statistics.snapshot()
@@ -274,7 +274,11 @@ def test_an_address_is_shown_whole_or_not_at_all(width: int) -> None:
 
 
 def test_long_texts_are_cut_before_the_table_gets_too_wide() -> None:
-    columns = [Column("a", "a", left=True), Column("b", "b"), Column("c", "c", 1, left=True)]
+    columns = [
+        ScreenColumn("a", "a", left=True),
+        ScreenColumn("b", "b"),
+        ScreenColumn("c", "c", 1, left=True),
+    ]
     rows = [({"a": Cell("x" * 90), "b": Cell("12345"), "c": Cell("y" * 40)}, "")]
     for width in range(40, 150):
         shown, widths = table(columns, rows, width)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from kwsniff.live.screen.recent import CALLS, PENDING
-from kwsniff.live.screen.statistics import Statistics
+from kwsniff.live.screen.statistics import ScreenStatistics
 from tests.live.screen.events import START, batch, call, health
 
 
-def last(statistics: Statistics, grouping: str, name: str | None) -> list[dict[str, Any]]:
+def last(statistics: ScreenStatistics, grouping: str, name: str | None) -> list[dict[str, Any]]:
     groups = statistics.snapshot().groups
     assert groups is not None
     group = groups[grouping]
@@ -19,7 +19,7 @@ def last(statistics: Statistics, grouping: str, name: str | None) -> list[dict[s
 
 @pytest.mark.parametrize("step", [1, 7, 500])
 def test_the_last_calls_of_a_row_are_kept_however_busy_the_others_are(step: int) -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     rare = [call(0.1 * number, number + 1, client_id="rare") for number in range(CALLS + 5)]
     for row in rare:
         statistics.add(batch([row]))
@@ -34,7 +34,7 @@ def test_the_last_calls_of_a_row_are_kept_however_busy_the_others_are(step: int)
 
 
 def test_a_call_keeps_what_is_shown_of_it() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     statistics.add(
         batch([call(1, 2, error_code=3, error="UNKNOWN", topics=["a", "b"], client_id="me", group_id="g")])
     )
@@ -46,7 +46,7 @@ def test_a_call_keeps_what_is_shown_of_it() -> None:
 
 
 def test_a_row_s_next_name_has_none_of_its_calls() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     statistics.add(batch([call(1, client_id="before")]))
     statistics.tick(health(1))
     statistics.tick(health(100))
@@ -55,7 +55,7 @@ def test_a_row_s_next_name_has_none_of_its_calls() -> None:
 
 
 def test_remembered_calls_stay_few() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     for number in range(80):
         rows = [call(number / 10, client_id=f"client-{place}", topics=[f"t{place}"]) for place in range(100)]
         statistics.add(batch(rows))
@@ -66,7 +66,7 @@ def test_remembered_calls_stay_few() -> None:
 
 
 def test_a_topic_given_by_uuid_is_shown_by_its_name() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     uuid = "8a0b6a5e-7f64-4a5e-9f52-7c3f4dfe4c11"
     statistics.add(batch([call(1, topics=["orders"], topic_ids=[uuid])]))
     statistics.snapshot()

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwsniff.live.screen.rows import CANDIDATES, OTHER, ROWS, Rows
-from kwsniff.live.screen.window import MEASURES, Window
+from kwsniff.live.screen.screenrows import CANDIDATES, OTHER, ROWS, ScreenRows
+from kwsniff.live.screen.window import MEASURES, ScreenWindow
 
 CALLS = MEASURES.index("calls")
 
@@ -12,7 +12,7 @@ class Table:
     """Rows and their window, all in one slot."""
 
     def __init__(self) -> None:
-        self.rows, self.window = Rows(), Window(ROWS + 1)
+        self.rows, self.window = ScreenRows(), ScreenWindow(ROWS + 1)
 
     def count(self, names: dict[str, int]) -> None:
         keys = [(name, "") for name in names]

@@ -23,7 +23,7 @@ from textual.pilot import Pilot
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.screen.app import Face, LiveApp
 from kwsniff.live.screen.keys import KEYS
-from kwsniff.live.screen.statistics import Snapshot, Statistics
+from kwsniff.live.screen.statistics import ScreenStatistics, Snapshot
 from tests.cli.conftest import ROOT
 from tests.live.screen.events import batch, call, health
 
@@ -31,7 +31,7 @@ Steps = Callable[[Pilot[None], LiveApp], Coroutine[Any, Any, None]]
 
 
 def usual(fetches: int = 30) -> Snapshot:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     rows = [call(at / 10, 3, api="Fetch", client_id="reader", topics=["orders"]) for at in range(fetches)]
     rows += [call(2, 900, api="Produce", api_key=0, client_id="writer", error_code=6, error="NOT_LEADER")]
     rows += [call(2, 9, api="Metadata", api_key=5, client_id="admin")] * 3
@@ -160,7 +160,7 @@ def test_pause_holds_the_rows_but_not_the_capture_s_health() -> None:
 
     async def steps(pilot: Pilot[None], app: LiveApp) -> None:
         await press(pilot, "p")
-        statistics = Statistics()
+        statistics = ScreenStatistics()
         statistics.tick(health(20.0, kernel_dropped=77))
         shown[0] = statistics.snapshot()
         app.draw()

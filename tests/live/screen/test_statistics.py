@@ -12,8 +12,8 @@ import pytest
 
 from kwsniff.config import Config
 from kwsniff.live.screen import latency
-from kwsniff.live.screen.rows import ROWS
-from kwsniff.live.screen.statistics import NEEDED, Figures, Snapshot, Statistics
+from kwsniff.live.screen.screenrows import ROWS
+from kwsniff.live.screen.statistics import NEEDED, Figures, ScreenStatistics, Snapshot
 from kwsniff.live.sink import Health
 from kwsniff.offline import events
 from kwsniff.report import Report
@@ -51,7 +51,7 @@ def calls(name: str) -> pd.DataFrame:
 
 
 def shown(name: str, pieces: int = 1) -> Snapshot:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     for events_batch in batches(name):
         size = max(-(-events_batch.num_rows // pieces), 1)
         for first in range(0, events_batch.num_rows, size):
@@ -208,7 +208,7 @@ def test_all_calls_together_are_the_sum_and_cover_the_time(name: str) -> None:
 
 
 def one(rows: list[dict[str, object]], tick: Health | None = None) -> Snapshot:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     statistics.add(batch(rows))
     if tick:
         statistics.tick(tick)
@@ -236,7 +236,7 @@ def test_rates_divide_by_the_time_since_the_start_and_then_by_the_window() -> No
 
 
 def test_a_quiet_interface_counts_down_to_nothing() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     statistics.add(batch([call(1.0)]))
     statistics.tick(health(1.0))
     statistics.tick(health(70.0))
@@ -246,7 +246,7 @@ def test_a_quiet_interface_counts_down_to_nothing() -> None:
 
 
 def test_an_unanswered_call_counts_when_it_becomes_known() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     statistics.tick(health(700.0))
     statistics.add(batch([call(10.0, None, status="unanswered", unanswered_because="connection_closed")]))
     statistics.tick(health(700.5))
@@ -281,7 +281,7 @@ UUID = "8a0b6a5e-7f64-4a5e-9f52-7c3f4dfe4c11"
 
 
 def test_a_topic_named_by_uuid_is_the_one_that_a_response_named() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     statistics.add(batch([call(1, topics=["orders"], topic_ids=[UUID])]))
     statistics.snapshot()
     by_uuid = {"topics": [None], "topic_ids": [UUID], "partitions": [part(None, 0, 7, UUID)]}
@@ -325,7 +325,7 @@ def test_only_columns_that_are_said_to_be_needed_are_used() -> None:
         schema=EVENTS,
     )
     for events_batch in (rows, bare.select(list(NEEDED))):
-        statistics = Statistics()
+        statistics = ScreenStatistics()
         statistics.add(events_batch)
         assert by_name(statistics.snapshot(), "topic", "errors") == {"a": 1}
 
@@ -341,7 +341,7 @@ def hostile(number: int, size: int) -> pa.RecordBatch:
 
 
 def test_names_made_up_with_each_call_take_no_memory() -> None:
-    statistics = Statistics()
+    statistics = ScreenStatistics()
     batches = [hostile(number, 2000) for number in range(4)]
     for rows in batches:
         statistics.add(rows)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwsniff.live.screen.latency import BINS
-from kwsniff.live.screen.window import MEASURES, SLOT_NS, SLOTS, WINDOW_S, Timeline, Window
+from kwsniff.live.screen.window import MEASURES, SLOT_NS, SLOTS, WINDOW_S, ScreenTimeline, ScreenWindow
 
 SECOND = 10**9
 NOON = 1_700_000_000 * SECOND // SLOT_NS * SLOT_NS
@@ -15,7 +15,7 @@ class Counter:
     """A timeline and a window of three rows."""
 
     def __init__(self) -> None:
-        self.timeline, self.window = Timeline(), Window(3)
+        self.timeline, self.window = ScreenTimeline(), ScreenWindow(3)
 
     def at(self, seconds: float) -> None:
         for place in self.timeline.advance(NOON + round(seconds * SECOND)):

@@ -33,7 +33,7 @@ _NUMPY = {pa.int64(): "Int64", pa.int32(): "Int32", pa.bool_(): "boolean"}
 
 
 @dataclass(frozen=True)
-class Table:
+class LakeTable:
     """One table of a result."""
 
     name: str
@@ -70,18 +70,18 @@ def _columns(kind: str) -> tuple[pa.Field, ...]:
     return (*map(arrow_field, chosen), POSITION)
 
 
-CALLS = Table(
+CALLS = LakeTable(
     "calls", CALL, "requests with their responses", _columns(CALL),
     ("connection", "correlation_id", "time", "request_packet", "response_packet"),
 )  # fmt: skip
-ANOMALIES = Table(
+ANOMALIES = LakeTable(
     "anomalies", ANOMALY, "what is not as it should be", _columns(ANOMALY),
     ("capture", "connection", "packet", "time", "code", "detail"),
 )  # fmt: skip
-CONNECTIONS = Table(
+CONNECTIONS = LakeTable(
     "connections", CONNECTION, "TCP connections, when they end", _columns(CONNECTION), ("connection",)
 )
-FOUND = Table(
+FOUND = LakeTable(
     "findings", None, "what the rules found in all of the input", tuple(FINDINGS), ("code", "subject"),
     "first_time",
 )  # fmt: skip
@@ -102,7 +102,7 @@ def _figure(name: str, kind: pa.DataType, doc: str) -> pa.Field:
     return pa.field(name, kind, metadata={"doc": doc})
 
 
-WINDOWS = Table(
+WINDOWS = LakeTable(
     "windows", None, "calls of a stream by window of time, for each API and for all",
     (
         _figure("window_start", TIMESTAMP, "begin of the window"),

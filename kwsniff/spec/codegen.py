@@ -37,7 +37,7 @@ CODES = {
 LENGTH_CODES = {"string": ("h", 2), "bytes": ("i", 4), "records": ("i", 4)}
 
 
-class Writer:
+class CodeWriter:
     """Collects the lines of one decoder and the names they need."""
 
     def body(self) -> None:

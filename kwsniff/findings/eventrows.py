@@ -58,7 +58,7 @@ class Coded(NamedTuple):
         return found
 
 
-class Rows:
+class EventRows:
     """The rows of one kind."""
 
     def __init__(self, batch: pa.RecordBatch, which: pa.Array | None = None) -> None:
@@ -163,7 +163,7 @@ class Rows:
 class Picked:
     """Some rows of others, each as often as named, with what a tally asks of rows."""
 
-    def __init__(self, rows: Rows, which: Ints) -> None:
+    def __init__(self, rows: EventRows, which: Ints) -> None:
         self._rows, self._which = rows, which
 
     def coded(self, name: str) -> Coded:
@@ -178,10 +178,10 @@ class Picked:
         return self._rows.packet[self._which]
 
 
-class Partitions(Rows):
+class Partitions(EventRows):
     """What `calls` say of single partitions: a row each; `row` is that of its call."""
 
-    def __init__(self, calls: Rows) -> None:
+    def __init__(self, calls: EventRows) -> None:
         # Only calls have partitions: filtering the lists would change nothing but which call they are of.
         column = calls.unfiltered("partitions")
         flat = column.flatten()
@@ -196,14 +196,14 @@ class Partitions(Rows):
         return _coded(pc.coalesce(topic, uuid) if topic.null_count else topic)
 
 
-class Batch:
+class EventBatch:
     """One EVENTS batch."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._made: dict[str, Any] = {}
 
-    def once(self, name: str, make: Callable[[Batch], T]) -> T:
+    def once(self, name: str, make: Callable[[EventBatch], T]) -> T:
         """What `make` gives of this batch; several rules ask for it by its name."""
         if name not in self._made:
             self._made[name] = make(self)
@@ -211,15 +211,15 @@ class Batch:
         return made
 
     @cached_property
-    def calls(self) -> Rows:
+    def calls(self) -> EventRows:
         return self._of(CALL)
 
     @cached_property
-    def anomalies(self) -> Rows:
+    def anomalies(self) -> EventRows:
         return self._of(ANOMALY)
 
     @cached_property
-    def connections(self) -> Rows:
+    def connections(self) -> EventRows:
         return self._of(CONNECTION)
 
     @cached_property
@@ -227,9 +227,9 @@ class Batch:
         """Of the calls."""
         return Partitions(self.calls)
 
-    def _of(self, kind: str) -> Rows:
+    def _of(self, kind: str) -> EventRows:
         mine = pc.equal(self._batch.column("event"), kind)
-        return Rows(self._batch, None if mine.true_count == len(mine) else mine)
+        return EventRows(self._batch, None if mine.true_count == len(mine) else mine)
 
 
 def _coded(column: pa.Array) -> Coded:

@@ -30,7 +30,7 @@ from kwsniff.capture.packets import PACKETS, packets
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import MIB, Config
-from kwsniff.lake.tables import ROWS
+from kwsniff.lake.stored import ROWS
 from kwsniff.parts.plan import Split, pieces
 from kwsniff.parts.reading import SplitReader
 from kwsniff.pipeline import analyze
@@ -50,7 +50,7 @@ def register(spark: SparkSession) -> None:
 
 
 @dataclass
-class Part(datasource.InputPartition):
+class InputPart(datasource.InputPartition):
     """A part of the input: several files, one, or a range of one."""
 
     paths: list[str]
@@ -63,16 +63,16 @@ class Part(datasource.InputPartition):
         return SplitReader([self.split], 0, config).segments()
 
 
-def parts(options: Any) -> list[Part]:
+def parts(options: Any) -> list[InputPart]:
     """The parts of the input. Raises CaptureError, ValueError."""
     files = [file.path for file in resolve(_paths(options))]
     if _flag(options, "together"):
-        return [Part(files)]
+        return [InputPart(files)]
     size = options.get("split_size")
     if size is None:
-        return [Part([file]) for file in files]
+        return [InputPart([file]) for file in files]
     cut = [split for file in files for split in pieces(file, Config(), _whole(size, "split_size") * MIB)]
-    return [Part([split.path], split if split.end is not None else None) for split in cut]
+    return [InputPart([split.path], split if split.end is not None else None) for split in cut]
 
 
 class EventsSource(datasource.DataSource):
@@ -112,7 +112,7 @@ class FollowedSource(datasource.DataSource):
         return "kwsniff_followed"
 
     @staticmethod
-    def told(following: Following) -> str:
+    def emitted(following: Following) -> str:
         """What to follow as an option."""
         return b64encode(pickle.dumps(following)).decode()
 
@@ -164,11 +164,11 @@ class PartsReader(datasource.DataSourceReader):
         return self._parts
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, InputPart)
         for batch in self._batches(partition):
             yield batch.select(self._schema.names).cast(self._schema)
 
-    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _batches(self, part: InputPart) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
 
@@ -187,7 +187,7 @@ class EventsReader(PartsReader):
             return None
         return compile_where(given[0], since=given[1], until=given[2])
 
-    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _batches(self, part: InputPart) -> Iterator[pa.RecordBatch]:
         test = self._test()
         needed = columns_in(self._options["where"]) if self._options.get("where") else frozenset()
         # Other columns need not be made.
@@ -199,7 +199,7 @@ class EventsReader(PartsReader):
 class SegmentsReader(PartsReader):
     """The segments in capture order."""
 
-    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _batches(self, part: InputPart) -> Iterator[pa.RecordBatch]:
         yield from part.segments(Config())
 
 
@@ -209,7 +209,7 @@ class PacketsReader(PartsReader):
     def __init__(self, schema: pa.Schema, options: dict[str, str]) -> None:
         super().__init__(schema, {"path": options.get("path", ""), "paths": options.get("paths", "")})
 
-    def _batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _batches(self, part: InputPart) -> Iterator[pa.RecordBatch]:
         yield from packets(part.paths[0])
 
 

@@ -17,18 +17,18 @@ from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.arguments import parsed_duration
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.source import parsed_duration
 from kwsniff.config import Config
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kwsniff.spark.stream import Record, Stream, Where
+    from kwsniff.spark.stream import Stream, StreamRecord, Where
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StreamRequest:
     """What the user asked for; durations as they were written."""
 
     directories: Sequence[str]
@@ -48,7 +48,7 @@ class Request:
     """Where the stream keeps what it needs to go on; None: in `out`."""
 
 
-def follow(request: Request) -> int:
+def follow(request: StreamRequest) -> int:
     """Follow until stopped, or with `once` or `end` through the files that are there; return the exit code.
 
     Raises:
@@ -79,7 +79,7 @@ def follow(request: Request) -> int:
     return _sum_up(request, stream.last_record(where.out), unread)
 
 
-def _run(request: Request, where: Where, stop: Stop, unread: list[Unread]) -> None:
+def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
     """Run the stream to its end; `unread` takes files that were passed over."""
     from kwsniff.spark import stream
     from kwsniff.spark.followed import Following
@@ -164,7 +164,7 @@ def _no_more(*_: object) -> None:
     """Nobody needs to know any more."""
 
 
-def _tell(before: Record, record: Record, closed: pa.Table) -> None:
+def _tell(before: StreamRecord, record: StreamRecord, closed: pa.Table) -> None:
     """One line on standard output for each window that was closed."""
     for row in closed.to_pylist():
         if row["api"] is None:
@@ -186,7 +186,7 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def _sum_up(request: Request, record: Record, unread: Sequence[Unread]) -> int:
+def _sum_up(request: StreamRequest, record: StreamRecord, unread: Sequence[Unread]) -> int:
     from kwsniff.capture.source import CaptureTotals
     from kwsniff.report.trust import TrustTotals, paragraph
 
@@ -197,7 +197,7 @@ def _sum_up(request: Request, record: Record, unread: Sequence[Unread]) -> int:
     return problem.DAMAGED if trust.damaged or unread else problem.DONE
 
 
-def _so_far(record: Record) -> str:
+def _so_far(record: StreamRecord) -> str:
     files = f"{record.files:,} file{'' if record.files == 1 else 's'} read"
     return f"{files}, stream ended" if record.ended else files
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.table import BYTES, COUNT, DURATION, TEXT, TIME, Field, Row, Table
+from kwsniff.answers.tabular import BYTES, COUNT, DURATION, TEXT, TIME, AnswerField, AnswerTable, Row
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.report.text import closer
 from kwsniff.similar import suggestion
@@ -97,7 +97,7 @@ class Follow:
 
     # What was found
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AnswerTable]:
         """The lines of the conversation."""
         lines = [line for row in self._calls for line in _call_lines(row)]
         for row in self._others:
@@ -109,7 +109,7 @@ class Follow:
             if first is not None and line["time"] is not None:
                 line["since_us"] = (line["time"] - first).total_seconds() * 1e6
         title = f"{self._wanted}: {len(self._calls):,} calls on {len(self._connections):,} connections"
-        return [Table("lines", title, LINES, lines, top=200)]
+        return [AnswerTable("lines", title, LINES, lines, top=200)]
 
     def notes(self) -> list[str]:
         """What could not be told."""
@@ -241,16 +241,16 @@ def _connection_lines(row: Row) -> list[dict[str, Any]]:
 
 
 LINES = (
-    Field("time", TIME, "time", "packet time of its first byte"),
-    Field("since_us", DURATION, "since start", "time since the first line", 9),
-    Field("packet", COUNT, "packet", "packet that completed it"),
-    Field("way", TEXT, "", "-> request, <- response, -- connection, ! anomaly"),
-    Field("client", TEXT, "client", "client id", 4),
-    Field("connection", TEXT, "connection", "id of the connection", 8),
-    Field("broker", TEXT, "broker", "address and port of the broker", 9),
-    Field("call", TEXT, "call", "API, version and correlation id"),
-    Field("bytes", BYTES, "size", "size of the message", 5),
-    Field("latency_us", DURATION, "latency", "from request to response", 3),
-    Field("outcome", TEXT, "outcome", "how it went", 1),
-    Field("about", TEXT, "about", "what it is about, and what was answered", 2),
+    AnswerField("time", TIME, "time", "packet time of its first byte"),
+    AnswerField("since_us", DURATION, "since start", "time since the first line", 9),
+    AnswerField("packet", COUNT, "packet", "packet that completed it"),
+    AnswerField("way", TEXT, "", "-> request, <- response, -- connection, ! anomaly"),
+    AnswerField("client", TEXT, "client", "client id", 4),
+    AnswerField("connection", TEXT, "connection", "id of the connection", 8),
+    AnswerField("broker", TEXT, "broker", "address and port of the broker", 9),
+    AnswerField("call", TEXT, "call", "API, version and correlation id"),
+    AnswerField("bytes", BYTES, "size", "size of the message", 5),
+    AnswerField("latency_us", DURATION, "latency", "from request to response", 3),
+    AnswerField("outcome", TEXT, "outcome", "how it went", 1),
+    AnswerField("about", TEXT, "about", "what it is about, and what was answered", 2),
 )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kwsniff.live.screen.grouping import Key
-from kwsniff.live.screen.window import MEASURES, SLOTS, Window
+from kwsniff.live.screen.window import MEASURES, SLOTS, ScreenWindow
 
 ROWS = 200
 """Keys with a row of their own, in each grouping."""
@@ -35,7 +35,7 @@ Ints = npt.NDArray[np.int64]
 _CALLS = MEASURES.index("calls")
 
 
-class Rows:
+class ScreenRows:
     """Numbers keys from 1 to ROWS, and all others `OTHER`."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Rows:
             self._candidates = dict(self._by_count()[: CANDIDATES // 2])
         return rows
 
-    def renew(self, window: Window, now_ns: int) -> None:
+    def renew(self, window: ScreenWindow, now_ns: int) -> None:
         """A slot has gone by: free the rows that are silent, and let busy keys have the rows of others."""
         calls = window.sums[_CALLS]
         # A topic's bytes may be counted without its calls, if a body names it twice in different ways.

@@ -24,7 +24,7 @@ class _End:
         self.error = error
 
 
-def ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
+def prefetched(items: Iterable[T], depth: int = 1) -> Iterator[T]:
     """The same items in the same order, up to `depth` of them made before they are asked for.
 
     What `items` raises is raised here, after the items that came before. Closing the iterator ends the

@@ -8,11 +8,11 @@ from threading import Timer
 import pyarrow as pa
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.follow import followed
+from kwsniff.capture.following import followed
 from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
+from kwsniff.cli.arguments import from_pipe
 from kwsniff.cli.problem import said
-from kwsniff.cli.source import from_pipe
 from kwsniff.config import Config
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import analyze

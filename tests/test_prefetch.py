@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kwsniff.ahead import ahead
+from kwsniff.prefetch import prefetched
 
 
 def test_the_same_items_in_the_same_order() -> None:
-    assert list(ahead(range(1000))) == list(range(1000))
-    assert list(ahead([])) == []
+    assert list(prefetched(range(1000))) == list(range(1000))
+    assert list(prefetched([])) == []
 
 
 def test_what_the_source_raises_comes_after_the_items_before() -> None:
@@ -20,7 +20,7 @@ def test_what_the_source_raises_comes_after_the_items_before() -> None:
         yield from range(3)
         raise ValueError("the fourth")
 
-    items = ahead(source())
+    items = prefetched(source())
     assert [next(items) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="the fourth"):
         next(items)
@@ -38,7 +38,7 @@ def test_it_works_ahead_by_its_depth_and_no_further() -> None:
                 go_on.wait(5)
             yield item
 
-    items = ahead(source(), depth=2)
+    items = prefetched(source(), depth=2)
     assert next(items) == 0
     assert third.wait(5)
     go_on.set()
@@ -58,7 +58,7 @@ def test_closing_ends_the_thread_and_closes_the_source() -> None:
         finally:
             closed.set()
 
-    items = ahead(source())
+    items = prefetched(source())
     assert next(items) == 1
     items.close()  # type: ignore[attr-defined]
     assert closed.is_set()

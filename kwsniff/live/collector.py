@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kwsniff.capture.stop import Stop
-from kwsniff.live.listener import GoneError, Listener, Packets
+from kwsniff.live.listener import GoneError, Listener, ReadPackets
 from kwsniff.net.packets import PacketBlock
 
 NAP = 0.01
@@ -36,7 +36,7 @@ BLOCK_BYTES = 2 << 20
 class Handed(NamedTuple):
     """What a taker puts into the queue."""
 
-    taker: int
+    collector: int
     block: PacketBlock | None
     until: int
     """Nanoseconds since 1970 until when nothing is missing."""
@@ -66,7 +66,7 @@ class Room:
             self.used -= size
 
 
-class Taker:
+class Collector:
     """One listener's thread."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Taker:
         """When `stop` is set, it takes what is ready, hands it over, and ends."""
         self.index, self.listener = index, listener
         self._queue, self._room, self._stop = queue, room, stop
-        self._pending: list[Packets] = []
+        self._pending: list[ReadPackets] = []
         self._size = 0
         self._since = 0.0
         self.received = 0

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from kwsniff.capture.batch import segment_batch
 from kwsniff.capture.stop import Stop
+from kwsniff.live.collector import Collector, Handed, Room
 from kwsniff.live.listener import Listener
-from kwsniff.live.taker import Handed, Room, Taker
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
@@ -35,8 +35,8 @@ class LiveSource:
         self._room = Room(queue_bytes)
         self._totals = totals
         self._stop = Stop()
-        self.takers = [
-            Taker(index, listener, self._queue, self._room, self._stop)
+        self.collectors = [
+            Collector(index, listener, self._queue, self._room, self._stop)
             for index, listener in enumerate(listeners)
         ]
         self.interfaces = tuple(listener.interface for listener in listeners)
@@ -55,22 +55,22 @@ class LiveSource:
     @property
     def kernel_dropped(self) -> int:
         """Packets that found the kernel's buffer full."""
-        return sum(taker.kernel_dropped for taker in self.takers)
+        return sum(collector.kernel_dropped for collector in self.collectors)
 
     @property
     def came(self) -> int:
         """Packets that passed the filters, decoded, waiting or dropped."""
-        return sum(taker.came for taker in self.takers)
+        return sum(collector.came for collector in self.collectors)
 
     @property
     def own_dropped(self) -> int:
         """Packets that found the queue full."""
-        return sum(taker.own_dropped for taker in self.takers)
+        return sum(collector.own_dropped for collector in self.collectors)
 
     def start(self) -> None:
         """Begin to listen."""
-        for taker in self.takers:
-            taker.start()
+        for collector in self.collectors:
+            collector.start()
 
     def stop(self) -> None:
         """Listen no more; `segments` ends when it has yielded what came until now. From any thread."""
@@ -109,10 +109,10 @@ class LiveSource:
             return None
 
     def _note(self, handed: Handed) -> None:
-        self._until[handed.taker] = handed.until
+        self._until[handed.collector] = handed.until
         if handed.ended is not None:
             self._open -= 1
-            self._until[handed.taker] = 1 << 62  # the others' time counts
+            self._until[handed.collector] = 1 << 62  # the others' time counts
             if handed.ended:
                 self.farewells.append(handed.ended)
         now = min(self._until)

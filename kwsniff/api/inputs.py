@@ -34,7 +34,7 @@ TOLD = frozenset(("event", "time", "code", "detail", "packet", "capture", "statu
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Selection:
     """Which events, and what of them."""
 
     where: str | None = None
@@ -63,7 +63,7 @@ class Asked:
 
 
 def rows(
-    source: Source, asked: Asked, config: Config, totals: CaptureTotals | None = None
+    source: Source, asked: Selection, config: Config, totals: CaptureTotals | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The EVENTS batches that were asked for, with all columns, and with topic names.
 
@@ -85,7 +85,9 @@ def rows(
     return (batch.filter(own(batch, predicate(batch))) for batch in found)
 
 
-def _events(source: Source, config: Config, asked: Asked, totals: CaptureTotals) -> Iterator[pa.RecordBatch]:
+def _events(
+    source: Source, config: Config, asked: Selection, totals: CaptureTotals
+) -> Iterator[pa.RecordBatch]:
     if isinstance(source, bytes | bytearray | memoryview):
         return analyze(segments_of_bytes(bytes(source), config, totals), config)
     if (paths := paths_of(source)) is not None:

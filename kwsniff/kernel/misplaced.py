@@ -19,20 +19,20 @@ MAX_ASIDE = 64
 def remember(t: Any, c: int, found: int) -> int:
     """Remember a correlation id: OK or FULL. Called again with the same, it does nothing."""
     conn = t.conns[c]
-    if conn.aside_last >= 0 and t.pieces[conn.aside_last].start == found:
+    if conn.misplaced_last >= 0 and t.pieces[conn.misplaced_last].start == found:
         return OK
     row = take_piece(t)
     if row < 0:
         return FULL
     piece = t.pieces[row]
     piece.start, piece.next, piece.at, piece.size = found, -1, -1, 0
-    if conn.aside_last >= 0:
-        t.pieces[conn.aside_last].next = row
+    if conn.misplaced_last >= 0:
+        t.pieces[conn.misplaced_last].next = row
     else:
-        conn.aside_first = row
-    conn.aside_last = row
-    conn.aside += 1
-    if conn.aside > MAX_ASIDE:
+        conn.misplaced_first = row
+    conn.misplaced_last = row
+    conn.misplaced += 1
+    if conn.misplaced > MAX_ASIDE:
         drop_first(t, c)
     return OK
 
@@ -41,18 +41,18 @@ def remember(t: Any, c: int, found: int) -> int:
 def drop_first(t: Any, c: int) -> None:
     """Forget the one that is remembered longest."""
     conn = t.conns[c]
-    row = conn.aside_first
-    conn.aside_first = t.pieces[row].next
-    if conn.aside_first < 0:
-        conn.aside_last = -1
-    conn.aside -= 1
+    row = conn.misplaced_first
+    conn.misplaced_first = t.pieces[row].next
+    if conn.misplaced_first < 0:
+        conn.misplaced_last = -1
+    conn.misplaced -= 1
     drop_piece(t, row)
 
 
 @kernel
-def is_aside(t: Any, c: int, found: int) -> bool:
+def is_misplaced(t: Any, c: int, found: int) -> bool:
     """Whether a request was taken already."""
-    row = t.conns[c].aside_first
+    row = t.conns[c].misplaced_first
     while row >= 0:
         if t.pieces[row].start == found:
             return True
@@ -64,12 +64,12 @@ def is_aside(t: Any, c: int, found: int) -> bool:
 def pass_by(t: Any, c: int, found: int) -> None:
     """A request was taken in its place: none that was sent before it is still to come."""
     conn = t.conns[c]
-    while conn.aside_first >= 0 and t.pieces[conn.aside_first].start <= found:
+    while conn.misplaced_first >= 0 and t.pieces[conn.misplaced_first].start <= found:
         drop_first(t, c)
 
 
 @kernel
 def forget_all(t: Any, c: int) -> None:
     """Forget all."""
-    while t.conns[c].aside_first >= 0:
+    while t.conns[c].misplaced_first >= 0:
         drop_first(t, c)

@@ -26,7 +26,7 @@ Row = dict[str, Any]
 End = tuple[str, int]
 
 
-class Message(NamedTuple):
+class FramedMessage(NamedTuple):
     """One frame with its length prefix, as it was captured."""
 
     data: bytes
@@ -77,7 +77,7 @@ class Side:
         return data.tobytes(), owner
 
 
-def messages_of(path: str, call: Row, config: Config | None = None) -> dict[str, Message]:
+def messages_of(path: str, call: Row, config: Config | None = None) -> dict[str, FramedMessage]:
     """The request and the response of a call of EVENTS, those of them that were captured. Raises
     CaptureError."""
     wanted = {REQUEST: call["request_packet"], RESPONSE: call["response_packet"]}
@@ -134,7 +134,7 @@ def _pattern(name: str, call: Row) -> bytes:
     return struct.pack(">ihhi", size, call["api_key"], call["api_version"], call["correlation_id"])
 
 
-def found_message(side: Side, call: Row, name: str) -> Message | None:
+def found_message(side: Side, call: Row, name: str) -> FramedMessage | None:
     """The message that what is held of one direction has of a call, None if it is not in there."""
     pattern = _pattern(name, call)
     data, owner = side.joined()
@@ -152,7 +152,7 @@ def found_message(side: Side, call: Row, name: str) -> Message | None:
         return None
     owners = owner[best : best + size]
     frame = data[best : best + size].ljust(size, b"\0")
-    return Message(frame, np.unique(owners[owners >= 0]).tolist(), _gaps(owners, size))
+    return FramedMessage(frame, np.unique(owners[owners >= 0]).tolist(), _gaps(owners, size))
 
 
 def _gaps(owners: Any, size: int) -> list[tuple[int, int]]:

@@ -31,7 +31,7 @@ TYPES = {
 """A duration is in microseconds, a ratio a part of 1, a factor how many times."""
 
 
-class Field(NamedTuple):
+class AnswerField(NamedTuple):
     """One column of a table."""
 
     name: str
@@ -44,12 +44,12 @@ class Field(NamedTuple):
 
 
 @dataclass(slots=True)
-class Table:
+class AnswerTable:
     """Rows of one sort. `top` of them are shown unless more are asked for."""
 
     name: str
     title: str
-    fields: tuple[Field, ...]
+    fields: tuple[AnswerField, ...]
     rows: Sequence[Row] = ()
     top: int = 20
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kwsniff.kernel.bodytexts import Bodies
 
 
-class Told:
+class Emitter:
     """Makes EVENTS of what stands in the tables of a machine."""
 
     def __init__(self, machine: Machine, config: Config) -> None:
@@ -106,7 +106,7 @@ class Told:
             run.packet_bytes = 0
             if self.bodies is not None:
                 self.bodies.tidy()
-        run.told_bytes = run.packet_bytes
+        run.emitted_bytes = run.packet_bytes
         self._forget_kept(int(run.notes))
         return batch
 

@@ -13,8 +13,8 @@ from datetime import date, datetime
 from typing import IO, Any
 from zoneinfo import ZoneInfo
 
-from kwsniff.answers import table as kinds
-from kwsniff.answers.table import Field, Row, Table
+from kwsniff.answers import tabular as kinds
+from kwsniff.answers.tabular import AnswerField, AnswerTable, Row
 from kwsniff.report.text import bytes_text, digits, printable
 
 GAP = 2
@@ -38,7 +38,7 @@ class Look:
     """Rows of each table at the most; 0 is all, None what the table says itself."""
 
 
-def write_text(out: IO[str], tables: Sequence[Table], look: Look) -> None:
+def write_text(out: IO[str], tables: Sequence[AnswerTable], look: Look) -> None:
     """Print the tables that have rows, with their titles."""
     printed = False
     for table in tables:
@@ -47,7 +47,7 @@ def write_text(out: IO[str], tables: Sequence[Table], look: Look) -> None:
             printed = True
 
 
-def _text(table: Table, look: Look) -> str:
+def _text(table: AnswerTable, look: Look) -> str:
     top = table.top if look.top is None else look.top
     rows = table.rows[:top] if top else table.rows
     days = {_local(value, look).date() for value in _times(table, rows)}
@@ -70,7 +70,7 @@ def _day(days: set[date], look: Look) -> str:
     return f" ({next(iter(days))}, {look.zone.key})" if len(days) == 1 else f" ({look.zone.key})"
 
 
-def _times(table: Table, rows: Sequence[Row]) -> list[datetime]:
+def _times(table: AnswerTable, rows: Sequence[Row]) -> list[datetime]:
     names = [f.name for f in table.fields if f.kind == kinds.TIME]
     return [row[name] for row in rows for name in names if row.get(name) is not None]
 
@@ -101,17 +101,19 @@ def cut(text: str, width: int) -> str:
     return text + "…"
 
 
-def _padded(text: str, width: int, field: Field) -> str:
+def _padded(text: str, width: int, field: AnswerField) -> str:
     text = cut(text, width)
     space = " " * (width - cell_width(text))
     return space + text if field.kind in NUMBERS else text + space
 
 
-def _needed(field: Field, shown: dict[Field, list[str]]) -> int:
+def _needed(field: AnswerField, shown: dict[AnswerField, list[str]]) -> int:
     return max(map(cell_width, (field.heading, *shown[field])))
 
 
-def _fitting(fields: list[Field], shown: dict[Field, list[str]], width: int | None) -> list[Field]:
+def _fitting(
+    fields: list[AnswerField], shown: dict[AnswerField, list[str]], width: int | None
+) -> list[AnswerField]:
     """Without the columns that there is no room for."""
     while width and any(f.rank for f in fields):
         least = [_least(f, shown, width) for f in fields]
@@ -122,18 +124,18 @@ def _fitting(fields: list[Field], shown: dict[Field, list[str]], width: int | No
     return fields
 
 
-def _least(field: Field, shown: dict[Field, list[str]], width: int) -> int:
+def _least(field: AnswerField, shown: dict[AnswerField, list[str]], width: int) -> int:
     """Columns a field has to have: text may be cut, to a fifth of the room, that of important fields to
     three tenths."""
     needed = _needed(field, shown)
     return min(needed, width * (2 if field.rank else 3) // 10) if _can_be_cut(field) else needed
 
 
-def _can_be_cut(field: Field) -> bool:
+def _can_be_cut(field: AnswerField) -> bool:
     return field.kind in (kinds.TEXT, kinds.LIST)
 
 
-def _widths(fields: list[Field], shown: dict[Field, list[str]], width: int | None) -> list[int]:
+def _widths(fields: list[AnswerField], shown: dict[AnswerField, list[str]], width: int | None) -> list[int]:
     widths = [_needed(f, shown) for f in fields]
     room = None if width is None else width - GAP * (len(fields) - 1)
     while room is not None and sum(widths) > room:
@@ -146,7 +148,7 @@ def _widths(fields: list[Field], shown: dict[Field, list[str]], width: int | Non
     return widths
 
 
-def _cell(field: Field, row: Row, look: Look, dated: bool) -> str:
+def _cell(field: AnswerField, row: Row, look: Look, dated: bool) -> str:
     value = row.get(field.name)
     if value is None or value == []:
         return ""
@@ -191,7 +193,7 @@ _SHOWN: dict[str, Callable[[Any], str]] = {
 # For programs
 
 
-def write_csv(out: IO[bytes], table: Table, top: int | None) -> None:
+def write_csv(out: IO[bytes], table: AnswerTable, top: int | None) -> None:
     """One table as CSV: times in UTC, durations in microseconds, lists joined by `;`."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -209,7 +211,7 @@ def write_csv(out: IO[bytes], table: Table, top: int | None) -> None:
             writer.write_batch(shown(batch, schema))
 
 
-def write_json(out: IO[str], tables: Sequence[Table], notes: Sequence[str], top: int | None) -> None:
+def write_json(out: IO[str], tables: Sequence[AnswerTable], notes: Sequence[str], top: int | None) -> None:
     """All tables as one object: an array of rows for each, nulls left out, and the notes."""
     found: dict[str, Any] = {}
     for table in tables:
@@ -227,7 +229,7 @@ def json_safe(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
-def _plain(table: Table, row: Row) -> dict[str, Any]:
+def _plain(table: AnswerTable, row: Row) -> dict[str, Any]:
     found = {}
     for column in table.fields:
         value = row.get(column.name)

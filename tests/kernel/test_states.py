@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.kernel import closing, life, roles, search
+from kwsniff.kernel import closing, roles, search, states
 from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS
 from kwsniff.offline import events
 from tests.samples import CAPTURES, sample
@@ -19,7 +19,7 @@ STEPS = ("OPEN", "FLUSHING", "JUDGING", "FINISHING", "GIVING_UP", "CLOSED_")
 def test_only_what_the_table_says_leads_on() -> None:
     for before in NAMES:
         for after in NAMES:
-            assert life.may_become(before, after) == ((before, after) in life.TRANSITIONS)
+            assert states.may_become(before, after) == ((before, after) in states.TRANSITIONS)
 
 
 @pytest.mark.parametrize("name", ["tls", "midstream", "connection-churn", "kafkajs-kafka"])
@@ -29,11 +29,11 @@ def test_nothing_else_is_ever_tried(name: str, monkeypatch: pytest.MonkeyPatch) 
 
     def become(t: Any, c: int, state: int) -> None:
         taken.add((t.conns[c].state, state))
-        life.become(t, c, state)
+        states.become(t, c, state)
 
     def advance_to(t: Any, c: int, step: int) -> None:
         steps.add((t.conns[c].step, step))
-        life.advance_to(t, c, step)
+        states.advance_to(t, c, step)
 
     for module in (closing, search, roles):
         monkeypatch.setattr(module, "become", become)
@@ -41,8 +41,8 @@ def test_nothing_else_is_ever_tried(name: str, monkeypatch: pytest.MonkeyPatch) 
     for _ in events(sample(name).paths, Config(kernels="never")):
         pass
     assert taken
-    assert taken <= {*life.TRANSITIONS}
-    assert steps == {*life.STEPS}
+    assert taken <= {*states.TRANSITIONS}
+    assert steps == {*states.STEPS}
 
 
 def test_the_design_draws_every_state_and_step() -> None:

@@ -10,7 +10,7 @@ from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.room import WANT_NOTES, lacks
 from kwsniff.kernel.tables import PIECES, PROBING
 
-MAX_UNTOLD = 100
+MAX_PENDING = 100
 """Anomalies that wait until it is known who the client is."""
 
 
@@ -28,7 +28,7 @@ def room_for_notes(t: Any, count: int) -> int:
 def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> None:
     """Add an anomaly of a connection; that there is room has been seen to. While it is not known who the
     client is, it waits: its row names the client."""
-    if t.conns[c].state == PROBING and t.conns[c].untold < MAX_UNTOLD:
+    if t.conns[c].state == PROBING and t.conns[c].pending_notes < MAX_PENDING:
         at = take_piece(t)
         if at >= 0:
             keep_note(t, c, at, code, packet, time, a, b)
@@ -55,25 +55,25 @@ def keep_note(t: Any, c: int, at: int, code: int, packet: int, time: int, a: int
     """Let an anomaly wait, in a row of `pieces`."""
     conn, piece = t.conns[c], t.pieces[at]
     piece.start, piece.packet, piece.time, piece.end, piece.side, piece.next = code, packet, time, a, b, -1
-    if conn.untold_last >= 0:
-        t.pieces[conn.untold_last].next = at
+    if conn.pending_last >= 0:
+        t.pieces[conn.pending_last].next = at
     else:
-        conn.untold_first = at
-    conn.untold_last = at
-    conn.untold += 1
+        conn.pending_first = at
+    conn.pending_last = at
+    conn.pending_notes += 1
 
 
 @kernel
-def tell_notes(t: Any, c: int) -> None:
+def release_notes(t: Any, c: int) -> None:
     """Add the anomalies that waited; that there is room has been seen to."""
     conn = t.conns[c]
-    while conn.untold_first >= 0:
-        at = conn.untold_first
+    while conn.pending_first >= 0:
+        at = conn.pending_first
         piece = t.pieces[at]
         add_note(t, c, piece.start, piece.packet, piece.time, piece.end, piece.side)
-        conn.untold_first = piece.next
+        conn.pending_first = piece.next
         drop_piece(t, at)
-    conn.untold_last, conn.untold = -1, 0
+    conn.pending_last, conn.pending_notes = -1, 0
 
 
 @kernel
