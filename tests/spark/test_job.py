@@ -239,7 +239,7 @@ def killing(owner, name, before):
     setattr(owner, name, work)
 
 place = {
-    "staged": (job._Run, "_report", True), "written": (job._Run, "_findings", False),
+    "staged": (job._JobRun, "_report", True), "written": (job._JobRun, "_findings", False),
     "held": (lock.Lock, "held", False), "unpublished": (version.Version, "publish", True),
     "published": (job.Manifest, "write", False), "shown": (version, "show", False),
 }[sys.argv[1]]

@@ -35,19 +35,19 @@ def test_each_attempt_writes_and_tells_its_own_file(tmp_path: Path) -> None:
     with StagedFile(place) as first, StagedFile(place) as second:
         first.add(rows([1]))
         second.add(rows([2, 3]))
-    assert first.told().path != second.told().path
+    assert first.emitted().path != second.emitted().path
     for file, positions in ((first, [1]), (second, [2, 3])):
-        (batch,) = stored(file.told().path)
+        (batch,) = stored(file.emitted().path)
         assert batch["position"].to_pylist() == positions
-        assert file.told().bytes == Path(file.told().path).stat().st_size
+        assert file.emitted().bytes == Path(file.emitted().path).stat().st_size
 
 
 def test_columns_of_a_staged_file_can_be_chosen(tmp_path: Path) -> None:
     with StagedFile(Place.of(tmp_path) / "a.arrow") as file:
         file.add(rows([0, 1, 2]))
-    (batch,) = stored(file.told().path, ["position", "event"])
+    (batch,) = stored(file.emitted().path, ["position", "event"])
     assert batch.to_pydict() == {"position": [0, 1, 2], "event": ["call"] * 3}
-    assert (file.told(4).rows, file.told(4).split, file.told(4).named) == (3, 4, False)
+    assert (file.emitted(4).rows, file.emitted(4).split, file.emitted(4).named) == (3, 4, False)
 
 
 @pytest.mark.parametrize("seed", range(5))
