@@ -159,7 +159,7 @@ def real(frames: Frames, key: Key, api_key: float, request: bool) -> bool:
     if key.ends in frames.unclear:
         return True
     if not request:
-        return key in frames.responses
+        return key in frames.begun
     return frames.api_keys.get(key) == api_key
 
 

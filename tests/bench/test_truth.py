@@ -89,6 +89,23 @@ def test_calls_with_a_lost_packet_do_not_count_but_invented_ones_do(frames: Fram
     assert (found.paired, found.phantoms) == (found.survived, 2)
 
 
+def test_a_response_in_which_the_capture_ends_is_no_invention(frames: Frames, tmp_path: Path) -> None:
+    key, packets = max(frames.responses.items(), key=lambda response: len(response[1]))
+    cut = tmp_path / "cut.pcap"
+    kept = np.arange(pcapfile.count(SAMPLE)) < packets[-1]
+    variants.keep(SAMPLE, cut, kept)
+    ended = truth.frames(cut, PORTS)
+    assert len(packets) > 1
+    assert key not in ended.responses
+    orphan = pairing.calls(SAMPLE, PORTS).query("correlation_id == @key.correlation_id").iloc[:1]
+    orphan = orphan.assign(
+        request_packet=None, client_ip=key.ends.client_ip, client_port=key.ends.client_port,
+        broker_ip=key.ends.broker_ip, broker_port=key.ends.broker_port,
+    )  # fmt: skip
+    assert pairing.outcome(ended, kept, orphan).phantoms == 0
+    assert pairing.outcome(ended, kept, orphan.assign(correlation_id=123456)).phantoms == 1
+
+
 def test_a_variant_leaves_the_same_packets_out_each_time(tmp_path: Path) -> None:
     paths = [tmp_path / "one.pcap", tmp_path / "two.pcap"]
     for path in paths:

@@ -21,6 +21,8 @@ import pcapfile
 Address = tuple[str, int]
 Pair = tuple[Address, Address]
 
+REQUEST_HEADER, RESPONSE_HEADER = 12, 8
+"""Bytes from a frame's length to its correlation id."""
 LENGTHS, ETHERNET, WRAP = 8, 14, 1 << 32
 SYN = 0x02
 NEWEST_API = 200  # well above what there is
@@ -53,6 +55,8 @@ class Frames:
     """The packets that carry bytes of the request."""
     responses: dict[Key, list[int]] = field(default_factory=dict)
     """The packets that carry bytes of the response."""
+    begun: set[Key] = field(default_factory=set)
+    """Each response, those too of which the end is missing, as where the capture ends."""
     unclear: set[Ends] = field(default_factory=set)
     """Left out: two connections had the same ends, or what a client sent is no sequence of frames."""
 
@@ -75,11 +79,12 @@ class Direction:
     def add(self, sequence: int, packet: int, payload: bytes) -> None:
         self.segments.append(Segment((sequence - self.first) % WRAP, packet, payload))
 
-    def frames(self) -> Iterator[tuple[bytes, list[int]]]:
-        """Each frame's bytes behind its length, and the packets it came in: none for a last one cut short."""
+    def frames(self, header: int) -> Iterator[tuple[bytes, list[int]]]:
+        """Each frame's bytes behind its length, and the packets it came in: none for a last one cut short.
+        One of which the `header` is not all there is left out."""
         stream, starts, packets = self._joined()
         at = 0
-        while at + 12 <= len(stream):
+        while at + header <= len(stream):
             end = at + 4 + int.from_bytes(stream[at : at + 4], "big")
             first, last = bisect_right(starts, at) - 1, bisect_right(starts, end - 1)
             yield bytes(stream[at + 4 : end]), packets[first:last] if end <= len(stream) else []
@@ -117,7 +122,7 @@ def _ends(source: Address, target: Address, ports: list[int]) -> Ends | None:
 
 
 def _requests(ends: Ends, direction: Direction, found: Frames) -> None:
-    for body, packets in direction.frames():
+    for body, packets in direction.frames(REQUEST_HEADER):
         key = Key(ends, int.from_bytes(body[4:8], "big", signed=True))
         found.api_keys[key] = int.from_bytes(body[:2], "big")
         if found.api_keys[key] > NEWEST_API:
@@ -130,9 +135,11 @@ def _requests(ends: Ends, direction: Direction, found: Frames) -> None:
 def _responses(ends: Ends, direction: Direction, found: Frames) -> None:
     if ends in found.unclear:
         return
-    for body, packets in direction.frames():
+    for body, packets in direction.frames(RESPONSE_HEADER):
+        key = Key(ends, int.from_bytes(body[:4], "big", signed=True))
+        found.begun.add(key)
         if packets:
-            found.responses[Key(ends, int.from_bytes(body[:4], "big", signed=True))] = packets
+            found.responses[key] = packets
 
 
 def _directions(path: Path) -> tuple[dict[Pair, Direction], set[Pair]]:
