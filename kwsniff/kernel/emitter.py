@@ -181,11 +181,11 @@ class Emitter:
         self.ranks = np.concatenate([each["rank"] for each in own])
         self.numbers = np.concatenate([each["number"] for each in own])
         own_rows = bool((self.ranks >= k.OWN).all())
-        if len(parts) == 1 and own_rows:
+        if len(parts) == 1 and own_rows and not _of_several(self.keys, self.numbers):
             return record_batch(*parts[0], EVENTS)
-        if own_rows:
-            order = np.argsort(self.keys, kind="stable")
-        else:  # of connections that came to their places at the same time, the older one is first
+        order = np.argsort(self.keys, kind="stable")
+        if not own_rows or _of_several(self.keys[order], self.numbers[order]):
+            # Of connections that came to their places at the same time, the older one is first.
             order = np.lexsort((self.numbers, self.ranks, self.keys))
         self.keys, self.ranks, self.numbers = self.keys[order], self.ranks[order], self.numbers[order]
         return record_batch(in_order(parts, order, EVENTS), len(order), EVENTS)
@@ -285,6 +285,12 @@ def _bodies(machine: Machine, config: Config) -> Bodies:
     from kwsniff.kernel.bodytexts import Bodies
 
     return Bodies(machine, config)
+
+
+def _of_several(keys: Ints, numbers: Ints) -> bool:
+    """Whether at one of these places, which ascend, there are rows of several connections: where a limit over
+    all of them was reached."""
+    return bool(((keys[1:] == keys[:-1]) & (numbers[1:] != numbers[:-1])).any())
 
 
 _OWNED = [("rank", np.int64), ("number", np.int64)]

@@ -94,6 +94,7 @@ class Joiner:
         """Take over the state behind the first part."""
         self._take_tail(summary, [])
         self._take_clock(summary)
+        self._machine.t.run[0].floor = summary.floor
 
     def join(self, summary: PartSummary, again: Again) -> Joined:
         """Take the next part, which `fits`."""

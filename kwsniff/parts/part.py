@@ -94,6 +94,8 @@ class PartSummary:
     """A limit over all connections was reached."""
     most: tuple[int, ...]
     """Most bytes held, requests in flight, connections followed, and bytes of bodies to be shown."""
+    floor: int
+    """See `kwsniff.kernel.tables`: how much nobody could give up, for the part that nothing came before."""
 
     @property
     def size(self) -> int:
@@ -157,6 +159,7 @@ class PartEngine(Engine):
             list(self._emitter.captures), lefts,
             _joined(self._ends, RECORDS["ends"]), self._end_texts, _joined(self._births, BIRTH), tail,
             int(run.clock), self._began, int(run.jump), int(run.order), limited, most,
+            int(run.floor),
         )  # fmt: skip
 
     def _spoilt(self, lefts: Rows) -> tuple[Rows, bytes]:

@@ -63,16 +63,22 @@ class Outcome:
     independent: bool
     """Whether the splits could be read apart, see `reading.independent`: else the events may differ."""
     again: int
-    """Pairs of endpoints that were decoded again."""
+    """Pairs of endpoints that were decoded again ..."""
+    whole: int
+    """... and splits all of whose segments were, because a limit over all connections could be reached."""
 
 
 class _Counting(Joiner):
-    again = 0
+    again = alone = 0
 
     def join(self, *what: Any) -> Any:
         done = super().join(*what)
         self.again += done.again
         return done
+
+    def whole(self, *what: Any) -> Any:
+        self.alone += 1
+        return super().whole(*what)
 
 
 def decode(splits: Sequence[Split], config: Config) -> Outcome:
@@ -90,7 +96,7 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
         totals.merge(reader.emitted.totals)
     rows += joiner.finish()
     events = pa.Table.from_batches([each.batch for each in rows], EVENTS)
-    return Outcome(events, totals, independent(splits, emitted), joiner.again)
+    return Outcome(events, totals, independent(splits, emitted), joiner.again, joiner.alone)
 
 
 def differences(paths: Sequence[str], splits: Sequence[Split], config: Config = SMALL) -> Outcome:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from tests.parts.cutting import in_parts, input_of, parts, shuffled, whole, without
+from tests.parts.cutting import in_parts, input_of, parts, shuffled, stretch, whole, without
 from tests.samples import names
 from tests.strength import examples
 
@@ -91,6 +91,36 @@ def test_limits_over_all_connections_hold_whatever_is_cut(name: str) -> None:
     outcome = in_parts(parts(batches, cuts_of(name, 3, sum(map(len, batches)))), config)
     assert outcome.alone
     assert outcome.events.equals(whole(batches, config))
+
+
+LOSSY = ["librdkafka-errors", "quorum", "sasl", "stuck-consumer", "java-groups", "rebalance-timeout"]
+
+
+@pytest.mark.parametrize("limit", [{"max_buffered_bytes": 20_000}, {"max_buffered_bytes": 5_000}])
+@pytest.mark.parametrize("name", LOSSY)
+@pytest.mark.one_of(3)
+def test_buffer_limits_with_packets_lost_are_those_of_one_run(name: str, limit: dict[str, int]) -> None:
+    """Also where a part before the cut reached the limit, and could not give up enough."""
+    config = Config(**limit)  # type: ignore[arg-type]
+    batches = without(input_of(name), 0.2, 7)
+    expected = whole(batches, config)
+    outcome = in_parts(parts(batches, cuts_of(name, 3, sum(map(len, batches)))), config)
+    assert outcome.alone
+    assert outcome.events.equals(expected)
+
+
+def test_what_is_given_up_of_several_connections_is_told_in_one_order_wherever_batches_end() -> None:
+    config = Config(max_outstanding_total=5)
+    batches = without(input_of("stale-leader"), 0.2, 7)
+    expected = whole(batches, config)
+    assert "outstanding_limit" in expected["code"].to_pylist()
+    for size in (20, 100, 170):
+        stretches = [
+            stretch(each, at, min(at + size, len(each)))
+            for each in batches
+            for at in range(0, len(each), size)
+        ]
+        assert whole(stretches, config).equals(expected), size
 
 
 def test_little_is_decoded_again_where_nothing_was_lost() -> None:
