@@ -79,7 +79,7 @@ class Summary:
 
         page = self.page
         text = Text(
-            self.report.tables, title(page.paths, self.report), page.trust, page.findings, page.errors,
+            self.report.arrow, title(page.paths, self.report), page.trust, page.findings, page.errors,
             page.anomalies, self.report.note,
         )  # fmt: skip
         console = Console(file=io.StringIO(), width=100, no_color=True)

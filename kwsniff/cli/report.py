@@ -68,6 +68,7 @@ def report(request: ReportRequest) -> int:
         CommandError: the request is wrong, or an input could not be read.
     """
     tables = _tables(request)
+    only = {*tables, "api", "client"} if request.csv is None and not request.json else None
     predicate = request.choice.checked().predicate()
     request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
@@ -87,7 +88,7 @@ def report(request: ReportRequest) -> int:
                 watched if gathered is None else gathered.watch(watched),
                 errors=errors,
                 keep_calls=request.csv is not None,
-                only={*tables, "api", "client"} if request.csv is None and not request.json else None,
+                only=only,
                 samples=request.config.max_samples,
                 uses=gathered is not None,
             )
@@ -108,7 +109,7 @@ def report(request: ReportRequest) -> int:
         statistics.print(_console(request), tables, wide=request.wide)
     else:
         page = Page(
-            statistics.tables, title(request.paths, statistics, request.choice.zone), trust.text(), rules,
+            statistics.arrow, title(request.paths, statistics, request.choice.zone), trust.text(), rules,
             found.errors(errors), trust.anomalies, statistics.note, request.choice.zone,
         )  # fmt: skip
         page.print(_console(request), top=request.top)
@@ -227,7 +228,8 @@ def _events(
     batches = even(prefetched(damage.watch(trust.watch(source))))
     choice = request.choice
     if predicate is None:
-        yield from named(batches, learner=choice.learner()) if choice.names else followed(batches)
+        learner = choice.learner()
+        yield from named(batches, learner=learner) if choice.names else followed(batches, idle=_idle(request))
         return
     # A condition on topics has to see their names; without one the report fills them in by itself.
     seen = left = 0
@@ -238,6 +240,13 @@ def _events(
         yield chosen
     if seen and not left:
         problem.said(f"{request.choice.limits} left none of {seen:,} calls")
+
+
+def _idle(request: ReportRequest) -> bool:
+    """Whether anything is asked about calls that brought nothing and their partitions: the page says nothing
+    of them."""
+    more = request.csv is not None or request.json or request.html is not None
+    return more or request.by is not None
 
 
 def _calls(batch: pa.RecordBatch) -> int:

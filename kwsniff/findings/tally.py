@@ -11,7 +11,6 @@ Invariant: counts and sums over the entries are those over everything taken, in 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,8 +20,6 @@ import numpy as np
 from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Ints, Mask, Picked
 from kwsniff.report.codes import OTHERS, combined
 
-DIRECT = 1 << 18
-"""Combinations up to which a table of all of them is quicker than hashing those that occur."""
 LIMIT = 2_000
 """Entries kept of one tally."""
 NAME_LENGTH = 120
@@ -190,18 +187,7 @@ def _rows(columns: list[list[Any]], size: int) -> list[tuple[Any, ...]]:
 def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:
     """A number for each combination of keys that occurs: that of each row, and for each the first row that
     has it."""
-    sizes = [len(key.values) for key in keys]
-    if math.prod(sizes) > DIRECT:
-        return combined([key.codes for key in keys], sizes)
-    codes = np.zeros(len(keys[0].codes), np.int64)
-    for key, size in zip(keys, sizes, strict=True):
-        codes = codes * size + key.codes
-    occurs = np.zeros(math.prod(sizes), np.bool_)
-    occurs[codes] = True
-    group = (np.cumsum(occurs, dtype=np.int64) - 1)[codes]
-    firsts = np.zeros(int(occurs.sum()), np.int64)
-    firsts[group[::-1]] = np.arange(len(group) - 1, -1, -1)
-    return group, firsts
+    return combined([key.codes for key in keys], [len(key.values) for key in keys])
 
 
 def _packets(rows: EventRows | Picked, places: Ints) -> list[Packet]:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, SEVERITIES, WARNING
 from kwsniff.findings.words import duration
 from kwsniff.page.layout import Line, Section, beside, columns, fitted, tied, wrapped
@@ -15,10 +13,12 @@ from kwsniff.report.cube import PARTS
 from kwsniff.report.text import bytes_text, digits, printable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kwsniff.findings import Finding
     from kwsniff.findings.errors import ErrorLine
 
-Tables = Mapping[str, pd.DataFrame]
+Tables = Mapping[str, "pa.Table"]
 Row = Mapping[str, Any]
 
 STYLES = {CRITICAL: "bold red", WARNING: "yellow", NOTICE: "cyan"}
@@ -90,9 +90,9 @@ def _listed(what: str, names: str, width: int, brief: bool) -> list[Line]:
     return [Line(line, "green" if what == "ok" else "dim") for line in lines]
 
 
-def api(frame: pd.DataFrame, width: int) -> Section:
+def api(table: pa.Table, width: int) -> Section:
     """Where the time of the calls went."""
-    rows = [_known(row) for row in frame.to_dict(orient="records")]
+    rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
     for row in rows:
         row["time_us"] = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
     rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
@@ -155,9 +155,9 @@ def errors(lines: Sequence[ErrorLine], width: int, zone: tzinfo) -> Section:
     )  # fmt: skip
 
 
-def clients(frame: pd.DataFrame, width: int) -> Section:
+def clients(table: pa.Table, width: int) -> Section:
     """Those with most time, errors and bytes."""
-    rows = [_known(row) for row in frame.to_dict(orient="records")]
+    rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
     for row in rows:
         row["time_us"] = _busy(row)
         row["size"] = row["request_bytes"] + row["response_bytes"]
@@ -195,10 +195,6 @@ def anomalies(counts: Mapping[str, int], width: int) -> Section:
     text = "Anomalies: " + ", ".join(f"{code} {count:,}" for code, count in ranked)
     command = "kwsniff decode FILE --where 'event == \"anomaly\"'"
     return Section("", [], head=[Line(line) for line in wrapped(f"{text} > {command}", width, "  ")])
-
-
-def _known(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): None if pd.isna(value) else value for name, value in row.items()}
 
 
 def _share(part: float | None, whole: float) -> str:

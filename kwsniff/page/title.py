@@ -23,9 +23,7 @@ def title(paths: Sequence[str], report: Report, zone: tzinfo = UTC) -> str:
         day = "%Y-%m-%d " if first.date() != last.date() else ""
         text += f", {first:%Y-%m-%d %H:%M:%S} to {last:{day}%H:%M:%S %Z}"
         text += f" ({duration(report.covered_s)})"
-    frame = report.tables["api"]
-    calls, errors = int(frame["calls"].sum()), int(frame["errors"].sum())
-    return f"{text}: {many(calls, 'call')}, {many(errors, 'error')}"
+    return f"{text}: {many(report.total('calls'), 'call')}, {many(report.total('errors'), 'error')}"
 
 
 def named(paths: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
 """Statistics of events and their presentation.
 
-`Report.from_events` makes one pass over EVENTS batches; the tables then are pandas frames, and go to a
-terminal, to CSV files or to JSON. What the tables hold is declared in `kwsniff.report.tables`.
+`Report.from_events` makes one pass over EVENTS batches; the tables then are Arrow's, pandas frames for who
+asks for those, and go to a terminal, to CSV files or to JSON. What the tables hold is declared in
+`kwsniff.report.tables`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +25,16 @@ if TYPE_CHECKING:
 
 DEFAULT_BY = ("api", "error", "client")
 """Tables printed if none are asked for."""
+_OF_TOPICS = frozenset(("topic", "error"))
+"""Tables that take what is counted by topic."""
 
 
 @dataclass
 class Report:
     """Statistics of the calls of one input."""
 
-    tables: dict[str, pd.DataFrame]
-    """`api`, `client`, `topic`, `broker` and `error`, Arrow-backed, with the columns of
-    `kwsniff.report.tables.TABLES`."""
+    arrow: dict[str, pa.Table]
+    """`api`, `client`, `topic`, `broker` and `error` with the columns of `kwsniff.report.tables.TABLES`."""
     covered_s: float
     """Seconds the input covers: from first to last byte of each capture, overlaps counted once."""
     first_time: datetime | None
@@ -45,6 +48,13 @@ class Report:
     uses: pd.DataFrame | None = None
     """If asked for: `calls`, `errors`, `records` and `record_bytes` by client, topic and API."""
     _calls: Spool | None = None
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables as pandas frames, Arrow-backed."""
+        import pandas as pd
+
+        return {name: table.to_pandas(types_mapper=pd.ArrowDtype) for name, table in self.arrow.items()}
 
     @classmethod
     def from_events(
@@ -69,7 +79,8 @@ class Report:
         from kwsniff.report.spool import Spool
         from kwsniff.report.store import CallStore
 
-        store = CallStore() if samples is None else BoundedStore(samples)
+        topics = uses or only is None or not _OF_TOPICS.isdisjoint(only)
+        store = CallStore(topics=topics) if samples is None else BoundedStore(samples, topics=topics)
         spool = Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches)
         report = cls.from_store(store, errors=errors, only=only, uses=uses)
@@ -92,7 +103,7 @@ class Report:
         statistics = Statistics(store, errors)
         spans = store.spans.values()
         return cls(
-            tables=statistics.tables(only),
+            arrow=statistics.tables(only),
             covered_s=statistics.seconds,
             first_time=_time(min((first for first, _ in spans), default=None)),
             last_time=_time(max((last for _, last in spans), default=None)),
@@ -111,17 +122,21 @@ class Report:
             "need more memory (--max-memory)"
         )
 
+    def total(self, name: str) -> int:
+        """The sum of a column over all APIs: `calls`, `errors`."""
+        return sum(self.arrow["api"][name].to_pylist())
+
     def write_csv(self, directory: str | Path) -> list[Path]:
         """Write `<table>.csv` for every table, and calls.csv if the calls were kept, into `directory`, which
         is made if it isn't there. Returns the files. Raises OSError if one cannot be written."""
         from kwsniff.report.calls import write_calls
-        from kwsniff.report.csv import write_frame
+        from kwsniff.report.csv import write_table
 
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        paths = [directory / f"{name}.csv" for name in self.tables]
-        for path, frame in zip(paths, self.tables.values(), strict=True):
-            write_frame(path, frame)
+        paths = [directory / f"{name}.csv" for name in self.arrow]
+        for path, table in zip(paths, self.arrow.values(), strict=True):
+            write_table(path, table)
         if self._calls is not None:
             paths.append(directory / "calls.csv")
             write_calls(paths[-1], self._calls.read(), self.topic_names)
@@ -136,14 +151,14 @@ class Report:
             "first_time": self.first_time,
             "last_time": self.last_time,
             "covered_s": self.covered_s,
-            "calls": int(self.tables["api"]["calls"].sum()),
-            "errors": int(self.tables["api"]["errors"].sum()),
+            "calls": self.total("calls"),
+            "errors": self.total("errors"),
         }
         if self.percentile_error:
             summary["percentile_error"] = self.percentile_error
         from kwsniff.report.text import json_printable
 
-        tables = {name: _records(frame) for name, frame in self.tables.items()}
+        tables = {name: table.to_pylist() for name, table in self.arrow.items()}
         whole = {"summary": summary, **(more or {}), **tables}
         return json_printable(json.dumps(whole, default=_iso, ensure_ascii=False, allow_nan=False))
 
@@ -159,8 +174,8 @@ class Report:
 
         by = list(by)
         for name in by:
-            if name not in self.tables:
-                raise ValueError(f"no table {name!r}; there are {', '.join(self.tables)}")
+            if name not in self.arrow:
+                raise ValueError(f"no table {name!r}; there are {', '.join(self.arrow)}")
         console = console or Console()
         print_tables(console, self.tables, by, wide=wide)
         if self.note:
@@ -170,14 +185,7 @@ class Report:
         """As a notebook shows it: the first rows of the tables by API, client and error."""
         from kwsniff.report.notebook import shown
 
-        return "".join(shown(name, self.tables[name]) for name in DEFAULT_BY if name in self.tables)
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    import pyarrow as pa
-
-    records: list[dict[str, Any]] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
-    return records
+        return "".join(shown(name, self.tables[name]) for name in DEFAULT_BY if name in self.arrow)
 
 
 def _time(microseconds: int | None) -> datetime | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
 from kwsniff.report.condensed import LIMIT, Condensed
 from kwsniff.report.samples import Integers, percentile_columns
@@ -21,10 +20,10 @@ class BoundedStore(CallStore):
 
     After `finish` it takes further batches, unless `exact` was given and is not used up."""
 
-    def __init__(self, exact: int = 0, limit: int | None = None) -> None:
+    def __init__(self, exact: int = 0, limit: int | None = None, *, topics: bool = True) -> None:
         """`exact` are samples that are kept as its base does, 28 bytes for a call and a topic; 0: none.
-        `limit`: that of values of a metric, if it is to be another one."""
-        super().__init__()
+        `limit`: that of values of a metric, if it is to be another one. `topics`: see its base."""
+        super().__init__(topics=topics)
         self._room = exact
         limit = limit or max(exact // 4, LIMIT)  # four times 20 bytes a value
         self._by_cell = {"latency": Condensed(limit), "duration": Condensed(limit)}
@@ -66,7 +65,7 @@ class BoundedStore(CallStore):
 
     def _condense_kept(self) -> None:
         """There are too many samples to keep them all: treat those kept as if that had been clear before."""
-        waited = np.array([key[-1] for key in self._cell_numbers], np.int64)
+        waited = np.array([kind[-1] for kind in self._cube.kinds], np.int64)
         first = 0
         while self._cell:
             cell, row = self._cell.pop(0).astype(np.int64), self._call.pop(0).astype(np.int64) - first
@@ -99,7 +98,7 @@ class CondensedSamples:
     def __init__(self, metrics: Mapping[str, Condensed]) -> None:
         self._metrics = metrics
 
-    def percentiles(self, codes: Integers, groups: int) -> pd.DataFrame:
+    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
         """See `kwsniff.report.samples.Samples`."""
         found = {name: values.quantiles(codes, 2 * groups) for name, values in self._metrics.items()}
         return percentile_columns(found)

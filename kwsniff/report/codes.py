@@ -3,11 +3,11 @@ columns."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 OTHERS = "(others)"
@@ -59,16 +59,38 @@ class Codes:
         return len(self.values)
 
 
-def combined(columns: list[Ints], sizes: list[int]) -> tuple[Ints, Ints]:
-    """Numbers the combinations that occur in parallel columns of non-negative integers below `sizes`.
+_HOLDS = 1 << 62
 
-    Returns the number of each row's combination, and for each number a row that has it. Numbering after
-    every column keeps the product small, whatever the sizes."""
+
+def combined(columns: Sequence[Ints], sizes: Sequence[int]) -> tuple[Ints, Ints]:
+    """Numbers the combinations that occur in parallel columns of non-negative integers below `sizes`, in the
+    order in which they come.
+
+    Returns the number of each row's combination, and for each number the first row that has it."""
     codes: Ints = np.zeros(len(columns[0]), dtype=np.int64)
     count = 1
     for column, size in zip(columns, sizes, strict=True):
-        numbers, kinds = pd.factorize(codes * size + column)
-        codes, count = numbers.astype(np.int64, copy=False), len(kinds)
-    rows = np.zeros(count if len(codes) else 0, dtype=np.int64)
-    rows[codes[::-1]] = np.arange(len(codes))[::-1]
-    return codes, rows
+        if count * size > _HOLDS:  # numbering what occurs so far keeps the product small
+            codes, rows = _numbered(codes, count)
+            count = len(rows)
+        codes = codes * size + column
+        count *= size
+    return _numbered(codes, count)
+
+
+def _numbered(codes: Ints, size: int) -> tuple[Ints, Ints]:
+    """Codes below `size` numbered in the order in which they come, and the first row of each."""
+    rows = np.arange(len(codes), dtype=np.int64)
+    if size > 4 * len(codes) + 1024:  # then a table of all that could occur takes longer than hashing
+        encoded = pa.array(codes).dictionary_encode()
+        numbers = encoded.indices.to_numpy().astype(np.int64)
+        firsts = np.zeros(len(encoded.dictionary), np.int64)
+        firsts[numbers[::-1]] = rows[::-1]
+        return numbers, firsts
+    first = np.full(size, len(codes), np.int64)
+    first[codes[::-1]] = rows[::-1]
+    kinds = np.flatnonzero(first < len(codes))
+    kinds = kinds[np.argsort(first[kinds])]
+    number = np.zeros(size, np.int64)
+    number[kinds] = np.arange(len(kinds))
+    return number[codes], first[kinds]

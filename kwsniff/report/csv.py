@@ -8,17 +8,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from kwsniff.report.text import json_printable, printable_column, spreadsheet_safe
 from kwsniff.report.times import iso_times
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 OWN_WORDS = frozenset(
     ("event", "connection", "api", "status", "error", "unanswered_because", "code", "security")
@@ -30,10 +26,9 @@ BODIES = frozenset(("request", "response"))
 """Columns of EVENTS that hold JSON, and are to stay JSON."""
 
 
-def write_frame(path: Path, frame: pd.DataFrame) -> None:
-    """Write one Arrow-backed frame. Raises OSError if the file cannot be written."""
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    write_batches(path, table.schema, table.combine_chunks().to_batches())
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write one table. Raises OSError if the file cannot be written."""
+    write_batches(path, table.schema, table.to_batches())
 
 
 def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

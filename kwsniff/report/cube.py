@@ -1,18 +1,21 @@
 """Sums and extremes of calls per combination of keys.
 
-A cube takes measures call by call (in frames of many) and folds them, so that it never holds many more rows
-than there are combinations of its keys.
+A cube numbers the combinations in the order in which they come, and adds measures call by call into arrays
+with a place for each of them. So it holds a row for each combination and nothing of the calls, and sums do
+not depend on how calls came in batches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 Ints = npt.NDArray[np.int64]
+Measures = Mapping[str, npt.NDArray[Any]]
+"""A column of values for each of MEASURES."""
 
 PARTS = (
     *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
@@ -29,43 +32,75 @@ MEASURES = (*SUMS, *MAXES, *MINS)
 NEVER = np.iinfo(np.int64).max
 """`first_us` of a call whose time is not known."""
 
-PENDING_ROWS = 100_000
+_REAL = frozenset(("duration_us", "overrun_us", *PARTS))
+_ROWS = 64
+
+
+def _nothing(name: str, size: int) -> npt.NDArray[Any]:
+    """The measure of `size` combinations that have no calls."""
+    kind = np.float64 if name in _REAL else np.int64
+    if name in SUMS:
+        return np.zeros(size, kind)
+    if name in _REAL:
+        return np.full(size, np.nan)
+    return np.full(size, NEVER if name in MINS else -NEVER, kind)
+
+
+def _take(totals: Measures, group: Ints, measures: Measures) -> None:
+    """Add calls to the totals; `group` has the place of each."""
+    for name in SUMS:
+        np.add.at(totals[name], group, measures[name])
+    for name in MAXES:
+        np.fmax.at(totals[name], group, measures[name])
+    for name in MINS:
+        np.minimum.at(totals[name], group, measures[name])
+
+
+def folded(measures: Measures, group: Ints, size: int) -> dict[str, npt.NDArray[Any]]:
+    """MEASURES summed (or their extremes) by group, of which there are `size`."""
+    totals = {name: _nothing(name, size) for name in MEASURES}
+    _take(totals, group, measures)
+    return totals
 
 
 class Cube:
-    """Measures summed (or their extremes) per combination of keys; folds as it grows."""
+    """Measures summed (or their extremes) per combination of keys; a combination is a row."""
 
     def __init__(self) -> None:
-        self._parts: list[pd.DataFrame] = []
-        self.rows = 0
-        """As of now, combinations that repeat counted several times until they are folded."""
-        self._limit = PENDING_ROWS
+        self.kinds: dict[tuple[int, ...], int] = {}
+        """The row of each combination."""
+        self._totals = {name: _nothing(name, _ROWS) for name in MEASURES}
 
-    def add(self, keys: dict[str, Ints], measures: pd.DataFrame) -> None:
-        part = _folded(measures.assign(**keys), list(keys))
-        self._parts.append(part)
-        self.rows += len(part)
-        if self.rows > self._limit:
-            self._parts = [self.result(list(keys))]
-            self.rows = len(self._parts[0])
-            self._limit = PENDING_ROWS + 2 * self.rows
+    def __len__(self) -> int:
+        return len(self.kinds)
 
-    def result(self, keys: list[str]) -> pd.DataFrame:
-        """One row for each combination of keys, with all MEASURES."""
-        if not self._parts:
-            return pd.DataFrame({name: pd.Series(dtype=np.int64) for name in (*keys, *MEASURES)})
-        return _folded(pd.concat(self._parts, ignore_index=True), keys)
+    def row(self, kind: tuple[int, ...]) -> int:
+        """The row of a combination, a new one if there is none yet."""
+        return self.kinds.setdefault(kind, len(self.kinds))
+
+    def add(self, rows: Ints, measures: Measures) -> None:
+        """Add calls, each to its row."""
+        room = len(self._totals["calls"])
+        if room < len(self.kinds):
+            more = max(2 * room, len(self.kinds)) - room
+            self._totals = {
+                name: np.concatenate([total, _nothing(name, more)]) for name, total in self._totals.items()
+            }
+        _take(self._totals, rows, measures)
+
+    def keys(self, names: tuple[str, ...]) -> dict[str, Ints]:
+        """The combinations in the order of their rows, a column for each part."""
+        columns = np.array(list(self.kinds), np.int64).reshape(len(self.kinds), len(names))
+        return {name: columns[:, place] for place, name in enumerate(names)}
+
+    def measures(self) -> dict[str, npt.NDArray[Any]]:
+        """MEASURES in the order of the rows."""
+        return {name: total[: len(self.kinds)] for name, total in self._totals.items()}
 
 
-def folded(frame: pd.DataFrame, keys: Any) -> pd.DataFrame:
-    """MEASURES of `frame` grouped by `keys` (column names, or an array parallel to the rows)."""
-    groups = frame.groupby(keys, sort=False)
-    parts = [groups[list(SUMS)].sum(), groups[list(MAXES)].max(), groups[list(MINS)].min()]
-    return pd.concat(parts, axis=1)
-
-
-def _folded(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return folded(frame, keys).reset_index()
+def taken(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Some rows of columns."""
+    return {name: column[rows] for name, column in columns.items()}
 
 
 def joined(parts: list[Any], kind: Any) -> Any:

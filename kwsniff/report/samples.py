@@ -7,7 +7,6 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from kwsniff.report.percentiles import QUANTILES, Floats, Sorted
 
@@ -17,7 +16,7 @@ Integers = npt.NDArray[np.integer]
 class Samples(Protocol):
     """Latencies and durations, each with a key."""
 
-    def percentiles(self, codes: Integers, groups: int) -> pd.DataFrame:
+    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
         """Percentile columns of each group. `codes` has for each key twice its group, plus 1 if it waited;
         negative for keys in no group."""
 
@@ -33,7 +32,7 @@ class ExactSamples:
         self._call = call
         self._sorted: dict[str, Sorted] = {}
 
-    def percentiles(self, codes: Integers, groups: int) -> pd.DataFrame:
+    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
         """See `Samples`."""
         own = codes.astype(np.int32)[self._key]
         found = {name: self._sort(name).quantiles(own, 2 * groups) for name in self._metrics}
@@ -47,7 +46,7 @@ class ExactSamples:
         return self._sorted[metric]
 
 
-def percentile_columns(found: Mapping[str, Floats]) -> pd.DataFrame:
+def percentile_columns(found: Mapping[str, Floats]) -> dict[str, Floats]:
     """Columns of the tables from the percentiles of `latency` and `duration`, whose rows are in turn those
     of the calls of a group that did not wait and of those that did."""
     parts = {
@@ -55,5 +54,8 @@ def percentile_columns(found: Mapping[str, Floats]) -> pd.DataFrame:
         "duration": found["duration"][::2],
         "waited": found["latency"][1::2],
     }
-    columns = [f"{prefix}_{name}_us" for prefix in parts for name in QUANTILES]
-    return pd.DataFrame(np.concatenate(list(parts.values()), axis=1), columns=columns)
+    return {
+        f"{prefix}_{name}_us": figures[:, place]
+        for prefix, figures in parts.items()
+        for place, name in enumerate(QUANTILES)
+    }

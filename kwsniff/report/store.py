@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.events import CALL
 from kwsniff.report import waiting
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.report.cube import NEVER, PARTS, Cube, joined
+from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, joined
 from kwsniff.report.even import even
 from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
@@ -36,6 +35,7 @@ from kwsniff.table import EVENTS
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Columns = dict[str, npt.NDArray[Any]]
 
 CODED = ("api_key", "client_id", "client_ip", "broker_ip", "broker_port", "error_code", "status")
 TEXTS = ("client_id", "client_ip", "broker_ip")
@@ -62,7 +62,9 @@ NEEDED = (
 class CallStore:
     """Takes EVENTS batches and keeps what the statistics need."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, topics: bool = True) -> None:
+        """`topics`: whether anything is asked by topic; calls name several, so that costs as much as the
+        rest."""
         self.codes = {name: Codes(MAX_NAMES if name in TEXTS else None) for name in CODED}
         self.api_names: dict[int, str] = {}
         self.error_names: dict[int, str] = {}
@@ -71,8 +73,8 @@ class CallStore:
         self.spans: dict[str | None, tuple[int, int]] = {}
         self.names = TopicNames()
         self.topics = TopicStore()
-        self._cell_numbers: dict[tuple[int, ...], int] = {}
-        self._measures = Cube()
+        self._topics_wanted = topics
+        self._cube = Cube()
         self._cell: list[npt.NDArray[np.int32]] = []
         self._latency: list[Floats] = []
         self._duration: list[Floats] = []
@@ -99,9 +101,11 @@ class CallStore:
         keys["waited"] = waiting.waited(calls).astype(np.int64)
         cell = self._cells_of(keys)
         measures = _measures(calls, keys["waited"])
-        self._measures.add({"cell": cell}, measures)
+        self._cube.add(cell, measures)
         self._learn_software(calls)
-        row, topic = self.topics.add(calls, cell, measures, self.names.names)
+        row = topic = np.zeros(0, np.int64)
+        if self._topics_wanted:
+            row, topic = self.topics.add(calls, cell, measures, self.names.names)
         latency, duration = _floats(calls["latency_us"]), _floats(calls["duration_us"])
         self._keep(latency, duration, cell, keys["waited"], row, topic)
         self._calls += calls.num_rows
@@ -123,8 +127,7 @@ class CallStore:
 
     def finish(self) -> None:
         """Bring together what the batches left. Afterwards `cells`, `samples` and `topic_samples` hold."""
-        keys = pd.DataFrame(list(self._cell_numbers), columns=list(KEYS), dtype=np.int64)
-        self.cells = keys.join(self._measures.result(["cell"]).set_index("cell"))
+        self.cells: Columns = {**self._cube.keys(KEYS), **self._cube.measures()}
         self.topics.finish(self.names.names)
         self._finish_samples()
 
@@ -137,7 +140,7 @@ class CallStore:
         self.samples: Samples = ExactSamples(cell, metrics)
         call, topic = joined(self._call, np.uint32), joined(self._topic, np.int32)
         key = self.topics.numbers.astype(np.int32)[topic] * np.int32(2)
-        key += self.cells["waited"].to_numpy(np.int32)[cell[call]]
+        key += self.cells["waited"].astype(np.int32)[cell[call]]
         self.topic_samples: Samples = ExactSamples(key, metrics, call)
         """Their keys are twice the topic, plus 1 if it waited."""
 
@@ -146,12 +149,10 @@ class CallStore:
         numbers = {name: self.codes[name].taken(codes) for name, codes in other.codes.items()}
         kinds = (
             (*(int(numbers[name][code]) for name, code in zip(CODED, kind, strict=False)), kind[-1])
-            for kind in other._cell_numbers
+            for kind in other._cube.kinds
         )
         cells = np.array([self._cell_number(kind) for kind in kinds], np.int64)
-        measures = other._measures.result(["cell"])
-        if len(measures):
-            self._measures.add({"cell": cells[measures.pop("cell").to_numpy()]}, measures)
+        self._cube.add(cells, other._cube.measures())
         self.api_names = other.api_names | self.api_names
         self.error_names = other.error_names | self.error_names
         for client, names in other.software.items():
@@ -170,10 +171,10 @@ class CallStore:
         return np.array(numbers, dtype=np.int64)[codes]
 
     def _cell_number(self, kind: tuple[int, ...]) -> int:
-        if len(self._cell_numbers) >= MAX_CELLS and kind not in self._cell_numbers:
+        if len(self._cube) >= MAX_CELLS and kind not in self._cube.kinds:
             rest = [self.codes[name].number(OTHERS if name in TEXTS else None) for name in CODED[:-1]]
             kind = (*rest, *kind[-2:])
-        return self._cell_numbers.setdefault(kind, len(self._cell_numbers))
+        return self._cube.row(kind)
 
     def _learn(self, calls: pa.RecordBatch) -> None:
         for known, key, name in (
@@ -217,10 +218,10 @@ class CallStore:
         self.spans[capture] = min(begin, first), max(end, last)
 
 
-def _measures(calls: pa.RecordBatch, waited: Ints) -> pd.DataFrame:
+def _measures(calls: pa.RecordBatch, waited: Ints) -> Measures:
     throttle = _ints(calls["throttle_ms"])
     fetch = _ints(pc.is_in(calls["api_key"], value_set=pa.array(waiting.FETCHES, pa.int32())))
-    columns = {
+    return {
         "calls": np.ones(calls.num_rows, dtype=np.int64),
         "request_bytes": _ints(calls["request_bytes"]),
         "response_bytes": _ints(calls["response_bytes"]),
@@ -237,7 +238,6 @@ def _measures(calls: pa.RecordBatch, waited: Ints) -> pd.DataFrame:
         "overrun_us": np.where(waited * fetch == 1, waiting.overrun_us(calls), np.nan),
         "first_us": _ints(pc.coalesce(calls["request_time"], calls["response_time"]), NEVER),
     }
-    return pd.DataFrame(columns)
 
 
 def _parts(calls: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:

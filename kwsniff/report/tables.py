@@ -3,10 +3,11 @@ meaning. Columns are added, never renamed. docs/report.md lists them from here, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
+import numpy as np
 import pyarrow as pa
 
 from kwsniff.report.cube import PARTS
@@ -117,14 +118,23 @@ TABLES: dict[str, tuple[ReportColumn, ...]] = {
 }
 
 
-def typed(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` as table `name`: its columns, in order, Arrow-backed."""
-    arrays = [_array(frame[column.name], column.kind) for column in TABLES[name]]
-    table = pa.Table.from_arrays(arrays, names=[column.name for column in TABLES[name]])
-    result: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    return result
+def typed(name: str, columns: Mapping[str, Any]) -> pa.Table:
+    """Columns (arrays with NaN for what is not known, Arrow's, or lists) as table `name`, in its order."""
+    arrays = [_array(columns[column.name], column.kind) for column in TABLES[name]]
+    return pa.Table.from_arrays(arrays, names=[column.name for column in TABLES[name]])
 
 
-def _array(values: pd.Series[Any], kind: pa.DataType) -> pa.Array:
-    array = pa.array(values, from_pandas=True)
-    return array.cast(kind)
+def ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows with the most calls first, those with as many by `names`."""
+    columns = [table[name].to_pylist() for name in names]
+    keys = [[(text is None, text or "") for text in texts] for texts in zip(*columns, strict=True)]
+    calls = table["calls"].to_pylist()
+    return table.take(pa.array(sorted(range(len(calls)), key=lambda row: (-calls[row], keys[row])), COUNT))
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, list):
+        return pa.array(values, kind)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        values = pa.array(values, mask=np.isnan(values))
+    return (values if isinstance(values, pa.Array) else pa.array(values)).cast(kind)

@@ -11,17 +11,16 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.report import lists
-from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes
-from kwsniff.report.cube import Cube
+from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
+from kwsniff.report.cube import MEASURES, Cube, Measures, taken
 from kwsniff.report.topics import elements, lookup
 
 Ints = npt.NDArray[np.int64]
-KEYS = ["cell", "topic", "topic_error"]
+KEYS = ("cell", "topic", "topic_error")
 _SHIFT = 32
 MAX_CELLS = 100_000
 """Rows of the cube beyond which topics are no longer told apart."""
@@ -44,7 +43,7 @@ class TopicStore:
         self,
         calls: pa.RecordBatch,
         cell: Ints,
-        measures: pd.DataFrame,
+        measures: Measures,
         names: Mapping[str, str],
     ) -> tuple[Ints, Ints]:
         """Take the topics of `calls`; `cell` and `measures` are parallel to its rows. Returns row and topic
@@ -52,49 +51,46 @@ class TopicStore:
         named = self._named(calls, names)
         parts = self._partitions(calls, names)
         size = max(len(self.codes), 1)
-        parts["pair"] = parts["row"] * size + parts["topic"]
-        pairs = pd.unique(np.concatenate([named["row"] * size + named["topic"], parts["pair"]]))
+        pair = np.concatenate([part["row"] * size + part["topic"] for part in (named, parts)])
+        encoded = pa.array(pair).dictionary_encode()
+        pairs = encoded.dictionary.to_numpy()
         row, topic = pairs // size, pairs % size
         if not len(pairs):
             return row, topic
-        place = pd.Index(pairs).get_indexer(pd.Index(parts["pair"]))
+        place = encoded.indices.to_numpy()[len(named["row"]) :].astype(np.int64)
         error = _errors(calls, row, place, parts["error"])
         records, sizes = (_sums(place, parts[name], len(pairs)) for name in ("records", "bytes"))
         codes = np.maximum(_sums(place, (parts["error"] != 0).astype(np.int64), len(pairs)), error != 0)
-        if self._cube.rows > MAX_CELLS:
+        if len(self._cube) > MAX_CELLS:
             topic = np.full(len(topic), self.codes.number(OTHERS), dtype=np.int64)
         for first in range(0, len(pairs), MAX_PAIRS):
             some = slice(first, first + MAX_PAIRS)
-            own = measures.take(row[some]).reset_index(drop=True)
+            own = taken(measures, row[some])
             own["records"], own["record_bytes"], own["error_codes"] = records[some], sizes[some], codes[some]
-            keys = {"cell": cell[row[some]], "topic": topic[some], "topic_error": error[some]}
-            self._cube.add(keys, own)
+            _count(self._cube, [cell[row[some]], topic[some], error[some]], own)
         self._see(parts)
         return row, topic
 
     def finish(self, names: Mapping[str, str]) -> None:
         """Bring together what the batches left, with names for the uuids known by now."""
-        self.cells = self._cube.result(KEYS)
         self.numbers, changed = self._renumbered(names)
-        seen = self.numbers[self._seen >> _SHIFT] << _SHIFT | self._seen & 0xFFFFFFFF
+        self.cells = {**self._cube.keys(KEYS), **self._cube.measures()}
         if changed:
             self._renumber(self.numbers)
-        self.partitions = np.bincount(pd.unique(seen) >> _SHIFT, minlength=len(self.codes))
+        seen = self.numbers[self._seen >> _SHIFT] << _SHIFT | self._seen & 0xFFFFFFFF
+        self.partitions = np.bincount(_unique(seen) >> _SHIFT, minlength=len(self.codes))
 
     def merge(self, other: TopicStore, cells: Ints) -> Ints:
         """Take the topics of another one, which is not finished; `cells` has the number here of each cell
         there. Returns the number here of each topic there."""
         numbers = self.codes.taken(other.codes)
-        measures = other._cube.result(KEYS)
-        topic = numbers[measures.pop("topic").to_numpy()]
-        if self._cube.rows > MAX_CELLS and len(topic):
+        keys = other._cube.keys(KEYS)
+        topic = numbers[keys["topic"]]
+        if len(self._cube) > MAX_CELLS and len(topic):
             topic[:] = self.codes.number(OTHERS)
-        if len(topic):
-            error = measures.pop("topic_error").to_numpy()
-            cell = cells[measures.pop("cell").to_numpy()]
-            self._cube.add({"cell": cell, "topic": topic, "topic_error": error}, measures)
+        _count(self._cube, [cells[keys["cell"]], topic, keys["topic_error"]], other._cube.measures())
         seen = numbers[other._seen >> _SHIFT] << _SHIFT | other._seen & 0xFFFFFFFF
-        self._seen = pd.unique(np.concatenate([self._seen, seen]))[:MAX_PARTITIONS]
+        self._seen = _unique(np.concatenate([self._seen, seen]))[:MAX_PARTITIONS]
         return numbers
 
     def _renumbered(self, names: Mapping[str, str]) -> tuple[Ints, bool]:
@@ -104,10 +100,10 @@ class TopicStore:
         return np.array(numbers, dtype=np.int64), numbers != list(range(len(keys)))
 
     def _renumber(self, numbers: Ints) -> None:
-        self.cells["topic"] = numbers[self.cells["topic"].to_numpy()]
-        cube = Cube()
-        cube.add({name: self.cells[name].to_numpy() for name in KEYS}, self.cells.drop(columns=KEYS))
-        self.cells = cube.result(KEYS)
+        cells, cube = self.cells, Cube()
+        keys = [cells["cell"], numbers[cells["topic"]], cells["topic_error"]]
+        _count(cube, keys, {name: cells[name] for name in MEASURES})
+        self.cells = {**cube.keys(KEYS), **cube.measures()}
 
     def _named(self, calls: pa.RecordBatch, names: Mapping[str, str]) -> dict[str, Ints]:
         counts, given, ids = elements(calls["topics"], calls["topic_ids"])
@@ -143,7 +139,17 @@ class TopicStore:
         if len(self._seen) >= MAX_PARTITIONS:
             return
         both = parts["topic"] << _SHIFT | parts["partition"] & 0xFFFFFFFF
-        self._seen = pd.unique(np.concatenate([self._seen, pd.unique(both)]))
+        self._seen = _unique(np.concatenate([self._seen, _unique(both)]))
+
+
+def _count(cube: Cube, keys: list[Ints], measures: Measures) -> None:
+    """Add what has KEYS to a cube."""
+    least = int(keys[2].min(initial=0))  # error codes may be negative
+    columns = [*keys[:2], keys[2] - least]
+    numbers, rows = combined(columns, [int(each.max(initial=0)) + 1 for each in columns])
+    kinds = zip(*(key[rows].tolist() for key in keys), strict=True)
+    places = np.array([cube.row(kind) for kind in kinds], np.int64)
+    cube.add(places[numbers], measures)
 
 
 def _errors(calls: pa.RecordBatch, row: Ints, place: Ints, error: Ints) -> Ints:
@@ -166,3 +172,9 @@ def _sums(place: Ints, values: Ints, size: int) -> Ints:
 def _ints(column: pa.Array) -> Ints:
     values: Ints = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     return values
+
+
+def _unique(values: Ints) -> Ints:
+    """The distinct values, in the order in which they come."""
+    found: Ints = pa.array(values).unique().to_numpy()
+    return found

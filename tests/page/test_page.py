@@ -37,7 +37,7 @@ def page(rows: Any, paths: tuple[str, ...] = ("trace.pcapng",)) -> Page:
         taken.append(batch)
     report = Report.from_events(taken, errors=ERRORS)
     return Page(
-        report.tables, title(paths, report), paragraph(trust), rules.found(ERRORS), rules.errors(ERRORS),
+        report.arrow, title(paths, report), paragraph(trust), rules.found(ERRORS), rules.errors(ERRORS),
         trust.anomalies,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ import pandas.testing
 import pytest
 
 from kwsniff.report import Report, bounded, topicstore
-from kwsniff.report.cube import Cube, Ints
+from kwsniff.report.cube import Cube, Ints, Measures
 from kwsniff.report.tables import TABLES
 
 from .events import batches
@@ -63,10 +63,10 @@ def test_pairs_of_call_and_topic_are_counted_so_many_at_a_time(
     sizes: list[int] = []
     add = Cube.add
 
-    def watched(cube: Cube, keys: dict[str, Ints], measures: pd.DataFrame) -> None:
-        if "topic" in keys:
-            sizes.append(len(measures))
-        add(cube, keys, measures)
+    def watched(cube: Cube, rows: Ints, measures: Measures) -> None:
+        if len(next(iter(cube.kinds))) == len(topicstore.KEYS):
+            sizes.append(len(rows))
+        add(cube, rows, measures)
 
     monkeypatch.setattr(Cube, "add", watched)
     monkeypatch.setattr(topicstore, "MAX_PAIRS", 7)

@@ -9,7 +9,7 @@ import pytest
 
 from kwsniff.report import Report
 from kwsniff.report.calls import CALLS
-from kwsniff.report.csv import replacing, write_frame
+from kwsniff.report.csv import replacing, write_table
 from kwsniff.report.tables import TABLES
 
 from .events import batches, call, event
@@ -143,5 +143,5 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path
         fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    write_frame(path, Report.from_events([]).tables["api"])
+    write_table(path, Report.from_events([]).arrow["api"])
     assert path.read_text().startswith('"api","api_key"')

@@ -269,9 +269,23 @@ def test_anomalies_and_connections_are_no_calls() -> None:
     assert made.tables["api"]["calls"].sum() == 1
 
 
-def test_cubes_fold_as_they_grow_without_changing_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("samples", [None, 0, 10_000])
+@pytest.mark.parametrize("name", ["api", "client", "broker"])
+def test_a_table_is_the_same_where_nothing_is_asked_by_topic(name: str, samples: int | None) -> None:
+    made = Report.from_events([batch(*ROWS)], only=[name], samples=samples)
+    assert list(made.arrow) == [name]
+    assert made.arrow[name].equals(report(*ROWS).arrow[name])
+
+
+def test_a_client_that_gives_no_id_has_its_software() -> None:
+    one = call(client_id=None, client_ip="10.0.0.1", software_name="librdkafka", software_version="2.3.0")
+    row = report(one).arrow["client"].select(["client_id", "software"]).to_pylist()
+    assert row == [{"client_id": None, "software": "librdkafka 2.3.0"}]
+
+
+def test_cubes_grow_without_changing_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = report(*ROWS).tables
-    monkeypatch.setattr("kwsniff.report.cube.PENDING_ROWS", 20)
+    monkeypatch.setattr("kwsniff.report.cube._ROWS", 1)
     monkeypatch.setattr("kwsniff.report.even.BATCH_ROWS", 10)
     for name, frame in report(*ROWS, size=5).tables.items():
         pd.testing.assert_frame_equal(frame, expected[name])
