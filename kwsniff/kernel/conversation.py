@@ -17,6 +17,8 @@ from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.remarks import room_for_frame, time_of
 from kwsniff.kernel.requests import take_request_frame
 from kwsniff.kernel.responses import take_response_frame
+from kwsniff.kernel.states import is_on_trial
+from kwsniff.kernel.turning import turn_if_asked
 from kwsniff.kernel.waiting import unlink
 
 
@@ -27,6 +29,10 @@ def take_frame(t: Any, data: Any) -> int:
     f.body = f.start
     if room_for_frame(t) != OK:
         return FULL
+    if f.side != t.conns[f.conn].client and is_on_trial(t.conns[f.conn]):
+        code = turn_if_asked(t, data)
+        if code != OK:
+            return code
     if f.side == t.conns[f.conn].client:
         return take_request_frame(t, data)
     if t.conns[f.conn].early:

@@ -147,7 +147,7 @@ WORDS: dict[str, Callable[[int, int], str]] = {
     "let_go": lambda tries, _: f"nothing proves a direction: older half let go, for the {tries}. time",
     "accepted": _accepted,
     "refused": _refused,
-    "turned": lambda *_: "content proves that this end is the client, against SYN or port: turned round",
+    "turned": lambda *_: "content says that this end is the client, against SYN or port: turned round",
     "framing_lost": _lost,
     "framing_found": lambda skipped, _: f"framing found, {skipped:,} bytes skipped",
     "cut_short": lambda size, got: f"frame of {size:,} bytes ends after {got:,}: another begins in it",

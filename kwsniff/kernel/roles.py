@@ -70,22 +70,28 @@ def forced(t: Any, c: int, final: bool) -> int:
     if final:
         return OTHER
     if conn.ports:
-        if conn.client < 0 and conn.ports != 3:
-            conn.client = 1 if conn.ports == 1 else 0
-        if conn.client >= 0:
-            return KAFKA
+        if conn.client < 0:
+            conn.client = client_by_port(conn)
+        return KAFKA
     started = t.sides[2 * c].from_start or t.sides[2 * c + 1].from_start
     # What a part did not see begin is judged sooner: whoever saw it begin knows, and is asked.
     tries = TRIES if conn.left != HEAD else TRIES_OF_HEAD
-    if (started or conn.tries >= tries) and not conn.ports:
-        return OTHER
-    if conn.tries >= TRIES:
+    if started or conn.tries >= tries:
         return OTHER
     let_go_half(t, c)
     conn.tries += 1
     conn.judged = 0
     decided(t, c, LET_GO, 0, conn.tries, 0)
     return PROBING
+
+
+@kernel
+def client_by_port(conn: Any) -> int:
+    """Which end is the client, as ports say: the one whose port is not named. Where both are, that with the
+    higher one: systems give clients high ports."""
+    if conn.ports != 3:
+        return 1 if conn.ports == 1 else 0
+    return 0 if conn.a_port > conn.b_port else 1
 
 
 @kernel
@@ -135,6 +141,12 @@ def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
     code, best, client = most_evidence(t, c, final)
     if code != OK:
         return code, PROBING
+    if best < PLAUSIBLE and is_port_to_decide(t, c, final):
+        code, found = evidence(t, c, 1 - conn.client, final)
+        if code != OK:
+            return code, PROBING
+        if found >= PLAUSIBLE:
+            best, client = found, 1 - conn.client
     if best == PROVEN or (best == PLAUSIBLE and conn.ports):
         if conn.client >= 0 and conn.client != client:
             conn.turned = 1
@@ -148,6 +160,17 @@ def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
     if best == REFUTED:
         return OK, OTHER
     return OK, by_port(t, c, final) if conn.ports else PROBING
+
+
+@kernel
+def is_port_to_decide(t: Any, c: int, final: bool) -> bool:
+    """Whether nothing but a port would say now which end is the client: a request of the other end that
+    decodes says more."""
+    conn = t.conns[c]
+    if conn.syn or not conn.ports or conn.client < 0:
+        return False
+    silent = t.sides[2 * c + conn.client].spoken == 0
+    return silent or final or conn.held_bytes > t.limits[0].detect_bytes
 
 
 @kernel
@@ -194,7 +217,7 @@ def by_port(t: Any, c: int, final: bool) -> int:
     if client < 0:
         if conn.ports == 3:
             return PROBING
-        client = 1 if conn.ports == 1 else 0
+        client = client_by_port(conn)
     s, other = t.sides[2 * c + client], t.sides[2 * c + 1 - client]
     if s.spoken or other.have == 0:
         return PROBING

@@ -30,7 +30,7 @@ from kwsniff.kernel.mode import kernel, uintp
 from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
 from kwsniff.kernel.skimming import skim_answer, skim_request
-from kwsniff.kernel.states import become
+from kwsniff.kernel.states import become, is_on_trial
 from kwsniff.kernel.tables import TLS, UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import FRAMING_FOUND, decided
@@ -287,6 +287,17 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
 
 
 @kernel
+def asks(t: Any, data: Any, mark: int, end: int) -> bool:
+    """Whether the segment at `mark`, if one begins there, begins with a request that names its client."""
+    return (
+        mark >= 0
+        and end - mark >= REQUEST_HEADER
+        and names_client(data, mark)
+        and request_at(t, data, mark, end, False) == YES
+    )
+
+
+@kernel
 def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
     """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
     at `mark`, -1 if none does."""
@@ -294,6 +305,9 @@ def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int)
     before = run.effort
     if k == t.conns[c].client:
         found, sure = find_request(t, c, k, data, pos, end, mark)
+    elif is_on_trial(t.conns[c]) and asks(t, data, mark, end):
+        t.sides[2 * c + k].hope = 0
+        found, sure = mark, YES
     else:
         found, sure = find_response(t, c, k, data, pos, end, mark)
     run.steps += 1 + found - pos + before - run.effort

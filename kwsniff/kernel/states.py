@@ -42,6 +42,13 @@ def may_become(before: int, after: int) -> bool:
 
 
 @kernel
+def is_on_trial(conn: Any) -> bool:
+    """Whether only a port says that a connection is Kafka, and which end is the client: no SYN was captured,
+    and nothing that was said proved it yet."""
+    return conn.proven == 0 and conn.syn == 0
+
+
+@kernel
 def become(t: Any, c: int, state: int) -> None:
     """Go on to another state, if this one leads there."""
     if may_become(t.conns[c].state, state):

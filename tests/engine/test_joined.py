@@ -55,14 +55,26 @@ def beginnings(name: str) -> list[int]:
     return [1 + (count - 1) * part // chosen for part in range(chosen)]
 
 
-@pytest.mark.parametrize("known", [True, False])
+def ports_of(name: str, named: str) -> tuple[int, ...]:
+    """The ports of a sample that are named."""
+    clients = {row["client_port"] for row in whole(name)}
+    return {
+        "brokers": Config().ports,
+        "none": (),
+        "clients": tuple(clients),
+        "both": (*Config().ports, *clients),
+    }[named]
+
+
+@pytest.mark.parametrize("named", ["brokers", "none", "clients", "both"])
 @pytest.mark.parametrize("name", NAMES)
-def test_from_the_first_whole_request_on_nothing_is_missing(name: str, known: bool, tmp_path: Path) -> None:
+def test_from_the_first_whole_request_on_nothing_is_missing(name: str, named: str, tmp_path: Path) -> None:
     link, everything = recorded(name)
+    ports, known = ports_of(name, named), named in ("brokers", "both")
     brokers = {(row["broker_ip"], row["broker_port"]) for row in whole(name)}
     for missing in beginnings(name):
         path = write(tmp_path / "late.pcap", link, everything[missing:])
-        late = calls(path, Config().ports if known else ())
+        late = calls(path, ports)
         assert {(row["broker_ip"], row["broker_port"]) for row in late} <= brokers, missing
         wanted = Counter(placed(row, missing) for row in whole(name) if provable(row, missing, known))
         assert wanted - Counter(placed(row, 0) for row in late) == Counter(), missing

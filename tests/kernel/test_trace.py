@@ -114,7 +114,7 @@ def test_the_proof_turns_round_what_a_port_says() -> None:
         play() >> on_ports(9092, 50_000) >> request() >> response() >> request(corr=2) >> response(corr=2)
     )
     found = said(script)
-    turned = "client content proves that this end is the client, against SYN or port: turned round"
+    turned = "client content says that this end is the client, against SYN or port: turned round"
     at = found.index(turned)
     assert found[at + 1] == "client accepted as Kafka, this end is the client: content proved it"
 
