@@ -24,7 +24,8 @@ from kwsniff.config import Config
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kwsniff.spark.stream import Stream, StreamRecord, Where
+    from kwsniff.spark.ledger import StreamRecord, Where
+    from kwsniff.spark.stream import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,14 @@ def follow(request: StreamRequest) -> int:
     """
     from kwsniff.lake import formats
     from kwsniff.lake.manifest import OutputError
-    from kwsniff.spark import stream
+    from kwsniff.spark import ledger
     from kwsniff.spark.java import JavaError
     from kwsniff.spark.session import SparkFailedError, SparkMissingError, TaskError
 
     stop = Stop()
     unread: list[Unread] = []
     try:
-        where = stream.Where.of(request.out, request.state)
+        where = ledger.Where.of(request.out, request.state)
         formats.check(request.form, where.out)
         with Signals(stop):
             _run(request, where, stop, unread)
@@ -72,16 +73,16 @@ def follow(request: StreamRequest) -> int:
     except (JavaError, SparkFailedError, OSError) as error:
         stop.wait(1)
         if stop.is_set():  # asked of Java too, a moment earlier
-            return _sum_up(request, stream.last_record(where.out), unread)
+            return _sum_up(request, ledger.last_record(where.out), unread)
         ours = isinstance(error, SparkFailedError) and not isinstance(error, TaskError)
         code = problem.INTERNAL if ours else problem.USAGE
         raise CommandError(str(error), code) from error
-    return _sum_up(request, stream.last_record(where.out), unread)
+    return _sum_up(request, ledger.last_record(where.out), unread)
 
 
 def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
     """Run the stream to its end; `unread` takes files that were passed over."""
-    from kwsniff.spark import stream
+    from kwsniff.spark import ledger, stream
     from kwsniff.spark.followed import Following
     from kwsniff.spark.session import plain_failures, session
 
@@ -92,17 +93,17 @@ def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread])
         _directories(request.directories), "", request.config, 0,
         quiet=_seconds(request.settle, "--settle"), end=request.end,
     )  # fmt: skip
-    wanted = stream.Settings(
-        stream.plain(request.config), request.partitions or 0, window, late, request.form
+    wanted = ledger.Settings(
+        ledger.plain(request.config), request.partitions or 0, window, late, request.form
     )
-    stream.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
+    ledger.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
     # In another thread, or PySpark would take Ctrl-C for itself.
     with ThreadPoolExecutor(1) as thread:
         spark = thread.submit(session, request.master, verbose=request.verbose).result()
     with plain_failures():
         shares = wanted.shares or spark.sparkContext.defaultParallelism
-        settings = stream.settled(where, replace(wanted, shares=shares))
-        with stream.alone(where.out):
+        settings = ledger.settled(where, replace(wanted, shares=shares))
+        with ledger.alone(where.out):
             made = stream.Stream(spark, following, where, settings, _tell)
             _say(f"following {', '.join(request.directories)} into {request.out}; {_so_far(made.record())}")
             if not stop.is_set():

@@ -72,8 +72,8 @@ class Manifest:
     percentile_error: float = 0.0
     """How far percentiles in the statistics may be from the true ones, as a part of them."""
     stream: dict[str, Any] | None = None
-    """How far a stream has come, see `kwsniff.spark.stream.Record`; its input is listed where it keeps its
-    state."""
+    """How far a stream has come, see `kwsniff.spark.ledger.StreamRecord`; its input is listed where it keeps
+    its state."""
     trust: str = ""
     """The paragraph on how far the figures can be trusted."""
 

@@ -18,9 +18,8 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import asdict, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +30,13 @@ from kwsniff import __version__
 from kwsniff.capture.directory import Unread
 from kwsniff.capture.rotation import grown, last_listed, unread
 from kwsniff.capture.source import CaptureTotals
-from kwsniff.config import Config
 from kwsniff.lake import formats, manifest
 from kwsniff.lake.compact import bundles
 from kwsniff.lake.files import Folders, Stored
-from kwsniff.lake.lock import LockedError, locked
-from kwsniff.lake.manifest import Manifest, OutputError
+from kwsniff.lake.manifest import Manifest
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import FOUND, OF_EVENTS, WINDOWS, LakeTable
-from kwsniff.lake.version import OWN, PARQUET, STREAM, Version
+from kwsniff.lake.version import PARQUET, Version
 from kwsniff.report.topics import TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import windows
@@ -47,69 +44,22 @@ from kwsniff.spark.control import STORED, Work, batched, numbers, tasks
 from kwsniff.spark.finish import compacted, error_names, spark_metadata
 from kwsniff.spark.followed import LIST, STATE, Following
 from kwsniff.spark.found import found
+from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
 from kwsniff.spark.staged import Staged, Tables, stored
 from kwsniff.spark.windows import SECOND, Windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KEPT = STREAM
 POLL = "1 second"
 """How often the directories are looked at."""
 JOINED = 8
 """Small files of an hour that are joined."""
-SETTINGS, NAMES = "settings.json", "names.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is the same in all runs of one stream."""
-
-    config: dict[str, Any]
-    shares: int
-    window_s: float
-    delay_s: float
-    form: str = PARQUET
-
-
-@dataclass(slots=True)
-class StreamRecord:
-    """What is known once a batch is finished."""
-
-    batch: int = -1
-    files: int = 0
-    """Files of the list that were read."""
-    ended: bool = False
-    closed_until_ns: int = 0
-    """Windows up to here are written."""
-    late: int = 0
-    """Calls so far that came after their window was closed."""
-    capture: dict[str, int | None] = field(default_factory=lambda: asdict(CaptureTotals()))
-    trust: dict[str, Any] = field(default_factory=lambda: asdict(TrustTotals()))
-    rows: int = 0
-    """Rows of this batch."""
+NAMES = "names.json"
 
 
 Told = Callable[[StreamRecord, StreamRecord, pa.Table], None]
 """Is given the record before a batch, the batch's, and the rows of the windows it closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where a stream writes, and where it keeps what it needs to go on."""
-
-    out: Place
-    own: Path
-
-    @classmethod
-    def of(cls, out: Any, state: str | None = None) -> Where:
-        """`state` defaults to a directory in `out`, if that is of this machine. Raises OutputError."""
-        place = Place.of(out)
-        if state is not None:
-            return cls(place, Path(state).absolute())
-        if place.path is None:
-            raise OutputError(f"{out}: a stream needs --state DIR for what it keeps between batches")
-        return cls(place, place.path / KEPT)
 
 
 class Stream:
@@ -166,7 +116,7 @@ class Stream:
 
     def _batch(self, rows: DataFrame, number: int) -> None:
         known = manifest.read(self._out)
-        before = _record(known)
+        before = of_manifest(known)
         if before.batch >= number:
             return
         shutil.rmtree(self._staging, ignore_errors=True)
@@ -345,66 +295,3 @@ def _writing(
             yield from batched([{"kind": STORED, "detail": json.dumps(said), "data": pickle.dumps(trust)}])
 
     return work
-
-
-def last_record(out: Place) -> StreamRecord:
-    """The record of the last finished batch of the stream in `out`; an empty one if there is none."""
-    return _record(manifest.read(out))
-
-
-def _record(known: Manifest | None) -> StreamRecord:
-    return StreamRecord(**known.stream) if known and known.stream else StreamRecord()
-
-
-def settled(where: Where, wanted: Settings, *, keep: bool = True) -> Settings:
-    """The settings of the stream in a place: those it was begun with, else `wanted`, which with `keep` are
-    written there.
-
-    Raises:
-        OutputError: the directory holds something else, the stream was ended, or was begun otherwise.
-        OSError: the directory cannot be written.
-    """
-    place, out = where.own / SETTINGS, where.out
-    if last_record(out).ended:
-        raise OutputError(f"{out}: was ended; name another directory")
-    if place.exists():
-        known = Settings(**json.loads(place.read_text()))
-        for name in ("config", "window_s", "delay_s", "form"):
-            if getattr(known, name) != getattr(wanted, name):
-                raise OutputError(f"{out}: is a stream with other settings ({_NAMED[name]})")
-        return known
-    _empty(out)
-    if keep:
-        Place(str(place)).replace(json.dumps(asdict(wanted)).encode())
-    return wanted
-
-
-def _empty(out: Place) -> None:
-    """Raises OutputError if there is anything in the way of a new stream."""
-    if out.path is not None and out.path.exists() and not out.path.is_dir():
-        raise OutputError(f"{out}: is a file, not a directory")
-    names = out.names()
-    if manifest.NAME in names:
-        raise OutputError(f"{out}: holds results of a run that followed nothing; name another directory")
-    other = [name for name in names if name not in OWN and name != KEPT]
-    if other:
-        raise OutputError(f"{out}: holds other files ({other[0]}); name a directory of its own")
-
-
-_NAMED = {"config": "of decoding", "window_s": "--window", "delay_s": "--late", "form": "--format"}
-
-
-@contextmanager
-def alone(out: Place) -> Iterator[None]:
-    """Be the only process that writes to the stream in `out`. Raises OutputError if another one does."""
-    try:
-        with locked(out):
-            yield
-    except LockedError as error:
-        raise OutputError(str(error)) from None
-
-
-def plain(config: Config) -> dict[str, Any]:
-    """Settings as JSON holds them."""
-    said: dict[str, Any] = json.loads(json.dumps(asdict(config)))
-    return said

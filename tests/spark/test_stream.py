@@ -27,7 +27,7 @@ from kwsniff.offline import events
 from kwsniff.report.sessions import followed as sessions_followed
 from kwsniff.report.topics import FIXED, fill, topic_names
 from kwsniff.report.waiting import waited
-from kwsniff.spark import stream
+from kwsniff.spark import ledger, stream
 from kwsniff.spark.finish import error_names
 from kwsniff.spark.followed import Following
 from kwsniff.table import EVENTS
@@ -64,10 +64,10 @@ class Followed:
         self._spark, self._shares, self._form = spark, shares, form
         self.closed: list[dict[str, Any]] = []
 
-    def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> stream.StreamRecord:
-        wanted = stream.Settings(stream.plain(Config()), self._shares, WINDOW, LATE, self._form)
-        where = stream.Where.of(self.out)
-        settings = stream.settled(where, wanted)
+    def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> ledger.StreamRecord:
+        wanted = ledger.Settings(ledger.plain(Config()), self._shares, WINDOW, LATE, self._form)
+        where = ledger.Where.of(self.out)
+        settings = ledger.settled(where, wanted)
         following = Following([str(self.source)], "", Config(), 0, 0.0, batch_bytes, end)
         made = stream.Stream(self._spark, following, where, settings, self._told)
         made.start(once=True)
@@ -75,7 +75,7 @@ class Followed:
             pass
         return made.record()
 
-    def _told(self, before: stream.StreamRecord, record: stream.StreamRecord, closed: pa.Table) -> None:
+    def _told(self, before: ledger.StreamRecord, record: ledger.StreamRecord, closed: pa.Table) -> None:
         self.closed += closed.to_pylist()
 
 
@@ -231,31 +231,31 @@ def test_responses_without_request_are_in_the_total_of_a_window_only(
     assert found[found["api"].notna()]["calls"].sum() == len(calls) - orphans
 
 
-def followed_record(followed: Followed) -> stream.StreamRecord:
-    return stream.last_record(Place.of(followed.out))
+def followed_record(followed: Followed) -> ledger.StreamRecord:
+    return ledger.last_record(Place.of(followed.out))
 
 
 def test_other_settings_and_other_files_are_refused(
     ended: tuple[Followed, list[Path]], tmp_path: Path
 ) -> None:
-    out = stream.Where.of(tmp_path / "out")
-    first = stream.Settings(stream.plain(Config()), 2, WINDOW, LATE)
-    assert stream.settled(out, first) == first
-    assert stream.settled(out, stream.Settings(first.config, 7, WINDOW, LATE)).shares == 2
+    out = ledger.Where.of(tmp_path / "out")
+    first = ledger.Settings(ledger.plain(Config()), 2, WINDOW, LATE)
+    assert ledger.settled(out, first) == first
+    assert ledger.settled(out, ledger.Settings(first.config, 7, WINDOW, LATE)).shares == 2
     with pytest.raises(OutputError, match="--window"):
-        stream.settled(out, stream.Settings(first.config, 2, 60.0, LATE))
+        ledger.settled(out, ledger.Settings(first.config, 2, 60.0, LATE))
     with pytest.raises(OutputError, match="of decoding"):
-        stream.settled(out, stream.Settings(stream.plain(Config(ports=(1,))), 2, WINDOW, LATE))
+        ledger.settled(out, ledger.Settings(ledger.plain(Config(ports=(1,))), 2, WINDOW, LATE))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
     with pytest.raises(OutputError, match="holds other files"):
-        stream.settled(stream.Where.of(tmp_path / "mine"), first)
+        ledger.settled(ledger.Where.of(tmp_path / "mine"), first)
 
 
 def test_two_processes_do_not_write_to_one_stream(tmp_path: Path) -> None:
     out = Place.of(tmp_path)
-    with stream.alone(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
-        stream.alone(out).__enter__()
+    with ledger.alone(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
+        ledger.alone(out).__enter__()
 
 
 # As a process of its own
@@ -392,7 +392,7 @@ def test_rows_are_there_five_seconds_after_their_file(tmp_path: Path) -> None:
         for number in range(2, 9):
             come(files[number : number + 1], source)
             began = time.monotonic()
-            while stream.last_record(Place.of(out)).files <= number:
+            while ledger.last_record(Place.of(out)).files <= number:
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < began + 60
                 time.sleep(0.02)
