@@ -16,10 +16,10 @@ from kwsniff.offline import events
 from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import ORDER_BITS, PartEngine
 from kwsniff.parts.plan import Split, cut
-from kwsniff.parts.ranges import Decoded, joined
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
 from kwsniff.segments import segment_columns
 from kwsniff.table import EVENTS
+from tests.parts.decoded import Decoded, joined
 
 SMALL = Config(block_packets=50, block_bytes=1 << 13)
 SEED = 20_261_122
