@@ -15,7 +15,7 @@ from kwsniff.kernel.packing import forget
 from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.requests import most_unasked
 from kwsniff.kernel.tables import FITS, QUIET, UNKNOWN
-from kwsniff.kernel.waiting import unlink
+from kwsniff.kernel.waiting import put_first, unlink
 
 
 @kernel
@@ -64,7 +64,8 @@ def merge(t: Any, left: Any, old: int, new: int) -> None:
         keep_waiting(t, old, new)
     else:
         keep_flights(t, old, new)
-    packets = merge_sides(t, left, old, new)
+    packets = merge_side(t, left, t.sides[2 * old], t.sides[2 * new], True)
+    packets += merge_side(t, left, t.sides[2 * old + 1], t.sides[2 * new + 1], False)
     for k in range(2):
         t.sides[2 * new + k].hole_packets += packets
         row = t.sides[2 * new + k].wait_first
@@ -75,34 +76,21 @@ def merge(t: Any, left: Any, old: int, new: int) -> None:
 
 
 @kernel
-def merge_sides(t: Any, left: Any, old: int, new: int) -> int:
-    """The same of both directions; packets that came before."""
-    was, s = t.sides[2 * old], t.sides[2 * new]
-    packets = was.packets - left.a_packets
-    s.packets += was.packets - left.a_packets
-    s.bytes += was.bytes - left.a_bytes
-    s.missing += was.missing - left.a_missing
-    s.retransmitted += was.retransmitted - left.a_retransmitted
-    s.zero_windows += was.zero_windows - left.a_zero_windows
-    s.again += was.again - left.a_again
-    s.frames += was.frames - left.a_frames
-    s.resynchronised += was.resynchronised - left.a_resynchronised
-    s.skipped += was.skipped - left.a_skipped
-    s.skipped_before += was.skipped - left.a_skipped
-    move_side(t, was, s, was.offset - left.a_offset)
-    was, s = t.sides[2 * old + 1], t.sides[2 * new + 1]
-    packets += was.packets - left.b_packets
-    s.packets += was.packets - left.b_packets
-    s.bytes += was.bytes - left.b_bytes
-    s.missing += was.missing - left.b_missing
-    s.retransmitted += was.retransmitted - left.b_retransmitted
-    s.zero_windows += was.zero_windows - left.b_zero_windows
-    s.again += was.again - left.b_again
-    s.frames += was.frames - left.b_frames
-    s.resynchronised += was.resynchronised - left.b_resynchronised
-    s.skipped += was.skipped - left.b_skipped
-    s.skipped_before += was.skipped - left.b_skipped
-    move_side(t, was, s, was.offset - left.b_offset)
+def merge_side(t: Any, left: Any, was: Any, s: Any, a: bool) -> int:
+    """The same of one direction, that of `a` or of `b`; its packets that came before."""
+    packets = was.packets - (left.a_packets if a else left.b_packets)
+    skipped = was.skipped - (left.a_skipped if a else left.b_skipped)
+    s.packets += packets
+    s.bytes += was.bytes - (left.a_bytes if a else left.b_bytes)
+    s.missing += was.missing - (left.a_missing if a else left.b_missing)
+    s.retransmitted += was.retransmitted - (left.a_retransmitted if a else left.b_retransmitted)
+    s.zero_windows += was.zero_windows - (left.a_zero_windows if a else left.b_zero_windows)
+    s.again += was.again - (left.a_again if a else left.b_again)
+    s.frames += was.frames - (left.a_frames if a else left.b_frames)
+    s.resynchronised += was.resynchronised - (left.a_resynchronised if a else left.b_resynchronised)
+    s.skipped += skipped
+    s.skipped_before += skipped
+    move_side(t, was, s, was.offset - (left.a_offset if a else left.b_offset))
     return packets
 
 
@@ -160,15 +148,7 @@ def keep_waiting(t: Any, old: int, new: int) -> None:
     while was.last_request >= 0:
         row = was.last_request
         unlink(t, row)
-        request = t.requests[row]
-        request.conn, request.before, request.after = new, -1, conn.first_request
-        if conn.first_request >= 0:
-            t.requests[conn.first_request].before = row
-        else:
-            conn.last_request = row
-        conn.first_request = row
-        conn.in_flight += 1
-        t.run[0].waiting += 1
+        put_first(t, new, row)
 
 
 @kernel
@@ -193,14 +173,7 @@ def keep_unasked(t: Any, old: int, new: int) -> None:
             forget(t, row)
             drop_request(t, row)
             continue
-        request = t.requests[row]
-        request.conn, request.before, request.after = new, -1, conn.first_unasked
-        if conn.first_unasked >= 0:
-            t.requests[conn.first_unasked].before = row
-        else:
-            conn.last_unasked = row
-        conn.first_unasked = row
-        conn.unasked += 1
+        put_first(t, new, row)
 
 
 @kernel

@@ -85,6 +85,28 @@ def link(t: Any, row: int) -> None:
 
 
 @kernel
+def put_first(t: Any, c: int, row: int) -> None:
+    """Let a request that is in no list stand before those of a connection, which may not be in their places
+    of the hash table yet: nor is it then."""
+    request, conn = t.requests[row], t.conns[c]
+    first = conn.first_unasked if request.unasked else conn.first_request
+    request.conn, request.before, request.after = c, -1, first
+    if first >= 0:
+        t.requests[first].before = row
+    elif request.unasked:
+        conn.last_unasked = row
+    else:
+        conn.last_request = row
+    if request.unasked:
+        conn.first_unasked = row
+        conn.unasked += 1
+    else:
+        conn.first_request = row
+        conn.in_flight += 1
+        t.run[0].waiting += 1
+
+
+@kernel
 def unlink(t: Any, row: int) -> None:
     """Take a request out of its lists."""
     request = t.requests[row]
