@@ -117,7 +117,7 @@ class Findings:
 
     def found(self, errors: Mapping[int, tuple[str, bool]] | None = None) -> list[Finding]:
         """What was found so far, the worst first; then a row for each rule that found nothing, or that had
-        nothing to look at. `errors` gives name and retriability of error codes."""
+        nothing it could judge. `errors` gives name and retriability of error codes."""
         context = self._context(errors)
         rows: list[Finding] = []
         for place, rule in enumerate(self._rules):
@@ -140,7 +140,8 @@ class Findings:
 
 
 def _nothing(rule: Rule, weight: float) -> Finding:
-    if rule.looked:
+    why = rule.unjudged() if rule.looked else rule.missing
+    if not why:
         return Finding(rule.code, OK, "", f"{rule.about}: nothing found", weight=weight)
-    sentence = f"{rule.about}: not shown by this capture ({rule.missing})"
+    sentence = f"{rule.about}: not shown by this capture ({why})"
     return Finding(rule.code, NOT_SHOWN, "", sentence, weight=weight)

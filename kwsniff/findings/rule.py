@@ -74,6 +74,10 @@ class Rule(ABC):
     def findings(self, context: Context) -> list[Finding]:
         """What was found so far."""
 
+    def unjudged(self) -> str:
+        """Why finding nothing is no praise: what it looked at and could not judge. Empty if it could."""
+        return ""
+
     def merge(self, other: Self) -> None:
         """Take what another instance took."""
         self.looked += other.looked

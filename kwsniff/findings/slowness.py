@@ -49,8 +49,8 @@ class SlowBroker(Rule):
     """One call of twenty took a broker longer than `slow_ms` of its own time: not waiting for data or
     members, not behind other requests, not throttled. Look at its disks, its garbage collections, its
     request handler threads and, for Produce with acks=all, at the followers that have to take the records
-    first. Of a broker that clients had to send packets to again nothing is said: what the network took
-    before it had a request is not told from its own time."""
+    first. A broker that clients had to send packets to again is not judged: what the network took before it
+    had a request is not told from its own time."""
 
     code = "slow_broker"
     about = "broker speed"
@@ -76,17 +76,24 @@ class SlowBroker(Rule):
             self.slow.add(calls, own > self.thresholds.slow_ms * 1000, keys, [own], [own])
 
     def findings(self, context: Context) -> list[Finding]:
+        return [
+            self._finding(broker, sorted(slow, reverse=True))
+            for broker, slow in self._slow_brokers().items()
+            if not self._is_lossy(broker)
+        ]
+
+    def unjudged(self) -> str:
+        lossy = sorted(str(each) for each in self._slow_brokers() if self._is_lossy(each))
+        return f"clients sent packets to {listed(lossy)} again" if lossy else ""
+
+    def _slow_brokers(self) -> dict[Any, list[_Slow]]:
         brokers: dict[Any, list[_Slow]] = {}
         for (broker, api), counts in self.times.counts.items():
             calls, most = int(counts.sum()), quantile(counts, SLOW_PART)
             if calls >= self.thresholds.slow_calls and most >= self.thresholds.slow_ms * 1000:
                 slow = _Slow(most * calls, str(api), calls, quantile(counts, 0.5), most)
                 brokers.setdefault(broker, []).append(slow)
-        return [
-            self._finding(broker, sorted(slow, reverse=True))
-            for broker, slow in brokers.items()
-            if not self._is_lossy(broker)
-        ]
+        return brokers
 
     def _is_lossy(self, broker: Any) -> bool:
         """Whether clients had to send it so much again that `retransmissions` may speak."""

@@ -41,6 +41,15 @@ def test_too_few_slow_calls_prove_nothing() -> None:
     assert codes(*(row(at, broker_us=500_000.0) for at in range(20))) == ["slow_broker"]
 
 
+def test_a_broker_that_was_sent_packets_again_is_neither_blamed_nor_praised() -> None:
+    again = connection(client_packets=500, client_retransmissions=50)
+    slow, quick = ([row(at, broker_us=each) for at in range(20)] for each in (500_000.0, 900.0))
+    (speed,) = (each for each in taken(*slow, again).found() if each.code == "slow_broker")
+    assert speed.severity == NOT_SHOWN
+    assert "(clients sent packets to 10.0.0.9:9092 again)" in speed.sentence
+    assert severity("slow_broker", *quick, again) == OK
+
+
 def test_waiting_for_data_does_not_make_a_broker_slow() -> None:
     """Without the broker's own time, calls that may wait, and those behind others, are left out."""
     waiting = [row(at, 500_000.0, api_key=1, api="Fetch", max_wait_ms=500) for at in range(50)]
