@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from kwsniff.cli.options import (
-    CHOICE,
-    INPUT,
-    OUTPUT,
-    Color,
-    Columns,
-    Count,
-    Full,
-    Jobs,
-    Memory,
-    Paths,
-    Port,
-    Quiet,
-    Recursive,
-    Since,
-    TopicIds,
-    Tz,
-    Until,
-    Where,
-    configured,
-)
+from kwsniff.cli.asked import Asked, asking
+from kwsniff.cli.options import CHOICE, INPUT, OUTPUT, Paths
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.startup import OWN_PROCESS, tuned
+from kwsniff.cli.startup import tuned
 
 EXAMPLES = (
     "kwsniff decode trace.pcapng",
     "kwsniff decode trace.pcapng -f csv --columns time,api,client_id,latency_us",
     "kwsniff decode captures/ -o errors.jsonl --where 'status == \"error\"'",
 )
+OPTIONS = (
+    "form", "output", "full", "records", "where", "since", "until", "tz", "topic_ids", "color", "columns",
+    "port", "count", "follow", "duration", "trace", "jobs", "recursive", "memory", "quiet",
+)  # fmt: skip
 
 
-def decode(
-    context: typer.Context,
-    files: Paths,
+def _decode(
+    asked: Asked,
     form: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +45,6 @@ def decode(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    full: Full = False,
     records: Annotated[
         bool,
         typer.Option(
@@ -69,15 +53,6 @@ def decode(
             rich_help_panel=CHOICE,
         ),
     ] = False,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    tz: Tz = "UTC",
-    topic_ids: TopicIds = None,
-    color: Color = "auto",
-    columns: Columns = None,
-    port: Port = None,
-    count: Count = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -106,37 +81,33 @@ def decode(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    jobs: Jobs = None,
-    recursive: Recursive = False,
-    memory: Memory = "512M",
-    quiet: Quiet = False,
-) -> None:
+) -> int:
     """Write one row per event: calls, anomalies, connections.
 
     Rows come in the order in which events were completed. Exit code 3 says that part of the input was
     damaged; everything decodable was written.
     """
-    if context.obj is OWN_PROCESS:
-        tuned()
     from kwsniff.cli import decode as job
-    from kwsniff.cli.arguments import deeper, parsed_duration
-    from kwsniff.cli.choice import Choice
+    from kwsniff.cli.arguments import parsed_duration
 
-    config = configured(port, memory, full=full or records, records=records)
-    if recursive and follow:
+    config = replace(asked.config, full=asked.config.full or records, records=records)
+    if asked.recursive and follow:
         raise CommandError("--recursive does not go with --follow")
-    files = deeper(files) if recursive else files
     if trace is not None:
         from kwsniff.cli.trace import trace as tracing
 
-        if follow or form not in (None, "text") or columns or where or since or until or count is not None:
+        shaped = form not in (None, "text") or asked.columns or asked.count is not None
+        if follow or shaped or asked.where or asked.since or asked.until:
             raise CommandError("--trace goes with none of the options that choose or shape rows")
-        raise typer.Exit(tracing(files, trace, config, output, tz))
+        return tracing(asked.paths, trace, config, output, asked.tz)
     if duration is not None and not follow:
         raise CommandError("--duration goes with --follow")
     seconds = parsed_duration(duration, "--duration")
-    choice = Choice(where, since, until, tz, topic_ids, color)
     request = job.DecodeRequest(
-        files, config, form, output, columns, choice, count, quiet, jobs, follow=follow, duration=seconds
-    )
-    raise typer.Exit(job.decode(request))
+        asked.paths, config, form, output, asked.columns, asked.choice, asked.count, asked.quiet, asked.jobs,
+        follow=follow, duration=seconds,
+    )  # fmt: skip
+    return job.decode(request)
+
+
+decode = asking(_decode, files=Paths, order=OPTIONS, tuning=tuned)

@@ -7,36 +7,24 @@ from typing import Annotated
 
 import typer
 
-from kwsniff.cli.options import (
-    INPUT,
-    OUTPUT,
-    RUNNING,
-    Color,
-    Columns,
-    Count,
-    Full,
-    Memory,
-    Quiet,
-    Since,
-    Threshold,
-    TopicIds,
-    Tz,
-    Until,
-    Where,
-    chosen_thresholds,
-    configured,
-)
-from kwsniff.cli.startup import OWN_PROCESS, tuned
+from kwsniff.cli.asked import Asked, asking
+from kwsniff.cli.options import INPUT, OUTPUT, RUNNING
+from kwsniff.cli.startup import tuned
 
 EXAMPLES = (
     "kwsniff live -i eth0 --port 9092",
     "kwsniff live -f jsonl --where 'latency_us > 500000'",
     "kwsniff live -i any -w kafka.pcapng --rotate 100M",
 )
+OPTIONS = (
+    "interfaces", "port", "bpf", "promiscuous", "buffer", "user", "form", "full", "where", "since", "until",
+    "tz", "topic_ids", "color", "columns", "packets", "rotate", "all_packets", "csv", "interval",
+    "prometheus", "topics", "duration", "count", "threshold", "timeout", "memory", "quiet",
+)  # fmt: skip
 
 
-def live(
-    context: typer.Context,
+def _live(
+    asked: Asked,
     interfaces: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,14 +89,6 @@ def live(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    full: Full = False,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    tz: Tz = "UTC",
-    topic_ids: TopicIds = None,
-    color: Color = "auto",
-    columns: Columns = None,
     packets: Annotated[
         str | None,
         typer.Option(
@@ -176,8 +156,6 @@ def live(
             rich_help_panel=RUNNING,
         ),
     ] = None,
-    count: Count = None,
-    threshold: Threshold = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -188,25 +166,21 @@ def live(
             rich_help_panel=RUNNING,
         ),
     ] = 60.0,
-    memory: Memory = "512M",
-    quiet: Quiet = False,
-) -> None:
+) -> int:
     """Show Kafka calls as they happen on interfaces of this machine.
 
     Needs the right to capture (CAP_NET_RAW) and Linux. Ends on Ctrl-C or SIGTERM, with exit code 0.
     """
-    if context.obj is OWN_PROCESS:
-        tuned()
     from kwsniff.cli import live as job
     from kwsniff.cli.arguments import parsed_duration, parsed_size
-    from kwsniff.cli.choice import Choice
 
-    thresholds = chosen_thresholds(threshold)
-    config = replace(configured(port, memory, full=full), request_timeout=timeout, thresholds=thresholds)
-    choice = Choice(where, since, until, tz, topic_ids, color)
     request = job.LiveRequest(
-        interfaces or [], config, port, bpf, promiscuous, parsed_size(buffer, "--buffer"), user, form,
-        columns, choice, packets, rotate, all_packets, csv, parsed_duration(interval, "--interval") or 60.0,
-        prometheus, topics, parsed_duration(duration, "--duration"), count, quiet,
+        interfaces or [], replace(asked.config, request_timeout=timeout), port, bpf, promiscuous,
+        parsed_size(buffer, "--buffer"), user, form, asked.columns, asked.choice, packets, rotate,
+        all_packets, csv, parsed_duration(interval, "--interval") or 60.0, prometheus, topics,
+        parsed_duration(duration, "--duration"), asked.count, asked.quiet,
     )  # fmt: skip
-    raise typer.Exit(job.live(request))
+    return job.live(request)
+
+
+live = asking(_live, without=frozenset(("files",)), order=OPTIONS, tuning=tuned)

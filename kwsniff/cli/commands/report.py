@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from kwsniff.cli.options import (
-    CHOICE,
-    OUTPUT,
-    Color,
-    Jobs,
-    Memory,
-    Paths,
-    Port,
-    Quiet,
-    Recursive,
-    Since,
-    Threshold,
-    TopicIds,
-    Tz,
-    Until,
-    Where,
-    chosen_thresholds,
-    configured,
-)
-from kwsniff.cli.startup import OWN_PROCESS, one_heap
+from kwsniff.cli.asked import Asked, asking
+from kwsniff.cli.options import CHOICE, OUTPUT, Paths
 
 EXAMPLES = (
     "kwsniff report trace.pcapng",
     "kwsniff report captures/ --by topic,client --csv out",
     "kwsniff report trace.pcapng --html trace.html",
 )
+OPTIONS = (
+    "by", "csv", "json", "html", "wide", "top", "where", "since", "until", "threshold", "tz", "topic_ids",
+    "color", "port", "recursive", "jobs", "memory", "quiet",
+)  # fmt: skip
 
 
-def report(
-    context: typer.Context,
-    files: Paths,
+def _report(
+    asked: Asked,
     by: Annotated[
         str | None,
         typer.Option(
@@ -92,32 +76,18 @@ def report(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    threshold: Threshold = None,
-    tz: Tz = "UTC",
-    topic_ids: TopicIds = None,
-    color: Color = "auto",
-    port: Port = None,
-    recursive: Recursive = False,
-    jobs: Jobs = None,
-    memory: Memory = "512M",
-    quiet: Quiet = False,
-) -> None:
+) -> int:
     """Print what was found and where the time went, on one page, or statistics of calls by API, client,
     topic, broker and error.
 
     Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
     """
-    if context.obj is OWN_PROCESS:
-        one_heap()
     from kwsniff.cli import report as job
-    from kwsniff.cli.arguments import deeper
-    from kwsniff.cli.choice import Choice
 
-    files = deeper(files) if recursive else files
-    config = replace(configured(port, memory), thresholds=chosen_thresholds(threshold))
-    choice = Choice(where, since, until, tz, topic_ids, color)
-    request = job.ReportRequest(files, config, by, csv, json, choice, quiet, jobs, wide, top, html)
-    raise typer.Exit(job.report(request))
+    request = job.ReportRequest(
+        asked.paths, asked.config, by, csv, json, asked.choice, asked.quiet, asked.jobs, wide, top, html
+    )
+    return job.report(request)
+
+
+report = asking(_report, files=Paths, order=OPTIONS)
