@@ -26,7 +26,8 @@ pipeline: $(VENV)/.spark
 # Side by side on as many cores as there are. `test` leaves out repeats (cases that differ from others only in
 # the sample, the damage or the random numbers) and what is costly to prepare; `test-all` has both. See
 # tests/strength.py.
-PYTEST := $(BIN)/python -m pytest -n auto
+# They start kwsniff a few hundred times: its modules are compiled once.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto
 
 test: $(VENV)/.dev
 	$(PYTEST)

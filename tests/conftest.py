@@ -1,15 +1,16 @@
 """How the tests are run: how many of them, on which worker, and what is done before the first.
 
-With `-n`, every worker of pytest-xdist takes single tests, but those of one group all go to one worker.
+With `-n`, a worker of pytest-xdist takes all tests of a file, so that what they share is made once.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -30,9 +31,12 @@ GROUPS = (
     r"tests/conformance/test_releases\.py",
     r"tests/kernel/test_checked\.py",
 )
-"""Patterns of tests that share what takes longer to make than to use: a wheel, a cluster, a Spark session,
-kernels compiled with checks, or what only one may use at a time: a Maven repository.
-Those that start processes of their own need no session, and take long: groups begin before single tests."""
+"""Patterns of tests of several files, or of some of a file, that share what takes longer to make than to
+use: a wheel, a cluster, a Spark session, kernels compiled with checks, or what only one may use at a time: a
+Maven repository. They take long, so they begin before all others."""
+SINGLE = r"tests/(parts|hostile|damage)/"
+"""Tests that share nothing and take long, each by itself: they end the run, so that no worker is left with
+a long file."""
 
 LEFT: list[str] = []
 """What earlier tests were blamed for already."""
@@ -58,14 +62,36 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """By our groups: the marks that pytest-xdist has for it (`xdist_group`) do nothing from pytest 9.2 on."""
+    """By file and by our groups, in the order of the items: the marks that pytest-xdist has for it
+    (`xdist_group`) do nothing from pytest 9.2 on."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Grouped(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((group for group in GROUPS if re.match(group, nodeid)), nodeid)
+            place = _place(nodeid)
+            if place < len(GROUPS):
+                return GROUPS[place]
+            return nodeid if re.match(SINGLE, nodeid) else nodeid.split("::")[0]
 
+    config.option.loadscopereorder = False
     return Grouped(config, log)
+
+
+def _place(nodeid: str) -> int:
+    """Where a test stands in the order in which workers take them."""
+    patterns = (*GROUPS, f"(?!{SINGLE})")
+    return next((place for place, each in enumerate(patterns) if re.match(each, nodeid)), len(patterns))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collecting makes a few hundred thousand objects that stay: the garbage collector need not look through
+    them again and again, neither while they are made nor afterwards."""
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -76,6 +102,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_chosen(item)]
+
+
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def pytest_order(items: list[pytest.Item]) -> None:
+    """What takes long comes first, and what can be divided best last, in whatever order they were else."""
+    items.sort(key=lambda item: _place(item.nodeid))
 
 
 def _is_chosen(item: pytest.Item) -> bool:

@@ -8,7 +8,7 @@
   compiled ones on damage, attacks and snapshots, and with every index checked in the smallest tables;
 - tests marked `costly` wait for `.ci/run`, which has them with the other marked ones: each needs something
   that takes a core a minute to make for it alone. Of what they show the default run has the cheaper half:
-  Spark in one session, with runs that are killed and a stream that is ended; indexes checked in interpreted
+  Spark in one session, with runs that break off and a stream that is ended; indexes checked in interpreted
   kernels.
 
 `make test-all` has all cases, all examples and the costly ones.

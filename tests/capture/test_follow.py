@@ -116,6 +116,7 @@ def pieces(seed: int, most: int) -> Iterator[int]:
 ROTATION = sorted((CAPTURES / "rotation").iterdir())
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", [name for name in names() if name != "rotation"])
 def test_a_file_that_grows_gives_the_events_of_the_finished_one(
     name: str, tmp_path: Path, said: list[str]

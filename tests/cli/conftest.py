@@ -100,6 +100,22 @@ def kwsniff(
     return invoke
 
 
+Said = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture
+def said(capfdbinary: pytest.CaptureFixture[bytes]) -> Said:
+    """Runs the command line in this process, over real captures."""
+    from kwsniff.cli.running import run
+
+    def invoke(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        code = run(arguments)
+        sys.stdout.flush()
+        return subprocess.CompletedProcess(arguments, code, *capfdbinary.readouterr())
+
+    return invoke
+
+
 def process(*arguments: str, module: str | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Runs kwsniff as a process, over stand-in captures unless `module` names what to run."""
     program = ["-m", module] if module else [str(ROOT / "tests/cli/stand_in.py")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, process
+from tests.cli.conftest import ROOT, Said
 
 
 @pytest.fixture
@@ -33,35 +33,35 @@ def named(folder: Path) -> list[str]:
     [["decode", "-f", "jsonl"], ["report", "--by", "api,client"], ["report", "--by", "error", "-j", "2"]],
     ids=" ".join,
 )
-def test_each_is_named_in_one_line_and_the_rest_is_done(command: list[str], folder: Path) -> None:
-    done = process(*command, "-q", str(folder), module="kwsniff")
-    said = done.stderr.decode().splitlines()
+def test_each_is_named_in_one_line_and_the_rest_is_done(said: Said, command: list[str], folder: Path) -> None:
+    done = said(*command, "-q", str(folder))
+    lines = done.stderr.decode().splitlines()
     assert done.returncode == 3
-    assert said == [*named(folder), "kwsniff: 2 files could not be read"]
-    alone = process(*command, "-q", str(folder / "a.pcap"), module="kwsniff").stdout
+    assert lines == [*named(folder), "kwsniff: 2 files could not be read"]
+    alone = said(*command, "-q", str(folder / "a.pcap")).stdout
     rows = [line for line in done.stdout.splitlines() if b"capture_unreadable" not in line]
     assert rows == alone.splitlines()
     assert len(done.stdout.splitlines()) - len(rows) == (2 if command[0] == "decode" else 0)
 
 
-def test_the_closing_paragraph_counts_them(folder: Path) -> None:
+def test_the_closing_paragraph_counts_them(said: Said, folder: Path) -> None:
     """On the page it stands above the findings; wherever there is no page it comes last."""
-    said = process("report", str(folder), module="kwsniff").stdout.decode()
-    assert "Damaged input: 2 files unreadable." in " ".join(said.split())
-    said = process("report", "--by", "api", str(folder), module="kwsniff").stderr.decode()
-    assert "Damaged input: 2 files unreadable." in said
+    text = said("report", str(folder)).stdout.decode()
+    assert "Damaged input: 2 files unreadable." in " ".join(text.split())
+    text = said("report", "--by", "api", str(folder)).stderr.decode()
+    assert "Damaged input: 2 files unreadable." in text
 
 
 @pytest.mark.parametrize("command", [["decode"], ["report", "--by", "api"]], ids=" ".join)
-def test_directories_in_it_are_read_where_asked(command: list[str], folder: Path) -> None:
+def test_directories_in_it_are_read_where_asked(said: Said, command: list[str], folder: Path) -> None:
     paths = [str(folder / "a.pcap"), str(folder / "deeper/b.pcap")]
     for option in ("-r", "--recursive"):
-        done = process(*command, "-q", option, str(folder), "--where", 'event == "call"', module="kwsniff")
+        done = said(*command, "-q", option, str(folder), "--where", 'event == "call"')
         assert done.returncode == 3
-        alone = process(*command, "-q", *paths, "--where", 'event == "call"', module="kwsniff")
+        alone = said(*command, "-q", *paths, "--where", 'event == "call"')
         assert done.stdout == alone.stdout
 
 
-def test_following_knows_no_directories_in_directories(folder: Path) -> None:
-    done = process("decode", "--follow", "-r", str(folder), module="kwsniff")
+def test_following_knows_no_directories_in_directories(said: Said, folder: Path) -> None:
+    done = said("decode", "--follow", "-r", str(folder))
     assert (done.returncode, done.stderr) == (2, b"kwsniff: --recursive does not go with --follow\n")

@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.cli.conftest import Said
 from tests.damage.disk import small_disk
 from tests.hostile.attacks import framed, metadata
 from tests.hostile.wire import Flow, write
@@ -47,6 +48,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kwsniff(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs the command line as a process of its own."""
     return subprocess.run([sys.executable, "-m", "kwsniff", *arguments], capture_output=True, check=False)
 
 
@@ -62,8 +64,10 @@ def kwsniff(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     ],
     ids=" ".join,
 )
-def test_nothing_from_the_wire_reaches_a_terminal_as_a_command(command: list[str], capture: Path) -> None:
-    done = kwsniff(command[0], str(capture), *command[1:])
+def test_nothing_from_the_wire_reaches_a_terminal_as_a_command(
+    said: Said, command: list[str], capture: Path
+) -> None:
+    done = said(command[0], str(capture), *command[1:])
     assert done.returncode == 0
     assert _unprintable(done.stdout.decode()) == set()
 
@@ -73,44 +77,44 @@ def _unprintable(text: str) -> set[str]:
     return {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")} - {"\n"}
 
 
-def test_nothing_from_the_wire_is_unprintable_in_tables(capture: Path, tmp_path: Path) -> None:
-    assert kwsniff("report", str(capture), "--csv", str(tmp_path)).returncode == 0
+def test_nothing_from_the_wire_is_unprintable_in_tables(said: Said, capture: Path, tmp_path: Path) -> None:
+    assert said("report", str(capture), "--csv", str(tmp_path)).returncode == 0
     assert {path.name: _unprintable(path.read_text()) for path in tmp_path.iterdir()} == {
         f"{name}.csv": set() for name in ("api", "broker", "calls", "client", "error", "findings", "topic")
     }
 
 
-def test_bodies_in_csv_are_json_that_says_what_was_sent(capture: Path) -> None:
-    out = kwsniff("decode", "--full", "-f", "csv", str(capture), "--columns", "request").stdout.decode()
+def test_bodies_in_csv_are_json_that_says_what_was_sent(said: Said, capture: Path) -> None:
+    out = said("decode", "--full", "-f", "csv", str(capture), "--columns", "request").stdout.decode()
     rows = [json.loads(row["request"]) for row in csv.DictReader(io.StringIO(out)) if row["request"]]
     assert [row["topics"][0]["name"] for row in rows] == NASTY
 
 
-def test_the_name_of_a_file_is_no_command_either(tmp_path: Path) -> None:
+def test_the_name_of_a_file_is_no_command_either(said: Said, tmp_path: Path) -> None:
     odd = tmp_path / "\x1b]0;owned\x07\u202e.pcap"
-    assert _unprintable(kwsniff("decode", str(odd)).stderr.decode()) == set()
+    assert _unprintable(said("decode", str(odd)).stderr.decode()) == set()
     odd.write_bytes(Path("captures/ipv6.pcap").read_bytes()[:-7])
-    done = kwsniff("decode", str(odd), "-f", "csv")
+    done = said("decode", str(odd), "-f", "csv")
     assert done.returncode == 3
     assert _unprintable(done.stdout.decode() + done.stderr.decode()) == set()
 
 
-def test_each_event_is_one_line_of_json_with_its_name_as_sent(capture: Path) -> None:
-    rows = [json.loads(line) for line in kwsniff("decode", str(capture), "-f", "jsonl").stdout.splitlines()]
+def test_each_event_is_one_line_of_json_with_its_name_as_sent(said: Said, capture: Path) -> None:
+    rows = [json.loads(line) for line in said("decode", str(capture), "-f", "jsonl").stdout.splitlines()]
     calls = [row for row in rows if row["event"] == "call"]
     assert [row["client_id"] for row in calls] == NASTY
     assert [row["topics"] for row in calls] == [[name] for name in NASTY]
 
 
 @pytest.mark.parametrize("table", ["calls", "client", "topic"])
-def test_no_cell_of_a_csv_file_is_a_formula(table: str, capture: Path, tmp_path: Path) -> None:
-    assert kwsniff("report", str(capture), "--csv", str(tmp_path)).returncode == 0
+def test_no_cell_of_a_csv_file_is_a_formula(said: Said, table: str, capture: Path, tmp_path: Path) -> None:
+    assert said("report", str(capture), "--csv", str(tmp_path)).returncode == 0
     _assert_no_formula(tmp_path / f"{table}.csv")
 
 
-def test_no_cell_of_decoded_csv_is_a_formula(capture: Path, tmp_path: Path) -> None:
+def test_no_cell_of_decoded_csv_is_a_formula(said: Said, capture: Path, tmp_path: Path) -> None:
     out = tmp_path / "events.csv"
-    assert kwsniff("decode", str(capture), "-o", str(out)).returncode == 0
+    assert said("decode", str(capture), "-o", str(out)).returncode == 0
     _assert_no_formula(out)
 
 
@@ -169,9 +173,9 @@ def test_a_file_that_may_not_grow_is_not_there_and_an_earlier_one_stays(
     assert [path.read_text() for path in tmp_path.iterdir()] == (["of yesterday"] if earlier else [])
 
 
-def test_tables_of_a_report_that_may_not_grow_are_whole_or_not_there(tmp_path: Path) -> None:
+def test_tables_of_a_report_that_may_not_grow_are_whole_or_not_there(said: Said, tmp_path: Path) -> None:
     whole, limit = tmp_path / "whole", tmp_path / "limit"
-    assert kwsniff("report", "captures", "-q", "-j", "1", "--csv", str(whole)).returncode == 0
+    assert said("report", "captures", "-q", "-j", "1", "--csv", str(whole)).returncode == 0
     longest = max(whole.iterdir(), key=lambda path: path.stat().st_size)
     done = subprocess.run(
         [sys.executable, "-m", "kwsniff", "report", "captures", "-q", "-j", "1", "--csv", str(limit)],

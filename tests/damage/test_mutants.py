@@ -35,7 +35,7 @@ def requests(rows: list[Row]) -> Counter[Call]:
     )
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("mutation", MUTATIONS)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_mutant_is_read_to_its_end_and_invents_nothing(name: str, mutation: str, tmp_path: Path) -> None:

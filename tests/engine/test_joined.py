@@ -66,6 +66,7 @@ def ports_of(name: str, named: str) -> tuple[int, ...]:
     }[named]
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("named", ["brokers", "none", "clients", "both"])
 @pytest.mark.parametrize("name", NAMES)
 def test_from_the_first_whole_request_on_nothing_is_missing(name: str, named: str, tmp_path: Path) -> None:

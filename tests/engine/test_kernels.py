@@ -24,7 +24,7 @@ def table(paths: list[str], **choices: object) -> pa.Table:
     return pa.Table.from_batches(list(events(paths, config)), schema=EVENTS).combine_chunks()
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("choices", [{}, {"full": True, "records": True}, {"verify_crc": False}])
 @pytest.mark.parametrize("name", names())
 def test_small_blocks_give_the_same_rows(name: str, choices: dict[str, bool]) -> None:
@@ -50,7 +50,7 @@ def wrong_payload(share: float) -> Mutation:
 DAMAGE = {**MUTATIONS, "a wrong byte in 10 % of packets": wrong_payload(0.1)}
 
 
-@pytest.mark.one_of(8)
+@pytest.mark.one_of(14)
 @pytest.mark.parametrize("mutation", DAMAGE)
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.10", "java-admin", "mock-produce", "quorum"])
 def test_damage_gives_the_same_rows_compiled_interpreted_and_in_small_blocks(
@@ -63,6 +63,7 @@ def test_damage_gives_the_same_rows_compiled_interpreted_and_in_small_blocks(
     assert table([mutant], kernels="never").equals(compiled)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("column", EVENTS.names)
 def test_a_column_that_is_asked_for_alone_is_the_same_as_among_all(column: str) -> None:
     """Some are made from others, which nobody asked for then."""

@@ -117,6 +117,7 @@ def test_a_reset_connection_ends_although_nothing_follows() -> None:
     assert [row["event"] for row in later] == ["connection"]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", names())
 def test_ticks_change_no_call_of_a_sample(name: str) -> None:
     no_call_is_changed_by_ticks(name, "auto")

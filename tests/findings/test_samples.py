@@ -164,7 +164,7 @@ def test_a_refused_change_is_one_that_the_client_was_told_of() -> None:
 @pytest.mark.parametrize(
     "name", ["stale-leader", "rebalance-leave", "stuck-consumer", "sasl", "tls", "rotation"]
 )
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_parts_of_an_input_merge_to_the_findings_of_the_whole(name: str, size: int) -> None:
     whole = pa.Table.from_batches(list(events(sample(name).paths, Config())))

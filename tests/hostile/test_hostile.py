@@ -188,6 +188,7 @@ def test_the_command_refuses_too_little_memory_in_one_line() -> None:
     assert (made.code, made.errors.count("\n")) == (2, 1)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 @pytest.mark.parametrize("name", ["true_elements", "tiny_records", "half_frames"])
 def test_memory_stays_within_what_was_allowed(name: str, form: str, tmp_path: Path) -> None:

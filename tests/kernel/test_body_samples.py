@@ -24,7 +24,7 @@ def read(said: Said) -> Body:
     return body
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_bodies_and_calls_of_a_sample_say_what_they_said(name: str) -> None:
     listener, machine = all_of(Sample(name).paths), Machine()

@@ -60,13 +60,13 @@ def differing(one: list[Any], other: list[Any]) -> str:
     return f"{len(one)} rows, {len(other)} rows"
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples_through_the_smallest_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     same_events(str(CAPTURES / name), monkeypatch)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("mutation", mutants.MUTATIONS)
 def test_damage_through_the_smallest_tables(
     mutation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -41,7 +41,7 @@ def plain(row: Row, name: str) -> Any:
     return None if name == "detail" and row["code"] == "frame_size_invalid" else row[name]
 
 
-@pytest.mark.one_of(7)
+@pytest.mark.one_of(12)
 @pytest.mark.parametrize("records", [False, True])
 @pytest.mark.parametrize("name", names())
 def test_interpreted_kernels_show_the_bodies_that_compiled_ones_do(name: str, records: bool) -> None:
@@ -60,6 +60,7 @@ def rows_of(config: Config, batches: list[Any], **tables: int) -> list[Row]:
     return [row for batch in [*made, *engine.finish()] for row in batch.to_pylist()]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.10", "librdkafka-transactions"])
 def test_bodies_are_the_same_for_every_size_of_batches_and_tables(name: str) -> None:
     config = Config(kernels="never", full=True, records=True)

@@ -48,7 +48,7 @@ def left_and_taken_up(paths: list[str], config: Config) -> tuple[pa.Table, Captu
     return pa.Table.from_batches(found, EVENTS), capture_run.totals
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(11)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", names())
 def test_a_run_that_is_left_after_every_batch_yields_the_same_events(name: str, full: bool) -> None:

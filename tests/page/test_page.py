@@ -46,7 +46,7 @@ def text(page: Page, **options: Any) -> str:
     return "\n".join(line.text for line in page.lines(**options))
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", names())
 def test_the_page_of_every_sample_fits_a_screen(name: str) -> None:
     lines = page(events(sample(name).paths, Config())).lines(height=29)

@@ -20,7 +20,7 @@ FEW = ["librdkafka-groups", "kafka-0.10-clients", "rotation", "sasl", "tls", "sn
 SEVEN = [0.07, 0.19, 0.33, 0.48, 0.6, 0.77, 0.93]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", names())
 def test_every_sample_cut_in_seven_places(name: str) -> None:
     paths = sample(name).paths
@@ -55,7 +55,7 @@ def test_any_cut_at_length(name: str, fractions: list[float]) -> None:
     differences(paths, cut_at(paths, fractions))
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("mutation", sorted(MUTATIONS))
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8"])
 def test_damaged_traffic_cut_anywhere(name: str, mutation: str, tmp_path: Path) -> None:
@@ -77,6 +77,7 @@ def test_a_capture_in_files_of_a_hundred_packets(tmp_path: Path) -> None:
     differences(paths, [Split(paths[0]), Split(paths[1], more=tuple(paths[2:]))])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8", "midstream"])
 def test_a_split_of_many_small_files(name: str, tmp_path: Path) -> None:
     link, everything = packets(sample(name).paths[0])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kwsniff.config import Config
 from tests.parts.cutting import in_parts, input_of, parts, shuffled, stretch, whole, without
 from tests.samples import names
-from tests.strength import examples
+from tests.strength import ALL, examples
 
 CONFIG = Config()
 FEW = ["librdkafka-groups", "kafka-0.10-clients", "sasl", "tls", "snaplen-128", "rotation"]
@@ -24,7 +24,7 @@ def cuts_of(name: str, count: int, size: int) -> list[int]:
     return random.integers(1, max(size, 2), count).tolist()
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("name", names())
 def test_every_sample_cut_somewhere(name: str, count: int) -> None:
@@ -46,10 +46,11 @@ def test_cut_before_every_segment(name: str) -> None:
     batches = list(input_of(name))
     size = sum(map(len, batches))
     expected = whole(batches, CONFIG)
-    for place in range(1, size, max(size // 40, 1)):
+    for place in range(1, size, max(size // (40 if ALL else 15), 1)):
         assert in_parts(parts(batches, [place]), CONFIG).events.equals(expected), place
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", FEW)
 def test_neighbours_may_be_taken_together(name: str) -> None:
     batches = input_of(name)
@@ -61,7 +62,7 @@ def test_neighbours_may_be_taken_together(name: str) -> None:
 
 @pytest.mark.parametrize("share", [0.02, 0.2])
 @pytest.mark.parametrize("name", names())
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(6)
 def test_with_packets_lost(name: str, share: float) -> None:
     batches = without(input_of(name), share, 7)
     cuts = cuts_of(name, 2, sum(map(len, batches)))
@@ -69,7 +70,7 @@ def test_with_packets_lost(name: str, share: float) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 def test_with_packets_out_of_order_and_twice(name: str) -> None:
     batches = shuffled(input_of(name), 11)
     cuts = cuts_of(name, 2, sum(map(len, batches)))
@@ -125,7 +126,7 @@ def test_what_is_given_up_of_several_connections_is_told_in_one_order_wherever_b
 
 def test_little_is_decoded_again_where_nothing_was_lost() -> None:
     again = parts_joined = 0
-    for name in names():
+    for name in names() if ALL else names()[::3]:
         batches = input_of(name)
         cut = parts(batches, cuts_of(name, 3, sum(map(len, batches))))
         outcome = in_parts(cut, CONFIG)

@@ -37,7 +37,7 @@ def shared(batches: Sequence[SegmentColumns], config: Config, count: int) -> pa.
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", names())
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 def test_rows_of_shares_are_those_of_one_run(name: str, full: bool) -> None:
     config = Config(full=full)
     assert shared(input_of(name), config, 3).equals(whole(input_of(name), config))

@@ -40,7 +40,7 @@ def merged(parts: Iterable[pa.RecordBatch]) -> BoundedStore:
     return whole
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("name", names())
 def test_the_tables_of_parts_are_those_of_one_pass(name: str) -> None:
     whole = of_sample(name)

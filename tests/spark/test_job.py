@@ -8,8 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -23,6 +24,7 @@ from kwsniff.capture.source import CaptureTotals
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.findings import Findings
+from kwsniff.lake import version
 from kwsniff.lake.lock import Lock
 from kwsniff.lake.manifest import OutputError
 from kwsniff.lake.place import Place
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES = ["librdkafka-groups", "java-groups", "tls"]
+ROOT = CAPTURES.parent
 PATHS = [path for name in NAMES for path in sample(name).paths]
 
 
@@ -224,47 +227,92 @@ def test_other_commands_read_the_tables(made: Path) -> None:
     assert few["latency_us"].null_count == few.num_rows
 
 
-KILLED = """
-import os, signal, sys
-from kwsniff.cli.running import run
-from kwsniff.lake import lock, version
-from kwsniff.spark import finish, job
+PLACES: dict[str, tuple[Any, str, bool]] = {
+    "unpublished": (version.Version, "publish", True),
+    "staged": (job._JobRun, "_report", True),
+    "written": (job._JobRun, "_findings", False),
+    "published": (job.Manifest, "write", False),
+    "shown": (version, "show", False),
+}
+"""Where a run ends: at a step, before or after its work."""
 
-def killing(owner, name, before):
+
+def ending(place: str, end: Callable[[], Any], patch: pytest.MonkeyPatch) -> None:
+    """Let runs of this process end there."""
+    owner, name, before = PLACES[place]
     real = getattr(owner, name)
-    def work(*given, **named):
+
+    def work(*given: Any, **named: Any) -> Any:
         if not before:
             real(*given, **named)
-        os.kill(0, signal.SIGKILL)
-    setattr(owner, name, work)
+        end()
 
-place = {
-    "staged": (job._JobRun, "_report", True), "written": (job._JobRun, "_findings", False),
-    "held": (lock.Lock, "held", False), "unpublished": (version.Version, "publish", True),
-    "published": (job.Manifest, "write", False), "shown": (version, "show", False),
-}[sys.argv[1]]
-killing(*place)
+    patch.setattr(owner, name, work)
+
+
+KILLED = """
+import os, signal, sys
+import pytest
+from kwsniff.cli.running import run
+from tests.spark.test_job import ending
+
+ending(sys.argv[1], lambda: os.kill(0, signal.SIGKILL), pytest.MonkeyPatch())
 sys.exit(run(sys.argv[2:]))
 """
 
 
+def killed(paths: list[str], out: Path, place: str, append: bool) -> None:
+    """Run the pipeline as a process that is killed there, with all that it started."""
+    arguments = ["pipeline", *paths, "--out", str(out), *(["--append"] if append else [])]
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, place, *arguments], stdout=subprocess.DEVNULL, cwd=ROOT,
+        stderr=subprocess.DEVNULL, start_new_session=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == -signal.SIGKILL
+
+
+@pytest.mark.costly
 @pytest.mark.one_of(5)
 @pytest.mark.parametrize("append", [False, True], ids=["again", "append"])
-@pytest.mark.parametrize("place", ["staged", "written", "unpublished", "published", "shown"])
+@pytest.mark.parametrize("place", PLACES)
 def test_a_run_killed_anywhere_leaves_a_whole_result(
     spark: SparkSession, tmp_path: Path, place: str, append: bool
 ) -> None:
+    leaves_a_whole_result(spark, tmp_path, killed, place, append)
+
+
+@pytest.mark.one_of(6)
+@pytest.mark.parametrize("append", [True, False], ids=["append", "again"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_run_that_breaks_off_leaves_a_whole_result(
+    spark: SparkSession, tmp_path: Path, place: str, append: bool
+) -> None:
+    def broken_off(paths: list[str], out: Path, place: str, append: bool) -> None:
+        def end() -> None:
+            raise RuntimeError("broken off")
+
+        with pytest.MonkeyPatch.context() as patch:
+            ending(place, end, patch)
+            with pytest.raises(RuntimeError, match="broken off"):
+                job.run(spark, paths, out, Config(), append=append)
+
+    leaves_a_whole_result(spark, tmp_path, broken_off, place, append)
+
+
+def leaves_a_whole_result(
+    spark: SparkSession,
+    tmp_path: Path,
+    ended: Callable[[list[str], Path, str, bool], None],
+    place: str,
+    append: bool,
+) -> None:
+    """What stands there is what the run before left, or the run that ended; the next one works."""
     out, fresh = tmp_path / "out", tmp_path / "fresh"
     first, second = sample("midstream").paths, sample("java-groups").paths
     paths = [*first, *second] if append else second
     job.run(spark, first, out, Config())
     before = stored(out)
-    arguments = ["pipeline", *paths, "--out", str(out), *(["--append"] if append else [])]
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, place, *arguments], stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True, check=False,
-    )  # fmt: skip
-    assert killed.returncode == -signal.SIGKILL
+    ended(paths, out, place, append)
     job.run(spark, first, fresh, Config())
     undisturbed = job.run(spark, paths, fresh, Config(), append=append)
     if place in ("published", "shown"):

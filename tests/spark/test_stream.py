@@ -132,6 +132,7 @@ def test_nothing_is_flushed_before_the_stream_is_ended(spark: SparkSession, tmp_
         followed.run()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["snaplen-128", "java-groups"])
 def test_connections_go_on_from_file_to_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
     followed = Followed(spark, tmp_path, shares=3)
@@ -143,7 +144,7 @@ def test_connections_go_on_from_file_to_file(spark: SparkSession, tmp_path: Path
 STEPS = ["_written", "_closed", "_compacted", "_manifest", "_forget", "_told"]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_batch_that_broke_off_is_done_again_as_a_whole(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -306,6 +307,7 @@ def test_a_stream_killed_at_several_places_yields_each_call_once(tmp_path: Path)
     assert said.splitlines()[-1].startswith("2026-11-21 01:31:45  ")
 
 
+@pytest.mark.costly
 def test_sigterm_ends_a_stream_in_order(tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     files = rotated(sample("librdkafka-groups").paths, source)

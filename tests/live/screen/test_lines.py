@@ -155,6 +155,7 @@ def test_calls_of_a_row_that_fell_silent_are_not_another_s() -> None:
     assert "No calls in the last 60 s" in shown
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_no_name_commands_the_terminal_or_breaks_the_lines(view: str, width: int, height: int) -> None:
