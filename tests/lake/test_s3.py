@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from kwsniff.offline import events
 from kwsniff.table import EVENTS
 from tests.lake.conftest import BUCKET
 from tests.samples import sample
+from tests.spark import documented
 from tests.spark.rotated import rotated
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +84,28 @@ def test_a_large_remote_file_is_read_in_splits_and_results_are_written_there(
 
 def sorted_rows(table: pa.Table) -> list[str]:
     return sorted(json.dumps(row, default=str) for row in table.to_pylist())
+
+
+@pytest.mark.costly
+def test_delta_tables_are_written_there(place: Place, tmp_path: Path) -> None:
+    """The command is that of docs/spark.md."""
+    from deltalake import DeltaTable
+
+    (command,) = (each for each in documented.commands() if "--out s3://bucket/" in each)
+    out = place / "lake"
+    captures = tmp_path / "captures"
+    captures.mkdir()
+    paths = [shutil.copy2(path, captures) for path in sample("java-groups").paths]
+    here = command.replace("captures/", f"{captures}/").replace("s3://bucket/lake", out.url)
+    finished(*shlex.split(here)[2:])
+    expected = pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+    assert sorted_rows(Results(out.url).events().select(EVENTS.names)) == sorted_rows(expected)
+    calls = DeltaTable(f"{out.url}/calls", storage_options={"AWS_ALLOW_HTTP": "true"})
+    wanted = expected.filter(pa.compute.equal(expected["event"], "call"))
+    found = pa.table(calls.to_pyarrow_table(columns=["request_packet"]))
+    assert sorted(found["request_packet"].to_pylist(), key=str) == sorted(
+        wanted["request_packet"].to_pylist(), key=str
+    )
 
 
 @pytest.mark.costly

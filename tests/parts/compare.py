@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -68,13 +69,18 @@ class Outcome:
     """Pairs of endpoints that were decoded again ..."""
     whole: int
     """... and splits all of whose segments were, because a limit over all connections could be reached."""
+    joining: float
+    """CPU seconds that joining took, with what was decoded again of single connections."""
 
 
 class _Counting(Joiner):
     again = alone = 0
+    seconds = 0.0
 
     def join(self, *what: Any) -> Any:
+        began = time.thread_time()
         done = super().join(*what)
+        self.seconds += time.thread_time() - began
         self.again += done.again
         return done
 
@@ -98,7 +104,7 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
         totals.merge(reader.emitted.totals)
     rows += joiner.finish()
     events = pa.Table.from_batches([each.batch for each in rows], EVENTS)
-    return Outcome(events, totals, independent(splits, emitted), joiner.again, joiner.alone)
+    return Outcome(events, totals, independent(splits, emitted), joiner.again, joiner.alone, joiner.seconds)
 
 
 @lru_cache(maxsize=1)

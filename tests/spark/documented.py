@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "spark.md"
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:kwsniff|python|spark-submit|tcpdump|pip|duckdb) [^`]+)`")
+GIVEN = re.compile(r"/|://|results")
+"""A sentence that names a command without what it is about shows nothing to be run."""
 SHELL = re.compile(r"(?:kwsniff|python|pip|tcpdump|duckdb|spark-submit) |MAIN=")
 
 
@@ -25,7 +27,8 @@ def commands() -> list[str]:
     sentences and tables name with its arguments."""
     found = [line for kind, block in FENCED.findall(text()) if not kind for line in _lines(block)]
     sentences = FENCED.sub("", text()).replace("\n", " ")
-    return list(dict.fromkeys([*found, *INLINE.findall(sentences)]))
+    named = [each for each in INLINE.findall(sentences) if GIVEN.search(each)]
+    return list(dict.fromkeys([*found, *named]))
 
 
 def _lines(block: str) -> Iterator[str]:
@@ -37,4 +40,4 @@ def _lines(block: str) -> Iterator[str]:
 def python() -> list[tuple[str, str | None]]:
     """Every block of Python, and the block without a language that follows it at once: what it prints."""
     blocks = re.findall(r"^```python\n(.*?)^```\n(?:^```\n(.*?)^```)?", text(), re.MULTILINE | re.DOTALL)
-    return [(code, said or None) for code, said in blocks]
+    return [(code, None if SHELL.match(said) else said or None) for code, said in blocks]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +26,7 @@ from kwsniff.offline import events
 from kwsniff.spark.java import java_home
 from kwsniff.table import EVENTS
 from tests.samples import sample
+from tests.spark import documented
 from tests.spark.rotated import rotated
 
 pytestmark = pytest.mark.costly
@@ -119,9 +122,13 @@ def stored(out: Path) -> pa.Table:
 def test_a_cluster_gives_the_events_of_one_process(
     master: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    paths = sample("librdkafka-groups").paths
-    piped(environment, *paths, "--out", str(tmp_path / "out"), "--master", master, "--partitions", "3")
-    assert stored(tmp_path / "out").equals(
+    """The command is that of docs/spark.md."""
+    (command,) = (each for each in documented.commands() if "kwsniff" in each and "--master spark:" in each)
+    here = command.replace("/mnt", str(tmp_path)).replace("spark://head:7077", master)
+    (tmp_path / "captures").mkdir()
+    paths = [shutil.copy2(path, tmp_path / "captures") for path in sample("librdkafka-groups").paths]
+    piped(environment, *shlex.split(here)[2:], "--partitions", "3")
+    assert stored(tmp_path / "results").equals(
         pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
     )
 

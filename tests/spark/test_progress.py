@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from kwsniff.spark import progress
 from kwsniff.spark.progress import Steps, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_a_step_tells_tasks_bytes_and_the_time_left() -> None:
@@ -42,3 +49,39 @@ def test_without_a_terminal_a_line_comes_now_and_then(
     with watched(spark, quiet=True):
         time.sleep(0.2)
     assert capsys.readouterr().err == ""
+
+
+def test_a_job_of_spark_is_told_while_it_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of its two tasks waits until the line was seen."""
+    monkeypatch.setattr(progress, "LINE_INTERVAL", 0.1)
+    seen = tmp_path / "seen"
+    place = str(seen)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            while batch.column(0)[0].as_py() and not Path(place).exists():
+                time.sleep(0.02)
+            yield batch
+
+    def job() -> int:
+        return int(spark.range(0, 2, 1, 2).mapInArrow(work, "id long").count())
+
+    said = ""
+    with watched(spark) as steps, ThreadPoolExecutor(1) as thread:
+        steps("decoding 2 GB in 1 file", 2_000_000_000)
+        count = thread.submit(job)
+        until = time.monotonic() + 120
+        try:
+            while "1/2 tasks" not in said:
+                assert not count.done(), said
+                assert time.monotonic() < until, said
+                said += capsys.readouterr().err
+                time.sleep(0.05)
+        finally:
+            seen.touch()
+        assert count.result() == 2
+    line = next(line for line in said.splitlines() if "1/2 tasks" in line)
+    assert line.startswith("kwsniff: decoding 2 GB in 1 file: 1/2 tasks, about 1 GB of 2 GB, ")
+    assert line.endswith(" left")

@@ -23,7 +23,7 @@ from kwsniff.offline import events
 from kwsniff.spark.java import java_home
 from kwsniff.table import EVENTS
 from tests.samples import sample
-from tests.spark import test_cluster
+from tests.spark import documented, test_cluster
 
 ROOT = Path(__file__).parents[2]
 GROUPS = sample("librdkafka-groups").paths
@@ -39,29 +39,20 @@ def one_process(paths: list[str]) -> pa.Table:
     return pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
 
 
-CONNECT = """
-import sys
-from pyspark.sql import SparkSession
-from kwsniff.spark.datasource import register
-spark = SparkSession.builder.remote("local[1]").getOrCreate()
-register(spark)
-frame = spark.read.format("kwsniff").load(sys.argv[1:])
-print(type(spark).__module__, frame.count(), frame.where("api = 'Fetch'").count(), frame.count())
-spark.stop()
-"""
-
-
 @pytest.mark.costly
-def test_the_data_source_works_over_connect() -> None:
+def test_the_data_source_works_over_connect(tmp_path: Path) -> None:
+    """The page's own lines, and a filter that must leave the other counts alone."""
+    (code,) = (code for code, _ in documented.python() if "sc://" in code)
+    code = code.replace("sc://host:15002", "local[1]").replace('"/mnt/captures"', repr(GROUPS))
+    code += "print(type(spark).__module__, calls.where(\"api = 'Fetch'\").count(), calls.count())\n"
     own = {**os.environ, "JAVA_HOME": java_home(), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, "-c", CONNECT, *GROUPS], env=own, capture_output=True, text=True, timeout=PATIENCE,
-        check=False,
-    )  # fmt: skip
-    rows = sample("librdkafka-groups").events()
-    fetches = sum(row["api"] == "Fetch" for row in rows)
-    counts = [str(len(rows)), str(fetches), str(len(rows))]
-    assert done.stdout.split() == ["pyspark.sql.connect.session", *counts], done.stderr[-2000:]
+        [sys.executable, "-c", code], env=own, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    calls = sample("librdkafka-groups").calls
+    fetches = sum(row["api"] == "Fetch" for row in calls)
+    counts = [str(len(calls)), "pyspark.sql.connect.session", str(fetches), str(len(calls))]
+    assert done.stdout.split() == counts, done.stderr[-2000:]
 
 
 def test_the_pipeline_over_connect_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -139,34 +130,27 @@ def test_what_dies_is_told_in_one_line_and_can_be_run_again(
     assert written(out).equals(one_process(GROUPS))
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """kwsniff with what it needs, without Spark, as docs/spark.md makes it."""
-    place = tmp_path_factory.mktemp("archive")
-    slim, packed = place / "slim", place / "slim.tar.gz"
-    subprocess.run([sys.executable, "-m", "venv", slim], check=True)
-    subprocess.run([slim / "bin" / "pip", "install", "-q", f"{ROOT}[remote]"], check=True)
-    subprocess.run([sys.executable, "-m", "venv_pack", "-q", "-p", slim, "-o", packed], check=True)
-    shutil.rmtree(slim)  # so that nothing but the archive can be used
-    return packed
-
-
 @pytest.mark.slow
-def test_spark_submit_ships_a_slim_archive(
-    master: str, environment: dict[str, str], archive: Path, tmp_path: Path
-) -> None:
-    assert archive.stat().st_size < 250e6
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    main = ROOT / "kwsniff" / "__main__.py"
+def test_spark_submit_ships_a_slim_archive(master: str, environment: dict[str, str], tmp_path: Path) -> None:
+    """The page's lines, in one shell; the driver finds its Python, and workers theirs in the archive."""
+    making = re.compile(r"python -m venv|pip install venv|MAIN=")
+    commands = [line for line in documented.commands() if making.match(line)]
+    (submit,) = (line for line in documented.commands() if "spark-submit --master spark://" in line)
+    script = "\n".join(
+        [*commands, "rm -r slim", f"{submit} --partitions 2"]
+    )  # the archive is all that is left
+    (tmp_path / "captures").mkdir()
+    for path in GROUPS:
+        shutil.copy2(path, tmp_path / "captures")
+    places = {"kwsniff[remote]": f"{ROOT}[remote]", "spark://head:7077": master, "/mnt": tmp_path}
+    for there, here in places.items():
+        script = script.replace(there, str(here))
+    programs = [Path(sys.executable).parent, Path(pyspark.__file__).parent / "bin", os.environ["PATH"]]
+    own = {"PATH": os.pathsep.join(map(str, programs)), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [
-            submit, "--master", master, "--archives", f"{archive}#env",
-            "--conf", "spark.pyspark.python=./env/bin/python",
-            "--conf", f"spark.pyspark.driver.python={sys.executable}",
-            main, "pipeline", *GROUPS, "--out", tmp_path / "out", "--partitions", "2",
-        ],
-        cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=PATIENCE, check=False,
+        ["bash", "-euc", script], cwd=tmp_path, env={**environment, **own}, capture_output=True, text=True,
+        timeout=4 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    assert written(tmp_path / "out").equals(one_process(GROUPS))
+    assert (tmp_path / "slim.tar.gz").stat().st_size < 250e6
+    assert written(tmp_path / "results").drop("capture").equals(one_process(GROUPS).drop("capture"))
