@@ -208,8 +208,8 @@ def table(found: list[Measured], made: list[Estimate], cluster: Cluster) -> list
         "shuffled": [
             f"{each.shuffled / GIGA:,.0f} GB ({100 * each.shuffled / cluster.bytes:.2f} %)" for each in made
         ],
-        "results": [f"{each.results / TERA:,.2f} TB" for each in made],
-        "decoded again, as measured": [f"{each.again:,} pairs of endpoints" for each in found],
+        "results": [f"{each.results / GIGA:,.0f} GB" for each in made],
+        "pairs of endpoints decoded again, as measured": [f"{each.again:,}" for each in found],
         "if nothing overlaps": [span(each.whole) for each in made],
     }
     head = f"| {cluster.bytes / TERA:g} TB, {cluster.executors} executors, {cluster.cores} cores |"
@@ -232,9 +232,9 @@ def breaks(found: list[Measured], made: list[Estimate], cluster: Cluster) -> lis
                f"{cluster.executors} files, all at once; a single one would take {single}."),
     ]  # fmt: skip
     texts = [text for _, text in sorted(limits, reverse=True)]
-    room = max(each.results for each in made) / TERA
+    room = max(each.results for each in made) / GIGA
     texts.append(
-        f"**Room.** Staged events and results, up to {room:,.1f} TB each, are in the output until the run is "
+        f"**Room.** Staged events and results, up to {room:,.0f} GB each, are in the output until the run is "
         "over, and the version before until the next."
     )
     lines = [line for number, text in enumerate(texts, 1) for line in wrapped(f"{number}. {text}", "   ")]

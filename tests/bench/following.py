@@ -114,7 +114,7 @@ class Seen:
         self.at: list[tuple[float, int]] = []
         """When so many files were counted."""
         self.kept: list[tuple[int, int, int, int]] = []
-        """After each batch: Parquet files, files of the stream itself, MiB of Java and of the most of Python."""
+        """After each batch: Parquet files, the stream's own files, MiB of Java, most MiB of Python."""
         self.cpu = 0.0
         self._spent = 0.0
 

@@ -19,7 +19,7 @@ def test_figures_are_scaled_by_the_bytes() -> None:
     assert rows["CPU seconds a GB"] == "8.0"
     assert rows["read: once to cut, once to decode"] == "5.3 min"
     assert rows["CPU"] == "80,000 s, 3.3 min"
-    assert rows["results"] == "0.20 TB"
+    assert rows["results"] == "200 GB"
 
 
 def test_what_is_shuffled_goes_with_cuts_and_joining_with_splits() -> None:

@@ -99,6 +99,27 @@ def test_a_filter_leaves_other_results_as_they_are(frame: DataFrame) -> None:
     assert both.count() == fetches + commits > fetches
 
 
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_filters_are_never_pushed_whatever_the_session_allows(
+    frame: DataFrame, spark: SparkSession, pushdown: str
+) -> None:
+    """In Spark 4.3 a pushed filter stays with the DataFrame: 363, 131, and 131 again."""
+    setting = "spark.sql.python.filterPushdown.enabled"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, pushdown)
+    try:
+        rows = sample("librdkafka-groups").events()
+        fetches = [row for row in rows if row["api"] == "Fetch"]
+        errors = [row for row in rows if row["event"] == "call" and row["status"] == "error"]
+        assert fetches
+        assert errors
+        some, others = frame.where("api = 'Fetch'"), frame.where("event = 'call' and status = 'error'")
+        counts = [frame.count(), some.count(), frame.count(), others.count(), some.union(others).count()]
+        assert counts == [len(rows), len(fetches), len(rows), len(errors), len(fetches) + len(errors)]
+    finally:
+        spark.conf.set(setting, before or "false")
+
+
 def test_options_say_which_rows_are_wanted(frame: DataFrame, spark: SparkSession) -> None:
     calls = sample("librdkafka-groups").calls
     first, last = (sorted(row["time"] for row in calls)[at] for at in (40, 200))
