@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from kwsniff import __version__
 from tests.cli.conftest import ROOT, call, process
+from tests.samples import CAPTURES
 
 HEAVY = ("pandas", "scapy", "pyarrow", "numpy", "rich.console")
 
@@ -44,3 +47,15 @@ def test_decode_imports_no_pandas(capture: Callable[..., str]) -> None:
     modules = imported("decode", "-q", "-f", "csv", capture(call()), stand_in=True)
     assert "pyarrow" in modules
     assert not modules & {"pandas", "scapy", "rich.console", "numba"}
+
+
+def test_the_command_line_may_be_given_by_its_path(tmp_path: Path) -> None:
+    """As spark-submit does: the modules of the package do not hide those of the standard library."""
+    page = tmp_path / "page.html"
+    command = [sys.executable, str(ROOT / "kwsniff" / "__main__.py"), "report", str(CAPTURES / "ipv6.pcap")]
+    done = subprocess.run(
+        [*command, "--html", str(page)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert page.stat().st_size > 100_000
