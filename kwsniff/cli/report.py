@@ -31,7 +31,7 @@ from kwsniff.offline import events
 from kwsniff.page import Page
 from kwsniff.page.title import title
 from kwsniff.prefetch import prefetched
-from kwsniff.report import DEFAULT_BY, Report, sessions
+from kwsniff.report import DEFAULT_BY, OF_TOPICS, Report, sessions
 from kwsniff.report.csv import write_batches
 from kwsniff.report.even import even
 from kwsniff.report.sessions import followed
@@ -183,9 +183,13 @@ def _only_needed(request: ReportRequest) -> ReportRequest:
     """Without calls.csv, decode no more columns than the statistics use."""
     if request.csv is not None:
         return request
-    from kwsniff.report.store import NEEDED
+    from kwsniff.report.store import LISTS, NEEDED
 
-    needed = frozenset(NEEDED) | sessions.NEEDED | (FINDINGS if _wants_findings(request) else frozenset())
+    needed = frozenset(NEEDED)
+    if _follows_sessions(request):
+        needed |= sessions.NEEDED | (FINDINGS if _wants_findings(request) else frozenset())
+    else:
+        needed -= LISTS
     if request.html is not None:
         from kwsniff.html import NEEDED as PAGE
 
@@ -228,8 +232,10 @@ def _events(
     batches = even(prefetched(damage.watch(trust.watch(source))))
     choice = request.choice
     if predicate is None:
-        learner = choice.learner()
-        yield from named(batches, learner=learner) if choice.names else followed(batches, idle=_idle(request))
+        if choice.names:
+            yield from named(batches, learner=choice.learner())
+        else:
+            yield from followed(batches, idle=_idle(request)) if _follows_sessions(request) else batches
         return
     # A condition on topics has to see their names; without one the report fills them in by itself.
     seen = left = 0
@@ -240,6 +246,11 @@ def _events(
         yield chosen
     if seen and not left:
         problem.said(f"{request.choice.limits} left none of {seen:,} calls")
+
+
+def _follows_sessions(request: ReportRequest) -> bool:
+    """Whether anything is asked about topics and partitions."""
+    return _wants_findings(request) or not OF_TOPICS.isdisjoint(_tables(request))
 
 
 def _idle(request: ReportRequest) -> bool:

@@ -147,6 +147,24 @@ class EventRows:
     def time(self) -> Ints:
         return self.ints("time", UNKNOWN)
 
+    @property
+    def whole(self) -> EventRows:
+        """All rows of which these are some."""
+        return self
+
+    @cached_property
+    def in_time(self) -> Ints:
+        """The rows in the order of time."""
+        return np.argsort(self.time, kind="stable")
+
+    @cached_property
+    def rank(self) -> Ints:
+        """The place of each row in the order of time: sorted once, for all that ask for the first or the
+        last of some."""
+        found = np.empty(len(self), np.int64)
+        found[self.in_time] = np.arange(len(self))
+        return found
+
     @cached_property
     def packet(self) -> Ints:
         """The packet that shows the row best: the response's, else the request's, the anomaly's, the
@@ -170,12 +188,13 @@ class Picked:
         return self._rows.coded(name).at(self._which)
 
     @property
-    def time(self) -> Ints:
-        return self._rows.time[self._which]
+    def whole(self) -> EventRows:
+        """All rows of which these are some."""
+        return self._rows
 
     @property
-    def packet(self) -> Ints:
-        return self._rows.packet[self._which]
+    def rank(self) -> Ints:
+        return self._rows.rank[self._which]
 
 
 class Partitions(EventRows):
@@ -192,8 +211,13 @@ class Partitions(EventRows):
     @cached_property
     def key(self) -> Coded:
         """The topic's name, or its uuid where the message gives no name."""
-        topic, uuid = self.column("topic"), self.column("topic_id")
-        return _coded(pc.coalesce(topic, uuid) if topic.null_count else topic)
+        topic = self.coded("topic")
+        if not self.column("topic").null_count:
+            return topic
+        # By their numbers: texts would be copied.
+        uuid = self.coded("topic_id")
+        codes = np.where(topic.equals(None), len(topic.values) + uuid.codes, topic.codes)
+        return Coded([*topic.values, *uuid.values], codes)
 
 
 class EventBatch:

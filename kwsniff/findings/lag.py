@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import Coded, EventBatch, Floats, Ints, Mask
+from kwsniff.findings.eventrows import Coded, EventBatch, EventRows, Floats, Ints, Mask
 from kwsniff.findings.finding import WARNING, Finding, command, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Packet, Tally, grouped
@@ -58,17 +58,24 @@ class Readings:
         group, firsts = grouped(picked)
         lasts = np.zeros(len(firsts), np.int64)
         lasts[group] = np.arange(len(group))
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            key = tuple(each.values[each.codes[first]] for each in picked)
-            self.put(key, *(_reading(calls, of, rows, place, offset, end) for place in (first, last)))
+        texts = [[each.values[code] for code in each.codes[firsts].tolist()] for each in picked]
+        ends = [
+            _readings(calls, of[places], offset[rows[places]], end[rows[places]])
+            for places in (firsts, lasts)
+        ]
+        for key, first, last in zip(zip(*texts, strict=True), *ends, strict=True):
+            self.put(key, first, last)
         return len(rows)
 
     def put(self, key: Key, first: Reading, last: Reading) -> None:
         """Add what is known of one key."""
         known = self.of.get(key)
         if known is not None:
-            first = min(known[0], first, key=_when)
-            last = max(known[1], last, key=_when)
+            # Most come in the order of time: only where it is the same does anything else count.
+            if first.packet.time >= known[0].packet.time:
+                first = min(known[0], first, key=_when)
+            if last.packet.time <= known[1].packet.time:
+                last = max(known[1], last, key=_when)
         if known is not None or len(self.of) < LIMIT:
             self.of[key] = (first, last)
 
@@ -209,10 +216,12 @@ class FallsBehind(Rule):
         )
 
 
-def _reading(calls: Any, of: Ints, rows: Ints, place: int, offset: Floats, end: Floats) -> Reading:
-    row, capture = of[place], calls.coded("capture")
-    packet = Packet(int(calls.time[row]), capture.values[capture.codes[row]], int(calls.packet[row]))
-    return Reading(packet, float(offset[rows[place]]), float(end[rows[place]]))
+def _readings(calls: EventRows, of: Ints, offset: Floats, end: Floats) -> list[Reading]:
+    """What calls say of a partition each."""
+    capture = calls.coded("capture")
+    names = [capture.values[code] for code in capture.codes[of].tolist()]
+    packets = map(Packet, calls.time[of].tolist(), names, calls.packet[of].tolist())
+    return list(map(Reading, packets, offset.tolist(), end.tolist()))
 
 
 def _end_at(ends: tuple[Reading, Reading], time: int) -> float:

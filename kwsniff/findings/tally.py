@@ -47,10 +47,16 @@ class Entry:
     def absorb(self, other: Entry) -> None:
         """Add what another one counted."""
         self.count += other.count
-        self.sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
-        self.maxes = [max(a, b) for a, b in zip(self.maxes, other.maxes, strict=True)]
-        self.first = min(self.first, other.first, key=_when)
-        self.last = max(self.last, other.last, key=_when)
+        for place, each in enumerate(other.sums):
+            self.sums[place] += each
+        for place, each in enumerate(other.maxes):
+            if each > self.maxes[place]:
+                self.maxes[place] = each
+        # Most come in the order of time: only where it is the same does anything else have to be looked at.
+        if other.first.time <= self.first.time:
+            self.first = min(self.first, other.first, key=_when)
+        if other.last.time >= self.last.time:
+            self.last = max(self.last, other.last, key=_when)
 
     def copy(self) -> Entry:
         return Entry(self.count, list(self.sums), list(self.maxes), self.first, self.last)
@@ -145,9 +151,6 @@ def counted(
     places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
     if not len(places):
         return []
-    times = rows.time[places]
-    if (np.diff(times) < 0).any():
-        places = places[np.argsort(times, kind="stable")]
     picked = [key.at(places) for key in keys]
     figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
     return _counted(rows, places, picked, figures[: len(sums)], figures[len(sums) :])
@@ -161,9 +164,7 @@ def _counted(
     counts = np.bincount(group, minlength=size).tolist()
     totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size).tolist() for each in sums]
     greatest = [_greatest(group, size, each) for each in maxes]
-    lasts = np.zeros(size, np.int64)
-    lasts[group] = np.arange(len(group))
-    first, last = _packets(rows, places[firsts]), _packets(rows, places[lasts])
+    first, last = (_packets(rows, each) for each in _ends(rows.rank[places], group, size))
     texts = [[_cut(column.values[code]) for code in column.codes[firsts].tolist()] for column in keys]
     return [
         (key, Entry(count, list(summed), list(most), begin, end))
@@ -190,11 +191,22 @@ def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:
     return combined([key.codes for key in keys], [len(key.values) for key in keys])
 
 
-def _packets(rows: EventRows | Picked, places: Ints) -> list[Packet]:
-    capture = rows.coded("capture")
-    names = [capture.values[code] for code in capture.codes[places]]
-    times, numbers = rows.time[places].tolist(), rows.packet[places].tolist()
-    return [Packet(*each) for each in zip(times, names, numbers, strict=True)]
+def _ends(rank: Ints, group: Ints, size: int) -> tuple[Ints, Ints]:
+    """The least and the greatest rank in each group."""
+    first, last = np.full(size, len(rank) + int(rank.max()), np.int64), np.zeros(size, np.int64)
+    np.minimum.at(first, group, rank)
+    np.maximum.at(last, group, rank)
+    return first, last
+
+
+def _packets(rows: EventRows | Picked, ranks: Ints) -> list[Packet]:
+    """The packets of the rows with these ranks."""
+    whole = rows.whole
+    places = whole.in_time[ranks]
+    capture = whole.coded("capture")
+    names = [capture.values[code] for code in capture.codes[places].tolist()]
+    times, numbers = whole.time[places].tolist(), whole.packet[places].tolist()
+    return list(map(Packet, times, names, numbers))
 
 
 def _cut(value: Any) -> Any:

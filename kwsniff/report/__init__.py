@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BY = ("api", "error", "client")
 """Tables printed if none are asked for."""
-_OF_TOPICS = frozenset(("topic", "error"))
+OF_TOPICS = frozenset(("topic", "error"))
 """Tables that take what is counted by topic."""
 
 
@@ -42,7 +42,7 @@ class Report:
     last_time: datetime | None
     """when it ends; None if it holds no call and no connection."""
     topic_names: dict[str, str] = field(default_factory=dict)
-    """Topics by uuid, as far as the input names them."""
+    """Topics by uuid, as far as the input names them; none if nothing was asked by topic."""
     percentile_error: float = 0.0
     """How far a percentile may be from the true one, as a part of it; 0 if they are exact."""
     uses: pd.DataFrame | None = None
@@ -79,7 +79,7 @@ class Report:
         from kwsniff.report.spool import Spool
         from kwsniff.report.store import CallStore
 
-        topics = uses or only is None or not _OF_TOPICS.isdisjoint(only)
+        topics = uses or only is None or not OF_TOPICS.isdisjoint(only)
         store = CallStore(topics=topics) if samples is None else BoundedStore(samples, topics=topics)
         spool = Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches)

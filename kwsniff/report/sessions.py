@@ -163,12 +163,13 @@ class Sessions:
     def _answer(self, session: Session, answered: _Parts, row: int, named: _Named) -> bool:
         """What the response says, with the request's offsets where it gave any; whether it says something."""
         some = range(answered.first[row], answered.first[row + 1])
+        known = session.offsets
         for place in some:
             key, offset = answered.keys[place], answered.offsets[place]
-            known = session.offsets.get(key) if offset is None else offset
-            session.put(key, known)
-            if offset is None and known is not None:
-                named.offsets[answered.places[place]] = known
+            if offset is not None or key not in known:
+                session.put(key, offset)
+            elif (before := known[key]) is not None:
+                named.offsets[answered.places[place]] = before
         return bool(some)
 
     def _bound(self) -> None:

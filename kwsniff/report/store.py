@@ -15,7 +15,7 @@ calls; a call and topic are one pair, however often the call names the topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,9 @@ MAX_SOFTWARE = 100
 
 MAX_LIBRARIES = 20_000
 """The same of all clients."""
+
+LISTS = frozenset(("topics", "topic_ids", "partitions"))
+"""Columns that nothing but what is counted by topic uses of calls."""
 
 NEEDED = (
     *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
@@ -91,24 +94,31 @@ class CallStore:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take one EVENTS batch."""
         self._cover(batch)
-        is_call = pc.equal(batch["event"], CALL)
-        calls = batch if is_call.true_count == batch.num_rows else batch.filter(is_call)
+        if self._topics_wanted:
+            self.names.add(batch)
+        calls = self._calls_of(batch)
         if not calls.num_rows:
             return
-        self.names.add(calls)
-        self._learn(calls)
         keys = {name: codes.encode(calls[name]) for name, codes in self.codes.items()}
+        self._learn(calls, keys)
         keys["waited"] = waiting.waited(calls).astype(np.int64)
         cell = self._cells_of(keys)
         measures = _measures(calls, keys["waited"])
         self._cube.add(cell, measures)
-        self._learn_software(calls)
+        self._learn_software(calls, keys)
         row = topic = np.zeros(0, np.int64)
         if self._topics_wanted:
             row, topic = self.topics.add(calls, cell, measures, self.names.names)
         latency, duration = _floats(calls["latency_us"]), _floats(calls["duration_us"])
         self._keep(latency, duration, cell, keys["waited"], row, topic)
         self._calls += calls.num_rows
+
+    def _calls_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The calls, with the columns that are used of them."""
+        is_call = pc.equal(batch["event"], CALL)
+        if not self._topics_wanted:
+            batch = batch.select([name for name in batch.schema.names if name not in LISTS])
+        return batch if is_call.true_count == batch.num_rows else batch.filter(is_call)
 
     @property
     def error(self) -> float:
@@ -176,23 +186,30 @@ class CallStore:
             kind = (*rest, *kind[-2:])
         return self._cube.row(kind)
 
-    def _learn(self, calls: pa.RecordBatch) -> None:
+    def _learn(self, calls: pa.RecordBatch, keys: Mapping[str, Ints]) -> None:
         for known, key, name in (
             (self.api_names, "api_key", "api"),
             (self.error_names, "error_code", "error"),
         ):
-            pairs = pa.table({"key": calls[key], "name": calls[name]}).drop_null()
-            for row in pairs.group_by(["key", "name"]).aggregate([]).to_pylist():
-                known.setdefault(row["key"], row["name"])
+            names, codes = _numbered(calls[name])
+            for row in combined([keys[key], codes], [len(self.codes[key]), len(names)])[1].tolist():
+                value, text = self.codes[key].values[keys[key][row]], names[codes[row]]
+                if value is not None and text is not None:
+                    known.setdefault(value, text)
 
-    def _learn_software(self, calls: pa.RecordBatch) -> None:
+    def _learn_software(self, calls: pa.RecordBatch, keys: Mapping[str, Ints]) -> None:
         if calls["software_name"].null_count == calls.num_rows:
             return
-        names = ("client_id", "client_ip", "software_name", "software_version")
-        kinds = pa.table({name: calls[name] for name in names}).group_by(list(names)).aggregate([])
-        for client, address, name, version in zip(*(kinds[name].to_pylist() for name in names), strict=True):
-            if name is not None:
-                self._add_software((client, address), [f"{name} {version or ''}".strip()])
+        (names, name), (versions, version) = (
+            _numbered(calls[each]) for each in ("software_name", "software_version")
+        )
+        ids, ips = self.codes["client_id"].values, self.codes["client_ip"].values
+        columns = [keys["client_id"], keys["client_ip"], name, version]
+        for row in combined(columns, [len(ids), len(ips), len(names), len(versions)])[1].tolist():
+            software = names[name[row]]
+            if software is not None:
+                client = ids[keys["client_id"][row]], ips[keys["client_ip"][row]]
+                self._add_software(client, [f"{software} {versions[version[row]] or ''}".strip()])
 
     def _add_software(self, client: tuple[str | None, str | None], names: Iterable[str]) -> None:
         if len(self.software) >= MAX_NAMES:
@@ -206,12 +223,13 @@ class CallStore:
         """Widen the span of time each capture is known to cover."""
         first = pc.coalesce(batch["request_time"], batch["response_time"], batch["first_time"])
         last = pc.coalesce(_last(batch), batch["last_time"])
-        columns = {"first": first.cast(pa.int64()), "last": last.cast(pa.int64())}
-        table = pa.table({"capture": batch["capture"], **columns})
-        spans = table.group_by("capture").aggregate([("first", "min"), ("last", "max")])
-        for row in spans.to_pylist():
-            if row["first_min"] is not None and row["last_max"] is not None:
-                self._add_span(row["capture"], row["first_min"], row["last_max"])
+        captures, codes = _numbered(batch["capture"])
+        begin, end = np.full(len(captures), NEVER), np.full(len(captures), -NEVER)
+        np.minimum.at(begin, codes, _ints(first, NEVER))
+        np.maximum.at(end, codes, _ints(last, -NEVER))
+        for capture, *span in zip(captures, begin.tolist(), end.tolist(), strict=True):
+            if span[0] != NEVER and span[1] != -NEVER:
+                self._add_span(capture, span[0], span[1])
 
     def _add_span(self, capture: str | None, first: int, last: int) -> None:
         begin, end = self.spans.get(capture, (first, last))
@@ -255,6 +273,12 @@ def _parts(calls: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
 def _last(batch: pa.RecordBatch) -> pa.Array:
     names = ("response_end_time", "response_time", "request_end_time", "request_time")
     return pc.coalesce(*(batch[name] for name in names))
+
+
+def _numbered(column: pa.Array) -> tuple[list[Any], Ints]:
+    """The distinct values, null among them, and which each row has."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _small(numbers: Ints) -> npt.NDArray[np.integer]:

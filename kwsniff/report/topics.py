@@ -46,7 +46,13 @@ class TopicNames:
     def _learn(self, topics: pa.ListArray, ids: pa.ListArray) -> None:
         if ids.null_count == len(ids):
             return
+        both = (lists.lengths(topics) > 0) & (lists.lengths(ids) > 0)
+        if not both.any():
+            return
+        topics, ids = (column.filter(pa.array(both)) for column in (topics, ids))
         names = topics.flatten()
+        if names.null_count == len(names):
+            return
         pairs = pa.table({"id": lists.aligned(ids, lists.lengths(topics)), "name": names}).drop_null()
         for row in pairs.group_by(["id", "name"]).aggregate([]).to_pylist():
             if len(self.names) >= MAX_LEARNT:

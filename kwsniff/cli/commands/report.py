@@ -8,6 +8,7 @@ import typer
 
 from kwsniff.cli.asked import Asked, asking
 from kwsniff.cli.options import CHOICE, OUTPUT, Paths
+from kwsniff.cli.startup import tuned
 
 EXAMPLES = (
     "kwsniff report trace.pcapng",
@@ -90,4 +91,4 @@ def _report(
     return job.report(request)
 
 
-report = asking(_report, files=Paths, order=OPTIONS)
+report = asking(_report, files=Paths, order=OPTIONS, tuning=tuned)
