@@ -37,6 +37,7 @@ def prefetched(items: Iterable[T], depth: int = 1) -> Iterator[T]:
     try:
         while not isinstance(item := queue.get(), _End):
             yield item
+            del item  # before the next is asked for
         if item.error is not None:
             raise item.error
     finally:
@@ -53,6 +54,7 @@ def _work(items: Iterable[T], queue: Queue[T | _End], unwanted: Event) -> None:
         for item in iterator:
             if not _put(item, queue, unwanted):
                 return
+            del item  # before the next is made
     except BaseException as raised:
         error = raised
     finally:

@@ -39,6 +39,7 @@ class Damage:
         for batch in batches:
             self._look(batch)
             yield batch
+            del batch  # before the next is made
 
     def _look(self, batch: pa.RecordBatch) -> None:
         if batch["code"].null_count == batch.num_rows:

@@ -26,6 +26,7 @@ class Trust:
         for batch in batches:
             self._events.add(batch)
             yield batch
+            del batch  # before the next is made
 
     @property
     def anomalies(self) -> dict[str, int]:

@@ -107,6 +107,7 @@ class Findings:
         for batch in batches:
             self.take(batch)
             yield batch
+            del batch  # before the next is made
 
     def merge(self, other: Findings) -> None:
         """Take what another one took, of batches that come after those of this one."""

@@ -85,6 +85,11 @@ class EventRows:
         return self._batch.column(name)
 
     @cached_property
+    def _rows(self) -> Ints | None:
+        """The rows of the whole batch that these are; None for all."""
+        return None if self._which is None else np.flatnonzero(self._which.to_numpy(zero_copy_only=False))
+
+    @cached_property
     def places(self) -> Ints:
         """For each row of the whole batch its number among these rows."""
         if self._which is None:
@@ -92,11 +97,15 @@ class EventRows:
         taken: Mask = self._which.to_numpy(zero_copy_only=False)
         return np.cumsum(taken, dtype=np.int64) - 1
 
-    def has(self, name: str) -> bool:
-        """Whether any row has a value in this column."""
+    def filled(self, name: str) -> bool:
+        """Whether the batch has a value in this column, in these rows or in others."""
         if name not in self._batch.schema.names:
             return False
-        if self._batch.column(name).null_count == self._batch.num_rows:
+        return bool(self._batch.column(name).null_count < self._batch.num_rows)
+
+    def has(self, name: str) -> bool:
+        """Whether any row has a value in this column."""
+        if not self.filled(name):
             return False
         column = self.column(name)
         return bool(column.null_count < len(column))
@@ -104,13 +113,20 @@ class EventRows:
     def coded(self, name: str) -> Coded:
         """The distinct values (null is None) and which one each row has."""
         if name not in self._coded:
-            self._coded[name] = _coded(self.column(name)) if self.has(name) else self._absent()
+            self._coded[name] = self._encoded(name) if self.filled(name) else self._absent()
         return self._coded[name]
+
+    def _encoded(self, name: str) -> Coded:
+        """A column by its numbers, of which these rows' are taken: texts would be copied. A value that only
+        other rows have is there too."""
+        if name in self._columns or self._rows is None:
+            return _coded(self.column(name))
+        return _coded(self._batch.column(name)).at(self._rows)
 
     def ints(self, name: str, null: int = 0) -> Ints:
         """Whole numbers, times as microseconds, flags as 0 and 1; `null` where there is none."""
         if (name, null) not in self._ints:
-            known = self.has(name)
+            known = self.filled(name)
             self._ints[name, null] = (
                 _ints(self.column(name), null) if known else np.full(len(self), null, np.int64)
             )
@@ -118,14 +134,14 @@ class EventRows:
 
     def floats(self, name: str) -> Floats:
         """Numbers, NaN where there is none."""
-        if not self.has(name):
+        if not self.filled(name):
             return np.full(len(self), np.nan)
         values: Floats = self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
         return values
 
     def known(self, name: str) -> Mask:
         """Which rows have a value."""
-        if not self.has(name):
+        if not self.filled(name):
             return np.zeros(len(self), np.bool_)
         mask: Mask = self.column(name).is_valid().to_numpy(zero_copy_only=False)
         return mask

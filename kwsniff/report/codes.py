@@ -34,9 +34,9 @@ class Codes:
 
     def encode(self, column: pa.Array) -> Ints:
         """The number of each element."""
-        encoded = column.dictionary_encode(null_encoding="encode")
-        numbers = [self.number(value) for value in encoded.dictionary.to_pylist()]
-        indices = encoded.indices.to_numpy(zero_copy_only=False)
+        values, indices = distinct(column)
+        occurs = np.bincount(indices, minlength=len(values)).tolist()
+        numbers = [self.number(value) if count else 0 for value, count in zip(values, occurs, strict=True)]
         codes: Ints = np.array(numbers, dtype=np.int64)[indices]
         return codes
 
@@ -57,6 +57,17 @@ class Codes:
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+def distinct(column: pa.Array) -> tuple[list[Any], Ints]:
+    """Distinct values of a column, or of Arrow's dictionary of it, null among them, and the place of each row's
+    among them. Of a dictionary not every value needs to occur."""
+    if not pa.types.is_dictionary(column.type):
+        encoded = column.dictionary_encode(null_encoding="encode")
+        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    values = [*column.dictionary.to_pylist(), None]
+    indices = column.indices.fill_null(len(values) - 1)
+    return values, indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 _HOLDS = 1 << 62

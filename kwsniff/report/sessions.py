@@ -182,7 +182,10 @@ def followed(batches: Iterable[pa.RecordBatch], *, idle: bool = True) -> Iterato
     """EVENTS batches in their order, with what fetch sessions are about filled in; `idle`: see `Sessions`."""
     sessions = Sessions(idle=idle)
     for batch in batches:
-        yield sessions.fill(batch)
+        filled = sessions.fill(batch)
+        del batch  # before the next is made
+        yield filled
+        del filled
 
 
 def _parts(column: pa.ListArray, rows: Ints) -> _Parts:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from kwsniff.events import CALL
 from kwsniff.report import waiting
-from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
+from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined, distinct
 from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, joined
 from kwsniff.report.even import even
 from kwsniff.report.samples import ExactSamples, Samples
@@ -118,7 +118,14 @@ class CallStore:
         is_call = pc.equal(batch["event"], CALL)
         if not self._topics_wanted:
             batch = batch.select([name for name in batch.schema.names if name not in LISTS])
-        return batch if is_call.true_count == batch.num_rows else batch.filter(is_call)
+        if is_call.true_count == batch.num_rows:
+            return batch
+        # Texts by their numbers: filtered as they are, they would be copied.
+        columns = {
+            name: batch[name].dictionary_encode() if pa.types.is_string(batch[name].type) else batch[name]
+            for name in batch.schema.names
+        }
+        return pa.RecordBatch.from_pydict(columns).filter(is_call)
 
     @property
     def error(self) -> float:
@@ -191,7 +198,7 @@ class CallStore:
             (self.api_names, "api_key", "api"),
             (self.error_names, "error_code", "error"),
         ):
-            names, codes = _numbered(calls[name])
+            names, codes = distinct(calls[name])
             for row in combined([keys[key], codes], [len(self.codes[key]), len(names)])[1].tolist():
                 value, text = self.codes[key].values[keys[key][row]], names[codes[row]]
                 if value is not None and text is not None:
@@ -201,7 +208,7 @@ class CallStore:
         if calls["software_name"].null_count == calls.num_rows:
             return
         (names, name), (versions, version) = (
-            _numbered(calls[each]) for each in ("software_name", "software_version")
+            distinct(calls[each]) for each in ("software_name", "software_version")
         )
         ids, ips = self.codes["client_id"].values, self.codes["client_ip"].values
         columns = [keys["client_id"], keys["client_ip"], name, version]
@@ -223,7 +230,7 @@ class CallStore:
         """Widen the span of time each capture is known to cover."""
         first = pc.coalesce(batch["request_time"], batch["response_time"], batch["first_time"])
         last = pc.coalesce(_last(batch), batch["last_time"])
-        captures, codes = _numbered(batch["capture"])
+        captures, codes = distinct(batch["capture"])
         begin, end = np.full(len(captures), NEVER), np.full(len(captures), -NEVER)
         np.minimum.at(begin, codes, _ints(first, NEVER))
         np.maximum.at(end, codes, _ints(last, -NEVER))
@@ -273,12 +280,6 @@ def _parts(calls: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
 def _last(batch: pa.RecordBatch) -> pa.Array:
     names = ("response_end_time", "response_time", "request_end_time", "request_time")
     return pc.coalesce(*(batch[name] for name in names))
-
-
-def _numbered(column: pa.Array) -> tuple[list[Any], Ints]:
-    """The distinct values, null among them, and which each row has."""
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _small(numbers: Ints) -> npt.NDArray[np.integer]:
