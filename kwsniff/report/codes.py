@@ -60,8 +60,8 @@ class Codes:
 
 
 def distinct(column: pa.Array) -> tuple[list[Any], Ints]:
-    """Distinct values of a column, or of Arrow's dictionary of it, null among them, and the place of each row's
-    among them. Of a dictionary not every value needs to occur."""
+    """Distinct values of a column, or of Arrow's dictionary of it, null among them, and the place of each
+    row's among them. Of a dictionary not every value needs to occur."""
     if not pa.types.is_dictionary(column.type):
         encoded = column.dictionary_encode(null_encoding="encode")
         return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
