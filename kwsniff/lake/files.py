@@ -11,7 +11,7 @@ is, it gets a second file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -129,8 +129,13 @@ class _Hour:
         if self._late_bytes >= HELD_BYTES:
             self._write_late()
 
-    def _sorted(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-        return pa.Table.from_batches(batches).sort_by(self._order)
+    def _sorted(self, batches: list[pa.RecordBatch]) -> pa.Table:
+        """The rows of these batches, which are let go."""
+        # Rows of lists are taken from one chunk eight times as fast as from several.
+        rows = pa.Table.from_batches(batches)
+        batches.clear()
+        rows = rows.combine_chunks()
+        return rows.take(pc.sort_indices(rows, self._order))
 
     def _write(self, count: int | None = None) -> None:
         if not self._rows:
@@ -206,11 +211,12 @@ class Folders:
             own = rows if len(found) == 1 else rows.filter(pc.equal(hours, hour))
             self._hour(hour).add(own)
 
-    def add_sorted(self, hour: int, rows: pa.Table) -> None:
+    def add_sorted(self, hour: int, rows: Iterable[pa.Table]) -> None:
         """Take rows of one hour that are sorted already, as one file."""
         known = self._hour(hour)
         known.files.append(self._file(hour))
-        known.files[-1].add(rows)
+        for some in rows:
+            known.files[-1].add(some)
 
     def _hour(self, hour: int) -> _Hour:
         known = self._open.pop(hour, None)

@@ -61,8 +61,11 @@ class LakeTable:
 
     def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Those of EVENTS rows with positions that belong into it."""
-        own = rows.filter(pc.equal(rows["event"], self.kind))
-        return pa.RecordBatch.from_arrays([own[name] for name in self.schema.names], schema=self.schema)
+        mine = pc.equal(rows["event"], self.kind)
+        own = rows.select(self.schema.names)
+        if mine.true_count < len(mine):
+            own = own.filter(mine) if mine.true_count else own.slice(0, 0)
+        return pa.RecordBatch.from_arrays(own.columns, schema=self.schema)
 
 
 def _columns(kind: str) -> tuple[pa.Field, ...]:

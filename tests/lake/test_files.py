@@ -111,6 +111,23 @@ def test_small_files_of_an_hour_are_joined(tmp_path: Path) -> None:
     assert bundles(together) == []
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 50])
+def test_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """Also where their times overlap, and where many rows have the same one."""
+    monkeypatch.setattr(compact, "AT_ONCE", at_once)
+    chance = random.Random(at_once)
+    root = Place.of(tmp_path)
+    stored: list[Stored] = []
+    for number in range(6):
+        with Folders(CALLS, root, "calls", "part") as folders:
+            at = [START + timedelta(seconds=chance.randrange(8 * number, 8 * number + 30)) for _ in range(20)]
+            folders.add(rows(at, 20 * (number * 5 % 6)))
+        stored += folders.stored
+    together = read(root, [joined(stored, root, "calls")])
+    assert together == sorted(read(root, stored), key=lambda row: (row["time"], row["position"]))
+    assert len(together) == 120
+
+
 def test_joined_files_stay_of_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "SMALL", 100)
     monkeypatch.setattr(compact, "FULL", 200)
