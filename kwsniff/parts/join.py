@@ -124,7 +124,10 @@ class Joiner:
         files = np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
         edges = summary.edges.copy()
         edges["file"] = files[edges["file"]]
-        payload = summary.payload
+        spare = summary.spare.copy()
+        spare["start"] += len(summary.payload)
+        spare["file"] = files[spare["file"]]
+        payload = summary.payload + summary.spare_payload
         lefts = len(summary.lefts)
         if lefts > len(machine.t.lefts):
             machine.grow("lefts", lefts)
@@ -140,7 +143,7 @@ class Joiner:
             if not machine.refused:
                 break
             machine.refused = False
-            edges, payload = self._refused(edges, payload, files, summary, again, done)
+            edges, payload = self._refused(edges, payload, spare, summary, again, done)
         done.rows += [self._rows(batch) for batch in self._engine._drain(everything=True)]
         machine.t.run[0].sparse = 0
 
@@ -155,9 +158,10 @@ class Joiner:
         machine.t.run[0].row, machine.t.run[0].phase = 0, 0
 
     def _refused(
-        self, edges: Rows, payload: bytes, files: Ints, summary: PartSummary, again: Again, done: Joined
+        self, edges: Rows, payload: bytes, spare: Rows, summary: PartSummary, again: Again, done: Joined
     ) -> tuple[Rows, bytes]:
-        """The edges that are left, with all segments of the endpoints of the one that was refused."""
+        """The edges that are left, with all segments of the endpoints of the one that was refused: those of
+        `spare`, whose payload is there already, or read once more."""
         run = self._machine.t.run[0]
         at = int(run.row)
         row, left = edges[at - 1 : at], edges[at:]
@@ -170,13 +174,11 @@ class Joiner:
         done.wrong.update(births["number"][since].tolist())
         if row["stop"][0] == UNTIL:
             done.wrong.add(int(summary.lefts["number"][int(row["left"][0])]))
+        kept = spare[spare["left"] == row["left"][0]]
+        if row["stop"][0] == UNTIL and len(kept) and not since.any():
+            kept["left"] = -1
+            return _in_order([left, kept]), payload
         parts, data = [left], bytearray(payload)
-        spare = summary.spare[summary.spare["left"] == row["left"][0]]
-        if row["stop"][0] == UNTIL and len(spare) and not since.any():
-            spare = spare.copy()
-            spare["start"] += len(data)
-            spare["left"], spare["file"] = -1, files[spare["file"]]
-            return _in_order([left, spare]), bytes(data) + summary.spare_payload
         done.again += 1
         for segments, orders in again({bytes(name)}, order):
             parts.append(edges_of(segments, orders, self._emitter.capture(segments.capture), data))
@@ -293,7 +295,8 @@ class Joiner:
 def _in_order(parts: list[Rows]) -> Rows:
     """Edges in their order; times at which silent connections were looked for come before segments."""
     every = np.concatenate(parts)
-    return every[np.lexsort((every["stop"] != SWEEP, every["order"]))]
+    # Each part is in order, of which a stable sort makes use.
+    return every[np.argsort(2 * every["order"] + (every["stop"] != SWEEP), kind="stable")]
 
 
 def edges_of(segments: SegmentColumns, orders: Ints, file: int, payload: bytearray) -> Rows:

@@ -117,25 +117,64 @@ def _named(batch: pa.RecordBatch, known: list[Identity | None], index: Ints) -> 
 
 
 def woven(rows: Iterable[Emitted], joined: Joined) -> Iterator[Emitted]:
-    """The rows of a part and those of joining it, as one run has them."""
-    other = in_order(joined.rows)
+    """The rows of a part and those of joining it, as one run has them. Takes the latter out of `joined`."""
+    other, joined.rows = _Later(joined.rows), []
     for emitted in rows:
         own = settled(emitted, joined)
-        if other is None or not len(own.keys):
-            yield own
-            continue
-        count = int(np.searchsorted(other.keys, own.keys[-1], "right"))
-        before, other = _cut(other, count)
-        if count:
+        before = other.until(int(own.keys[-1])) if len(own.keys) else None
+        if before is not None:
             # What lies behind them stays as it is: moving rows costs as much as making them.
-            touched, rest = _cut(own, int(np.searchsorted(own.keys, before.keys[-1], "right")))
+            touched, own = _cut(own, int(np.searchsorted(own.keys, before.keys[-1], "right")))
             merged = in_order([touched, before])
-            yield from [merged] if merged is not None else []
-            own = rest
-        if len(own.keys):
+            if merged is not None:
+                yield merged
+        if len(own.keys) or before is None:
             yield own
-    if other is not None and len(other.keys):
-        yield other
+    rest = other.until(None)
+    if rest is not None:
+        yield rest
+
+
+class _Later:
+    """Rows of several parts in their order, made into one as far as they are wanted: so they are there twice
+    only for a moment."""
+
+    def __init__(self, parts: list[Emitted]) -> None:
+        parts = [each for each in parts if len(each.keys)]
+        self._parts: list[Emitted | None] = [*parts]
+        self._starts = np.cumsum([0, *(len(each.keys) for each in parts)])
+        keys, ranks, numbers = (
+            np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in parts)])
+            for name in ("keys", "ranks", "numbers")
+        )
+        self._places = np.lexsort((numbers, ranks, keys))
+        self._keys = keys[self._places]
+        last = np.zeros(len(parts), np.int64)
+        np.maximum.at(last, self._whose(self._places), np.arange(len(keys)))
+        self._last, self._at = last, 0
+
+    def _whose(self, places: Ints) -> Ints:
+        return np.searchsorted(self._starts, places, "right") - 1
+
+    def until(self, key: int | None) -> Emitted | None:
+        """The next ones, up to this key."""
+        end = len(self._keys) if key is None else int(np.searchsorted(self._keys, key, "right"))
+        if end <= self._at:
+            return None
+        places = self._places[self._at : end]
+        whose = self._whose(places)
+        used = np.unique(whose)
+        parts = [part for each in used if (part := self._parts[each]) is not None]
+        chosen = np.zeros(len(places), np.int64)
+        first = 0
+        for each, part in zip(used, parts, strict=True):
+            own = whose == each
+            chosen[own] = places[own] - self._starts[each] + first
+            first += len(part.keys)
+        self._at = end
+        for each in np.flatnonzero(self._last < end):
+            self._parts[each] = None
+        return _picked(parts, chosen)
 
 
 def _cut(emitted: Emitted, count: int) -> tuple[Emitted, Emitted]:
@@ -160,11 +199,19 @@ def in_order(parts: list[Emitted]) -> Emitted | None:
     keys, ranks, numbers = (
         np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "ranks", "numbers")
     )
-    places = np.lexsort((numbers, ranks, keys))
+    return _picked(parts, np.lexsort((numbers, ranks, keys)))
+
+
+def _picked(parts: list[Emitted], places: Ints) -> Emitted:
+    """The rows at these places of all parts one after the other."""
+    keys, ranks, numbers = (
+        np.concatenate([getattr(each, name) for each in parts])[places]
+        for name in ("keys", "ranks", "numbers")
+    )
     # Most columns of most rows are null, and moving those costs as much as others.
     columns = [(_filled_columns(each.batch), len(each.batch)) for each in parts]
     batch = record_batch(columns_in_order(columns, places, EVENTS), len(places), EVENTS)
-    return Emitted(batch, keys[places], ranks[places], numbers[places])
+    return Emitted(batch, keys, ranks, numbers)
 
 
 def _filled_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
