@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.lake.place import Place
-from kwsniff.spark.staged import STAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,17 +141,3 @@ def _kept(path: str) -> Iterator[pa.RecordBatch]:
         file = pa.ipc.open_file(stream)
         for index in range(file.num_record_batches):
             yield file.get_batch(index)
-
-
-def packed(batch: pa.RecordBatch) -> bytes:
-    """Events (STAGED) as bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, STAGED, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
-        stream.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def unpacked(data: bytes) -> Iterator[pa.RecordBatch]:
-    """What `packed` packed."""
-    yield from pa.ipc.open_stream(data)

@@ -24,9 +24,9 @@ from kwsniff.parts.ranges import of_endpoints
 from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.weave import Joined
 from kwsniff.segments import segment_columns
-from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row, packed
+from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
 from kwsniff.spark.decode import RUN_BITS
-from kwsniff.spark.packing import packed_object, unpacked_summary
+from kwsniff.spark.packing import packed_object, packed_rows, unpacked_summary
 from kwsniff.spark.staged import STAGED
 
 HELD_BYTES = 256 * MIB
@@ -130,4 +130,4 @@ class Joining:
         yield {"kind": JOINED, "data": packed_object(joined)}
 
     def _added(self, serial: int, emitted: Emitted) -> Row:
-        return {"kind": EVENTS, "detail": str(serial), "data": packed(placed(emitted, self._run))}
+        return {"kind": EVENTS, "detail": str(serial), "data": packed_rows(placed(emitted, self._run))}
