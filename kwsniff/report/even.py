@@ -17,19 +17,19 @@ BATCH_BYTES = 8 << 20
 """Rows and bytes of a batch, about: fewer rows take as long, more take several kilobytes each."""
 
 
-def even(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about BATCH_ROWS or BATCH_BYTES. Columns that are null cost nothing."""
+def even(batches: Iterable[pa.RecordBatch], most: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about BATCH_ROWS or `most` bytes. Columns that are null cost nothing."""
     waiting: list[pa.RecordBatch] = []
     rows = held = 0
     for batch in batches:
         size = _filled(batch)
-        parts = max(round(batch.num_rows / BATCH_ROWS), round(size / BATCH_BYTES), 1)
+        parts = max(round(batch.num_rows / BATCH_ROWS), round(size / most), 1)
         count = -(-batch.num_rows // parts)
         for part in range(parts):
             waiting.append(batch.slice(part * count, count))
             rows += waiting[-1].num_rows
             held += size // parts
-            if rows >= BATCH_ROWS or held >= BATCH_BYTES:
+            if rows >= BATCH_ROWS or held >= most:
                 yield _joined(waiting)
                 rows = held = 0
         del batch

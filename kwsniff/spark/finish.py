@@ -29,6 +29,7 @@ from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS, TABLES
 from kwsniff.lake.version import Version
 from kwsniff.report.bounded import BoundedStore
+from kwsniff.report.even import even
 from kwsniff.report.sessions import NEEDED as SESSIONS
 from kwsniff.report.sessions import followed
 from kwsniff.report.topics import FIXED, MAX_LEARNT, fill, first_named
@@ -46,7 +47,7 @@ from kwsniff.spark.control import (
 )
 from kwsniff.spark.control import spark_schema as control_schema
 from kwsniff.spark.settling import Settling
-from kwsniff.spark.staged import Staged, Tables, merged, stored
+from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, merged, stored
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
@@ -319,7 +320,7 @@ def _writing(
         new = [file for file in files if file.table is None]
         with tables(name=f"part-{number:06}") as sink:
             # A session that was opened in an earlier group is known as one opened before the capture.
-            for batch in followed(_whole(_believed(new, rows, ROWS.names))):
+            for batch in followed(even(_whole(_believed(new, rows, ROWS.names)), GROUP_BYTES // 2)):
                 whole = fill(batch, names)
                 sink.add(whole)
                 counted.add(whole, findings=in_order)
