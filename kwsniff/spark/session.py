@@ -151,6 +151,7 @@ def _settings(verbose: bool) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.ui.enabled": "false",
+        "spark.python.daemon.module": "kwsniff.spark.daemon",
         # What a stream keeps of batches that are finished long since.
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
