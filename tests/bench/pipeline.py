@@ -1,10 +1,13 @@
-"""Measures `kwsniff pipeline` on two cores beside `kwsniff decode` and writes docs/spark.md.
+"""Measures `kwsniff pipeline` beside `kwsniff decode -j 1` on captures of a cluster and writes docs/spark.md.
 
-    tests/bench/pipeline.py [--rounds N] [--workload NAME] [--cache FOLDER] [--out FILE]
+    tests/bench/pipeline.py [--cache FOLDER] [--only NAME,...] [--cores 1,2,4] [--every] [--rounds N]
+                            [--out FILE]
 
-One session serves all rounds; that it starts, and that the first run in it is slower, is shown apart. In each
-round one process, two processes and Spark do the same in turn: every column of every call as Parquet (Spark
-makes statistics and calls.csv besides). CPU seconds are those of all processes involved, JVM included.
+For each number of cores a process of its own starts a session and runs the first capture twice: the start of
+the session and the first run are shown apart. Then come `--rounds` steady runs of it; with the most cores, or
+with `--every` on each, the other captures have theirs. `decode` writes every column of every call as Parquet;
+the pipeline makes statistics, findings and the page besides. CPU seconds are those of all processes involved,
+JVM included. It takes five minutes or so on four cores.
 """
 
 from __future__ import annotations
@@ -12,41 +15,43 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from tests.bench.run import CACHE, HERE, MIB, ROOT, machine, measured, write
 
 TICK = os.sysconf("SC_CLK_TCK")
-FIRST = "Spark, first run"
-STEADY = "Spark, steady"
+CAPTURES = "cluster-small,cluster-sasl,cluster-bulk,cluster-small-lost-1,cluster-small-lost-20"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workload", default="mixed")
     parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--only", default=CAPTURES)
+    parser.add_argument("--cores", default="1,2,4")
+    parser.add_argument("--every", action="store_true")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--session", type=int, help=argparse.SUPPRESS)
     choice = parser.parse_args()
-    if not (choice.cache / f"{choice.workload}.pcap").exists():
-        record = [sys.executable, str(HERE / "record.py"), choice.workload, "--cache", str(choice.cache)]
-        subprocess.run(record, check=True, cwd=ROOT)
-    about = json.loads((choice.cache / f"{choice.workload}.json").read_text())
-    with tempfile.TemporaryDirectory(prefix="kwsniff-bench-") as scratch:
-        found = measure(
-            choice.cache / f"{choice.workload}.pcap", about["ports"], choice.rounds, Path(scratch)
-        )
-    lines = [f"On {time.strftime('%Y-%m-%d')}: {machine()}.", "", *table(found, about["bytes"])]
+    captures = [choice.cache / f"{name}.pcap" for name in choice.only.split(",")]
+    if choice.session is not None:
+        print(json.dumps(in_session(choice.session, captures, choice.rounds)))
+        return
+    for capture in captures:
+        if not capture.exists():
+            record = [sys.executable, str(HERE / "record.py"), capture.stem, "--cache", str(choice.cache)]
+            subprocess.run(record, check=True, cwd=ROOT)
+    lines = [f"On {time.strftime('%Y-%m-%d')}: {machine()}.", "", *measure(choice, captures)]
     print("\n".join(lines))
     if choice.out is not None:
         write(choice.out, lines)
@@ -60,58 +65,135 @@ class Took:
     cpu: float
     worker: int = 0
     """Most memory that a Python worker held, in bytes."""
-    shuffled: int = 0
-    """Bytes."""
+    splits: dict[str, Any] = field(default_factory=dict)
+    """What reading in splits came to (`kwsniff.spark.splits.Account`)."""
+    rows: int = 0
 
 
-def measure(capture: Path, ports: list[int], rounds: int, scratch: Path) -> dict[str, list[Took]]:
-    """Each step's measurements, by its name."""
-    from kwsniff.config import Config
-    from kwsniff.spark import job
+# Measuring
+
+
+def measure(choice: argparse.Namespace, captures: list[Path]) -> list[str]:
+    """Both tables as rows of Markdown."""
+    cores = sorted(map(int, choice.cores.split(",")))
+    plain = {capture.stem: decoded(capture, choice.rounds) for capture in captures}
+    found: dict[int, dict[str, list[Took]]] = {}
+    for count in cores:
+        own = captures if choice.every or count == cores[-1] else captures[:1]
+        found[count] = of_session(count, own, choice)
+    sizes = {capture.stem: capture.stat().st_size for capture in captures}
+    return [*sessions_table(found), "", *captures_table(found, plain, sizes)]
+
+
+def decoded(capture: Path, rounds: int) -> list[Took]:
+    """What one process takes."""
+    with tempfile.TemporaryDirectory(prefix="kwsniff-bench-") as scratch:
+        command = [sys.executable, "-m", "kwsniff", "decode", str(capture), "-q", "-f", "parquet", "-j", "1"]
+        command += ["--port", ",".join(map(str, ports_of(capture))), "-o", f"{scratch}/events.parquet"]
+        runs = [measured(command) for _ in range(rounds + 1)][1:]  # the first one reads the disk
+    return [Took(run.seconds, run.cpu) for run in runs]
+
+
+def ports_of(capture: Path) -> list[int]:
+    ports: list[int] = json.loads(capture.with_suffix(".json").read_text())["ports"]
+    return ports
+
+
+def of_session(count: int, captures: list[Path], choice: argparse.Namespace) -> dict[str, list[Took]]:
+    """What `in_session` says, from a process of its own: a JVM that is stopped leaves what it compiled."""
+    names = ",".join(capture.stem for capture in captures)
+    command = [sys.executable, __file__, "--cache", str(choice.cache), "--only", names]
+    command += ["--rounds", str(choice.rounds), "--session", str(count)]
+    done = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    said = json.loads(done.stdout.splitlines()[-1])
+    return {name: [Took(**each) for each in runs] for name, runs in said.items()}
+
+
+def in_session(count: int, captures: list[Path], rounds: int) -> dict[str, list[dict[str, Any]]]:
+    """Start a session with so many cores; its runs by capture, and `start` and `first`."""
     from kwsniff.spark.session import session
 
-    decode = [sys.executable, "-m", "kwsniff", "decode", str(capture), "-q", "-f", "parquet"]
-    decode += ["--port", ",".join(map(str, ports)), "-o", str(scratch / "events.parquet")]
-    measured([*decode, "-j", "1"])  # compiles the kernels
-    found: dict[str, list[Took]] = {}
     with Watched() as watch:
-        spark = session("local[2]")
+        spark = session(f"local[{count}]")
         spark.range(2).count()
-    found["Spark, session start"] = [watch.took]
-    for turn in range(rounds + 1):
-        for jobs in (1, 2) if turn else ():
-            run = measured([*decode, "-j", str(jobs)])
-            found.setdefault(f"decode -j {jobs}", []).append(Took(run.seconds, run.cpu))
-        with Watched() as watch:
-            done = job.run(spark, [str(capture)], scratch / "out", Config(ports=tuple(ports)))
-        watch.took.shuffled = done.manifest.splits.get("shuffled_bytes", 0)
-        found.setdefault(STEADY if turn else FIRST, []).append(watch.took)
-        print(f"{turn}: {watch.took}", file=sys.stderr, flush=True)
-        shutil.rmtree(scratch / "out")
+    found = {"start": [asdict(watch.took)], "first": [asdict(run(spark, captures[0]))]}
+    for capture in captures:
+        found[capture.stem] = [asdict(run(spark, capture)) for _ in range(rounds)]
+        print(f"local[{count}] {capture.stem}: {found[capture.stem]}", file=sys.stderr, flush=True)
     spark.stop()
     return found
 
 
-def table(found: dict[str, list[Took]], size: int) -> list[str]:
-    """As rows of Markdown."""
-    two = statistics.median(took.seconds for took in found["decode -j 2"])
-    lines = ["| | seconds (least-most) | CPU seconds | MB/s | of -j 2 | a worker's memory | shuffled |"]
-    lines.append("| --- | --- | --- | --- | --- | --- | --- |")
-    for name, runs in found.items():
-        seconds = [took.seconds for took in runs]
-        middle = statistics.median(seconds)
-        decoded = "session" not in name
-        cells = [
-            name,
-            f"{middle:.1f} ({min(seconds):.1f}-{max(seconds):.1f})",
-            f"{statistics.median(took.cpu for took in runs):.1f}",
-            f"{size / middle / 1e6:.0f}" if decoded else "",
-            f"{two / middle:.2f}×" if decoded else "",
-            f"{max(took.worker for took in runs) / MIB:.0f} MiB" if runs[0].worker else "",
-            f"{100 * runs[0].shuffled / size:.1f} %" if runs[0].shuffled else "",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+def run(spark: Any, capture: Path) -> Took:
+    """One run of the pipeline."""
+    from kwsniff.config import Config
+    from kwsniff.spark import job
+
+    config = Config(ports=tuple(ports_of(capture)))
+    with tempfile.TemporaryDirectory(prefix="kwsniff-bench-") as scratch, Watched() as watch:
+        done = job.run(spark, [str(capture)], f"{scratch}/out", config)
+    watch.took.splits = done.manifest.splits
+    watch.took.rows = sum(done.manifest.events.values())
+    return watch.took
+
+
+# Tables
+
+
+def sessions_table(found: dict[int, dict[str, list[Took]]]) -> list[str]:
+    """What starting takes, and how more cores help with the first capture."""
+    lines = ["| | session start | first run | steady run | CPU | of one core |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
+    name = next(name for name in next(iter(found.values())) if name not in ("start", "first"))
+    one = seconds(next(iter(found.values()))[name])
+    for count, runs in found.items():
+        cells = [f"{seconds(runs[kind]):.1f} s" for kind in ("start", "first", name)]
+        cells += [f"{cpu(runs[name]):.1f} s", f"{one / seconds(runs[name]):.2f}×"]
+        lines.append(f"| {name}, local[{count}] | {' | '.join(cells)} |")
     return lines
+
+
+def captures_table(
+    found: dict[int, dict[str, list[Took]]], plain: dict[str, list[Took]], sizes: dict[str, int]
+) -> list[str]:
+    """Each capture beside `decode -j 1`."""
+    columns = (
+        "decode -j 1, CPU | pipeline, CPU | ratio | seconds | splits | decoded again | shuffled | a worker"
+    )
+    lines = [f"| | {columns} |", f"|{' --- |' * 9}"]
+    for count, every in found.items():
+        for name, runs in every.items():
+            if name in ("start", "first"):
+                continue
+            splits = runs[0].splits
+            cells = [
+                f"{name}, {sizes[name] / 1e6:,.0f} MB, {runs[0].rows:,} rows, local[{count}]",
+                f"{cpu(plain[name]):.1f} s", f"{cpu(runs):.1f} s", f"{cpu(runs) / cpu(plain[name]):.2f}×",
+                f"{seconds(runs):.1f}", str(splits.get("splits", 1)), again(splits),
+                f"{100 * splits.get('shuffled_bytes', 0) / sizes[name]:.1f} %",
+                f"{max(each.worker for each in runs) / MIB:,.0f} MiB",
+            ]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def again(splits: dict[str, Any]) -> str:
+    """What was decoded again."""
+    if not splits.get("again") and not splits.get("whole"):
+        return "none"
+    pairs = f"{splits['again']:,} pairs of endpoints in {splits['splits_again']} splits"
+    return pairs + (f", {splits['whole']} splits whole" if splits["whole"] else "")
+
+
+def seconds(runs: list[Took]) -> float:
+    return statistics.median(each.seconds for each in runs)
+
+
+def cpu(runs: list[Took]) -> float:
+    return statistics.median(each.cpu for each in runs)
+
+
+# Looking at processes
 
 
 class Watched:
