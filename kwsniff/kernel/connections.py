@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.arena import release
+from kwsniff.kernel.history import forget_latest
 from kwsniff.kernel.leaving import note_opened
 from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import inlined, kernel
@@ -247,8 +247,7 @@ def remove(t: Any, c: int) -> None:
     take_out(t, c)
     for k in range(2):
         s = t.sides[2 * c + k]
-        if s.history_at >= 0:
-            release(t, s.history_at, s.history_room)
+        forget_latest(t, s)
         if s.far >= 0:
             drop_far(t, s)
     forget_all(t, c)

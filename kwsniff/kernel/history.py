@@ -47,6 +47,14 @@ def remember(t: Any, s: Any, data: Any, pos: int, size: int, length: int) -> Non
 
 
 @kernel
+def forget_latest(t: Any, s: Any) -> None:
+    """Keep nothing of the latest segment of a side: retransmissions of it are taken to be the same."""
+    if s.history_at >= 0:
+        release(t, s.history_at, s.history_room)
+    s.history, s.history_at, s.history_room = 0, -1, 0
+
+
+@kernel
 def note_overlap(t: Any, c: int, packet: int) -> None:
     """A retransmission carries other bytes than the first copy; that there is room was seen to."""
     note(t, c, OVERLAP_DIFFERS, packet, t.conns[c].last_time, 0, 0)

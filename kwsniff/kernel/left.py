@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import texts
-from kwsniff.kernel.arena import release
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.connections import append_number, remove, take_out
 from kwsniff.kernel.early import remove_early
 from kwsniff.kernel.frames import TOKEN_FRAMES
+from kwsniff.kernel.history import forget_latest
 from kwsniff.kernel.holding import pop_held
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
 from kwsniff.kernel.misplaced import forget_all
@@ -188,8 +188,7 @@ def dissolve(t: Any, c: int) -> None:
         if s.far >= 0:
             drop_far(t, s)
         empty_buffer(t, s)
-        if s.history_at >= 0:
-            release(t, s.history_at, s.history_room)
+        forget_latest(t, s)
     conn.number = 0
     drop(t, t.conns, CONNS, c)
 

@@ -8,6 +8,7 @@ from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
 from kwsniff.kernel.early import orphan
+from kwsniff.kernel.history import forget_latest
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
@@ -72,6 +73,10 @@ def keep_within_limits(t: Any) -> int:
     run.most_followed = max(run.most_followed, run.followed)
     if run.giving == 0:
         if held > max(limits.max_buffered_bytes, run.floor + (run.floor >> 2)):
+            run.limited = 1
+            held = forget_latest_segments(t)
+            if held <= limits.max_buffered_bytes // 4 * 3:
+                return OK
             run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, held // 2
         elif outstanding(t) > limits.max_outstanding_total:
             run.giving, run.goal, run.least = IN_FLIGHT, limits.max_outstanding_total // 2, run.waiting // 2
@@ -93,6 +98,19 @@ def keep_within_limits(t: Any) -> int:
     run.floor = in_use(t) if run.giving == BUFFERS and in_use(t) > run.goal else 0
     run.giving, run.giver = 0, -1
     return OK
+
+
+@kernel
+def forget_latest_segments(t: Any) -> int:
+    """Before anything is lost: give up what only retransmissions are compared with, until half of what may be
+    held is left. The bytes that are held then."""
+    run, c = t.run[0], t.run[0].oldest
+    while c >= 0 and in_use(t) > t.limits[0].max_buffered_bytes // 2:
+        run.steps += 1
+        forget_latest(t, t.sides[2 * c])
+        forget_latest(t, t.sides[2 * c + 1])
+        c = t.conns[c].newer
+    return in_use(t)
 
 
 @kernel

@@ -33,14 +33,15 @@ from kwsniff.kernel.pools import drop_request, take_request
 from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
 from kwsniff.kernel.sasl import learn_user
 from kwsniff.kernel.skimming import layout_of, wants_program
-from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, TRUNCATED_, UNDECODED_
+from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, REQUESTS, TRUNCATED_, UNDECODED_
 from kwsniff.kernel.trace import REQUEST, UNASKED, decided
 from kwsniff.kernel.waiting import find_waiting, link, unlink
 
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
 ALL_UNASKED = 40_000
-"""The same of all connections, about: each takes as much room as a request in flight."""
+"""The same of all connections, about: each takes as much room as a request in flight. When there are twice as
+many, a connection remembers one."""
 
 MAX_SAID = 512
 """Bytes kept of what a client says of itself for the whole connection."""
@@ -286,6 +287,8 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
 @kernel
 def most_unasked(t: Any) -> int:
     """How many requests without reply a connection remembers at present."""
+    if t.pools[REQUESTS].live - t.run[0].waiting >= 2 * ALL_UNASKED:
+        return 1
     return max(min(MAX_UNASKED, ALL_UNASKED // max(t.run[0].followed, 1)), 1)
 
 
