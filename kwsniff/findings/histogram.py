@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -34,15 +34,30 @@ class Histogram:
         group, firsts = grouped(picked)
         with np.errstate(divide="ignore"):
             bucket = np.clip(np.log(np.maximum(values[known], 1.0)) / WIDTH, 0, BUCKETS - 1).astype(np.int64)
-        table = np.bincount(group * BUCKETS + bucket, minlength=len(firsts) * BUCKETS)
-        for number, row in enumerate(firsts):
-            key = tuple(column.values[column.codes[row]] for column in picked)
-            self._put(key, table[number * BUCKETS : (number + 1) * BUCKETS])
+        names = zip(
+            *([key.values[code] for code in key.codes[firsts].tolist()] for key in picked), strict=True
+        )
+        kept, numbers = self._told_apart(names)
+        table = np.bincount(numbers[group] * BUCKETS + bucket, minlength=len(kept) * BUCKETS)
+        for key, row in zip(kept, table.reshape(-1, BUCKETS), strict=True):
+            self._put(key, row)
 
     def merge(self, other: Histogram) -> None:
         """Take what another one counted."""
         for key, counts in other.counts.items():
             self._put(key, counts)
+
+    def _told_apart(self, names: Iterable[Key]) -> tuple[list[Key], Ints]:
+        """The keys under which values of these names count, and for each name which one. A row of buckets for
+        each of 30,000 names would take a hundred megabytes."""
+        kept: dict[Key, int] = {}
+        numbers, room = [], LIMIT - len(self.counts)
+        for name in names:
+            is_new = name not in self.counts and name not in kept
+            key = tuple(OTHERS for _ in name) if is_new and room <= 0 else name
+            room -= is_new
+            numbers.append(kept.setdefault(key, len(kept)))
+        return list(kept), np.array(numbers, np.int64)
 
     def _put(self, key: Key, counts: Ints) -> None:
         if key not in self.counts and len(self.counts) >= LIMIT:

@@ -9,6 +9,7 @@ from kwsniff.findings.finding import WARNING, Finding, command, evidence, litera
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, many, rate, size
+from kwsniff.report.codes import OTHERS
 
 
 class _Storm(Rule):
@@ -33,7 +34,9 @@ class _Storm(Rule):
         return [
             self._finding(key, entry)
             for key, entry in self.calls.entries.items()
-            if entry.count >= limits.storm_calls and entry.count > limits.storm_per_s * entry.span_s
+            if key[1] != OTHERS  # many clients, each of which asks as often as it should
+            and entry.count >= limits.storm_calls
+            and entry.count > limits.storm_per_s * entry.span_s
         ]
 
     def _finding(self, key: Key, entry: Entry) -> Finding:

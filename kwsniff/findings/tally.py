@@ -99,7 +99,7 @@ class Tally:
         maxes: Sequence[Any] = (),
     ) -> None:
         """Take some rows (a mask, or their places). `keys`, `sums` and `maxes` are columns over all rows."""
-        for key, entry in counted(rows, which, keys, sums, maxes):
+        for key, entry in counted(rows, which, keys, sums, maxes, limit=self.limit):
             self.put(key, entry)
 
     def put(self, key: Key, entry: Entry) -> None:
@@ -133,7 +133,7 @@ class Tally:
         ranked = sorted(self._entries.items(), key=lambda item: (item[1].count, *item[1].sums), reverse=True)
         self._entries = dict(ranked[: self.limit])
         for key, entry in ranked[self.limit :]:
-            rest = tuple(OTHERS if part is None or isinstance(part, str) else None for part in key)
+            rest = tuple(_other(part) for part in key)
             if rest in self._entries:
                 self._entries[rest].absorb(entry)
             else:
@@ -146,20 +146,53 @@ def counted(
     keys: Sequence[Coded],
     sums: Sequence[Any] = (),
     maxes: Sequence[Any] = (),
+    *,
+    limit: int | None = None,
 ) -> list[tuple[Key, Entry]]:
-    """What `Tally.add` adds: an entry for each key that occurs in some rows."""
+    """What `Tally.add` adds: an entry for each key that occurs in some rows; of more than twice `limit` those
+    that are not among the `limit` most frequent are one already."""
     places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
     if not len(places):
         return []
     picked = [key.at(places) for key in keys]
     figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
-    return _counted(rows, places, picked, figures[: len(sums)], figures[len(sums) :])
+    group, firsts = grouped(picked)
+    if limit is not None and len(firsts) > 2 * limit:
+        picked = _folded(picked, group, len(firsts), limit)
+        group, firsts = grouped(picked)
+    return _counted(rows, places, picked, (group, firsts), figures[: len(sums)], figures[len(sums) :])
+
+
+def _folded(keys: list[Coded], group: Ints, size: int, limit: int) -> list[Coded]:
+    """The same keys, but that all rows of groups which are not among the `limit` largest have the key of the
+    others. An entry of each takes hundreds of bytes, and a batch may have 100,000."""
+    counts = np.bincount(group, minlength=size)
+    rare = np.ones(size, np.bool_)
+    rare[np.argsort(-counts, kind="stable")[:limit]] = False
+    return [_with_others(key, rare[group]) for key in keys]
+
+
+def _with_others(key: Coded, rare: Mask) -> Coded:
+    """A column in which rows that are rare have what stands for others."""
+    others = [OTHERS, None]
+    place = np.array([others.index(_other(value)) for value in key.values], np.int64) + len(key.values)
+    return Coded([*key.values, *others], np.where(rare, place[key.codes], key.codes))
+
+
+def _other(part: Any) -> str | None:
+    """What stands for a part of a key in that of the others."""
+    return OTHERS if part is None or isinstance(part, str) else None
 
 
 def _counted(
-    rows: EventRows | Picked, places: Ints, keys: list[Coded], sums: list[Any], maxes: list[Any]
+    rows: EventRows | Picked,
+    places: Ints,
+    keys: list[Coded],
+    groups: tuple[Ints, Ints],
+    sums: list[Any],
+    maxes: list[Any],
 ) -> list[tuple[Key, Entry]]:
-    group, firsts = grouped(keys)
+    group, firsts = groups
     size = len(firsts)
     counts = np.bincount(group, minlength=size).tolist()
     totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size).tolist() for each in sums]

@@ -12,9 +12,11 @@ import pytest
 
 from kwsniff.findings import NEEDED, RULES, Findings
 from kwsniff.findings.eventrows import Coded, EventRows
-from kwsniff.findings.histogram import BUCKETS, Histogram, quantile
+from kwsniff.findings.finding import OK
+from kwsniff.findings.histogram import BUCKETS, LIMIT, Histogram, quantile
 from kwsniff.findings.spans import MAX_SPANS, Spans
 from kwsniff.findings.tally import Tally
+from kwsniff.report.codes import OTHERS
 from kwsniff.table import EVENTS
 from tests.findings.wide import SCHEMA, connection, row, taken
 from tests.report.events import batch, call
@@ -33,6 +35,35 @@ def test_a_tally_keeps_the_greatest_and_counts_all() -> None:
     assert sum(entry.sums[0] for entry in tally.entries.values()) == 500
     assert all(tally.entries[f"client-{number}",].count == 60 for number in range(5))
     assert max(entry.maxes[0] for entry in tally.entries.values()) == 499
+
+
+def test_of_a_batch_with_more_keys_than_may_be_kept_each_row_counts() -> None:
+    tally, size = Tally(limit=10), 1000
+    rows = EventRows(batch(*(call(at=number) for number in range(size))))
+    chance = np.random.default_rng(7).permutation(np.r_[np.arange(size - 200), np.repeat([3, 5], 100)])
+    names = [None, *(f"client-{number}" for number in range(1, size))]
+    ports = Coded(list(range(size)), chance)
+    tally.add(rows, np.arange(size), [Coded(names, chance), ports], [np.ones(size)], [chance.astype(float)])
+    assert len(tally.entries) == 10 + 1
+    assert [tally.entries[f"client-{each}", each].count for each in (3, 5)] == [101, 101]
+    rest = tally.entries[OTHERS, None]
+    assert (rest.count, rest.sums, rest.maxes) == (size - 202 - 8, [size - 202 - 8], [size - 201])
+
+
+def test_a_histogram_counts_names_beyond_its_limit_as_one() -> None:
+    histogram, size = Histogram(), 5000
+    for begin in (0, size // 2):
+        names = [f"client-{number}" for number in range(begin, begin + size // 2)]
+        keys = [Coded(names, np.arange(len(names))), Coded(["x"], np.zeros(len(names), np.int64))]
+        histogram.add(keys, np.full(len(names), 7.0))
+    assert len(histogram.counts) == LIMIT + 1
+    assert histogram.counts["client-0", "x"].sum() == 1
+    assert histogram.counts[OTHERS, OTHERS].sum() == size - LIMIT
+
+
+def test_many_clients_that_each_ask_once_are_no_storm() -> None:
+    rules = taken(*(row(number, client_id=f"c{number}", api_key=3, api="Metadata") for number in range(9000)))
+    assert [each.severity for each in rules.found() if "storm" in each.code] == [OK, OK]
 
 
 def test_merging_tallies_is_taking_everything_in_one() -> None:
