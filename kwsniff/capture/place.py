@@ -196,6 +196,8 @@ def _plain_errors(url: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise CaptureError(f"{url}: {_missing(error)}") from error
+    except FileNotFoundError as error:  # said with no more than the path, by some
+        raise CaptureError(f"{url}: no such file") from error
     except Exception as error:  # every file system has its own
         said = " ".join(str(error).split()) or type(error).__name__
         raise CaptureError(f"{url}: {said}") from error

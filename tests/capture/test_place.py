@@ -77,6 +77,12 @@ def test_what_is_missing_is_one_line(bucket: MemoryFileSystem) -> None:
         assert "\n" not in str(error.value)
 
 
+def test_a_file_that_a_url_does_not_lead_to_is_said_to_be_missing(bucket: MemoryFileSystem) -> None:
+    # What fsspec says of it, over HTTP and here, is no more than the path.
+    with pytest.raises(CaptureError, match=r"^memory://bucket/none\.pcap: no such file$"):
+        resolve(["memory://bucket/none.pcap"])
+
+
 def test_a_path_with_a_colon_is_a_path() -> None:
     assert not is_remote("12:30:00.pcap")
     assert not is_remote("dir/a:b.pcap")
