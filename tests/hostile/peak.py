@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ import pyarrow.parquet as pq
 
 from tests.hostile.attacks import ATTACKS, FULL
 from tests.hostile.wire import write
+
+EVERY_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -30,26 +33,63 @@ class Outcome:
     processor: float
     """Seconds of processor time, which others on the machine don't change."""
     megabytes: float
-    """Most memory held at once (resident set), in 10⁶ bytes."""
+    """Most memory that one of its processes held at once (resident set), in 10⁶ bytes."""
+    together: float
+    """Most memory seen of all its processes at one time, what several share counted once; in 10⁶ bytes."""
     errors: str
 
 
 def run(*arguments: str, timeout: float = 900) -> Outcome:
     """Run `kwsniff` with these arguments in a process of its own; standard output is dropped."""
-    with tempfile.NamedTemporaryFile("r") as peak:
+    with tempfile.NamedTemporaryFile("r") as peak, tempfile.TemporaryFile("w+") as errors:
         started, before = time.monotonic(), os.times()
         command = [sys.executable, "-m", "tests.hostile.child", peak.name, *arguments]
-        done = subprocess.run(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
+        done = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, text=True)
+        others, together = watched(done, started + timeout)
         seconds, after = time.monotonic() - started, os.times()
         processor = sum(after[2:4]) - sum(before[2:4])
-        return Outcome(done.returncode, seconds, processor, int(peak.read() or 0) * 1024 / 1e6, done.stderr)
+        megabytes = max(int(peak.read() or 0), others) * 1024 / 1e6
+        errors.seek(0)
+        return Outcome(
+            done.returncode, seconds, processor, megabytes, max(together * 1024 / 1e6, megabytes),
+            errors.read(),
+        )  # fmt: skip
+
+
+def watched(process: subprocess.Popen[str], until: float) -> tuple[int, int]:
+    """Wait for a process to end: most that one of its children held, and most of all together, in KiB."""
+    largest = together = rounds = 0
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(EVERY_SECONDS)
+            return largest, together
+        if time.monotonic() > until:
+            process.kill()
+            process.wait()
+            raise TimeoutError(f"{process.args} did not end in time")
+        children = descendants(process.pid)
+        largest = max([largest, *(kilobytes(pid, "status", "VmHWM:") for pid in children)])
+        if children and rounds % 10 == 0:
+            tree = [process.pid, *children]
+            together = max(together, sum(kilobytes(pid, "smaps_rollup", "Pss:") for pid in tree))
+        rounds += 1
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that these started."""
+    found: list[int] = []
+    with suppress(OSError):
+        for each in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, each.read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def kilobytes(pid: int, file: str, name: str) -> int:
+    """A figure that the kernel has of a process; 0 once it ended."""
+    with suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/{file}").read_text().split(name)[1].split()[0])
+    return 0
 
 
 def table(names: list[str], *options: str) -> None:
