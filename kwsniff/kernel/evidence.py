@@ -13,6 +13,7 @@ from kwsniff.kernel.headers import (
     comes_next,
     is_gssapi,
     is_known,
+    may_be_batch,
     names_client,
     request_at,
 )
@@ -110,7 +111,8 @@ def damaged(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
         piece = t.pieces[row]
         if piece.side == k and piece.size:
             at, end = piece.at, piece.at + piece.size
-            if request_at(t, t.arena, at, end, False) == YES and names_client(t.arena, at):
+            looks = request_at(t, t.arena, at, end, False)
+            if looks == YES and names_client(t.arena, at) and not may_be_batch(t.arena, at, end):
                 after = at + 4 + int32(t.arena, at)
                 code = skim_request(t, t.arena, at, after) if after <= end else OK
                 if code == OK:

@@ -100,6 +100,13 @@ def names_client(data: Any, pos: int) -> bool:
 
 
 @kernel
+def may_be_batch(data: Any, pos: int, end: int) -> bool:
+    """Whether what looks like a request, and goes on behind `end`, may be the head of a record batch. One of
+    a producer begins with a base offset of zeros and a length: after other bytes, a Produce v0 of id 0."""
+    return int32(data, pos + 8) == 0 and pos + 4 + int32(data, pos) > end
+
+
+@kernel
 def comes_next(found: int, before: int) -> bool:
     """Whether a correlation id is that of a request after another: clients count upwards."""
     return 0 < found - before <= AHEAD

@@ -3,7 +3,7 @@
 Bytes inside a request may look like another. So a header alone is believed only where little else could be:
 at the beginning of a segment, or with the client id that the connection is known to use and a correlation id
 that comes next. Elsewhere the frame has to be followed by another, to fill what came, or to have a body that
-decodes.
+decodes. A header alone that may be the beginning of a record batch is never believed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kwsniff.kernel.headers import (
     comes_next,
     is_tls,
     is_tls_alert,
+    may_be_batch,
     names_client,
     request_at,
 )
@@ -53,7 +54,7 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
     last = end - REQUEST_HEADER
     at = pos
     while at <= last:
-        if at == mark and begins_request(t, data, at, end) and is_in_order(t, c, k, data, at):
+        if at == mark and begins_request(t, data, at, end) and is_in_order(t, c, k, data, at, end):
             return at, YES
         # Lengths are below 2^28, keys and versions small: most positions are ruled out by three bytes.
         if (
@@ -72,11 +73,13 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
 
 
 @kernel
-def is_in_order(t: Any, c: int, k: int, data: Any, at: int) -> bool:
+def is_in_order(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
     """Whether the correlation id of what looks like a request is one that may come, as far as that is known:
     bytes of a record that begin a segment may look like a header of zeros."""
-    latest = t.sides[2 * c + k].latest
-    return latest == UNKNOWN or comes_next(int32(data, at + 8), latest)
+    latest, found = t.sides[2 * c + k].latest, int32(data, at + 8)
+    if latest == UNKNOWN:
+        return not may_be_batch(data, at, end)
+    return comes_next(found, latest)
 
 
 @kernel
@@ -94,7 +97,7 @@ def convinces(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
         return False
     after = at + 4 + int32(data, at)
     if after > end:
-        return named and conn.client_id < 0
+        return named and conn.client_id < 0 and not may_be_batch(data, at, end)
     if not decodes(t, data, at, after):
         return False
     if named:
@@ -294,6 +297,7 @@ def asks(t: Any, data: Any, mark: int, end: int) -> bool:
         and end - mark >= REQUEST_HEADER
         and names_client(data, mark)
         and request_at(t, data, mark, end, False) == YES
+        and not may_be_batch(data, mark, end)
     )
 
 
