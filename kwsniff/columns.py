@@ -16,6 +16,10 @@ Ints = NDArray[np.int64]
 Columns = dict[str, pa.Array]
 NONE = -(1 << 63)
 """Stands for null among integers."""
+LEAST = 4096
+"""Rows of the arrays that hold nothing but nulls, or the same text over and over, and are cut to size."""
+_NULLS: dict[pa.DataType, pa.Array] = {}
+_REPEATED: dict[str, pa.Array] = {}
 
 
 def column(values: NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -46,42 +50,72 @@ def _validity(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
     return pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 
+TIME = pa.timestamp("us", tz="UTC")
+
+
 def timestamps(nanoseconds: Ints) -> pa.Array:
     """Microsecond timestamps; -1 becomes null."""
-    return column(nanoseconds // 1000, pa.timestamp("us", tz="UTC"), nanoseconds < 0)
+    missing = nanoseconds < 0
+    return nulls(len(missing), TIME) if missing.all() else column(nanoseconds // 1000, TIME, missing)
 
 
 def microseconds(begin: Ints, end: Ints) -> pa.Array:
     """From one time in nanoseconds to another."""
     # A response captured before its request has no latency that the capture could show.
-    return column((end - begin) / 1000.0, pa.float64(), (begin < 0) | (end < begin))
+    return durations(end - begin, (begin < 0) | (end < begin))
+
+
+def durations(nanoseconds: Ints, missing: NDArray[np.bool_]) -> pa.Array:
+    """Durations in microseconds, exact to the nanosecond, null where `missing`."""
+    if missing.all():
+        return nulls(len(missing), pa.float64())
+    return column(nanoseconds / 1000.0, pa.float64(), missing)
 
 
 def numbers(values: Ints, kind: pa.DataType) -> pa.Array:
     """Integers, NONE as null."""
     missing = values == NONE
-    return column(np.where(missing, 0, values), kind, missing)
+    return nulls(len(values), kind) if missing.all() else column(values, kind, missing)
 
 
 def not_negative(values: Ints, kind: pa.DataType) -> pa.Array:
     """Numbers, negative ones as null."""
-    # The field of a single row is contiguous: Arrow would be lent the table, which is written to again.
-    return column(values.copy(), kind, values < 0)
+    missing = values < 0
+    return nulls(len(values), kind) if missing.all() else column(values, kind, missing)
 
 
-def names_of(codes: Any, name: Callable[[int], str | None]) -> pa.Array:
-    """Names of small integers, each looked up once."""
-    codes = codes if isinstance(codes, pa.Array) else places(codes)
-    encoded = codes.cast(pa.int32()).dictionary_encode()
-    names = pa.array([name(code.as_py()) for code in encoded.dictionary], pa.string())
+def names_of(codes: Ints, name: Callable[[int], str | None]) -> pa.Array:
+    """Names of integers, each looked up once; a name of None is null."""
+    encoded = places(codes).dictionary_encode()
+    names = pa.array([name(code) for code in encoded.dictionary.to_pylist()], pa.string())
     return names.take(encoded.indices)
+
+
+def spread(values: pa.Array, place: Ints | None, total: int) -> pa.Array:
+    """Values brought to these rows of so many, which are null elsewhere; None: they are all rows."""
+    if place is None or not len(place):
+        return nulls(total, values.type) if place is not None else values
+    index = np.full(total, -1, np.int64)
+    index[place] = np.arange(len(place))
+    return values.take(places(index, index < 0))
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    """The same text so many times."""
+    made = _REPEATED.get(text)
+    if made is None or len(made) < count:
+        made = _REPEATED[text] = pa.repeat(text, max(count, LEAST))
+    return made.slice(0, count)
 
 
 def lists(lengths: Ints, values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Lists of so many values each, one after the other; -1 is null."""
+    missing = lengths < 0
+    if missing.all():
+        return nulls(len(lengths), kind)
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
-    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=kind, mask=flags(lengths < 0))
+    return pa.ListArray.from_arrays(column(offsets, pa.int32()), values, type=kind, mask=flags(missing))
 
 
 def in_order(parts: list[tuple[Columns, int]], order: Ints, schema: pa.Schema) -> Columns:
@@ -118,11 +152,11 @@ def _laid(
             absent += count
             continue
         if absent:
-            pieces.append(_nulls(absent, kind))
+            pieces.append(nulls(absent, kind))
             absent = 0
         pieces.append(values.slice(first, count))
     if absent:
-        pieces.append(_nulls(absent, kind))
+        pieces.append(nulls(absent, kind))
     return pa.concat_arrays(pieces)
 
 
@@ -132,7 +166,7 @@ def _picked(
     # Most columns are of one part: what others lack needs no room.
     having = [at for at, (part, _) in enumerate(parts) if name in part]
     first, end = having[0], having[-1] + 1
-    arrays = [part[name] if name in part else _nulls(count, kind) for part, count in parts[first:end]]
+    arrays = [part[name] if name in part else nulls(count, kind) for part, count in parts[first:end]]
     outside = (order < starts[first]) | (order >= starts[end])
     taken = places(order - starts[first], outside)
     return (arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)).take(taken)
@@ -140,15 +174,11 @@ def _picked(
 
 def record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:
     """A batch of a schema; columns that are not there are null."""
-    arrays = [columns[field.name] if field.name in columns else _nulls(count, field.type) for field in schema]
+    arrays = [columns[field.name] if field.name in columns else nulls(count, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-LEAST = 4096
-_NULLS: dict[pa.DataType, pa.Array] = {}
-
-
-def _nulls(count: int, kind: pa.DataType) -> pa.Array:
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
     """So many nulls, all slices of one array for each type: a batch has dozens of columns without a value."""
     made = _NULLS.get(kind)
     if made is None or len(made) < count:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
+from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import CaptureTotals, resolve, segments
 from kwsniff.capture.stop import Stop
 from kwsniff.config import MIB, Config
@@ -45,7 +46,13 @@ def events(
             from kwsniff import parallel  # which loads what starts and joins processes
 
             return parallel.events(paths, config, jobs, totals, progress)
-    return analyze(segments(paths, config, totals, progress, stop, prefetch=True), config)
+    source = segments(paths, config, totals, progress, stop, prefetch=True)
+    return analyze(source, config, prefetch=not any(map(_may_wait, paths)))
+
+
+def _may_wait(path: str) -> bool:
+    """Whether reading may have to wait, as it has to for a pipe, which can't be broken off."""
+    return not (is_remote(path) or os.path.isdir(local(path)) or os.path.isfile(local(path)))
 
 
 def _compiled(config: Config) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.kernel.engine import Engine
+from kwsniff.kernel.told import Told
+from kwsniff.prefetch import prefetched
 from kwsniff.segments import segment_columns
 from kwsniff.table import SEGMENTS
 
@@ -31,19 +34,34 @@ def at_time(now: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
+def _is_time(batch: pa.RecordBatch) -> bool:
+    return bool(not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata)
+
+
+def _time_of(batch: pa.RecordBatch) -> int:
+    return int(batch.schema.metadata[NOW])
+
+
 def analyze(
-    segments: Iterable[pa.RecordBatch], config: Config, engine: Engine | None = None
+    segments: Iterable[pa.RecordBatch],
+    config: Config,
+    engine: Engine | None = None,
+    *,
+    prefetch: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Turn SEGMENTS batches in capture order into EVENTS batches.
 
     A batch holds segments of one capture file. Never raises for what the segments carry: damage becomes
     anomaly rows. The next batch is asked for when the events of the last one have been taken. `engine`, if
-    given, is a new one of the same `config`, for those who want to know how it stands.
+    given, is a new one of the same `config`, for those who want to know how it stands. With `prefetch` a
+    thread of its own follows the connections, ahead of who takes the events.
     """
     analysis = Analysis(config, engine=engine)
-    for batch in segments:
-        yield from analysis.events(batch)
-    yield from analysis.engine.finish()
+    told = analysis.told(segments)
+    if prefetch and analysis.engine.compiled:
+        told = prefetched(told)
+    with closing(told):
+        yield from map(analysis.engine.events, told)
 
 
 def keyed(
@@ -72,6 +90,15 @@ class Analysis:
         """`share` as for `keyed`, `engine` as for `analyze`."""
         self.engine = engine or Engine(config, share)
 
+    def told(self, segments: Iterable[pa.RecordBatch]) -> Generator[Told]:
+        """What SEGMENTS batches in capture order and the end of the input tell, not made into events yet."""
+        for batch in segments:
+            if _is_time(batch):
+                yield from self.engine.pass_time(_time_of(batch))
+            else:
+                yield from self.engine.follow(segment_columns(batch))
+        yield from self.engine.end()
+
     def feed(self, batch: pa.RecordBatch) -> Iterator[Part]:
         """The events that a SEGMENTS batch completes, in parts; all have to be taken."""
         return self._keyed(self.events(batch))
@@ -82,8 +109,8 @@ class Analysis:
 
     def events(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The same as `feed` without keys."""
-        if not len(batch) and batch.schema.metadata and NOW in batch.schema.metadata:
-            return self.engine.tick(int(batch.schema.metadata[NOW]))
+        if _is_time(batch):
+            return self.engine.tick(_time_of(batch))
         return self.engine.feed(segment_columns(batch))
 
     def _keyed(self, events: Iterator[pa.RecordBatch]) -> Iterator[Part]:

@@ -5,7 +5,7 @@ Worth it where both sides let other threads run: reading files, compiled kernels
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -24,7 +24,7 @@ class _End:
         self.error = error
 
 
-def prefetched(items: Iterable[T], depth: int = 1) -> Iterator[T]:
+def prefetched(items: Iterable[T], depth: int = 1) -> Generator[T]:
     """The same items in the same order, up to `depth` of them made before they are asked for.
 
     What `items` raises is raised here, after the items that came before. Closing the iterator ends the

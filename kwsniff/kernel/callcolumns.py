@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,19 @@ from kwsniff.columns import (
     not_negative,
     numbers,
     places,
+    repeated,
+    spread,
     timestamps,
 )
 from kwsniff.config import Config
-from kwsniff.events import CALL, MAX_TOPIC, STATUSES
+from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
+from kwsniff.kernel import tables as k
+from kwsniff.kernel.arranged import CALLS, Arranged
 from kwsniff.kernel.durations import time_parts
 from kwsniff.kernel.endcolumns import closers
-from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import NONE
-from kwsniff.kernel.strings import Texts
+from kwsniff.kernel.strings import Strings
+from kwsniff.kernel.told import Chosen, Placed, Told
 from kwsniff.schema import ASKED, BROKER, RESOURCE
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS
@@ -36,18 +40,14 @@ REASONS = pa.array(
     ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"]
 )
 _STATUSES = pa.array(list(STATUSES))
-LISTS = {
-    "call_names": ("names",), "call_rows": ("rows", "asked"), "call_resources": ("resources",),
-    "call_brokers": ("brokers",),
-}  # fmt: skip
-"""Tables of what calls list, and the fields of calls that say how much."""
 BODIES = frozenset(("request", "response"))
 ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
 """Columns of calls that are filled whatever was asked for: the summary of a run needs them."""
 
-if TYPE_CHECKING:
-    from kwsniff.kernel.bodytexts import Bodies
-
+_EVENTS = pa.array([CALL, ANOMALY, CONNECTION])
+"""By kinds of rows."""
+_SECURITY = pa.array(["plaintext", "tls", "unknown"])
+_SECURITY_OF = {k.KAFKA: 0, k.TLS: 1}
 
 _TIMES = {
     "request_time": "first_time", "request_end_time": "last_time",
@@ -74,6 +74,14 @@ _TEXTS = {
     "software_version": "software_version", "group_protocol": "group_protocol", "reason": "reason",
     "rack": "rack", "user": "user",
 }  # fmt: skip
+_SHARED = {
+    "client_id": "client_id", "user": "user", "closed_by": "closed_by", "rtt_us": "handshake",
+}  # fmt: skip
+"""Columns that calls and connections have, and the fields of both that they are made from."""
+_PARTS = frozenset(
+    ("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us",
+     "waited_open_us", "rtt_us")
+)  # fmt: skip
 _ROW_FIELDS = {
     "partition": "partition", "error_code": "error", "base_offset": "base_offset", "records": "records",
     "bytes": "bytes", "high_watermark": "high_watermark", "log_start_offset": "log_start_offset",
@@ -83,139 +91,174 @@ _ROW_FIELDS = {
 
 
 class CallColumns:
-    """Makes the columns of calls that are wanted."""
+    """Makes the columns of calls that are wanted, and those that connections have as well."""
 
-    def __init__(self, machine: Machine, config: Config, texts: Texts, bodies: Bodies | None) -> None:
-        self._machine, self._texts, self._bodies = machine, texts, bodies
+    def __init__(self, config: Config) -> None:
         self._wanted = wanted_columns(config)
-        self.lists_of: NDArray[np.bool_] | None = None
-        """The calls in the tables whose lists are wanted, None for all."""
 
-    def of(self, calls: Rows) -> Columns:
+    def of(self, told: Told, rows: Arranged) -> Columns:
         """All but whose they are."""
-        wanted, count = self._wanted, len(calls)
-        columns: Columns = {"event": pa.repeat(CALL, count).cast(pa.string())}
-        for name, field in _TIMES.items():
-            if name in wanted:
-                columns[name] = timestamps(calls[field])
-        columns["time"] = timestamps(
-            np.where(calls["first_time"] >= 0, calls["first_time"], calls["response_first"])
-        )
-        for name, begin, end in _DURATIONS:
-            if name in wanted:
-                columns[name] = microseconds(calls[begin], calls[end])
-        columns |= {name: values for name, values in time_parts(calls).items() if name in wanted}
-        columns["status"] = _STATUSES.take(places(calls["status"]))
-        for name, field in _NUMBERS.items():
-            if name in wanted:
-                columns[name] = numbers(calls[field], EVENTS.field(name).type)
-        for name, field in _NOT_NEGATIVE.items():
-            if name in wanted:
-                columns[name] = not_negative(calls[field], EVENTS.field(name).type)
-        for name, field in _TEXTS.items():
-            if name in wanted:
-                columns[name] = self._texts.chosen(calls[field])
+        columns: Columns = {"event": _events(rows), "time": timestamps(rows.time)}
+        wanted = self._wanted if len(told.calls) else frozenset()
+        calls = Placed(told.calls, rows.calls, len(rows))
+        if len(told.ends):
+            wanted = self._with_ends(calls, told.ends, rows.ends)
+        elif not wanted:
+            return columns
+        columns |= _scalars(calls, wanted) | _texts(calls, wanted, told.texts)
         makers: dict[str, Callable[[], pa.Array]] = {
             "api": lambda: names_of(calls["key"], _api_name),
-            "error": lambda: names_of(numbers(calls["error"], pa.int32()), _error_name),
+            "error": lambda: names_of(calls["error"], _error_name),
+            "status": lambda: _STATUSES.take(places(calls["status"], calls["status"] < 0)),
             "unanswered_because": lambda: _reasons(calls["because"]),
-            "topics": lambda: self._topics(calls),
-            "topic_ids": lambda: self._topic_ids(calls),
-            "partitions": lambda: self._partitions(calls),
-            "resources": lambda: self._resources(calls),
-            "asked": lambda: self._asked(calls),
-            "advertised": lambda: self._advertised(calls),
             "closed_by": lambda: closers(calls["closed_by"]),
-            "security": lambda: pa.repeat("plaintext", count).cast(pa.string()),
+            "security": lambda: _security(told, rows, of_calls="security" in self._wanted),
         }
-        if self._bodies is not None:
-            for name in BODIES:
-                texts = self._bodies.take(calls[f"{name}_body"])
-                if name in wanted:
-                    columns[name] = texts
-        for name in wanted.intersection(makers):
-            columns[name] = makers[name]()
+        columns |= {name: makers[name]() for name in wanted.intersection(makers)}
+        if len(told.calls):
+            columns |= Listed(calls, told).columns(wanted)
+            for name in told.bodies.keys() & wanted:
+                columns[name] = spread(told.bodies[name], rows.calls, len(rows))
         return columns
 
-    def _list_rows(self, name: str, lengths: Ints) -> Rows:
-        if self.lists_of is None:
-            return self._machine.array(name, int(np.maximum(lengths, 0).sum()))
-        calls = self._machine.array("calls", len(self.lists_of))
-        every = sum(np.maximum(calls[field], 0) for field in LISTS[name])
-        return self._machine.array(name, int(np.sum(every)))[np.repeat(self.lists_of, every)]
+    def _with_ends(self, calls: Placed, ends: Rows, place: Ints) -> frozenset[str]:
+        """Put what connections have as well into the fields of calls; the columns to make then."""
+        for name, field in _SHARED.items():
+            if name not in self._wanted:
+                calls.blank(field)
+            calls.put(field, ends, place)
+        return (self._wanted if calls.any else frozenset()) | {*_SHARED, "security"}
 
-    def _topics(self, calls: Rows) -> pa.Array:
-        rows = self._list_rows("call_names", calls["names"])
-        return lists(
-            np.where(calls["names"] > 0, calls["names"], -1), self._texts.chosen(rows["name"]), TEXTS
-        )
 
-    def _topic_ids(self, calls: Rows) -> pa.Array:
-        rows = self._list_rows("call_names", calls["names"])
-        named = calls["uuids"] != 0
-        of = np.repeat(named, np.maximum(calls["names"], 0))
-        lengths = np.where(named, calls["names"], -1)
-        return lists(lengths, self._texts.uuids(rows["uuid"][of]), TEXTS)
+class Listed:
+    """What calls list, as list columns."""
 
-    def _partitions(self, calls: Rows) -> pa.Array:
-        rows = self._partition_rows(calls, asked=False)
+    def __init__(self, calls: Placed, told: Told) -> None:
+        self._calls, self._rows, self._texts = calls, told.lists, told.texts
+
+    def columns(self, wanted: frozenset[str]) -> Columns:
+        """Those that are wanted."""
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "topics": self._topics,
+            "topic_ids": self._topic_ids,
+            "partitions": self._partitions,
+            "resources": self._resources,
+            "asked": self._asked,
+            "advertised": self._advertised,
+        }
+        return {name: makers[name]() for name in wanted.intersection(makers)}
+
+    def _chosen(self, name: str, *fields: str) -> Chosen:
+        """The rows of a table in the order of the calls, which list so many."""
+        own = self._calls.rows
+        lengths = np.sum([np.maximum(own[field], 0) for field in fields], axis=0)
+        return Chosen(self._rows[name], self._calls.moved(lengths))
+
+    def _topics(self) -> pa.Array:
+        rows, lengths = self._chosen("call_names", "names"), self._calls["names"]
+        return lists(np.where(lengths > 0, lengths, -1), self._texts.chosen(rows["name"]), TEXTS)
+
+    def _topic_ids(self) -> pa.Array:
+        rows, named = self._chosen("call_names", "names"), self._calls["uuids"] != 0
+        lengths = self._calls["names"]
+        of = rows.where(np.repeat(named, np.maximum(lengths, 0)))
+        return lists(np.where(named, lengths, -1), self._texts.uuids(of["uuid"]), TEXTS)
+
+    def _partitions(self) -> pa.Array:
+        rows = self._partition_rows(asked=False)
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "topic": lambda: self._texts.chosen(rows["name"], MAX_TOPIC),
+            "topic_id": lambda: self._texts.uuids(rows["uuid"]),
+            "codec": lambda: names_of(rows["codecs"], _codec_names),
+        }
         fields = list(PARTITION)
-        arrays = []
-        for field in fields:
-            if field.name == "topic":
-                arrays.append(self._texts.chosen(rows["name"], MAX_TOPIC))
-            elif field.name == "topic_id":
-                arrays.append(self._texts.uuids(rows["uuid"]))
-            elif field.name == "codec":
-                arrays.append(_codecs(rows["codecs"]))
-            else:
-                arrays.append(numbers(rows[_ROW_FIELDS[field.name]], field.type))
-        values = pa.StructArray.from_arrays(arrays, fields=fields)
-        return lists(np.where(calls["rows"] > 0, calls["rows"], -1), values, pa.list_(PARTITION))
+        arrays = [
+            makers[field.name]()
+            if field.name in makers
+            else numbers(rows[_ROW_FIELDS[field.name]], field.type)
+            for field in fields
+        ]
+        return _structs(self._calls["rows"], arrays, pa.list_(PARTITION))
 
-    def _partition_rows(self, calls: Rows, *, asked: bool) -> Rows:
+    def _partition_rows(self, *, asked: bool) -> Chosen:
         """Of the calls' partitions those that the response, or only the request, names."""
-        rows = self._list_rows("call_rows", np.maximum(calls["rows"], 0) + calls["asked"])
-        if not calls["asked"].any():
-            return rows[:0] if asked else rows
-        turns = np.stack([np.maximum(calls["rows"], 0), calls["asked"]], axis=1).reshape(-1)
-        which = np.repeat(np.tile([False, True], len(calls)), turns)
-        return rows[which if asked else ~which]
+        rows = self._chosen("call_rows", "rows", "asked")
+        if not self._calls["asked"].any():
+            return Chosen(self._rows["call_rows"][:0]) if asked else rows
+        turns = np.stack([np.maximum(self._calls["rows"], 0), self._calls["asked"]], axis=1).reshape(-1)
+        which = np.repeat(np.tile([False, True], len(turns) // 2), turns)
+        return rows.where(which if asked else ~which)
 
-    def _asked(self, calls: Rows) -> pa.Array:
-        rows = self._partition_rows(calls, asked=True)
-        makers: dict[str, pa.Array] = {
-            "topic": self._texts.chosen(rows["name"], MAX_TOPIC),
-            "topic_id": self._texts.uuids(rows["uuid"]),
-            "partition": numbers(rows["partition"], pa.int32()),
-            "fetch_offset": numbers(rows["fetch_offset"], pa.int64()),
-        }
-        fields = list(ASKED)
-        values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
-        return lists(np.where(calls["asked"] > 0, calls["asked"], -1), values, pa.list_(ASKED))
+    def _asked(self) -> pa.Array:
+        rows = self._partition_rows(asked=True)
+        arrays = [
+            self._texts.chosen(rows["name"], MAX_TOPIC),
+            self._texts.uuids(rows["uuid"]),
+            numbers(rows["partition"], pa.int32()),
+            numbers(rows["fetch_offset"], pa.int64()),
+        ]
+        return _structs(self._calls["asked"], arrays, pa.list_(ASKED))
 
-    def _advertised(self, calls: Rows) -> pa.Array:
-        rows = self._list_rows("call_brokers", calls["brokers"])
-        makers: dict[str, pa.Array] = {
-            "node_id": numbers(rows["node"], pa.int32()),
-            "host": self._texts.chosen(rows["host"]),
-            "port": numbers(rows["port"], pa.int32()),
-        }
-        fields = list(BROKER)
-        values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
-        return lists(np.where(calls["brokers"] > 0, calls["brokers"], -1), values, pa.list_(BROKER))
+    def _advertised(self) -> pa.Array:
+        rows = self._chosen("call_brokers", "brokers")
+        arrays = [
+            numbers(rows["node"], pa.int32()),
+            self._texts.chosen(rows["host"]),
+            numbers(rows["port"], pa.int32()),
+        ]
+        return _structs(self._calls["brokers"], arrays, pa.list_(BROKER))
 
-    def _resources(self, calls: Rows) -> pa.Array:
-        rows = self._list_rows("call_resources", calls["resources"])
-        makers: dict[str, pa.Array] = {
-            "type": _resource_types(rows["type"]),
-            "name": self._texts.chosen(rows["name"]),
-            "error_code": numbers(rows["error"], pa.int32()),
-            "detail": self._texts.chosen(rows["detail"]),
-        }
-        fields = list(RESOURCE)
-        values = pa.StructArray.from_arrays([makers[field.name] for field in fields], fields=fields)
-        return lists(np.where(calls["resources"] > 0, calls["resources"], -1), values, pa.list_(RESOURCE))
+    def _resources(self) -> pa.Array:
+        rows = self._chosen("call_resources", "resources")
+        arrays = [
+            names_of(rows["type"], _resource_type),
+            self._texts.chosen(rows["name"]),
+            numbers(rows["error"], pa.int32()),
+            self._texts.chosen(rows["detail"]),
+        ]
+        return _structs(self._calls["resources"], arrays, pa.list_(RESOURCE))
+
+
+def _structs(lengths: Ints, arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    """Lists of so many structs each, none of them empty, of the fields in their order."""
+    if not len(arrays[0]):
+        return lists(np.full(len(lengths), -1), arrays[0], kind)
+    values = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+    return lists(np.where(lengths > 0, lengths, -1), values, kind)
+
+
+def _events(rows: Arranged) -> pa.Array:
+    if rows.calls is None:
+        return repeated(CALL, len(rows))
+    return _EVENTS.take(places(rows.kind))
+
+
+def _scalars(calls: Placed, wanted: frozenset[str]) -> Columns:
+    columns: Columns = {}
+    for name in _TIMES.keys() & wanted:
+        columns[name] = timestamps(calls[_TIMES[name]])
+    for name, begin, end in _DURATIONS:
+        if name in wanted:
+            columns[name] = microseconds(calls[begin], calls[end])
+    if wanted & _PARTS:
+        columns |= {name: values for name, values in time_parts(calls).items() if name in wanted}
+    for name in _NUMBERS.keys() & wanted:
+        columns[name] = numbers(calls[_NUMBERS[name]], EVENTS.field(name).type)
+    for name in _NOT_NEGATIVE.keys() & wanted:
+        columns[name] = not_negative(calls[_NOT_NEGATIVE[name]], EVENTS.field(name).type)
+    return columns
+
+
+def _texts(calls: Placed, wanted: frozenset[str], texts: Strings) -> Columns:
+    return {name: texts.chosen(calls[_TEXTS[name]]) for name in _TEXTS.keys() & wanted}
+
+
+def _security(told: Told, rows: Arranged, *, of_calls: bool) -> pa.Array:
+    if rows.calls is None:
+        return repeated("plaintext", len(rows))
+    codes = np.where((rows.kind == CALLS) & of_calls, 0, -1)
+    codes[rows.ends] = [_SECURITY_OF.get(state, 2) for state in told.ends["state"].tolist()]
+    return _SECURITY.take(places(codes, codes < 0))
 
 
 def wanted_columns(config: Config) -> frozenset[str]:
@@ -228,15 +271,11 @@ def _reasons(because: Ints) -> pa.Array:
     return REASONS.take(places(because, because == 0))
 
 
-def _codecs(codes: Ints) -> pa.Array:
+def _codec_names(codes: int) -> str | None:
     from kwsniff.wire.records import CODEC_NAMES  # which loads what computes CRCs
 
-    distinct, index = np.unique(codes, return_inverse=True)
-    names = [
-        "+".join(CODEC_NAMES[(code >> 4 * at & 15) - 1] for at in range(8) if code >> 4 * at & 15) or None
-        for code in distinct.tolist()
-    ]
-    return pa.array(names, pa.string()).take(places(index))
+    named = [CODEC_NAMES[(codes >> 4 * at & 15) - 1] for at in range(8) if codes >> 4 * at & 15]
+    return "+".join(named) or None
 
 
 def _api_name(key: int) -> str | None:
@@ -244,15 +283,13 @@ def _api_name(key: int) -> str | None:
     return api.name if api else None
 
 
-def _error_name(code: int) -> str:
-    return catalog().error(code).name
+def _error_name(code: int) -> str | None:
+    return None if code == NONE else catalog().error(code).name
 
 
-def _resource_types(values: Ints) -> pa.Array:
-    """Types of resources by name (KIP-133, KIP-231), others by number."""
-    distinct, index = np.unique(values, return_inverse=True)
-    named = [None if value == NONE else RESOURCES.get(value, str(value)) for value in distinct.tolist()]
-    return pa.array(named, pa.string()).take(places(index))
+def _resource_type(value: int) -> str | None:
+    """A type of resources by name (KIP-133, KIP-231), others by number."""
+    return None if value == NONE else RESOURCES.get(value, str(value))
 
 
 RESOURCES = {0: "unknown", 1: "any", 2: "topic", 3: "group", 4: "broker", 5: "transactional_id",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.columns import Columns, column
+from kwsniff.columns import Columns, durations
 from kwsniff.kernel import tables as k
 from kwsniff.kernel.numbers import NONE
 
@@ -28,9 +28,11 @@ def waits(calls: Rows, left: Ints) -> NDArray[np.bool_]:
     until = np.maximum(allowed, MILLISECOND) + MILLISECOND
     arrived = (calls["tail"] > 0) & (left >= MILLISECOND) & (left <= until) & (allowed > 0)
     served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
-    return (np.isin(calls["key"], FETCHES) & ((in_time & empty) | arrived)) | (
-        np.isin(calls["key"], GROUP_WAITS) & served
+    fetches, group_waits = (
+        functools.reduce(np.logical_or, (calls["key"] == key for key in keys))
+        for keys in (FETCHES, GROUP_WAITS)
     )
+    return (fetches & ((in_time & empty) | arrived)) | (group_waits & served)
 
 
 def time_parts(calls: Rows) -> Columns:
@@ -52,10 +54,8 @@ def time_parts(calls: Rows) -> Columns:
         "broker_us": left - waited,
         "response_transfer_us": calls["response_last"] - begun,
     }
-    columns = {name: column(value / 1000.0, pa.float64(), unknown) for name, value in parts.items()}
-    still = calls["open_until"] < 0
-    columns["waited_open_us"] = column(
-        (calls["open_until"] - asked) / 1000.0, pa.float64(), still | (asked < 0)
-    )
-    columns["rtt_us"] = column(calls["handshake"] / 1000.0, pa.float64(), calls["handshake"] < 0)
+    columns = {name: durations(value, unknown) for name, value in parts.items()}
+    open_until, handshake = calls["open_until"], calls["handshake"]
+    columns["waited_open_us"] = durations(open_until - asked, (open_until < 0) | (asked < 0))
+    columns["rtt_us"] = durations(handshake, handshake < 0)
     return columns

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.columns import (
-    Columns,
-    column,
-    flags,
-    not_negative,
-    places,
-    timestamps,
-)
-from kwsniff.events import CONNECTION
-from kwsniff.kernel import tables as k
-from kwsniff.kernel.strings import Texts
-from kwsniff.table import EVENTS
+from kwsniff.columns import Columns, column, durations, flags, not_negative, places, spread, timestamps
+from kwsniff.kernel.arranged import Arranged
+from kwsniff.kernel.told import Told
 
 Ints = NDArray[np.int64]
-Rows = NDArray[Any]
 
 
 _END_NUMBERS = {
@@ -63,29 +51,21 @@ def _alert(code: int) -> str | None:
     return f"{LEVELS[level]} {ALERTS.get(description, 'unknown')} ({description})"
 
 
-def end_columns(ends: Rows, texts: Texts) -> Columns:
-    """Columns of connections that are over, but for who they are."""
-    columns: Columns = {"event": pa.repeat(CONNECTION, len(ends)).cast(pa.string())}
-    for name in ("first_time", "last_time"):
-        columns[name] = timestamps(ends[name])
-    columns["time"] = columns["first_time"]
-    for name, field in _END_NUMBERS.items():
-        columns[name] = column(ends[field].copy(), EVENTS.field(name).type)
-    for name in ("syn", "fin", "rst"):
-        columns[name] = flags(ends[name] != 0)
-    columns["handshake_us"] = column(ends["handshake"] / 1e3, pa.float64(), ends["handshake"] < 0)
-    states = {k.KAFKA: "plaintext", k.TLS: "tls"}
-    columns["security"] = pa.array([states.get(state, "unknown") for state in ends["state"].tolist()])
-    columns["closed_by"] = closers(ends["closed_by"])
-    columns["rtt_us"] = columns["handshake_us"]
-    columns["sasl_mechanism"] = texts.chosen(ends["mechanism"])
-    columns["user"] = texts.chosen(ends["user"])
-    columns["client_id"] = texts.chosen(ends["client_id"])
+def end_columns(told: Told, rows: Arranged) -> Columns:
+    """The columns that only connections have."""
+    ends = told.ends
+    if not len(ends):
+        return {}
+    columns = {name: column(ends[field], pa.int64()) for name, field in _END_NUMBERS.items()}
+    columns |= {name: timestamps(ends[name]) for name in ("first_time", "last_time")}
+    columns |= {name: flags(ends[name] != 0) for name in ("syn", "fin", "rst")}
+    columns["handshake_us"] = durations(ends["handshake"], ends["handshake"] < 0)
+    columns["sasl_mechanism"] = told.texts.chosen(ends["mechanism"])
     for name in ("first_packet", "last_packet"):
         columns[name] = not_negative(ends[name], pa.int64())
     columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())
     columns["tls_alert_by"] = ALERTED.take(places(np.where(ends["alert"] < 0, 0, ends["alert_side"] + 1)))
-    return columns
+    return {name: spread(values, rows.ends, len(rows)) for name, values in columns.items()}
 
 
 def closers(codes: Ints) -> pa.Array:

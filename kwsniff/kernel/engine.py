@@ -28,6 +28,7 @@ from kwsniff.kernel.emitter import Emitter
 from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
 from kwsniff.kernel.numbers import SECOND
 from kwsniff.kernel.shares import share_of
+from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 
 Ints = NDArray[np.int64]
@@ -88,6 +89,11 @@ class Engine:
 
     def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
         """Take a batch of segments in capture order; yield the events it settles."""
+        return self._made(self.follow(segments))
+
+    def follow(self, segments: SegmentColumns) -> Iterator[Told]:
+        """The same before columns are made of it: `events` makes them, in one other thread if need be, while
+        this one goes on."""
         machine = self._machine
         run = machine.t.run[0]
         run.capture = self._emitter.capture(segments.capture)
@@ -121,6 +127,10 @@ class Engine:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The input is over: what is still open ends, oldest connection first."""
+        return self._made(self.end())
+
+    def end(self) -> Iterator[Told]:
+        """The same before columns are made of it."""
         run = self._machine.t.run[0]
         run.finished = run.order
         yield from self._act(entry.FINISH)
@@ -128,8 +138,19 @@ class Engine:
 
     def tick(self, now: int) -> Iterator[pa.RecordBatch]:
         """No segment before `now` (nanoseconds since 1970) is still to come: yield what that settles."""
+        return self._made(self.pass_time(now))
+
+    def pass_time(self, now: int) -> Iterator[Told]:
+        """The same before columns are made of it."""
         yield from self._act(entry.TICK, now)
         yield from self._drain(everything=True)
+
+    def events(self, told: Told) -> pa.RecordBatch:
+        """What was told as an EVENTS batch; one after the other, in the order in which it was told."""
+        return self._emitter.batch(told)
+
+    def _made(self, told: Iterator[Told]) -> Iterator[pa.RecordBatch]:
+        return map(self.events, told)
 
     def _before(self, count: int) -> None:
         """So many segments are about to be taken."""
@@ -146,6 +167,11 @@ class Engine:
         return Decisions(self._machine)
 
     # How it stands
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its kernels are."""
+        return self._machine.compiled
 
     @property
     def connections(self) -> int:
@@ -193,17 +219,17 @@ class Engine:
         """Work done so far: segments, bytes searched and entries of lists passed."""
         return int(self._machine.t.run[0].steps)
 
-    def _act(self, what: int, how: int = 0) -> Iterator[pa.RecordBatch]:
+    def _act(self, what: int, how: int = 0) -> Iterator[Told]:
         for everything in self._machine.act(what, how):
             if everything is None:
                 self._emitter.show()
             else:
                 yield from self._drain(everything)
 
-    def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
-        batch = self._emitter.take(everything)
-        if batch is not None:
-            yield batch
+    def _drain(self, everything: bool) -> Iterator[Told]:
+        told = self._emitter.take(everything)
+        if told is not None:
+            yield told
 
     def _texts_are_many(self) -> bool:
         store = self._machine.t.store[0]

@@ -338,6 +338,8 @@ class Machine:
 
     def compact_texts(self) -> None:
         """Between blocks, when nothing is told: drop the texts that nothing refers to any more."""
+        if self.compiled:  # what events are being made of may lie in there
+            self.replace("text_bytes", self.t.text_bytes.copy())
         self._call(entry.COMPACT_TEXTS, 0)
         store = self.t.store[0]
         for name, used in (("texts", int(store.texts)), ("text_bytes", int(store.text_bytes))):

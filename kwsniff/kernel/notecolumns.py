@@ -1,64 +1,44 @@
-"""Rows of `notes` as columns of EVENTS: anomalies."""
+"""Columns of anomalies: of packets that belong to no connection, of connections, and of bodies that were to
+be shown."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.columns import (
-    Columns,
-    not_negative,
-    places,
-    timestamps,
-)
-from kwsniff.config import Config
-from kwsniff.events import ANOMALY
+from kwsniff.columns import Columns, not_negative, places, spread
+from kwsniff.kernel.arranged import Arranged
 from kwsniff.kernel.codes import BAD_BODY, CODES
-from kwsniff.kernel.details import details_of
-from kwsniff.kernel.machine import Machine
+from kwsniff.kernel.told import Told
 
 Ints = NDArray[np.int64]
-Rows = NDArray[Any]
-PacketNote = tuple[int, str, str, int, int, int]
-"""Place in the input, code, detail, number and time of the packet, number of the capture."""
-
-if TYPE_CHECKING:
-    from kwsniff.kernel.bodytexts import Problem
+_CODES = pa.array(CODES)
 
 
-def note_columns(notes: Rows, config: Config, machine: Machine) -> Columns:
-    """Columns of anomalies of connections, but for whose they are."""
-    columns: Columns = {"event": pa.repeat(ANOMALY, len(notes)).cast(pa.string())}
-    codes = notes["code"]
-    plain = np.where(codes >= BAD_BODY, codes - BAD_BODY, codes)
-    columns["time"] = timestamps(notes["time"])
-    columns["code"] = pa.array(CODES).take(places(plain))
-    columns["detail"] = pa.array(details_of(notes, config, machine), pa.string())
-    columns["packet"] = not_negative(notes["packet"], pa.int64())
-    return columns
-
-
-def packet_note_columns(notes: list[PacketNote]) -> Columns:
-    """Columns of anomalies of packets that belong to no connection, but for their captures."""
-    _, codes, details, packets, times, _ = zip(*notes, strict=True)
-    return {
-        "event": pa.repeat(ANOMALY, len(notes)).cast(pa.string()),
-        "time": timestamps(np.array(times, np.int64)),
-        "code": pa.array(codes, pa.string()),
+def anomaly_columns(told: Told, rows: Arranged) -> Columns:
+    """The columns that only anomalies have."""
+    if not len(rows.anomalies):
+        return {}
+    packet_notes, problems = told.packet_notes, told.problems
+    packets = [
+        np.array([each[3] for each in packet_notes], np.int64),
+        told.notes["packet"],
+        np.array([int(row["packet"]) for row, _, _ in problems], np.int64),
+    ]
+    codes = [
+        pa.array([each[1] for each in packet_notes], pa.string()),
+        _codes(told.notes["code"]),
+        pa.array([code for _, code, _ in problems], pa.string()),
+    ]
+    details = [each[2] for each in packet_notes] + told.details + [detail for _, _, detail in problems]
+    columns = {
+        "code": pa.concat_arrays(codes),
         "detail": pa.array(details, pa.string()),
-        "packet": not_negative(np.array(packets, np.int64), pa.int64()),
+        "packet": not_negative(np.concatenate(packets), pa.int64()),
     }
+    return {name: spread(values, rows.anomalies, len(rows)) for name, values in columns.items()}
 
 
-def problem_columns(whose: Rows, problems: list[Problem]) -> Columns:
-    """Columns of anomalies of bodies that were to be shown, but for whose they are."""
-    return {
-        "event": pa.repeat(ANOMALY, len(problems)).cast(pa.string()),
-        "time": timestamps(whose["time"]),
-        "code": pa.array([code for _, code, _ in problems], pa.string()),
-        "detail": pa.array([detail for _, _, detail in problems], pa.string()),
-        "packet": not_negative(whose["packet"], pa.int64()),
-    }
+def _codes(codes: Ints) -> pa.Array:
+    return _CODES.take(places(np.where(codes >= BAD_BODY, codes - BAD_BODY, codes)))

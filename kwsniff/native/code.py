@@ -27,17 +27,9 @@ OUT_OF_BOUNDS = -3
 """What functions of such code return when an index was wrong."""
 AROUND = frozenset(
     (
-        *(
-            "bodytexts",
-            "callcolumns",
-            "decisions",
-            "details",
-            "durations",
-            "endcolumns",
-            "engine",
-            "identity",
-        ),
-        *("machine", "notecolumns", "programs", "shares", "snapshot", "strings", "emitter"),
+        *("arranged", "bodytexts", "callcolumns", "decisions", "details", "durations", "emitter"),
+        *("endcolumns", "engine", "identity", "machine", "notecolumns", "programs", "shares"),
+        *("snapshot", "strings", "told"),
     )
 )
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""

@@ -31,6 +31,7 @@ from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, SWEEP, UNTIL
+from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import COPIED, EDGE, EXTRA, Emitted, PartSummary, endpoints_of
 from kwsniff.parts.tail import link, put, walked
@@ -113,6 +114,9 @@ class Joiner:
         """The input is over."""
         return [self._rows(batch) for batch in self._engine.finish()]
 
+    def _emitted(self, told: Iterable[Told]) -> Iterator[Emitted]:
+        return (self._rows(self._engine.events(each)) for each in told)
+
     def _rows(self, batch: pa.RecordBatch) -> Emitted:
         emitted = self._emitter
         return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
@@ -139,12 +143,12 @@ class Joiner:
         while True:
             self._set_bytes("extra", payload)
             self._write(edges)
-            done.rows += [self._rows(batch) for batch in self._engine._act(entry.FOLLOW, len(edges))]
+            done.rows += self._emitted(self._engine._act(entry.FOLLOW, len(edges)))
             if not machine.refused:
                 break
             machine.refused = False
             edges, payload = self._refused(edges, payload, spare, summary, again, done)
-        done.rows += [self._rows(batch) for batch in self._engine._drain(everything=True)]
+        done.rows += self._emitted(self._engine._drain(everything=True))
         machine.t.run[0].sparse = 0
 
     def _set_bytes(self, name: str, data: bytes) -> None:

@@ -26,6 +26,7 @@ from kwsniff.kernel.engine import AT_ONCE, Engine
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.machine import RECORDS
 from kwsniff.kernel.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
+from kwsniff.kernel.told import Told
 from kwsniff.net.columns import ACK, SYN, SegmentColumns
 from kwsniff.parts.tail import Tail, taken
 
@@ -189,7 +190,7 @@ class PartEngine(Engine):
         run = self._machine.t.run[0]
         return tuple(int(getattr(run, name)) for name in MOST), bool(run.limited)
 
-    def _drain(self, everything: bool) -> Iterator[pa.RecordBatch]:
+    def _drain(self, everything: bool) -> Iterator[Told]:
         ends = self._machine.array("ends", int(self._machine.t.run[0].ends))
         if not everything:
             ends = ends[: np.searchsorted(ends["order"], int(self._machine.t.run[0].order))]

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.kernel.follow import DAY
 from kwsniff.kernel.numbers import SECOND
 from kwsniff.kernel.tables import SWEEP
+from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import PartEngine
 from kwsniff.parts.ranges import COLUMNS
@@ -43,8 +43,8 @@ class ShareEngine(PartEngine):
         """Places in the input of the rows at hand, and which of these only tell the time."""
         self._behind = 0
 
-    def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
-        """See `Engine.feed`; `segments.share` is whose they are."""
+    def follow(self, segments: SegmentColumns) -> Iterator[Told]:
+        """See `Engine.follow`; `segments.share` is whose they are."""
         run = self._machine.t.run[0]
         whose, first, clock = segments.share, int(run.order), int(run.clock)
         assert whose is not None
@@ -63,7 +63,7 @@ class ShareEngine(PartEngine):
         columns["captured"][self._tells] = 0
         notes = segments.notes if self._index == 0 else []
         run.sparse = 1
-        yield from super().feed(replace(segments, notes=notes, share=None, **columns))
+        yield from super().follow(replace(segments, notes=notes, share=None, **columns))
         run = self._machine.t.run[0]
         run.sparse = 0
         if len(segments):
