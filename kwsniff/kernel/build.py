@@ -25,6 +25,7 @@ from kwsniff.native.code import (
     NATIVE,
     OUT_OF_BOUNDS,
     READ,
+    WRITE,
     digest,
     digest_now,
     path_of,
@@ -50,6 +51,8 @@ from numba.np import arrayobj
 
 from kwsniff.kernel import checks, tables
 from kwsniff.kernel.entry import act
+from kwsniff.lines import tables as lines
+from kwsniff.lines.rows import write as write_lines
 from kwsniff.native.table import Spec
 from kwsniff.net import tables as packets
 from kwsniff.net.headers import read
@@ -90,6 +93,7 @@ class TablesType(types.Type):  # type: ignore[misc]
 ENTRIES = {
     ACT: (act, TablesType("Tables", tables.SPECS, tables.ARRAYS)),
     READ: (read, TablesType("Packets", packets.SPECS, packets.ARRAYS)),
+    WRITE: (write_lines, TablesType("Lines", lines.SPECS, lines.ARRAYS)),
 }
 """What can be called from outside, and the tables that it takes."""
 

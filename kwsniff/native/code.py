@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLDER = Path(__file__).parent / "compiled"
-ACT, READ = "kwsniff_act", "kwsniff_read"
-"""What can be called: `kwsniff.kernel.entry.act` and `kwsniff.net.headers.read`."""
+ACT, READ, WRITE = "kwsniff_act", "kwsniff_read", "kwsniff_write"
+"""What can be called: `kwsniff.kernel.entry.act`, `kwsniff.net.headers.read`, `kwsniff.lines.rows.write`."""
 BOUNDS = "kwsniff_bounds"
 """In code that checks indexes: returns the address of what is known of the first wrong one."""
 OUT_OF_BOUNDS = -3
@@ -35,6 +35,7 @@ AROUND = frozenset(
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
 BESIDE = (
     "events.py", "spec/instructions.py", "native/mode.py", "native/numbers.py", "native/table.py",
+    "lines/rows.py", "lines/tables.py",
     *(f"net/{name}.py" for name in ("columns", "headers", "ip", "link", "tables", "tcp", "tunnel")),
 )  # fmt: skip
 """Sources of kernels elsewhere in this package."""
@@ -141,7 +142,7 @@ _alive: list[Any] = []
 
 
 def _loaded(code: bytes) -> dict[str, Native]:
-    at = _addresses(code, (ACT, READ))
+    at = _addresses(code, (ACT, READ, WRITE))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     return {symbol: kind(address) for symbol, address in at.items()}
 
@@ -170,7 +171,7 @@ def _loaded_checked() -> dict[str, Native]:
     """Functions that raise IndexError. Raises FileNotFoundError if there are none: who asks for checks is not
     served without."""
     code = opened(path_of(CHECKED).read_bytes())
-    at = _addresses(code, (ACT, READ, BOUNDS))
+    at = _addresses(code, (ACT, READ, WRITE, BOUNDS))
     where: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(at.pop(BOUNDS))
     wrong = _Wrong.from_address(where())
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -123,6 +123,8 @@ def elements(topics: pa.ListArray, ids: pa.ListArray) -> tuple[lists.Ints, pa.Ar
 
 def _filled_topics(topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray:
     counts, given, uuids = elements(topics, ids)
+    if not given.null_count:
+        return topics
     absent = lists.is_null(topics) & lists.is_null(ids)
     return lists.rebuilt(pc.coalesce(given, lookup(uuids, names)), counts, absent)
 
@@ -131,6 +133,8 @@ def _filled_partitions(partitions: pa.ListArray, names: Mapping[str, str]) -> pa
     flat = partitions.flatten()
     kind = flat.type
     fields = {kind.field(i).name: pc.struct_field(flat, [i]) for i in range(kind.num_fields)}
+    if not fields["topic"].null_count:
+        return partitions
     fields["topic"] = pc.coalesce(fields["topic"], lookup(fields["topic_id"], names))
     mask = flat.is_null() if flat.null_count else None
     structs = pa.StructArray.from_arrays(list(fields.values()), fields=list(kind), mask=mask)

@@ -82,3 +82,12 @@ def test_taking_a_few_of_many_long_texts_costs_those_few(limit: int) -> None:
     assert found == [limit or size] * 3
     assert pool.max_memory() < 10 * size
     assert python < 10 * size
+
+
+def test_texts_at_hand_stay_as_they_are_while_the_kernels_go_on() -> None:
+    machine = filled(True, [b"orders", b"payments", b"clicks"])
+    now = Texts(machine).now()
+    machine.compact_texts()  # nothing refers to any of them
+    assert not machine.t.store[0].texts
+    memoryview(machine.t.text_bytes)[:9] = b"something"
+    assert now.chosen(np.array([2, 0, 1, -1])).to_pylist() == ["clicks", "orders", "payments", None]
