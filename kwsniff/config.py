@@ -49,7 +49,8 @@ class Config:
 
     columns: frozenset[str] | None = None
     """Columns of calls to fill, the others stay null; None for all. What else is asked of a call (when it
-    was and how it went) is always there, as are anomalies and connections."""
+    was and how it went) is always there, as are connections and anomalies, but for what anomalies of
+    connections say in words (`detail`)."""
 
     # TCP
     idle_timeout: float = 600.0

@@ -140,7 +140,7 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.held = conn.held_bytes = conn.judged = conn.tries = conn.held_pending = 0
     conn.first_request = conn.last_request = conn.first_unasked = conn.last_unasked = -1
     conn.first_early = conn.last_early = -1
-    conn.in_flight = conn.unasked = conn.early = conn.response_gap = 0
+    conn.in_flight = conn.jumbled = conn.unasked = conn.early = conn.response_gap = 0
     conn.answered = UNKNOWN
     conn.raw_tokens = conn.raw_waiting = conn.tokens = 0
     conn.mechanism = conn.user = conn.software = conn.software_version = -1

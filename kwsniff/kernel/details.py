@@ -5,6 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
 from kwsniff.events import MAX_TOPIC
@@ -13,6 +16,7 @@ from kwsniff.kernel.texts import UUID
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 
+Ints = NDArray[np.int64]
 ENDS = ("request", "response")
 TLS_ALERTS = range(0x150300, 0x150305)
 """What begins a TLS record with an alert (RFC 8446, 5.1), as the upper bytes of a length."""
@@ -35,17 +39,27 @@ class _Note(NamedTuple):
     size: int
 
 
-def details_of(rows: Any, config: Config, machine: Any) -> list[str]:
-    """What anomalies are about, given as rows of `notes`. Where packets are missing there are thousands, and
-    most of them say the same."""
-    known: dict[tuple[int, ...], str] = {}
-    made = []
-    for fields in zip(*(rows[name].tolist() for name in _Note._fields), strict=True):
-        said = known.get(fields)
-        if said is None:
-            said = known[fields] = _detail_of(_Note(*fields), config, machine)
-        made.append(said)
-    return made
+def details_of(rows: Any, config: Config, machine: Any) -> list[str | None]:
+    """What anomalies are about, given as rows of `notes`; nothing if nobody asked for that. Where packets are
+    missing there are thousands, and most of them say the same: each is worded once."""
+    if config.columns is not None and "detail" not in config.columns:
+        return [None] * len(rows)
+    first, which = _distinct([rows[name] for name in _Note._fields])
+    notes = zip(*(rows[name][first].tolist() for name in _Note._fields), strict=True)
+    said = [_detail_of(_Note(*fields), config, machine) for fields in notes]
+    return [said[at] for at in which.tolist()]
+
+
+def _distinct(columns: list[Ints]) -> tuple[Ints, Ints]:
+    """Of rows that are given column by column: one of each that there is, and which of these each row is."""
+    order = np.lexsort(columns)
+    new = np.zeros(len(order), np.bool_)
+    new[:1] = True
+    for values in columns:
+        new[1:] |= np.diff(values[order]) != 0
+    which = np.empty(len(order), np.int64)
+    which[order] = np.cumsum(new) - 1
+    return order[new], which
 
 
 def _detail_of(row: _Note, config: Config, machine: Any) -> str:

@@ -149,6 +149,7 @@ def keep_waiting(t: Any, old: int, new: int) -> None:
         row = was.last_request
         unlink(t, row)
         put_first(t, new, row)
+        conn.jumbled = 1
 
 
 @kernel

@@ -27,9 +27,9 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
-from kwsniff.kernel.mode import kernel, uintp
+from kwsniff.kernel.mode import inlined, kernel, uintp
 from kwsniff.kernel.notes import note, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
+from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32, uint32
 from kwsniff.kernel.skimming import skim_answer, skim_request
 from kwsniff.kernel.states import become, is_on_trial
 from kwsniff.kernel.tables import TLS, UNKNOWN
@@ -49,14 +49,17 @@ EFFORT = 4
 def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
     """Where a request begins, and YES; or up to where none does, and NO. A segment begins
     at `mark`, -1 if none does."""
-    limits = t.limits[0]
-    top = limits.max_frame_bytes >> 24
+    top = t.limits[0].max_frame_bytes >> 24
     last = end - REQUEST_HEADER
     at = pos
     while at <= last:
         if at == mark and begins_request(t, data, at, end) and is_in_order(t, c, k, data, at, end):
             return at, YES
         # Lengths are below 2^28, keys and versions small: most positions are ruled out by three bytes.
+        # Where four bytes in a row are not zero, each of six is, by the first byte of its key or version.
+        if has_no_zero(data, at + 6):
+            at = before_mark(at + 6, at, mark)
+            continue
         if (
             data[uintp(at + 4)] == 0
             and data[uintp(at + 6)] == 0
@@ -70,6 +73,19 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
                 return at, YES
         at += 1
     return max(pos, last + 1), NO
+
+
+@inlined
+def has_no_zero(data: Any, at: int) -> bool:
+    """Whether none of four bytes is zero."""
+    word = uint32(data, at)
+    return (word - 0x01010101) & ~word & 0x80808080 == 0
+
+
+@inlined
+def before_mark(after: int, at: int, mark: int) -> int:
+    """Where to look next when there is nothing from `at` on before `after`: a mark is not passed over."""
+    return mark if at < mark < after else after
 
 
 @kernel
@@ -132,17 +148,29 @@ def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: i
             return pos, YES
         pos += 1
     last = end - RESPONSE_HEADER
-    top = t.limits[0].max_frame_bytes >> 24
     at = pos
     while at <= last:
-        if data[uintp(at)] <= top:
-            if is_due(t, c, data, at, end, at == mark):
+        if at == mark:
+            if is_due(t, c, data, at, end, True):
                 return at, YES
-            if at == mark and may_go_on(t, c, data, at, end):
+            if may_go_on(t, c, data, at, end):
                 s.hope = 4 + int32(data, at)
                 return at, NO
+        elif has_no_zero(data, at) and end - at < 1 << 24:
+            at = before_mark(at + 4, at, mark)  # lengths are below 2^24: they begin with a zero
+            continue
+        elif is_framed(data, at, end) and is_due(t, c, data, at, end, False):
+            return at, YES
         at += 1
     return max(pos, last + 1), NO
+
+
+@inlined
+def is_framed(data: Any, at: int, end: int) -> bool:
+    """Whether a response at `at` would end with the bytes, or leave room for the header of another: that
+    rules out most positions, and looks at no request."""
+    size, most = uint32(data, at), end - at - 4
+    return size >= RESPONSE_HEADER - 4 and (size == most or size <= most - RESPONSE_HEADER)
 
 
 @kernel

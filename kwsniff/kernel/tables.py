@@ -141,6 +141,7 @@ SPECS: list[Spec] = [
         held_pending="1: the item at hand was held and is to be judged",
         first_request="request in flight that came first", last_request="the one that came last",
         in_flight="requests in flight",
+        jumbled="1: their correlation ids may not ascend",
         first_unasked="oldest remembered request without reply", last_unasked="latest", unasked="how many",
         first_early="oldest response without request", last_early="latest", early="how many",
         response_gap="1: response bytes were lost since the last call",

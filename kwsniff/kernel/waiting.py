@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.mode import inlined, kernel
 from kwsniff.kernel.tables import CONNS
 
 
@@ -29,7 +29,19 @@ def place_of(t: Any, c: int, correlation_id: int) -> int:
 @kernel
 def find_waiting(t: Any, c: int, correlation_id: int) -> int:
     """The oldest request in flight with this correlation id, -1 if there is none."""
-    return find_request(t, c, correlation_id, 0)
+    return find_request(t, c, correlation_id, 0) if may_wait(t, t.conns[c], correlation_id) else -1
+
+
+@inlined
+def may_wait(t: Any, conn: Any, correlation_id: int) -> bool:
+    """Whether a correlation id lies among those of the requests in flight. Where framing is searched for most
+    that are asked for don't, and this looks at two rows that were just used, not at one anywhere."""
+    if conn.in_flight == 0:
+        return False
+    if conn.jumbled:
+        return True
+    oldest, latest = t.requests[conn.first_request], t.requests[conn.last_request]
+    return oldest.correlation_id <= correlation_id <= latest.correlation_id
 
 
 @kernel
@@ -77,8 +89,10 @@ def link(t: Any, row: int) -> None:
     request.before = conn.last_request
     if conn.last_request >= 0:
         t.requests[conn.last_request].after = row
+        if request.correlation_id < t.requests[conn.last_request].correlation_id:
+            conn.jumbled = 1
     else:
-        conn.first_request = row
+        conn.first_request, conn.jumbled = row, 0
     conn.last_request = row
     conn.in_flight += 1
     t.run[0].waiting += 1

@@ -13,6 +13,7 @@ from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.table import EVENTS
 from tests.damage.mutants import MUTATIONS, Mutation, Packet, packets, write
+from tests.parts import cutting
 from tests.samples import names, sample
 
 SMALL_BLOCKS = 37
@@ -84,3 +85,14 @@ def test_what_was_not_asked_for_is_not_made() -> None:
     assert few["client_id"].null_count == len(few) - len(
         [e for e in few["event"].to_pylist() if e == "connection"]
     )
+
+
+def test_what_anomalies_are_about_is_put_into_words_where_that_is_asked_for() -> None:
+    batches = cutting.without(cutting.input_of("java-groups"), 0.2, seed=1)
+    every = cutting.whole(batches, Config())
+    assert len(set(every["detail"].drop_null().to_pylist())) > 10
+    assert cutting.whole(batches, Config(columns=frozenset(["detail"])))["detail"].equals(every["detail"])
+    few = cutting.whole(batches, Config(columns=frozenset(["api"])))
+    assert few["code"].equals(every["code"])
+    assert few["packet"].equals(every["packet"])
+    assert few["detail"].null_count == len(few)
