@@ -6,6 +6,7 @@ import builtins
 import errno
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -116,11 +117,10 @@ def plain_failures() -> Iterator[None]:
     except (Py4JError, PySparkException) as error:
         if _caused_by(error, (ConnectionError, Py4JNetworkError)):
             raise SparkFailedError(_GONE) from error
-        # A worker's traceback ends with what went wrong; the JVM's stack follows it.
-        lines = [line for line in str(error).split("JVM stacktrace")[0].splitlines() if line.strip()]
-        if lines and (text := _outside(lines[-1])):
+        last = _last_line(str(error)) or type(error).__name__
+        if text := _outside(last):
             raise TaskError(text) from error
-        raise SparkFailedError(f"Spark failed: {lines[-1] if lines else type(error).__name__}") from error
+        raise SparkFailedError(f"Spark failed: {last}") from error
 
 
 def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
@@ -129,6 +129,14 @@ def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ..
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _last_line(text: str) -> str | None:
+    """What went wrong: the end of a worker's traceback, or of what a stream's batch raised. Behind it stands
+    the JVM's stack, or what Spark knows of the stream."""
+    said = re.split(r"JVM stacktrace|^=== Streaming Query", text, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in said.splitlines() if line.strip() and not line.strip().startswith("SQLSTATE:")]
+    return lines[-1] if lines else None
 
 
 def _outside(last: str) -> str | None:

@@ -65,7 +65,7 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         place.mkdir()
         self._place, self._rotate, self._over = place, rotate, threading.Event()
-        self._records = list(records(name))
+        self._header, self._records = recorded(name)
         self.written: list[list[float]] = []
         """Of each file, when each packet was written."""
 
@@ -74,7 +74,7 @@ class Writer(threading.Thread):
         while not self._over.is_set():
             until, times = time.monotonic() + self._rotate, []
             with (self._place / f"{len(self.written):06}.pcap").open("wb", buffering=0) as file:
-                file.write(HEADER.pack(0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
+                file.write(self._header)
                 while time.monotonic() < until:
                     file.write(next(packets))
                     times.append(time.monotonic())
@@ -94,16 +94,18 @@ class Writer(threading.Thread):
         self.join()
 
 
-def records(name: str) -> Iterator[tuple[int, int, int, int, bytes]]:
+def recorded(name: str) -> tuple[bytes, list[tuple[int, int, int, int, bytes]]]:
+    """A file's header, and its packets: seconds, nanoseconds, captured and original length, bytes."""
     with tempfile.TemporaryDirectory() as scratch:
         (file,) = rotated(sample(name).paths, Path(scratch), 1 << 30)
         data = file.read_bytes()
-    at = HEADER.size
+    found, at = [], HEADER.size
     while at < len(data):
         second, rest, size, wire = RECORD.unpack_from(data, at)
         at += RECORD.size
-        yield second, rest, size, wire, data[at : at + size]
+        found.append((second, rest, size, wire, data[at : at + size]))
         at += size
+    return data[: HEADER.size], found
 
 
 class Seen:
@@ -137,9 +139,16 @@ class Seen:
         parquet = sum(1 for _ in self._out.rglob("*.parquet"))
         own = sum(len(files) for _, _, files in os.walk(self._out / KEPT))
         sizes = {pid: resident(pid) // MIB for pid in family()[1:]}
-        java = {pid for pid in sizes if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes()[:200]}
+        java = {pid for pid in sizes if is_java(pid)}
         python = [size for pid, size in sizes.items() if pid not in java]
         return parquet, own, max((sizes[pid] for pid in java), default=0), max(python, default=0)
+
+
+def is_java(pid: int) -> bool:
+    try:
+        return "java" in Path(f"/proc/{pid}/comm").read_text()
+    except OSError:  # it has ended meanwhile
+        return False
 
 
 def told(writer: Writer, seen: Seen) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -69,9 +70,14 @@ RUN_BY = {
     "spark-submit --master k8s://https://cluster:6443 ": PAPER,
     "python tests/bench/estimate.py ": BENCH,
     "python tests/bench/pipeline.py": BENCH,
+    "python tests/bench/following.py":
+        "tests.spark.test_stream:test_rows_are_there_five_seconds_after_their_file",
 }  # fmt: skip
 """What runs each command, by its beginning: a test of this module, or of another one."""
-ONCE = {'remote("sc://': "tests.spark.test_ways:test_the_data_source_works_over_connect"}
+ONCE = {
+    'remote("sc://': "tests.spark.test_ways:test_the_data_source_works_over_connect",
+    "spark.readStream": "test_a_stream_of_the_page_is_grouped_by_spark",
+}
 """Blocks of Python that are run by another test, by what stands in them."""
 
 
@@ -94,8 +100,12 @@ def test_every_command_is_run_by_a_test_or_is_on_paper(command: str) -> None:
     name = run_by(command)
     assert name is not None, "a command that no test runs"
     if name != PAPER:
-        module, _, function = name.rpartition(":")
-        assert callable(getattr(importlib.import_module(module or __name__), function))
+        assert is_there(name)
+
+
+def is_there(name: str) -> bool:
+    module, _, function = name.rpartition(":")
+    return callable(getattr(importlib.import_module(module or __name__), function, None))
 
 
 def test_no_test_is_named_for_a_command_that_is_gone() -> None:
@@ -103,6 +113,7 @@ def test_no_test_is_named_for_a_command_that_is_gone() -> None:
     for begin in RUN_BY:
         assert any(command == begin or _begins(command, begin) for command in known), begin
     assert all(any(mark in code for code, _ in documented.python()) for mark in ONCE)
+    assert all(map(is_there, ONCE.values()))
 
 
 @pytest.mark.parametrize("command", [each for each in documented.commands() if run_by(each) == EXTRAS])
@@ -197,7 +208,7 @@ def test_python_of_the_page_prints_what_it_shows(
     """One block after the other, as in a notebook that has a session."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(desk.place)
-    follow_once(desk)
+    followed_to_the_end(desk)
     said: dict[str, str] = {}
     known: dict[str, Any] = {}
     blocks = [block for block in documented.python() if not elsewhere(block[0])]
@@ -209,9 +220,6 @@ def test_python_of_the_page_prints_what_it_shows(
         said[code] = capsys.readouterr().out
         if shown is not None:
             assert said[code].strip() == shown.strip()
-    (query,) = spark.streams.active
-    query.processAllAvailable()
-    query.stop()
     assert len(known["windows"])
     (counts,) = (text for code, text in said.items() if "job.run" in code)
     rows = expected(desk.captures)["event"].to_pylist()
@@ -219,10 +227,13 @@ def test_python_of_the_page_prints_what_it_shows(
     assert counts == f"{rows.count('call')} calls in {files} files\n"
 
 
-def follow_once(desk: Desk) -> None:
+def followed_to_the_end(desk: Desk) -> None:
+    """A stream's results, in `stream`."""
     rotated(sample("librdkafka-groups").paths, desk.place / "rotated", 300)
-    options = ["--window", "5s", "--late", "1s", "--settle", "0", "--end"]
-    assert run(["pipeline", "--follow", "rotated", "--out", "stream", *options]) == 0
+    options = "--window 5s --late 1s --settle 0 --end --master 'local[2]'"
+    process = begun(desk, f"kwsniff pipeline --follow rotated --out stream {options}")
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
 
 
 # Processes of their own
@@ -242,6 +253,33 @@ def test_a_number_of_cores(desk: Desk) -> None:
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert rows_of(Results(desk.place / "cores").events()) == rows_of(expected(desk.captures))
+
+
+SESSION = """
+from pyspark.sql import functions as f
+from kwsniff.spark.datasource import register
+from kwsniff.spark.session import session
+spark = session("local[2]")
+register(spark)
+"""
+FINISHED = """
+query.processAllAvailable()
+print("rows", sum(each["numInputRows"] for each in query.recentProgress))
+query.stop()
+"""
+
+
+@pytest.mark.costly
+def test_a_stream_of_the_page_is_grouped_by_spark(desk: Desk) -> None:
+    (code,) = (code for code, _ in documented.python() if "spark.readStream" in code)
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION + desk.text(code) + FINISHED], cwd=desk.place, text=True,
+        capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = re.search(r"^rows (\d+)$", done.stdout, re.MULTILINE)
+    assert found is not None
+    assert int(found[1]) > 0
 
 
 @pytest.mark.costly

@@ -1,0 +1,42 @@
+"""What went wrong in a stream is told in one line, with the exit code of what it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kwsniff.spark import stream
+from kwsniff.spark.session import SparkFailedError, TaskError, plain_failures
+from tests.samples import sample
+from tests.spark.rotated import rotated
+from tests.spark.test_stream import Followed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def full(*_: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fault(*_: Any) -> Any:
+    raise ZeroDivisionError("of ours")
+
+
+def test_why_a_stream_failed_is_told_in_one_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = Followed(spark, tmp_path)
+    rotated(sample("midstream").paths, followed.source, 1000)
+    with monkeypatch.context() as patch:
+        patch.setattr(stream.Stream, "_written", full)
+        with pytest.raises(TaskError, match=r"^\[Errno 28\] No space left on device$"), plain_failures():
+            followed.run()
+        patch.setattr(stream.Stream, "_written", fault)
+        said = r"^Spark failed: ZeroDivisionError: of ours$"
+        with pytest.raises(SparkFailedError, match=said), plain_failures():
+            followed.run()
