@@ -212,7 +212,7 @@ class StandsStill(Rule):
         ended = np.maximum(calls.ints("response_end_time", -1), calls.ints("request_end_time", -1))
         for spans, which in ((self.beats, beats), (self.work, work)):
             rows = np.flatnonzero(which)
-            spans.add(who.at(rows), calls.time[rows], ended[rows])
+            spans.add(who.at(rows), calls.time[rows], ended[rows], (calls, rows))
 
     def findings(self, context: Context) -> list[Finding]:
         found = []
@@ -230,11 +230,16 @@ class StandsStill(Rule):
             f"{duration(seconds)}, "
             "while its heartbeats went on. It is busy with, or stuck in, what it was given."
         )
-        shown = tuple(Packet(time, None, UNKNOWN) for time in still)
+        shown = tuple(self._packet(who, time) for time in still)
         where = f"group_id == {literal(group)}"
         return Finding(
             self.code, WARNING, who, sentence, {"still_s": seconds}, shown, command("groups", where), seconds
         )
+
+    def _packet(self, who: str, time: int) -> Packet:
+        """Where its work or its heartbeats end or begin."""
+        known = self.work.packet(who, time) or self.beats.packet(who, time)
+        return known or Packet(time, None, UNKNOWN)
 
 
 def _longest_pause(work: list[tuple[int, int]], beats: list[tuple[int, int]]) -> tuple[int, int]:

@@ -1,11 +1,14 @@
 """Stretches of time by key: what overlaps or nearly touches is one. Bounded, and in any order of taking and
-merging the same."""
+merging the same; so are the packets at their ends, if the rows are given whose time they are."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from kwsniff.findings.eventrows import UNKNOWN, Coded, Ints
+from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Ints
+from kwsniff.findings.tally import Packet, packets
 from kwsniff.findings.words import name
 
 Span = tuple[int, int]
@@ -20,9 +23,16 @@ class Spans:
     def __init__(self, pause_us: float) -> None:
         self.pause_us = pause_us
         self.of: dict[str, list[Span]] = {}
+        self._packets: dict[str, dict[int, Packet]] = {}
+        """By key, those at the beginnings and ends."""
 
-    def add(self, keys: Coded, first: Ints, last: Ints) -> None:
-        """Take spans, each with its key; those whose beginning is not known are left out."""
+    def packet(self, key: str, time: int) -> Packet | None:
+        """The packet in which a span of a key begins or ends, if it is known."""
+        return self._packets.get(key, {}).get(time)
+
+    def add(self, keys: Coded, first: Ints, last: Ints, rows: tuple[EventRows, Ints] | None = None) -> None:
+        """Take spans, each with its key; those whose beginning is not known are left out. `rows`: where each
+        comes from, and its place there."""
         known = np.flatnonzero(first != UNKNOWN)
         order = known[np.lexsort((first[known], keys.codes[known]))]
         if not len(order):
@@ -39,15 +49,20 @@ class Spans:
         fresh: dict[int, list[Span]] = {}
         for code, *span in zip(key[starts].tolist(), begin[starts].tolist(), ends.tolist(), strict=True):
             fresh.setdefault(code, []).append((span[0], span[1]))
+        shown = {}
+        if rows is not None:
+            edges = np.append(np.flatnonzero(np.diff(key, prepend=-1)), len(key))
+            places = {int(key[at]): order[at:to] for at, to in pairwise(edges.tolist())}
+            shown = _shown(fresh, places, first, last, rows)
         for code, found in fresh.items():
-            self._put(name(keys.values[code]), found)
+            self._put(name(keys.values[code]), found, shown.get(code, {}))
 
     def merge(self, other: Spans) -> None:
         """Take those of another one."""
         for key, found in other.of.items():
-            self._put(key, found)
+            self._put(key, found, other._packets.get(key, {}))
 
-    def _put(self, key: str, found: list[Span]) -> None:
+    def _put(self, key: str, found: list[Span], shown: dict[int, Packet]) -> None:
         if key in self.of or len(self.of) < MAX_KEYS:
             joined = _joined([*self.of.get(key, []), *found], self.pause_us)
             pause = self.pause_us
@@ -55,6 +70,39 @@ class Spans:
                 pause *= 2
                 joined = _joined(joined, pause)
             self.of[key] = joined
+            ends = {time for span in joined for time in span}
+            known = self._packets.get(key, {})
+            self._packets[key] = _by_time(
+                [each for some in (known, shown) for time, each in some.items() if time in ends]
+            )
+
+
+def _shown(
+    fresh: dict[int, list[Span]],
+    places: dict[int, Ints],
+    first: Ints,
+    last: Ints,
+    rows: tuple[EventRows, Ints],
+) -> dict[int, dict[int, Packet]]:
+    """The packets at the ends of fresh spans, by code of the key; `places`: its rows among those taken."""
+    found = {}
+    for code, spans in fresh.items():
+        mine, shown = places[code], []
+        begins, ends = zip(*spans, strict=True)
+        for times, wanted in ((first[mine], begins), (last[mine], ends)):
+            at = np.flatnonzero(np.isin(times, wanted))
+            given = packets(rows[0], rows[0].rank[rows[1][mine[at]]])
+            shown += [each._replace(time=time) for each, time in zip(given, times[at].tolist(), strict=True)]
+        found[code] = _by_time(shown)
+    return found
+
+
+def _by_time(found: list[Packet]) -> dict[int, Packet]:
+    """By their times; of several the first, in any order of them the same one."""
+    found = sorted(
+        found, key=lambda each: (each.number == UNKNOWN, each.capture or "", each.number), reverse=True
+    )
+    return {each.time: each for each in found}
 
 
 def _joined(spans: list[Span], pause_us: float) -> list[Span]:

@@ -197,7 +197,7 @@ def _counted(
     counts = np.bincount(group, minlength=size).tolist()
     totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size).tolist() for each in sums]
     greatest = [_greatest(group, size, each) for each in maxes]
-    first, last = (_packets(rows, each) for each in _ends(rows.rank[places], group, size))
+    first, last = (packets(rows, each) for each in _ends(rows.rank[places], group, size))
     texts = [[_cut(column.values[code]) for code in column.codes[firsts].tolist()] for column in keys]
     return [
         (key, Entry(count, list(summed), list(most), begin, end))
@@ -232,7 +232,7 @@ def _ends(rank: Ints, group: Ints, size: int) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _packets(rows: EventRows | Picked, ranks: Ints) -> list[Packet]:
+def packets(rows: EventRows | Picked, ranks: Ints) -> list[Packet]:
     """The packets of the rows with these ranks."""
     whole = rows.whole
     places = whole.in_time[ranks]

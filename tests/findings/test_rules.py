@@ -144,6 +144,23 @@ def test_a_member_stands_still_that_only_beats(pause: int, expected: list[str]) 
     assert codes(first, *beats, again) == expected
 
 
+def test_packets_show_from_when_to_when_a_member_stood_still() -> None:
+    beats = [
+        row(at * SECOND, api_key=12, api="Heartbeat", group_id="g", response_packet=100 + at)
+        for at in range(14)
+    ]
+    first = row(SECOND, api_key=1, api="Fetch", response_packet=7)
+    again = row(13 * SECOND, api_key=8, api="OffsetCommit", group_id="g", response_packet=300)
+    (whole,) = found(first, *beats, again)
+    assert [each.number for each in whole.evidence] == [7, 300]
+    (whole,) = found(first, *beats)
+    assert [each.number for each in whole.evidence] == [7, 113]
+    one, other = taken(first, *beats[::2]), taken(*beats[1::2], again)
+    one.merge(other)
+    (merged,) = (each for each in one.found() if each.code == "consumer_stands_still")
+    assert [each.number for each in merged.evidence] == [7, 300]
+
+
 def test_a_member_that_never_fetched_is_not_said_to_have_stopped() -> None:
     beats = [row(at * SECOND, api_key=12, api="Heartbeat", group_id="g") for at in range(60)]
     assert codes(*beats) == []
