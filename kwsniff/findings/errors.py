@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from kwsniff.findings.causes import (
     TRANSIENT,
     cause,
 )  # fmt: skip
-from kwsniff.findings.eventrows import Coded, EventBatch, Mask, Picked, texts
+from kwsniff.findings.eventrows import Coded, EventBatch, EventRows, Mask, Picked, texts
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
@@ -92,7 +93,25 @@ class ErrorLine(NamedTuple):
     entry: Entry
 
 
-class Errors(Rule):
+class ErrorRule(Rule):
+    """A rule about responses with certain errors."""
+
+    missing = "no decoded responses"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.errors = ErrorTally()
+
+    @abstractmethod
+    def which(self, calls: EventRows) -> Mask:
+        """The calls it is about."""
+
+    def take(self, batch: EventBatch) -> None:
+        self.looked += int(batch.calls.known("error_code").sum())
+        self.errors.take(batch, self.which(batch.calls))
+
+
+class Errors(ErrorRule):
     """Responses with an error that needs somebody's attention, or that clients get over by trying again but
     which keeps coming. Errors that belong to a protocol (a new member is given its id, a fetch session is
     renewed, a group rebalances) are left out; leaders, groups, authentication and authorization have rules
@@ -101,16 +120,10 @@ class Errors(Rule):
     code = "errors"
     about = "errors"
     needs = frozenset(("error_code", "topics", "topic_ids", "partitions", "user"))
-    missing = "no decoded responses"
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.errors = ErrorTally()
-
-    def take(self, batch: EventBatch) -> None:
-        calls = batch.calls
-        self.looked += int(calls.known("error_code").sum())
-        self.errors.take(batch, calls.ints("error_code") != 0)
+    def which(self, calls: EventRows) -> Mask:
+        failed: Mask = calls.ints("error_code") != 0
+        return failed
 
     def lines(self, context: Context) -> list[ErrorLine]:
         """Every error in every API, the most frequent first: also those that the rule is silent about."""
@@ -180,24 +193,17 @@ class Errors(Rule):
         )  # fmt: skip
 
 
-class NotAuthorized(Rule):
+class NotAuthorized(ErrorRule):
     """A client was refused what it asked for: an ACL is missing, or it came as the wrong user."""
 
     code = "not_authorized"
     about = "authorization"
     needs = Errors.needs | {"group_id", "transactional_id"}
-    missing = "no decoded responses"
     codes: tuple[int, ...] = AUTHORIZATION
     verb = "may not"
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.errors = ErrorTally()
-
-    def take(self, batch: EventBatch) -> None:
-        calls = batch.calls
-        self.looked += int(calls.known("error_code").sum())
-        self.errors.take(batch, calls.is_in("error_code", self.codes))
+    def which(self, calls: EventRows) -> Mask:
+        return calls.is_in("error_code", self.codes)
 
     def findings(self, context: Context) -> list[Finding]:
         return [self._finding(key, context) for key in self.errors.calls.by(0, 2, 3, 4)]
