@@ -64,7 +64,7 @@ def expect(script: Play, emitted: list[tuple[str, str]], packet: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("topics", [None, frozenset(("status",))])
+@pytest.mark.parametrize("topics", [None, frozenset(("status", "detail"))])
 @pytest.mark.parametrize(("records", "emitted"), DAMAGE)
 def test_record_data_that_a_producer_sends(
     records: bytes, emitted: list[tuple[str, str]], topics: frozenset[str] | None
