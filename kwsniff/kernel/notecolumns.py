@@ -31,7 +31,9 @@ def anomaly_columns(told: Told, rows: Arranged) -> Columns:
         _codes(told.notes["code"]),
         pa.array([code for _, code, _ in problems], pa.string()),
     ]
-    details = [each[2] for each in packet_notes] + told.details + [detail for _, _, detail in problems]
+    details = [
+        *(each[2] for each in packet_notes), *told.details, *(detail for _, _, detail in problems),
+    ]  # fmt: skip
     columns = {
         "code": pa.concat_arrays(codes),
         "detail": pa.array(details, pa.string()),

@@ -63,7 +63,7 @@ class Told(NamedTuple):
     bodies: dict[str, pa.Array]
     """Bodies of the calls, if they are shown."""
     texts: Strings
-    details: list[str]
+    details: list[str | None]
     """What the notes are about."""
     owners: Rows
     """Connections in the order of their numbers."""
