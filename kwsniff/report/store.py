@@ -27,7 +27,7 @@ from kwsniff.events import CALL
 from kwsniff.report import waiting
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined, distinct
 from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, joined
-from kwsniff.report.even import even
+from kwsniff.report.even import BATCH_BYTES, even
 from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
@@ -89,7 +89,10 @@ class CallStore:
         """Take all batches, joining small ones first."""
         for batch in even(map(_needed, batches)):
             self.add(batch)
+            is_large = batch.nbytes >= 2 * BATCH_BYTES  # a call with 100,000 partitions
             del batch  # before the next is made
+            if is_large:
+                pa.default_memory_pool().release_unused()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take one EVENTS batch."""

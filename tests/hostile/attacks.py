@@ -194,6 +194,20 @@ def unasked(size: int) -> Records:
         yield from flow.stream(0, (framed(header(0, 3, corr) + body) for corr in range(min(1000, size))))
 
 
+def just_below(size: int) -> Records:
+    """`size` connections that are all open at the end, which together come near each limit over all of them:
+    requests in flight, ids of requests without reply, unfinished frames, latest segments."""
+    asks = [metadata(2 + corr, [b"t" * 100]) for corr in range(4)]
+    part = struct.pack(">i", 1_000_000) + header(0, 3, 100) + bytes(1900)
+    for number in range(1, size + 1):
+        flow = Flow(number)
+        yield from flow.stream(0, [metadata(1)])
+        yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
+        ids = range(1000, 1000 + min(250, 40_000 // number))
+        sends = [framed(header(0, 3, corr) + struct.pack(">hhii", -1, 0, 1000, 0)) for corr in ids]
+        yield from flow.stream(0, [*sends, *asks, part])
+
+
 def long_names(size: int) -> Records:
     """Unanswered requests, each for a topic with a name of 32 KB; `size` bytes in all."""
     flow = Flow()
@@ -430,9 +444,9 @@ ATTACKS: dict[str, Callable[[int], Records]] = {
     for function in (
         one_byte_connections, talking_connections, half_frames, holes, outstanding, outstanding_everywhere,
         tiny_answers, distinct_names, distinct_ids, emptied_tables, drip, drip_unknown, early_answers,
-        unasked, long_names, long_client_ids, long_software, long_prefix, many_elements, endless_varints,
-        true_elements, many_partitions, repeated_names, empty_names, bombs, tiny_records, deep_nesting,
-        overlaps, time_travel, many_holes, fragments,
+        unasked, just_below, long_names, long_client_ids, long_software, long_prefix, many_elements,
+        endless_varints, true_elements, many_partitions, repeated_names, empty_names, bombs, tiny_records,
+        deep_nesting, overlaps, time_travel, many_holes, fragments,
     )
 }  # fmt: skip
 
@@ -441,7 +455,7 @@ FULL = {
     "holes": 700_000_000, "outstanding": 1_000_000, "outstanding_everywhere": 3_000_000,
     "tiny_answers": 1_000_000, "distinct_names": 1_000_000, "distinct_ids": 10_000,
     "emptied_tables": 3_000_000, "drip": 2_000_000, "drip_unknown": 1_200_000, "early_answers": 900_000_000,
-    "unasked": 6_000_000, "long_names": 900_000_000, "long_client_ids": 900_000_000,
+    "unasked": 6_000_000, "just_below": 28_000, "long_names": 900_000_000, "long_client_ids": 900_000_000,
     "long_software": 900_000_000, "long_prefix": 50_000_000, "many_elements": 20_000,
     "endless_varints": 10_000, "true_elements": 20_000_000, "many_partitions": 20_000_000,
     "repeated_names": 200_000, "empty_names": 30_000_000, "bombs": 1_000_000_000, "tiny_records": 8_000_000,

@@ -28,11 +28,12 @@ def sends(connections: int, each: int) -> Records:
         yield from flow.stream(0, (framed(header(0, 2, 2 + corr) + body) for corr in range(each)))
 
 
-@pytest.mark.parametrize(("connections", "most"), [(2, 60), (40, 100 * 5)])
+@pytest.mark.parametrize(("connections", "most"), [(2, 60), (40, 100 * 5), (300, 2 * 100 + 300)])
 def test_connections_remember_fewer_ids_when_there_are_many(
     connections: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The n-th connection keeps the n-th part of a hundred: less than 100 (1 + ln 40) in all.
+    # The n-th connection keeps the n-th part of a hundred: less than 100 (1 + ln 40) in all. From 200 on each
+    # keeps one.
     monkeypatch.setattr(requests, "ALL_UNASKED", 100)
     path, config = write(tmp_path / "sends.pcap", sends(connections, 30)), Config()
     engine, emitted = Engine(config, compiled=False), []
