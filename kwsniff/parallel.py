@@ -70,7 +70,7 @@ class _Part(NamedTuple):
     rows: bytes | None = None
     """EVENTS that have a value anywhere, as an Arrow IPC stream."""
     keys: bytes = b""
-    """Keys, ranks and numbers, see `Told`."""
+    """Keys, ranks and numbers, see `Emitted`."""
 
 
 class _LimitedError(Exception):

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
+from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.engine import Engine
-from kwsniff.kernel.told import Told
 from kwsniff.prefetch import prefetched
 from kwsniff.segments import segment_columns
 from kwsniff.table import SEGMENTS
@@ -28,7 +28,7 @@ def at_time(now: int) -> pa.RecordBatch:
     """An empty SEGMENTS batch which says that all segments before `now` (nanoseconds since 1970) have come.
 
     A source that goes on for ever sends one about once a second, so that what waits for time to pass (a hole
-    to be given up, a request to be answered, a silent connection to end) is told while nothing else comes.
+    to be given up, a request to be answered, a silent connection to end) is drained while nothing else comes.
     """
     schema = SEGMENTS.with_metadata({NOW: str(now)})
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
@@ -57,11 +57,11 @@ def analyze(
     thread of its own follows the connections, ahead of who takes the events.
     """
     analysis = Analysis(config, engine=engine)
-    told = analysis.told(segments)
+    drained = analysis.drained(segments)
     if prefetch and analysis.engine.compiled:
-        told = prefetched(told)
-    with closing(told):
-        yield from map(analysis.engine.events, told)
+        drained = prefetched(drained)
+    with closing(drained):
+        yield from map(analysis.engine.events, drained)
 
 
 def keyed(
@@ -90,7 +90,7 @@ class Analysis:
         """`share` as for `keyed`, `engine` as for `analyze`."""
         self.engine = engine or Engine(config, share)
 
-    def told(self, segments: Iterable[pa.RecordBatch]) -> Generator[Told]:
+    def drained(self, segments: Iterable[pa.RecordBatch]) -> Generator[Drained]:
         """What SEGMENTS batches in capture order and the end of the input tell, not made into events yet."""
         for batch in segments:
             if _is_time(batch):

@@ -1,4 +1,4 @@
-"""What was told, in the order of events: where each row stands, and what rows of all kinds have."""
+"""What was drained, in the order of events: where each row stands, and what rows of all kinds have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.kernel import tables as k
-from kwsniff.kernel.told import Told
+from kwsniff.kernel.drained import Drained
 
 Ints = NDArray[np.int64]
 KINDS = 4
@@ -33,7 +33,7 @@ class Arranged:
     time: Ints
     """Nanoseconds, -1 if unknown."""
     owner: Ints
-    """Which of the owners of what was told each belongs to; the number of these: to none."""
+    """Which of the owners of what was drained each belongs to; the number of these: to none."""
     capture: Ints
     """Number of the capture file."""
     calls: Ints | None
@@ -47,13 +47,13 @@ class Arranged:
         return len(self.keys)
 
 
-def arranged(told: Told, bodies: np.dtype[Any]) -> Arranged:
-    """Bring what was told into its order. `bodies` is the record type of what problems are about."""
-    packets = np.array([(each[0], *each[4:]) for each in told.packet_notes], np.int64).reshape(-1, 3)
-    problems = np.array([each[0] for each in told.problems], bodies)
-    nobody = len(told.owners)
-    calls, notes, ends = told.calls, told.notes, told.ends
-    whose = np.split(told.whose, np.cumsum([len(calls), len(notes), len(problems)]))
+def arranged(drained: Drained, bodies: np.dtype[Any]) -> Arranged:
+    """Bring what was drained into its order. `bodies` is the record type of what problems are about."""
+    packets = np.array([(each[0], *each[4:]) for each in drained.packet_notes], np.int64).reshape(-1, 3)
+    problems = np.array([each[0] for each in drained.problems], bodies)
+    nobody = len(drained.owners)
+    calls, notes, ends = drained.calls, drained.notes, drained.ends
+    whose = np.split(drained.whose, np.cumsum([len(calls), len(notes), len(problems)]))
     none = np.zeros(len(packets), np.int64)
     parts = (calls, None, notes, problems, ends)
     counts = [len(packets) if rows is None else len(rows) for rows in parts]
@@ -68,7 +68,7 @@ def arranged(told: Told, bodies: np.dtype[Any]) -> Arranged:
         np.where(calls["first_time"] >= 0, calls["first_time"], calls["response_first"]),
         packets[:, 1], notes["time"], problems["time"], ends["first_time"],
     ]  # fmt: skip
-    captures = told.owners["capture"]
+    captures = drained.owners["capture"]
     capture = [calls["capture"], packets[:, 2], captures[whose[1]], captures[whose[2]], ends["capture"]]
     kind = np.repeat([CALLS, ANOMALIES, ANOMALIES, ANOMALIES, ENDS], counts)
     own = bool((ranks >= k.OWN).all())

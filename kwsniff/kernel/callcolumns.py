@@ -25,11 +25,11 @@ from kwsniff.config import Config
 from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
 from kwsniff.kernel import tables as k
 from kwsniff.kernel.arranged import CALLS, Arranged
+from kwsniff.kernel.drained import Chosen, Drained, Placed
 from kwsniff.kernel.durations import time_parts
 from kwsniff.kernel.endcolumns import closers
 from kwsniff.kernel.numbers import NONE
 from kwsniff.kernel.strings import Strings
-from kwsniff.kernel.told import Chosen, Placed, Told
 from kwsniff.schema import ASKED, BROKER, RESOURCE
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS
@@ -96,29 +96,29 @@ class CallColumns:
     def __init__(self, config: Config) -> None:
         self._wanted = wanted_columns(config)
 
-    def of(self, told: Told, rows: Arranged) -> Columns:
+    def of(self, drained: Drained, rows: Arranged) -> Columns:
         """All but whose they are."""
         columns: Columns = {"event": _events(rows), "time": timestamps(rows.time)}
-        wanted = self._wanted if len(told.calls) else frozenset()
-        calls = Placed(told.calls, rows.calls, len(rows))
-        if len(told.ends):
-            wanted = self._with_ends(calls, told.ends, rows.ends)
+        wanted = self._wanted if len(drained.calls) else frozenset()
+        calls = Placed(drained.calls, rows.calls, len(rows))
+        if len(drained.ends):
+            wanted = self._with_ends(calls, drained.ends, rows.ends)
         elif not wanted:
             return columns
-        columns |= _scalars(calls, wanted) | _texts(calls, wanted, told.texts)
+        columns |= _scalars(calls, wanted) | _texts(calls, wanted, drained.texts)
         makers: dict[str, Callable[[], pa.Array]] = {
             "api": lambda: names_of(calls["key"], _api_name),
             "error": lambda: names_of(calls["error"], _error_name),
             "status": lambda: _STATUSES.take(places(calls["status"], calls["status"] < 0)),
             "unanswered_because": lambda: _reasons(calls["because"]),
             "closed_by": lambda: closers(calls["closed_by"]),
-            "security": lambda: _security(told, rows, of_calls="security" in self._wanted),
+            "security": lambda: _security(drained, rows, of_calls="security" in self._wanted),
         }
         columns |= {name: makers[name]() for name in wanted.intersection(makers)}
-        if len(told.calls):
-            columns |= Listed(calls, told).columns(wanted)
-            for name in told.bodies.keys() & wanted:
-                columns[name] = spread(told.bodies[name], rows.calls, len(rows))
+        if len(drained.calls):
+            columns |= Listed(calls, drained).columns(wanted)
+            for name in drained.bodies.keys() & wanted:
+                columns[name] = spread(drained.bodies[name], rows.calls, len(rows))
         return columns
 
     def _with_ends(self, calls: Placed, ends: Rows, place: Ints) -> frozenset[str]:
@@ -133,8 +133,8 @@ class CallColumns:
 class Listed:
     """What calls list, as list columns."""
 
-    def __init__(self, calls: Placed, told: Told) -> None:
-        self._calls, self._rows, self._texts = calls, told.lists, told.texts
+    def __init__(self, calls: Placed, drained: Drained) -> None:
+        self._calls, self._rows, self._texts = calls, drained.lists, drained.texts
 
     def columns(self, wanted: frozenset[str]) -> Columns:
         """Those that are wanted."""
@@ -253,11 +253,11 @@ def _texts(calls: Placed, wanted: frozenset[str], texts: Strings) -> Columns:
     return {name: texts.chosen(calls[_TEXTS[name]]) for name in _TEXTS.keys() & wanted}
 
 
-def _security(told: Told, rows: Arranged, *, of_calls: bool) -> pa.Array:
+def _security(drained: Drained, rows: Arranged, *, of_calls: bool) -> pa.Array:
     if rows.calls is None:
         return repeated("plaintext", len(rows))
     codes = np.where((rows.kind == CALLS) & of_calls, 0, -1)
-    codes[rows.ends] = [_SECURITY_OF.get(state, 2) for state in told.ends["state"].tolist()]
+    codes[rows.ends] = [_SECURITY_OF.get(state, 2) for state in drained.ends["state"].tolist()]
     return _SECURITY.take(places(codes, codes < 0))
 
 

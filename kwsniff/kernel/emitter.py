@@ -1,4 +1,4 @@
-"""What the kernels told, as EVENTS: calls, anomalies and connections that are over."""
+"""What the kernels drained, as EVENTS: calls, anomalies and connections that are over."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kwsniff.kernel import tables as k
 from kwsniff.kernel.arranged import KINDS, Arranged, arranged
 from kwsniff.kernel.callcolumns import BODIES, CallColumns
 from kwsniff.kernel.details import details_of
+from kwsniff.kernel.drained import LISTS, Drained, PacketNote, listed, owners_of
 from kwsniff.kernel.endcolumns import end_columns
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.notecolumns import anomaly_columns
 from kwsniff.kernel.strings import Texts
-from kwsniff.kernel.told import LISTS, PacketNote, Told, listed, owners_of
 from kwsniff.net.address import text
 from kwsniff.table import EVENTS
 
@@ -84,9 +84,9 @@ class Emitter:
             for order, code, detail, packet, time in notes
         ]
 
-    def take(self, everything: bool) -> Told | None:
-        """All that was told, or what packets before the one at hand settled: taken out of the tables, which
-        may be filled again."""
+    def take(self, everything: bool) -> Drained | None:
+        """All that is to be told, or what packets before the one at hand settled: taken out of the tables,
+        which may be filled again."""
         machine = self._machine
         run = machine.t.run[0]
         self.show()
@@ -98,7 +98,7 @@ class Emitter:
             calls, notes, ends = (
                 rows[: int(np.searchsorted(rows["order"], now))] for rows in (calls, notes, ends)
             )
-        told = self._told(calls, notes, ends, self._due(None if everything else now))
+        drained = self._drained(calls, notes, ends, self._due(None if everything else now))
         self._forget(calls, [len(calls), len(notes), len(ends)])
         if everything:
             run.packet_bytes = 0
@@ -106,11 +106,11 @@ class Emitter:
                 self.bodies.tidy()
         run.emitted_bytes = run.packet_bytes
         self._forget_kept(int(run.notes))
-        return told
+        return drained
 
-    def _told(
+    def _drained(
         self, calls: Rows, notes: Rows, ends: Rows, due: tuple[list[PacketNote], list[Problem]]
-    ) -> Told | None:
+    ) -> Drained | None:
         machine = self._machine
         known = calls["left"] != k.HEAD
         lists = listed(machine, calls, None if known.all() else known)
@@ -126,7 +126,7 @@ class Emitter:
         bodies = {}
         if self.bodies is not None:
             bodies = {name: self.bodies.take(calls[f"{name}_body"]) for name in BODIES}
-        return Told(
+        return Drained(
             calls, lists, notes, packet_notes, problems, shown, ends["number"].tolist(), bodies,
             self._texts.now(), details_of(notes, self._config, machine),
             *owners_of(machine, [calls, notes, problem_rows, shown], ends),
@@ -150,12 +150,12 @@ class Emitter:
 
     def ended(self, ends: Rows) -> pa.RecordBatch:
         """EVENTS of connections that are over, given as rows of `ends`."""
-        told = Told(
+        drained = Drained(
             np.zeros(0, self._machine.dtype("calls")), {}, np.zeros(0, self._machine.dtype("notes")), [], [],
             ends, ends["number"].tolist(), {}, self._texts.now(), [],
             *owners_of(self._machine, [ends], ends),
         )  # fmt: skip
-        return self.batch(told)
+        return self.batch(drained)
 
     def forget_texts(self) -> None:
         """The numbers of texts have changed."""
@@ -166,13 +166,13 @@ class Emitter:
         if self.bodies is not None:
             self.bodies.render()
 
-    def batch(self, told: Told) -> pa.RecordBatch:
-        """An EVENTS batch of what was told. A thread may make one after the other while the kernels go on."""
-        rows = arranged(told, self._machine.dtype("bodies"))
+    def batch(self, drained: Drained) -> pa.RecordBatch:
+        """An EVENTS batch of what was drained. A thread may make one after the other while kernels go on."""
+        rows = arranged(drained, self._machine.dtype("bodies"))
         self.keys, self.ranks, self.numbers = rows.keys, rows.ranks, rows.numbers
-        columns = self._calls.of(told, rows) | anomaly_columns(told, rows)
-        columns |= end_columns(told, rows) | self._identity(told, rows)
-        for number in told.over:
+        columns = self._calls.of(drained, rows) | anomaly_columns(drained, rows)
+        columns |= end_columns(drained, rows) | self._identity(drained, rows)
+        for number in drained.over:
             self._known.pop(number, None)
         return record_batch(columns, len(rows), EVENTS)
 
@@ -214,8 +214,8 @@ class Emitter:
 
     # Whose
 
-    def _identity(self, told: Told, rows: Arranged) -> Columns:
-        found = [self._whose(row) for row in told.owners]
+    def _identity(self, drained: Drained, rows: Arranged) -> Columns:
+        found = [self._whose(row) for row in drained.owners]
         found.append((None,) * 5)  # of packets that belong to no connection
         taken = places(rows.owner)
         columns = {

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kwsniff.columns import Columns, column, durations, flags, not_negative, places, spread, timestamps
 from kwsniff.kernel.arranged import Arranged
-from kwsniff.kernel.told import Told
+from kwsniff.kernel.drained import Drained
 
 Ints = NDArray[np.int64]
 
@@ -51,16 +51,16 @@ def _alert(code: int) -> str | None:
     return f"{LEVELS[level]} {ALERTS.get(description, 'unknown')} ({description})"
 
 
-def end_columns(told: Told, rows: Arranged) -> Columns:
+def end_columns(drained: Drained, rows: Arranged) -> Columns:
     """The columns that only connections have."""
-    ends = told.ends
+    ends = drained.ends
     if not len(ends):
         return {}
     columns = {name: column(ends[field], pa.int64()) for name, field in _END_NUMBERS.items()}
     columns |= {name: timestamps(ends[name]) for name in ("first_time", "last_time")}
     columns |= {name: flags(ends[name] != 0) for name in ("syn", "fin", "rst")}
     columns["handshake_us"] = durations(ends["handshake"], ends["handshake"] < 0)
-    columns["sasl_mechanism"] = told.texts.chosen(ends["mechanism"])
+    columns["sasl_mechanism"] = drained.texts.chosen(ends["mechanism"])
     for name in ("first_packet", "last_packet"):
         columns[name] = not_negative(ends[name], pa.int64())
     columns["tls_alert"] = pa.array([_alert(code) for code in ends["alert"].tolist()], pa.string())

@@ -24,11 +24,11 @@ from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel import snapshot
 from kwsniff.kernel.decisions import Decisions
+from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.emitter import Emitter
 from kwsniff.kernel.machine import BODIES, BODY_DATA, Machine
 from kwsniff.kernel.numbers import SECOND
 from kwsniff.kernel.shares import share_of
-from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 
 Ints = NDArray[np.int64]
@@ -91,7 +91,7 @@ class Engine:
         """Take a batch of segments in capture order; yield the events it settles."""
         return self._made(self.follow(segments))
 
-    def follow(self, segments: SegmentColumns) -> Iterator[Told]:
+    def follow(self, segments: SegmentColumns) -> Iterator[Drained]:
         """The same before columns are made of it: `events` makes them, in one other thread if need be, while
         this one goes on."""
         machine = self._machine
@@ -129,7 +129,7 @@ class Engine:
         """The input is over: what is still open ends, oldest connection first."""
         return self._made(self.end())
 
-    def end(self) -> Iterator[Told]:
+    def end(self) -> Iterator[Drained]:
         """The same before columns are made of it."""
         run = self._machine.t.run[0]
         run.finished = run.order
@@ -140,17 +140,17 @@ class Engine:
         """No segment before `now` (nanoseconds since 1970) is still to come: yield what that settles."""
         return self._made(self.pass_time(now))
 
-    def pass_time(self, now: int) -> Iterator[Told]:
+    def pass_time(self, now: int) -> Iterator[Drained]:
         """The same before columns are made of it."""
         yield from self._act(entry.TICK, now)
         yield from self._drain(everything=True)
 
-    def events(self, told: Told) -> pa.RecordBatch:
-        """What was told as an EVENTS batch; one after the other, in the order in which it was told."""
-        return self._emitter.batch(told)
+    def events(self, drained: Drained) -> pa.RecordBatch:
+        """What was drained as an EVENTS batch; one after the other, in the order in which it was drained."""
+        return self._emitter.batch(drained)
 
-    def _made(self, told: Iterator[Told]) -> Iterator[pa.RecordBatch]:
-        return map(self.events, told)
+    def _made(self, drained: Iterator[Drained]) -> Iterator[pa.RecordBatch]:
+        return map(self.events, drained)
 
     def _before(self, count: int) -> None:
         """So many segments are about to be taken."""
@@ -206,30 +206,30 @@ class Engine:
             "config": self.config,
             "share": self._share,
             "tables": snapshot.taken(self._machine),
-            "told": self._emitter.state(),
+            "drained": self._emitter.state(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"], state["share"])  # type: ignore[misc]
         snapshot.restore(self._machine, state["tables"])
-        self._emitter.go_on(state["told"])
+        self._emitter.go_on(state["drained"])
 
     @property
     def steps(self) -> int:
         """Work done so far: segments, bytes searched and entries of lists passed."""
         return int(self._machine.t.run[0].steps)
 
-    def _act(self, what: int, how: int = 0) -> Iterator[Told]:
+    def _act(self, what: int, how: int = 0) -> Iterator[Drained]:
         for everything in self._machine.act(what, how):
             if everything is None:
                 self._emitter.show()
             else:
                 yield from self._drain(everything)
 
-    def _drain(self, everything: bool) -> Iterator[Told]:
-        told = self._emitter.take(everything)
-        if told is not None:
-            yield told
+    def _drain(self, everything: bool) -> Iterator[Drained]:
+        drained = self._emitter.take(everything)
+        if drained is not None:
+            yield drained
 
     def _texts_are_many(self) -> bool:
         store = self._machine.t.store[0]

@@ -10,29 +10,29 @@ from numpy.typing import NDArray
 from kwsniff.columns import Columns, not_negative, places, spread
 from kwsniff.kernel.arranged import Arranged
 from kwsniff.kernel.codes import BAD_BODY, CODES
-from kwsniff.kernel.told import Told
+from kwsniff.kernel.drained import Drained
 
 Ints = NDArray[np.int64]
 _CODES = pa.array(CODES)
 
 
-def anomaly_columns(told: Told, rows: Arranged) -> Columns:
+def anomaly_columns(drained: Drained, rows: Arranged) -> Columns:
     """The columns that only anomalies have."""
     if not len(rows.anomalies):
         return {}
-    packet_notes, problems = told.packet_notes, told.problems
+    packet_notes, problems = drained.packet_notes, drained.problems
     packets = [
         np.array([each[3] for each in packet_notes], np.int64),
-        told.notes["packet"],
+        drained.notes["packet"],
         np.array([int(row["packet"]) for row, _, _ in problems], np.int64),
     ]
     codes = [
         pa.array([each[1] for each in packet_notes], pa.string()),
-        _codes(told.notes["code"]),
+        _codes(drained.notes["code"]),
         pa.array([code for _, code, _ in problems], pa.string()),
     ]
     details = [
-        *(each[2] for each in packet_notes), *told.details, *(detail for _, _, detail in problems),
+        *(each[2] for each in packet_notes), *drained.details, *(detail for _, _, detail in problems),
     ]  # fmt: skip
     columns = {
         "code": pa.concat_arrays(codes),

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
+from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.emitter import KINDS
 from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.follow import DAY
@@ -31,7 +32,6 @@ from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, SWEEP, UNTIL
-from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import COPIED, EDGE, EXTRA, Emitted, PartSummary, endpoints_of
 from kwsniff.parts.tail import link, put, walked
@@ -114,8 +114,8 @@ class Joiner:
         """The input is over."""
         return [self._rows(batch) for batch in self._engine.finish()]
 
-    def _emitted(self, told: Iterable[Told]) -> Iterator[Emitted]:
-        return (self._rows(self._engine.events(each)) for each in told)
+    def _emitted(self, drained: Iterable[Drained]) -> Iterator[Emitted]:
+        return (self._rows(self._engine.events(each)) for each in drained)
 
     def _rows(self, batch: pa.RecordBatch) -> Emitted:
         emitted = self._emitter

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
+from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.engine import AT_ONCE, Engine
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.machine import RECORDS
 from kwsniff.kernel.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
-from kwsniff.kernel.told import Told
 from kwsniff.net.columns import ACK, SYN, SegmentColumns
 from kwsniff.parts.tail import Tail, taken
 
@@ -58,7 +58,7 @@ class Emitted:
     ranks: Ints
     """... and where both are the same, this does."""
     numbers: Ints
-    """Numbers of connections, as of the run that told them."""
+    """Numbers of connections, as of the run that drained them."""
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ class PartEngine(Engine):
         run = self._machine.t.run[0]
         return tuple(int(getattr(run, name)) for name in MOST), bool(run.limited)
 
-    def _drain(self, everything: bool) -> Iterator[Told]:
+    def _drain(self, everything: bool) -> Iterator[Drained]:
         ends = self._machine.array("ends", int(self._machine.t.run[0].ends))
         if not everything:
             ends = ends[: np.searchsorted(ends["order"], int(self._machine.t.run[0].order))]

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
+from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.follow import DAY
 from kwsniff.kernel.numbers import SECOND
 from kwsniff.kernel.tables import SWEEP
-from kwsniff.kernel.told import Told
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import PartEngine
 from kwsniff.parts.ranges import COLUMNS
@@ -43,7 +43,7 @@ class ShareEngine(PartEngine):
         """Places in the input of the rows at hand, and which of these only tell the time."""
         self._behind = 0
 
-    def follow(self, segments: SegmentColumns) -> Iterator[Told]:
+    def follow(self, segments: SegmentColumns) -> Iterator[Drained]:
         """See `Engine.follow`; `segments.share` is whose they are."""
         run = self._machine.t.run[0]
         whose, first, clock = segments.share, int(run.order), int(run.clock)

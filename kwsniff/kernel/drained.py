@@ -1,4 +1,4 @@
-"""What was told, taken out of the tables to be made into EVENTS.
+"""What was drained, taken out of the tables to be made into EVENTS.
 
 Theory of operation. `taken` copies what calls, anomalies and connections that are over need; after that the
 tables may be filled again, and another thread may make columns. Rows of all kinds are then read a field at a
@@ -47,7 +47,7 @@ BLANK = {
 """What fields of calls say where there is no call: null. NONE if not named here."""
 
 
-class Told(NamedTuple):
+class Drained(NamedTuple):
     """What events are to be made of."""
 
     calls: Rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kwsniff.kernel.drained import Chosen, Placed
 from kwsniff.kernel.machine import RECORDS
 from kwsniff.kernel.numbers import NONE
-from kwsniff.kernel.told import Chosen, Placed
 
 CALLS, NAMES = RECORDS["calls"], RECORDS["call_names"]
 
