@@ -30,7 +30,7 @@ def altered(name: str, folder: Path, *mutations: Mutation) -> Path:
     return write(folder / f"{name}.pcap", link, whole)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("port", [None, 9092])
 @pytest.mark.parametrize("mutation", [unchanged, beheaded, one_way])

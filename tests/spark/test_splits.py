@@ -76,7 +76,7 @@ def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -
 
 def test_all_samples_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
     paths = [path for name in (names() if ALL else names()[::4]) for path in sample(name).paths]
-    done = job.run(spark, paths, tmp_path / "out", SMALL, split=100_000 if ALL else 40_000)
+    done = job.run(spark, paths, tmp_path / "out", SMALL, split=100_000 if ALL else 20_000)
     assert done.manifest.splits["splits"] > 20
     assert rows(stored(tmp_path / "out")) == with_names(paths, SMALL)
 

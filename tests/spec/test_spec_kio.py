@@ -29,7 +29,7 @@ from kio.schema.errors import ErrorCode  # noqa: E402
 from kio.serial import entity_reader, entity_writer  # noqa: E402
 from kio.static.constants import EntityType  # noqa: E402
 
-EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "8" if ALL else "4"))
+EXAMPLES = int(os.environ.get("KWSNIFF_EXAMPLES", "8" if ALL else "3"))
 DIRECTIONS = {
     EntityType.request: "request",
     EntityType.response: "response",
