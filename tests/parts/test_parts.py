@@ -97,7 +97,7 @@ def test_limits_over_all_connections_hold_whatever_is_cut(name: str) -> None:
 LOSSY = ["librdkafka-errors", "quorum", "sasl", "stuck-consumer", "java-groups", "rebalance-timeout"]
 
 
-@pytest.mark.parametrize("limit", [{"max_buffered_bytes": 20_000}, {"max_buffered_bytes": 5_000}])
+@pytest.mark.parametrize("limit", [{"max_buffered_bytes": 8_000}, {"max_buffered_bytes": 3_000}])
 @pytest.mark.parametrize("name", LOSSY)
 @pytest.mark.one_of(3)
 def test_buffer_limits_with_packets_lost_are_those_of_one_run(name: str, limit: dict[str, int]) -> None:
