@@ -95,6 +95,8 @@ def spread(values: pa.Array, place: Ints | None, total: int) -> pa.Array:
     """Values brought to these rows of so many, which are null elsewhere; None: they are all rows."""
     if place is None or not len(place):
         return nulls(total, values.type) if place is not None else values
+    if len(place) == total and (place == np.arange(total)).all():
+        return values
     index = np.full(total, -1, np.int64)
     index[place] = np.arange(len(place))
     return values.take(places(index, index < 0))

@@ -44,13 +44,13 @@ def details_of(rows: Any, config: Config, machine: Any) -> list[str | None]:
     missing there are thousands, and most of them say the same: each is worded once."""
     if config.columns is not None and "detail" not in config.columns:
         return [None] * len(rows)
-    first, which = _distinct([rows[name] for name in _Note._fields])
+    first, which = distinct([rows[name] for name in _Note._fields])
     notes = zip(*(rows[name][first].tolist() for name in _Note._fields), strict=True)
     said = [_detail_of(_Note(*fields), config, machine) for fields in notes]
     return [said[at] for at in which.tolist()]
 
 
-def _distinct(columns: list[Ints]) -> tuple[Ints, Ints]:
+def distinct(columns: list[Ints]) -> tuple[Ints, Ints]:
     """Of rows that are given column by column: one of each that there is, and which of these each row is."""
     order = np.lexsort(columns)
     new = np.zeros(len(order), np.bool_)

@@ -34,7 +34,7 @@ OWNER = (
     "number", "client", "capture", "a_hi", "a_lo", "b_hi", "b_lo", "a_port", "b_port", "first_time",
 )  # fmt: skip
 """Of a connection: who it is."""
-_OWNER = np.dtype([(name, np.int64) for name in OWNER])
+_OWNER = np.dtype([(name, np.int64) for name in (*OWNER, "conn")])
 BLANK = {
     **dict.fromkeys(("first_time", "last_time", "response_first", "response_last"), -1),
     **dict.fromkeys(("response_end", "throttled_until", "handshake", "open_until"), -1),
@@ -58,8 +58,6 @@ class Drained(NamedTuple):
     problems: list[Problem]
     ends: Rows
     """Connections that have rows of their own."""
-    over: list[int]
-    """Numbers of all connections that are over."""
     bodies: dict[str, pa.Array]
     """Bodies of the calls, if they are shown."""
     texts: Strings
@@ -169,7 +167,7 @@ def owners_of(machine: Machine, parts: list[Rows], ends: Rows) -> tuple[Rows, In
     _read_open(machine, conns[first[open_]], open_, owners)
     for name in OWNER:
         owners[name][places] = ends[name]
-    owners["number"] = distinct
+    owners["number"], owners["conn"] = distinct, conns[first]
     return owners, whose
 
 
@@ -182,4 +180,4 @@ def _read_open(machine: Machine, conns: Ints, places: Ints, owners: Rows) -> Non
         return
     for place, conn in zip(places.tolist(), conns.tolist(), strict=True):
         row = machine.t.conns[conn]
-        owners[place] = tuple(getattr(row, name) for name in OWNER)
+        owners[place] = (*(getattr(row, name) for name in OWNER), conn)

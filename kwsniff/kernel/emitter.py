@@ -16,11 +16,10 @@ from kwsniff.kernel.callcolumns import BODIES, CallColumns
 from kwsniff.kernel.details import details_of
 from kwsniff.kernel.drained import LISTS, Drained, PacketNote, listed, owners_of
 from kwsniff.kernel.endcolumns import end_columns
-from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.notecolumns import anomaly_columns
+from kwsniff.kernel.owners import Owners
 from kwsniff.kernel.strings import Texts
-from kwsniff.net.address import text
 from kwsniff.table import EVENTS
 
 __all__ = ["KINDS", "Emitter"]
@@ -39,8 +38,7 @@ class Emitter:
     def __init__(self, machine: Machine, config: Config) -> None:
         self._machine, self._config = machine, config
         self._texts = Texts(machine)
-        self._known: dict[int, tuple[Any, ...]] = {}
-        """Of connections by number: id, client, broker, capture."""
+        self._owners = Owners()
         self.captures: list[str | None] = []
         self.keys = self.ranks = self.numbers = np.zeros(0, np.int64)
         """Of the rows of the latest batch: places in the input (see `KINDS`) that ascend, places among those
@@ -119,15 +117,13 @@ class Emitter:
         shown = self.shown(ends).copy()
         packet_notes, problems = due
         if not (len(calls) or len(notes) or len(shown) or packet_notes or problems):
-            for number in ends["number"].tolist():
-                self._known.pop(number, None)
             return None
         problem_rows = np.array([each[0] for each in problems], machine.dtype("bodies"))
         bodies = {}
         if self.bodies is not None:
             bodies = {name: self.bodies.take(calls[f"{name}_body"]) for name in BODIES}
         return Drained(
-            calls, lists, notes, packet_notes, problems, shown, ends["number"].tolist(), bodies,
+            calls, lists, notes, packet_notes, problems, shown, bodies,
             self._texts.now(), details_of(notes, self._config, machine),
             *owners_of(machine, [calls, notes, problem_rows, shown], ends),
         )  # fmt: skip
@@ -152,7 +148,7 @@ class Emitter:
         """EVENTS of connections that are over, given as rows of `ends`."""
         drained = Drained(
             np.zeros(0, self._machine.dtype("calls")), {}, np.zeros(0, self._machine.dtype("notes")), [], [],
-            ends, ends["number"].tolist(), {}, self._texts.now(), [],
+            ends, {}, self._texts.now(), [],
             *owners_of(self._machine, [ends], ends),
         )  # fmt: skip
         return self.batch(drained)
@@ -172,8 +168,6 @@ class Emitter:
         self.keys, self.ranks, self.numbers = rows.keys, rows.ranks, rows.numbers
         columns = self._calls.of(drained, rows) | anomaly_columns(drained, rows)
         columns |= end_columns(drained, rows) | self._identity(drained, rows)
-        for number in drained.over:
-            self._known.pop(number, None)
         return record_batch(columns, len(rows), EVENTS)
 
     def _forget(self, calls: Rows, counts: list[int]) -> None:
@@ -215,13 +209,7 @@ class Emitter:
     # Whose
 
     def _identity(self, drained: Drained, rows: Arranged) -> Columns:
-        found = [self._whose(row) for row in drained.owners]
-        found.append((None,) * 5)  # of packets that belong to no connection
-        taken = places(rows.owner)
-        columns = {
-            name: pa.array(values, EVENTS.field(name).type).take(taken)
-            for name, values in zip(_IDENTITY, zip(*found, strict=True), strict=True)
-        }
+        columns = self._owners.columns(drained.owners, rows.owner)
         return columns | {"capture": self._capture_names(rows.capture)}
 
     def _capture_names(self, numbers: Ints) -> pa.Array:
@@ -229,24 +217,9 @@ class Emitter:
             return repeated(self.captures[int(numbers[0])], len(numbers))
         return pa.array(self.captures, pa.string()).take(places(numbers))
 
-    def _whose(self, row: Any) -> tuple[Any, ...]:
-        number, client, _, *ends, first_time = row.tolist()
-        known = self._known.get(number)
-        if known is not None and known[0] == client:
-            return known[1]  # type: ignore[no-any-return]
-        a_hi, a_lo, b_hi, b_lo, a_port, b_port = ends
-        said = connection_id((a_hi, a_lo, a_port), (b_hi, b_lo, b_port), first_time)
-        a, b = (text(a_hi, a_lo), a_port), (text(b_hi, b_lo), b_port)
-        made = (said, *b, *a) if client == 1 else (said, *a, *b)
-        self._known[number] = (client, made)
-        return made
-
 
 def _bodies(machine: Machine, config: Config) -> Bodies:
     # What decodes bodies to show them is loaded when they are asked for.
     from kwsniff.kernel.bodytexts import Bodies
 
     return Bodies(machine, config)
-
-
-_IDENTITY = ("connection", "client_ip", "client_port", "broker_ip", "broker_port")
