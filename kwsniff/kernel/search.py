@@ -4,6 +4,9 @@ Bytes inside a request may look like another. So a header alone is believed only
 at the beginning of a segment, or with the client id that the connection is known to use and a correlation id
 that comes next. Elsewhere the frame has to be followed by another, to fill what came, or to have a body that
 decodes. A header alone that may be the beginning of a record batch is never believed.
+
+Reading a body may need a program that is not loaded yet, or more room: a search then ends with that code, as
+if it had not begun, and is made again.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from kwsniff.kernel.headers import (
 )
 from kwsniff.kernel.mode import inlined, kernel, uintp
 from kwsniff.kernel.notes import note, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32, uint32
+from kwsniff.kernel.numbers import FULL, OK, REFUSED, byte, int16, int32, uint32
 from kwsniff.kernel.skimming import skim_answer, skim_request
 from kwsniff.kernel.states import become, is_on_trial
 from kwsniff.kernel.tables import TLS, UNKNOWN
@@ -47,7 +50,7 @@ EFFORT = 4
 
 @kernel
 def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
-    """Where a request begins, and YES; or up to where none does, and NO. A segment begins
+    """Where a request begins, and YES; or up to where none does, and NO; or another code. A segment begins
     at `mark`, -1 if none does."""
     top = t.limits[0].max_frame_bytes >> 24
     last = end - REQUEST_HEADER
@@ -69,8 +72,10 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
             looks = request_at(t, data, at, end, False)
             if looks == MORE and names_client(data, at):
                 return at, NO
-            if looks == YES and convinces(t, c, k, data, at, end):
-                return at, YES
+            if looks == YES:
+                sure = convinces(t, c, k, data, at, end)
+                if sure != NO:
+                    return at, sure
         at += 1
     return max(pos, last + 1), NO
 
@@ -99,41 +104,43 @@ def is_in_order(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def convinces(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
-    """Whether what looks like a request is one."""
+def convinces(t: Any, c: int, k: int, data: Any, at: int, end: int) -> int:
+    """Whether what looks like a request is one: YES, NO or another code."""
     conn, s = t.conns[c], t.sides[2 * c + k]
     named = names_client(data, at)
     found = int32(data, at + 8)
     if conn.client_id >= 0 and named:
         if not is_text(t, conn.client_id, data, at + REQUEST_HEADER, int16(data, at + 12)):
-            return False
+            return NO
         if s.latest != UNKNOWN and comes_next(found, s.latest):
-            return True
+            return YES
     elif conn.client_id >= 0 and s.latest != UNKNOWN:
-        return False
+        return NO
     after = at + 4 + int32(data, at)
     if after > end:
-        return named and conn.client_id < 0 and not may_be_batch(data, at, end)
-    if not decodes(t, data, at, after):
-        return False
-    if named:
-        return True
-    return after + REQUEST_HEADER <= end and request_at(t, data, after, end, False) == YES
+        return YES if named and conn.client_id < 0 and not may_be_batch(data, at, end) else NO
+    code = decodes(t, data, at, after)
+    if code != OK:
+        return NO if code == REFUSED else code
+    if named or (after + REQUEST_HEADER <= end and request_at(t, data, after, end, False) == YES):
+        return YES
+    return NO
 
 
 @kernel
-def decodes(t: Any, data: Any, at: int, end: int) -> bool:
-    """Whether the request from `at` to `end`, whose header is plausible, has a body of its version. Bytes may
-    be made to look like requests inside requests: so no more is read than there is, a few times over."""
+def decodes(t: Any, data: Any, at: int, end: int) -> int:
+    """Whether the request from `at` to `end`, whose header is plausible, has a body of its version: OK,
+    REFUSED or another code. Bytes may be made to look like requests inside requests: so no more is read than
+    there is, a few times over."""
     t.run[0].effort -= end - at
     if t.run[0].effort < 0:
-        return False
-    return skim_request(t, data, at, end) == OK
+        return REFUSED
+    return skim_request(t, data, at, end)
 
 
 @kernel
 def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
-    """Where a response begins, and YES; or up to where none does, and NO. A segment begins
+    """Where a response begins, and YES; or up to where none does, and NO; or another code. A segment begins
     at `mark`, -1 if none does."""
     s = t.sides[2 * c + k]
     if s.hope:
@@ -160,7 +167,9 @@ def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: i
             at = before_mark(at + 4, at, mark)  # lengths are below 2^24: they begin with a zero
             continue
         elif is_framed(data, at, end) and is_due(t, c, data, at, end, False):
-            return at, YES
+            code = answers(t, c, data, at)
+            if code != REFUSED:
+                return at, YES if code == OK else code
         at += 1
     return max(pos, last + 1), NO
 
@@ -204,8 +213,8 @@ def may_go_on(t: Any, c: int, data: Any, at: int, end: int) -> bool:
 @kernel
 def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
     """Whether a response that is due begins at `at`. One that `begins` a segment needs a correlation id in
-    the right range; one inside has to be waited for, to have a body of what was asked, and to be followed by
-    another or end with the bytes: lists of small numbers look like short responses."""
+    the right range; one inside has to be waited for, and to be followed by another or end with the bytes.
+    Lists of small numbers look like short responses: of that one the body (`answers`) has to be looked at."""
     size, found = int32(data, at), int32(data, at + 4)
     if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
         return False
@@ -218,22 +227,21 @@ def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
         return after >= end or end - after < RESPONSE_HEADER or in_range(t, c, int32(data, after + 4))
     if row < 0 and not (begins and in_range(t, c, found)):
         return False
-    if after != end and not (after + RESPONSE_HEADER <= end and in_range(t, c, int32(data, after + 4))):
-        return False
-    return begins or answers(t, row, data, at, after)
+    return after == end or (after + RESPONSE_HEADER <= end and in_range(t, c, int32(data, after + 4)))
 
 
 @kernel
-def answers(t: Any, row: int, data: Any, at: int, end: int) -> bool:
-    """Whether the body of what looks like a response is one of the request that waits; of an API that is not
-    known any may be."""
-    layout = t.requests[row].layout
+def answers(t: Any, c: int, data: Any, at: int) -> int:
+    """Whether what looks like a response that is waited for has a body of what was asked, where any may be
+    that of an API that is not known: OK, REFUSED or another code."""
+    layout = t.requests[find_waiting(t, c, int32(data, at + 4))].layout
     if layout < 0:
-        return True
-    t.run[0].effort -= end - at
+        return OK
+    size = 4 + int32(data, at)
+    t.run[0].effort -= size
     if t.run[0].effort < 0:
-        return False
-    return skim_answer(t, data, at + RESPONSE_HEADER, end, layout) == OK
+        return REFUSED
+    return skim_answer(t, data, at + RESPONSE_HEADER, at + size, layout)
 
 
 @kernel
@@ -302,6 +310,8 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
         return FULL
     found, sure = find_frame(t, c, k, data, at, at + left, at if run.cursor == 0 else -1)
     rest = at + left - found
+    if sure < NO:
+        return sure
     if sure == YES:
         s.skipped += found - at
         run.cursor += found - at
@@ -331,10 +341,10 @@ def asks(t: Any, data: Any, mark: int, end: int) -> bool:
 
 @kernel
 def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
-    """Where a frame of this side begins, and YES; or up to where none does, and NO. A segment begins
-    at `mark`, -1 if none does."""
+    """Where a frame of this side begins, and YES; or up to where none does, and NO; or another code. A
+    segment begins at `mark`, -1 if none does."""
     run = t.run[0]
-    before = run.effort
+    before, hope = run.effort, t.sides[2 * c + k].hope
     if k == t.conns[c].client:
         found, sure = find_request(t, c, k, data, pos, end, mark)
     elif is_on_trial(t.conns[c]) and asks(t, data, mark, end):
@@ -342,6 +352,9 @@ def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int)
         found, sure = mark, YES
     else:
         found, sure = find_response(t, c, k, data, pos, end, mark)
+    if sure < NO:
+        run.effort, t.sides[2 * c + k].hope = before, hope
+        return found, sure
     run.steps += 1 + found - pos + before - run.effort
     return found, sure
 
@@ -353,6 +366,8 @@ def search_buffer(t: Any, c: int, k: int) -> int:
     if room_for_notes(t, 1) != OK:
         return FULL
     found, sure = find_frame(t, c, k, t.arena, s.buf, s.buf + s.have, s.buf + s.searched)
+    if sure < NO:
+        return sure
     skipped = found - s.buf
     s.skipped += skipped
     if skipped >= s.searched:

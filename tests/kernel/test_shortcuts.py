@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
 from kwsniff.kernel import search, waiting
+from kwsniff.kernel.engine import Engine
+from kwsniff.spec.load import catalog
 from tests.parts.cutting import input_of, whole, without
 
 
@@ -42,3 +45,18 @@ def test_four_bytes_have_a_zero_wherever_it_is(zero: int | None, rest: int) -> N
     if zero is not None:
         data[1 + zero] = 0
     assert search.has_no_zero(data, 1) == (zero is None)
+
+
+@pytest.mark.parametrize(("name", "share"), [("kafka-0.8", 0.05), ("kafka-0.8", 0.2), ("java-groups", 0.05)])
+def test_what_is_found_does_not_depend_on_what_was_read_before(name: str, share: float) -> None:
+    """A program is loaded when a body of its version is first read: that may be the first that a search comes
+    by, or one of another connection long ago."""
+    batches = without(input_of(name), share, seed=3)
+    found = whole(batches, Config())
+    assert "resynchronised" in found["code"].to_pylist()
+    engine = Engine(Config())
+    for api in catalog().apis.values():
+        for version in range(api.min_version, api.max_version + 1):
+            engine._machine.learn(api.key, version)
+    made = [batch for each in batches for batch in engine.feed(each)]
+    assert found.equals(pa.Table.from_batches([*made, *engine.finish()]))

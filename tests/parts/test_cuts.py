@@ -59,11 +59,21 @@ def test_any_cut_at_length(name: str, fractions: list[float]) -> None:
 @pytest.mark.parametrize("mutation", sorted(MUTATIONS))
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8"])
 def test_damaged_traffic_cut_anywhere(name: str, mutation: str, tmp_path: Path) -> None:
-    link, everything = packets(sample(name).paths[0])
     for seed in range(2 if ALL else 1):
-        chance = random.Random(seed)
-        mutant = write(tmp_path / f"{seed}.pcap", link, MUTATIONS[mutation](everything, chance))
-        differences([str(mutant)], cut_at([str(mutant)], [chance.random() for _ in range(6)]))
+        damaged_and_cut(name, mutation, seed, tmp_path)
+
+
+def test_a_part_of_damaged_traffic_that_first_meets_a_version_in_a_search(tmp_path: Path) -> None:
+    """Behind a lost packet comes the first OffsetCommit v0 of its part; earlier parts had others."""
+    damaged_and_cut("kafka-0.8", "1 % of packets dropped", 0, tmp_path)
+
+
+def damaged_and_cut(name: str, mutation: str, seed: int, tmp_path: Path) -> None:
+    """Decode a sample that was damaged, cut in six places."""
+    chance = random.Random(seed)
+    link, everything = packets(sample(name).paths[0])
+    mutant = write(tmp_path / f"{seed}.pcap", link, MUTATIONS[mutation](everything, chance))
+    differences([str(mutant)], cut_at([str(mutant)], [chance.random() for _ in range(6)]))
 
 
 def test_a_capture_in_files_of_a_hundred_packets(tmp_path: Path) -> None:
