@@ -55,13 +55,13 @@ class Readings:
             return 0
         of = parts.row[rows]
         picked = [key.at(of) for key in keys] + [parts.key.at(rows), parts.coded("partition").at(rows)]
-        group, firsts = grouped(picked)
-        lasts = np.zeros(len(firsts), np.int64)
-        lasts[group] = np.arange(len(group))
-        texts = [[each.values[code] for code in each.codes[firsts].tolist()] for each in picked]
+        group, some = grouped(picked)
+        texts = [[each.values[code] for code in each.codes[some].tolist()] for each in picked]
+        # Rows come as calls were completed, which is not the order of their times; see `_when`.
+        order = np.lexsort((calls.packet[of], end[rows], offset[rows], calls.time[of]))
         ends = [
             _readings(calls, of[places], offset[rows[places]], end[rows[places]])
-            for places in (firsts, lasts)
+            for places in (order[each] for each in _ends(group[order], len(some)))
         ]
         for key, first, last in zip(zip(*texts, strict=True), *ends, strict=True):
             self.put(key, first, last)
@@ -216,6 +216,14 @@ class FallsBehind(Rule):
         )
 
 
+def _ends(group: Ints, size: int) -> tuple[Ints, Ints]:
+    """The first and the last place of each group."""
+    last, first = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    last[group] = np.arange(len(group))
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    return first, last
+
+
 def _readings(calls: EventRows, of: Ints, offset: Floats, end: Floats) -> list[Reading]:
     """What calls say of a partition each."""
     capture = calls.coded("capture")
@@ -232,5 +240,7 @@ def _end_at(ends: tuple[Reading, Reading], time: int) -> float:
     return first.offset + min(max(part, 0.0), 1.0) * (last.offset - first.offset)
 
 
-def _when(reading: Reading) -> tuple[int, float]:
-    return reading.packet.time, reading.offset
+def _when(reading: Reading) -> tuple[int, float, float, int]:
+    """By what readings are ordered, in a batch and between batches alike: their time, and what differs where
+    that is the same."""
+    return reading.packet.time, reading.offset, reading.end, reading.packet.number

@@ -108,6 +108,21 @@ def test_a_group_that_commits_now_and_then_is_not_behind_by_what_came_since() ->
     assert codes(*steady, commit(10, 6_000)) == ["consumer_falls_behind"]
 
 
+@pytest.mark.parametrize("split", [1, 2, 3, None])
+def test_rows_need_not_come_in_the_order_of_time_to_tell_the_first_reading_from_the_last(
+    split: int | None,
+) -> None:
+    """A row comes when its call is complete: with a Fetch that had to wait those come before it that a
+    consumer sent later, on another connection."""
+    rows = [fetch(at * SECOND, 10 * at, 500 * at) for at in (4, 7, 1, 3, 2, 6, 5)]
+    same = [fetch(at * SECOND, 10 * at, 500 * at - 5) for at in (1, 7)]
+    (behind,) = found(*rows[:4], *same, *rows[4:], split=split)
+    assert (behind.numbers["lag_first"], behind.numbers["lag_last"]) == (485, 3430)
+    assert behind.numbers["span_s"] == 6
+    (other,) = found(*same, *rows, split=split)
+    assert other == behind
+
+
 def test_a_consumer_that_catches_up_or_stays_close_is_left_alone() -> None:
     catching_up = [fetch(number * SECOND, 5000 * number, 40_000) for number in range(8)]
     close = [fetch(number * SECOND, 500 * number, 500 * number + 900) for number in range(8)]
