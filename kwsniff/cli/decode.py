@@ -68,13 +68,21 @@ def decode(request: DecodeRequest) -> int:
     refuse_overwriting(request.output, request.paths)
     if request.follow:
         request = _to_be_followed(request, form)
-    output = Output(request.output, growing=request.follow)
+    stop, output = Stop(), None
+    # What comes as it is written often ends by a signal, and is to be written then.
+    growing = request.follow or from_pipe(request.paths)
+    interrupts = Stopping(stop) if growing else Interrupts()
     try:
-        if form == "parquet" and output.terminal:
-            raise CommandError("parquet is not for a terminal: give -o FILE or a pipe")
-        return _Run(request, form, columns, predicate, output).run()
+        with interrupts.held():  # what is begun is cleaned up, and an import may lose what is raised in it
+            output = Output(request.output, growing=request.follow)
+            if form == "parquet" and output.terminal:
+                raise CommandError("parquet is not for a terminal: give -o FILE or a pipe")
+            run = _Run(request, form, columns, predicate, output, stop)
+        return run.run(interrupts)
     finally:
-        output.discard()
+        if output is not None:
+            output.discard()
+        interrupts.restore()
 
 
 def _to_be_followed(request: DecodeRequest, form: str) -> DecodeRequest:
@@ -119,6 +127,7 @@ class _Run:
         columns: list[str] | None,
         predicate: Predicate | None,
         output: Output,
+        stop: Stop,
     ) -> None:
         self._request = request
         self._predicate = predicate
@@ -130,7 +139,7 @@ class _Run:
         """Rows are to be seen as they come."""
         self._left = request.count
         self._rows = self._seen = 0
-        self._stop = Stop()
+        self._stop = stop
         choice = request.choice
         colour = choice.colour(output.terminal, os.environ.get("NO_COLOR"))
         width = shutil.get_terminal_size().columns if output.terminal else None
@@ -138,20 +147,19 @@ class _Run:
             form, output.stream, columns, width=width, colour=colour, zone=choice.zone
         )
 
-    def run(self) -> int:
-        interrupts = self._interrupts()
+    def run(self, interrupts: Interrupts) -> int:
         failure: CommandError | None = None
         code = problem.DONE
         try:
             self._pass(interrupts)
             if self._stop.is_set() and not self._request.follow:
                 code = problem.INTERRUPTED
+        except problem.Terminated:
+            code = problem.TERMINATED
         except KeyboardInterrupt:
             code = problem.INTERRUPTED
         except CaptureError as error:
-            failure = CommandError(str(error))
-        finally:
-            interrupts.restore()
+            failure = self._failure(error)
         if failure is not None and self._rows == 0:
             raise failure
         self._writer.close()
@@ -168,9 +176,10 @@ class _Run:
             problem.said(self._damage.line())
         return code or (problem.DAMAGED if self._damage else problem.DONE)
 
-    def _interrupts(self) -> Interrupts:
-        """What a signal does: read no more of what comes as it is written, or break off."""
-        return Stopping(self._stop) if self._growing else Interrupts()
+    def _failure(self, error: CaptureError) -> CommandError:
+        """Why there are no more rows, and where those are that came before."""
+        written = self._request.output if self._output.to_file and self._rows else None
+        return CommandError(f"{error}; {written} holds the rows so far" if written else str(error))
 
     def _pass(self, interrupts: Interrupts) -> None:
         with (

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO, BinaryIO
 
 from kwsniff.capture.stop import Stop
-from kwsniff.cli.problem import CommandError
+from kwsniff.cli.problem import CommandError, Terminated
 
 
 class Output:
@@ -80,23 +80,30 @@ class Output:
 
 
 class Interrupts:
-    """Ctrl-C between writes, never inside one: a row or a row group is written whole or not at all.
+    """Ctrl-C and SIGTERM between writes, never inside one: a row or a row group is whole or not there at all.
 
-    Outside `held` the signal raises KeyboardInterrupt at once, so that a read that waits can be left.
+    Outside `held` the signal raises KeyboardInterrupt or Terminated at once, so that a read that waits can be
+    left.
     """
 
     def __init__(self) -> None:
-        self._holding = self._pending = False
-        try:
-            self._before = signal.signal(signal.SIGINT, self._arrived)
-        except ValueError:  # not the main thread: signals are not ours to handle
-            self._before = None
+        self._holding, self._pending = False, 0
+        self._process = os.getpid()
+        self._before = {}
+        with contextlib.suppress(ValueError):  # not the main thread: signals are not ours to handle
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._arrived)
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a copy of it that has not begun its own work
+            os._exit(128 + number)
         if self._holding and not self._pending:
-            self._pending = True
+            self._pending = number
             return
-        raise KeyboardInterrupt
+        self._raise(number)
+
+    def _raise(self, number: int) -> None:
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -107,13 +114,13 @@ class Interrupts:
         finally:
             self._holding = False
         if self._pending:
-            self._pending = False
-            raise KeyboardInterrupt
+            number, self._pending = self._pending, 0
+            self._raise(number)
 
     def restore(self) -> None:
-        """Handle the signal as before."""
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        """Handle the signals as before."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
 
 class Stopping(Interrupts):
@@ -123,15 +130,8 @@ class Stopping(Interrupts):
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
         super().__init__()
-        self._terminated = signal.signal(signal.SIGTERM, self._arrived) if self._before is not None else None
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         if self._stop.is_set():
             super()._arrived(number, frame)
         self._stop.set()
-
-    def restore(self) -> None:
-        """Handle the signals as before."""
-        super().restore()
-        if self._terminated is not None:
-            signal.signal(signal.SIGTERM, self._terminated)

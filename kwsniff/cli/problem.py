@@ -16,6 +16,12 @@ INTERNAL = 70
 """A fault of kwsniff itself (EX_SOFTWARE of sysexits.h), apart from every code that speaks of the input."""
 INTERRUPTED = 130
 """What a shell reports for a process ended by Ctrl-C: 128 + SIGINT."""
+TERMINATED = 143
+"""The same for one that was told to end: 128 + SIGTERM."""
+
+
+class Terminated(BaseException):
+    """SIGTERM: as KeyboardInterrupt, which the framework takes for Ctrl-C."""
 
 
 class CommandError(Exception):

@@ -29,6 +29,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return problem.DONE
+    except problem.Terminated:
+        return problem.TERMINATED
     except (KeyboardInterrupt, typer.Abort):
         return problem.INTERRUPTED
     except problem.CommandError as error:

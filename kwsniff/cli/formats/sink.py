@@ -15,7 +15,8 @@ class Sink:
         self._position = 0
 
     def write(self, data: bytes) -> int:
-        self._stream.write(data)
+        if not self._stream.closed:  # a writer that is given up writes its footer when it is finalized
+            self._stream.write(data)
         self._position += len(data)
         return len(data)
 
