@@ -223,7 +223,7 @@ def test_python_of_the_page_prints_what_it_shows(
     assert len(known["windows"])
     (counts,) = (text for code, text in said.items() if "job.run" in code)
     rows = expected(desk.captures)["event"].to_pylist()
-    files = sum(each.is_symlink() for each in desk.captures.iterdir())
+    files = sum(each.is_file() for each in desk.captures.iterdir())
     assert counts == f"{rows.count('call')} calls in {files} files\n"
 
 
