@@ -16,6 +16,8 @@ from kwsniff.pipeline import analyze
 
 WORTH_PROCESSES = 64 * MIB
 """Bytes of input from which on starting other processes pays."""
+MOST_STAGES = 4
+"""Stages there are, see `kwsniff.stages`; the fourth is that of who looks at the events as they pass."""
 
 
 def events(
@@ -30,24 +32,50 @@ def events(
     """EVENTS batches of capture files, directories of them, or `-` for standard input.
 
     `totals` is filled with what the files held, `progress` is told bytes read and, if known, bytes in all.
-    `jobs` is how many processes decode, each some of the connections; None as many as there are cores if that
-    pays. The events are the same for any number; a pipe is read by one only. `stop`, once set, ends what
-    comes through a pipe.
+    `jobs` is how many processes take part; None as many as pay. The events are the same for any number; a
+    pipe is read by one only. `stop`, once set, ends what comes through a pipe.
 
     Raises:
         CaptureError: with one line that says which input cannot be read, and why.
     """
     totals = CaptureTotals() if totals is None else totals
-    if jobs != 1:
-        sizes = [file.size for file in resolve(paths)]
-        if jobs is None:
-            jobs = _worth(sizes) if config.full or not _compiled(config) else 1
-        if jobs > 1 and sizes and None not in sizes:
-            from kwsniff import parallel  # which loads what starts and joins processes
+    count = processes(paths, config, jobs)
+    if count > 1 and not in_stages(config):
+        from kwsniff import parallel  # which loads what starts and joins processes
 
-            return parallel.events(paths, config, jobs, totals, progress)
+        return parallel.events(paths, config, count, totals, progress)
+    if count > 1:
+        from kwsniff import stages
+
+        return stages.events(paths, config, totals, progress, reader=count > 2)
     source = segments(paths, config, totals, progress, stop, prefetch=True)
     return analyze(source, config, prefetch=not any(map(_may_wait, paths)))
+
+
+def processes(paths: Sequence[str], config: Config, jobs: int | None) -> int:
+    """How many processes take part in reading these inputs, if `jobs` were asked for (None: as many as pay).
+
+    Raises:
+        CaptureError: an input cannot be read.
+    """
+    if jobs == 1:
+        return 1
+    sizes = [file.size for file in resolve(paths)]
+    if not sizes or None in sizes:
+        return 1
+    if jobs is not None:
+        return jobs
+    from kwsniff.processes import cores, may_fork
+
+    if sum(filter(None, sizes)) <= WORTH_PROCESSES or (in_stages(config) and not may_fork()):
+        return 1
+    return min(cores(), MOST_STAGES) if in_stages(config) else cores()
+
+
+def in_stages(config: Config) -> bool:
+    """Whether several processes take stages of the run, and not connections: compiled, following connections
+    takes less than the stages after it, unless bodies are shown."""
+    return not config.full and _compiled(config)
 
 
 def _may_wait(path: str) -> bool:
@@ -56,11 +84,4 @@ def _may_wait(path: str) -> bool:
 
 
 def _compiled(config: Config) -> bool:
-    """Whether kernels run compiled: then one process decodes about as fast as a file is read and rows are
-    written, which are done side by side anyway."""
     return config.kernels != "never" and load(ACT) is not None
-
-
-def _worth(sizes: list[int | None]) -> int:
-    """How many processes gain for files of these sizes."""
-    return (os.cpu_count() or 1) if sum(filter(None, sizes)) > WORTH_PROCESSES else 1

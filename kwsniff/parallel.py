@@ -1,4 +1,5 @@
-"""The offline run in several processes: one reads, others follow a share of the connections each.
+"""The offline run with connections divided over processes: one reads, others follow a share of the
+connections each. That pays where following them is most of the work (`--full`).
 
 Theory of operation. An event depends only on its own connection's segments, so connections can be divided by
 a hash of their ends. The reader dissects packets and lays their segments into memory that all share (see
@@ -7,26 +8,20 @@ that its packets completed, with keys that ascend, by which this process puts th
 would give them. What is open at the end is sent, too, and ended here, all of it together.
 
 Invariants. No more than `AHEAD` batches and some slices of events are held, whatever a batch brings forth:
-this process listens to the worker that is furthest behind, and a worker that is ahead waits, bounded by its
-pipe. Limits over all connections are those of one process: with their events workers say how much they hold,
-and before those together could reach a limit, or where time jumps, the input is read again by one
-process, from its beginning, the rows that were passed on being passed over.
+this process listens to the worker that is furthest behind, and a worker that is ahead waits (see
+`kwsniff.processes`). Limits over all connections are those of one process: with their events workers say how
+much they hold, and before those together could reach a limit, or where time jumps, the input is read again
+by one process, from its beginning, the rows that were passed on being passed over.
 """
 
 from __future__ import annotations
 
-import fcntl
 import pickle
 import secrets
-import signal
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
-from multiprocessing import get_context
+from dataclasses import replace
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +38,7 @@ from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import Emitted
 from kwsniff.parts.share import ShareEngine
 from kwsniff.pipeline import analyze
+from kwsniff.processes import ENDED, EndedError, Pipe, Processes
 from kwsniff.segments import segment_columns
 from kwsniff.slots import Slots
 from kwsniff.table import EVENTS
@@ -51,8 +47,6 @@ Ints = NDArray[np.int64]
 Progress = Callable[[int, int | None], None]
 AHEAD = 4
 """Batches that are laid out for the workers at a time."""
-PIPE_BYTES = 1 << 20
-"""Room of a worker's pipe: what a batch usually brings forth."""
 BUCKETS = 4096
 """Connections are dealt out to the shares in so many heaps."""
 ALL = 1 << 62
@@ -67,10 +61,8 @@ class _Part(NamedTuple):
     """Most it held since the batch began, as `Summary.most`."""
     limited: bool
     """It reached a limit over all its connections, or cannot know what time it is."""
-    rows: bytes | None = None
-    """EVENTS that have a value anywhere, as an Arrow IPC stream."""
-    keys: bytes = b""
-    """Keys, ranks and numbers, see `Emitted`."""
+    places: tuple[Ints, Ints, Ints] | None = None
+    """Keys, ranks and numbers of the events that come with it, see `Emitted`."""
 
 
 class _LimitedError(Exception):
@@ -114,16 +106,11 @@ def _rows(
         pass
     finally:
         crew.close()
-    _set(totals, CaptureTotals())
+    totals.become(CaptureTotals())
     for batch in analyze(segments(paths, config, totals, prefetch=True), config):
         if emitted < len(batch):
             yield batch.slice(emitted)
         emitted = max(emitted - len(batch), 0)
-
-
-def _set(totals: CaptureTotals, now: CaptureTotals) -> None:
-    for each in fields(CaptureTotals):
-        setattr(totals, each.name, getattr(now, each.name))
 
 
 class _Crew:
@@ -131,49 +118,22 @@ class _Crew:
 
     def __init__(self, paths: Sequence[str], config: Config, jobs: int) -> None:
         self._config, self._seed = config, secrets.randbits(62)
-        # A copy of this process has all that was loaded, but must not be made while threads hold locks.
-        self._alone = threading.active_count() == 1 and hasattr(signal, "SIGCHLD")
-        self._context: Any = get_context("fork" if self._alone else "spawn")
-        self._slots = Slots.made(AHEAD)
-        self._processes: list[Any] = []
-        self._own: list[Connection] = []
-        """Ends of pipes that this process reads and writes."""
+        self._slots, self._processes = Slots.made(AHEAD), Processes()
         self._limits = (
             config.max_buffered_bytes, config.max_outstanding_total, config.max_connections,
             config.max_buffered_bytes // SHARE,
         )  # fmt: skip
-        self._pipes: list[Connection] = []
+        self._pipes: list[Pipe] = []
         tasks = []
         for share in range(jobs):
-            theirs, task = self._context.Pipe(duplex=False)
-            heard, said = self._context.Pipe(duplex=False)
-            with suppress(OSError, AttributeError):
-                fcntl.fcntl(said.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            theirs, task = self._processes.pipe()
+            heard, said = self._processes.pipe(duplex=True)
             tasks.append(task)
-            self._own += [task, heard]
-            self._pipes.append(heard)
-            self._start(_work, theirs, said, config, share, self._seed)
-        freed, self._free = self._context.Pipe(duplex=False)
-        self._read, said = self._context.Pipe(duplex=False)
-        self._own = [*self._pipes, self._free, self._read]
-        self._start(_read, freed, said, config, tasks, paths)
-        for task in tasks:
-            task.close()
-
-    def _start(self, work: Any, theirs: Connection, said: Connection, *given: Any) -> None:
-        """Start a process that has two ends of pipes of its own."""
-        files = self._slots.files if self._alone else [DupFd(each) for each in self._slots.files]
-        others = self._own if self._alone else []
-        process = self._context.Process(
-            target=_begin, args=(work, others, files, theirs, said, *given), daemon=True
-        )
-        with warnings.catch_warnings():
-            # Newer Pythons warn of any thread, those of libraries too, which see to copies themselves.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-        self._processes.append(process)
-        theirs.close()
-        said.close()
+            self._pipes.append(Pipe(heard))
+            self._processes.start(_work, self._slots, theirs, said, config, share, self._seed)
+        freed, self._free = self._processes.pipe()
+        self._read, said = self._processes.pipe()
+        self._processes.start(_read, self._slots, freed, said, config, paths, *tasks)
 
     def events(self, totals: CaptureTotals, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """The events of all workers in order."""
@@ -183,7 +143,7 @@ class _Crew:
                 yield from _Block(self._pipes, self._limits).batches()
                 with suppress(BrokenPipeError):  # it may be done
                     self._free.send_bytes(pickle.dumps(read.slot))
-            _set(totals, read.totals)
+            totals.become(read.totals)
             if progress is not None and read.progress is not None:
                 progress(*read.progress)
             if read.error is not None:
@@ -192,17 +152,13 @@ class _Crew:
                 break
         joiner = Joiner(self._config, self._seed)
         for pipe in self._pipes:
-            joiner.first(_receive(pipe))
+            joiner.first(_said(pipe)[0])
         for emitted in joiner.finish():
             yield emitted.batch
 
     def close(self) -> None:
         """End the processes."""
-        for pipe in self._own:
-            pipe.close()
-        for process in self._processes:
-            process.terminate()
-            process.join()
+        self._processes.close()
         self._slots.close()
 
 
@@ -210,13 +166,20 @@ def _receive(pipe: Connection) -> Any:
     try:
         return pickle.loads(pipe.recv_bytes())
     except (EOFError, OSError):
-        raise CaptureError("a worker process ended early; try -j 1") from None
+        raise CaptureError(ENDED) from None
+
+
+def _said(pipe: Pipe) -> tuple[Any, pa.RecordBatch | None]:
+    try:
+        return pipe.receive()
+    except EndedError:
+        raise CaptureError(ENDED) from None
 
 
 class _Block:
     """What all workers say of one batch."""
 
-    def __init__(self, pipes: Sequence[Connection], limits: Sequence[int]) -> None:
+    def __init__(self, pipes: Sequence[Pipe], limits: Sequence[int]) -> None:
         self._pipes, self._limits = pipes, limits
         self._until = [-1] * len(pipes)
         self._most: list[tuple[int, ...]] = [(0,) * len(limits) for _ in pipes]
@@ -235,14 +198,14 @@ class _Block:
                     yield batch
 
     def _listen(self, worker: int) -> None:
-        part: _Part = _receive(self._pipes[worker])
+        part: _Part
+        part, batch = _said(self._pipes[worker])
         self._until[worker], self._most[worker] = part.until, part.held
         together = [sum(each) for each in zip(*self._most, strict=True)]
         if part.limited or any(map(int.__ge__, together, self._limits)):
             raise _LimitedError
-        if part.rows is not None:
-            (batch,) = pa.ipc.open_stream(part.rows)
-            self._held[worker].append(Emitted(batch, *np.frombuffer(part.keys, np.int64).reshape(3, -1)))
+        if part.places is not None:
+            self._held[worker].append(Emitted(batch, *part.places))
 
     def _passed_on(self, until: int) -> pa.RecordBatch | None:
         """What is held of events with lower keys."""
@@ -282,28 +245,19 @@ def _order(given: list[Emitted]) -> Ints:
 # In the other processes
 
 
-def _begin(work: Any, others: Sequence[Connection], files: Sequence[Any], *given: Any) -> None:
-    """A process begins: what it has of its parent's pipes is closed, so that the end of either is seen."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for each in others:
-        if each not in given and not any(each in some for some in given if isinstance(some, list)):
-            each.close()
-    with suppress(BrokenPipeError, EOFError):
-        work(Slots([each if isinstance(each, int) else each.detach() for each in files]), *given)
-
-
-def _work(slots: Slots, tasks: Connection, pipe: Connection, config: Config, share: int, seed: int) -> None:
+def _work(slots: Slots, tasks: Connection, end: Connection, config: Config, share: int, seed: int) -> None:
     """A worker's life: for each batch a message a slice, and one at its end; what is open then."""
-    engine = ShareEngine(config, seed, share)
+    pipe, engine = Pipe(end), ShareEngine(config, seed, share)
     while (laid := pickle.loads(tasks.recv_bytes())) is not None:
         columns = slots.segments(laid)
         engine.count_anew()
         for emitted in engine.part([columns]):
-            _tell(pipe, _Part(int(emitted.keys[-1]), *engine.most(), _ipc(emitted.batch), _places(emitted)))
+            places = emitted.keys, emitted.ranks, emitted.numbers
+            pipe.send(_Part(int(emitted.keys[-1]), *engine.most(), places), emitted.batch)
         held, limited = engine.most()
-        _tell(pipe, _Part(ALL, held, limited or engine.astray))
-    _tell(pipe, engine.summary())
+        pipe.send(_Part(ALL, held, limited or engine.astray))
+    pipe.send(engine.summary())
+    pipe.drain()
 
 
 def _read(
@@ -311,8 +265,8 @@ def _read(
     freed: Connection,
     pipe: Connection,
     config: Config,
-    tasks: list[Connection],
     paths: Sequence[str],
+    *tasks: Connection,
 ) -> None:
     """The reader's life: lay out a batch wherever there is room, and tell everybody."""
     totals, error = CaptureTotals(), None
@@ -366,18 +320,3 @@ class _Shares:
 
 def _tell(pipe: Connection, what: Any) -> None:
     pipe.send_bytes(pickle.dumps(what, pickle.HIGHEST_PROTOCOL))
-
-
-def _places(emitted: Emitted) -> bytes:
-    return np.stack([emitted.keys, emitted.ranks, emitted.numbers]).tobytes()
-
-
-def _ipc(batch: pa.RecordBatch) -> bytes:
-    """The columns that have a value."""
-    filled = [name for name in batch.schema.names if batch[name].null_count < len(batch)]
-    sink = pa.BufferOutputStream()
-    narrow = batch.select(filled)
-    with pa.ipc.new_stream(sink, narrow.schema) as writer:
-        writer.write_batch(narrow)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from dataclasses import dataclass
+from multiprocessing.reduction import DupFd
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.net.columns import SegmentColumns
+from kwsniff.processes import memory_file
 
 Ints = NDArray[np.int64]
 COLUMNS = (
@@ -41,7 +43,7 @@ class Laid:
 
 
 class Slots:
-    """Some slots, to be passed to other processes as the numbers of their files."""
+    """Some slots, which other processes may be given."""
 
     def __init__(self, files: list[int]) -> None:
         self.files = files
@@ -51,6 +53,10 @@ class Slots:
     def made(cls, count: int) -> Slots:
         """New slots."""
         return cls([_file() for _ in range(count)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To be given to a process that begins anew."""
+        return _opened, ([DupFd(each) for each in self.files],)
 
     def lay(self, slot: int, segments: SegmentColumns, whose: Ints) -> Laid:
         """Write a batch, and which share each segment belongs to."""
@@ -100,7 +106,9 @@ class Slots:
 
 
 def _file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("kwsniff")
-    with tempfile.TemporaryFile() as file:
+    with memory_file() as file:
         return os.dup(file.fileno())
+
+
+def _opened(files: list[Any]) -> Slots:
+    return Slots([each.detach() for each in files])

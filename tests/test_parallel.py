@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +21,10 @@ SAMPLES = ["librdkafka-groups", "quorum", "midstream", "sasl-0.10"]
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_rows_of_several_processes_are_those_of_one(jobs: int) -> None:
+@pytest.mark.parametrize("full", [False, True], ids=["stages", "shares"])
+def test_rows_of_several_processes_are_those_of_one(jobs: int, full: bool) -> None:
     paths = [path for name in SAMPLES for path in sample(name).paths]
-    config = Config(block_packets=200)
+    config = Config(block_packets=200, full=full)
     alone, together = CaptureTotals(), CaptureTotals()
     expected = list(events(paths, config, totals=alone))
     assert len(expected) > len(SAMPLES)
@@ -27,12 +33,14 @@ def test_rows_of_several_processes_are_those_of_one(jobs: int) -> None:
     assert together == alone
 
 
-def test_notes_on_packets_are_told_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_notes_on_packets_are_told_once(full: bool, tmp_path: Path) -> None:
     whole = (CAPTURES / "librdkafka-errors.pcap").read_bytes()
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(whole[:-7])
-    expected = list(events([str(cut)], Config()))
-    assert pa.Table.from_batches(events([str(cut)], Config(), jobs=2)) == pa.Table.from_batches(expected)
+    config = Config(full=full)
+    expected = list(events([str(cut)], config))
+    assert pa.Table.from_batches(events([str(cut)], config, jobs=2)) == pa.Table.from_batches(expected)
 
 
 def test_an_unreadable_input_is_known_before_processes_start(tmp_path: Path) -> None:
@@ -40,11 +48,56 @@ def test_an_unreadable_input_is_known_before_processes_start(tmp_path: Path) -> 
         events([str(tmp_path / "missing.pcap")], Config(), jobs=2)
 
 
-def test_stopping_early_leaves_no_process_behind() -> None:
-    rows = events(sample("librdkafka-groups").paths, Config(block_packets=100), jobs=2)
+@pytest.mark.parametrize("full", [False, True])
+def test_stopping_early_leaves_no_process_behind(full: bool) -> None:
+    rows = events(sample("librdkafka-groups").paths, Config(block_packets=100, full=full), jobs=3)
     first = next(iter(rows))
     rows.close()  # type: ignore[attr-defined]
     assert first.num_rows
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_killed_process_is_told_in_one_line(which: int, full: bool) -> None:
+    rows = events(sample("librdkafka-groups").paths, Config(block_packets=20, full=full), jobs=3)
+    next(iter(rows))
+    children = sorted(multiprocessing.active_children(), key=lambda process: str(process.pid))
+    children[which].kill()
+    with pytest.raises(CaptureError, match="a worker process ended early; try -j 1"):
+        list(rows)
+    assert not multiprocessing.active_children()
+
+
+def test_processes_end_with_the_one_that_started_them() -> None:
+    lines = (
+        "import os, signal, multiprocessing as m",
+        "from kwsniff.config import Config",
+        "from kwsniff.offline import events",
+        "rows = [events(['captures/librdkafka-groups.pcapng'], Config(block_packets=20, full=full), jobs=3)",
+        "        for full in (False, True)]",
+        "print(*(each.pid for each in m.active_children()), flush=True)",
+        "next(rows[0])",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    killed = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    left = [int(pid) for pid in killed.stdout.split()]
+    assert len(left) == 6
+    for _ in range(300):
+        left = [pid for pid in left if _runs(pid)]
+        if not left:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"still there: {left}")
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process runs: one that is over may wait for whoever inherited it to ask."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -65,7 +118,8 @@ def test_bodies_find_their_calls() -> None:
     assert pa.Table.from_batches(events(paths, config, jobs=3)).equals(expected)
 
 
-def test_what_comes_before_an_input_that_breaks_off_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_what_comes_before_an_input_that_breaks_off_is_told(full: bool, tmp_path: Path) -> None:
     for name, data in (("a", (CAPTURES / "librdkafka-errors.pcap").read_bytes()), ("b", b"no capture")):
         (tmp_path / f"{name}.pcap").write_bytes(data)
     paths = [str(tmp_path / "a.pcap"), str(tmp_path / "b.pcap")]
@@ -73,6 +127,6 @@ def test_what_comes_before_an_input_that_breaks_off_is_told(tmp_path: Path) -> N
     for jobs in (1, 2):
         rows: list[pa.RecordBatch] = []
         with pytest.raises(CaptureError, match=r"b\.pcap"):
-            rows.extend(events(paths, Config(), jobs=jobs))
+            rows.extend(events(paths, Config(full=full), jobs=jobs))
         told.append(rows)
     assert [len(rows) for rows in told] == [0, 0] or told[0] == told[1]

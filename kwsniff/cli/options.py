@@ -82,7 +82,7 @@ Jobs = Annotated[
         metavar="N",
         min=1,
         help="Number of processes (1: this one); the result is the same. "
-        "Default: all cores where that gains: inputs over 64 MiB with --full, or without compiled kernels.",
+        "Default: as many as gain, for inputs over 64 MiB.",
         show_default=False,
         rich_help_panel=RUNNING,
     ),

@@ -27,7 +27,7 @@ from kwsniff.config import Config
 from kwsniff.findings import NEEDED as FINDINGS
 from kwsniff.findings import Finding, Findings, Thresholds
 from kwsniff.findings.finding import table
-from kwsniff.offline import events
+from kwsniff.offline import MOST_STAGES, events, in_stages, processes
 from kwsniff.page import Page
 from kwsniff.page.title import title
 from kwsniff.prefetch import prefetched
@@ -42,6 +42,7 @@ from kwsniff.where.predicate import Predicate
 
 if TYPE_CHECKING:
     from kwsniff.html import Gathered
+    from kwsniff.stages import Taker
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def report(request: ReportRequest) -> int:
     request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
     found = Findings(Thresholds.of(request.config.thresholds)) if _wants_findings(request) else None
+    taker = None if found is None else _taker(found, request)
     gathered = _gathered(request)
     piped = from_pipe(request.paths)
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
@@ -83,7 +85,8 @@ def report(request: ReportRequest) -> int:
             closing(_events(request, predicate, damage, trust, progress, stop)) as rows,
         ):
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-            watched = rows if found is None else found.watch(rows)
+            taking = taker or found
+            watched = rows if taking is None else taking.watch(rows)
             statistics = Report.from_events(
                 watched if gathered is None else gathered.watch(watched),
                 errors=errors,
@@ -92,9 +95,12 @@ def report(request: ReportRequest) -> int:
                 samples=request.config.max_samples,
                 uses=gathered is not None,
             )
+            found = found if taker is None else taker.taken()
     except CaptureError as error:
         raise CommandError(str(error)) from None
     finally:
+        if taker is not None:
+            taker.close()
         interrupts.restore()
     rules = [] if found is None else found.found(errors)
     if request.csv is not None:
@@ -123,6 +129,19 @@ def report(request: ReportRequest) -> int:
     if stop.is_set():
         return problem.INTERRUPTED
     return problem.DAMAGED if damage else problem.DONE
+
+
+def _taker(found: Findings, request: ReportRequest) -> Taker | None:
+    """What takes findings in a process of its own, if there is one for it."""
+    try:
+        count = processes(request.paths, request.config, request.jobs)
+    except CaptureError:  # which who reads says
+        return None
+    if count < MOST_STAGES or not in_stages(request.config):
+        return None
+    from kwsniff.stages import Taker  # which loads what starts processes
+
+    return Taker(found, FINDINGS)
 
 
 def _console(request: ReportRequest) -> Console:

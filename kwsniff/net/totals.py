@@ -51,6 +51,11 @@ class CaptureTotals:
         if self.last_time_ns is None or last > self.last_time_ns:
             self.last_time_ns = last
 
+    def become(self, other: CaptureTotals) -> None:
+        """Take the counts of another one instead of its own."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
+
     def merge(self, other: CaptureTotals) -> None:
         """Add the counts of another part of the same run."""
         for each in fields(self):

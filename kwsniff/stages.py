@@ -1,0 +1,202 @@
+"""A run in stages, processes that hand on what they made: one reads, one follows connections and makes
+events, and the one that was started names and writes them; one more may look at the events as they pass.
+
+Theory of operation. Kernels, Arrow and reading let other threads run, Python between them does not: in one
+process the stages, each a thread, take about as long as one after the other. Rows and their order are those
+of one process, because one engine follows all connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pickle import PickleBuffer
+from typing import Any, NamedTuple, cast
+
+import pyarrow as pa
+
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.source import CaptureTotals, segments
+from kwsniff.config import Config
+from kwsniff.kernel.drained import Drained
+from kwsniff.kernel.engine import Engine
+from kwsniff.net.columns import SegmentColumns
+from kwsniff.prefetch import prefetched
+from kwsniff.processes import ENDED, EndedError, Pipe, Processes
+from kwsniff.segments import segment_columns
+
+Progress = Callable[[int, int | None], None]
+
+
+class _Stand(NamedTuple):
+    """How far reading has come."""
+
+    totals: CaptureTotals
+    progress: tuple[int, int | None] | None = None
+    error: CaptureError | None = None
+    """Why it ended early."""
+
+
+def events(
+    paths: Sequence[str],
+    config: Config,
+    totals: CaptureTotals,
+    progress: Progress | None = None,
+    *,
+    reader: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """EVENTS batches as `kwsniff.offline.events` yields them, made by another process; `reader`: a third one
+    reads.
+
+    Raises:
+        CaptureError: an input became unreadable on the way; what came before was yielded.
+    """
+    # Here, not when the first event is wanted: other threads may run by then.
+    processes = Processes()
+    source = None
+    if reader:
+        source, sending = processes.pipe(duplex=True)
+        processes.start(_read, sending, paths, config)
+    receiving, sending = processes.pipe(duplex=True)
+    processes.start(_make, sending, source, paths, config)
+    return _received(processes, Pipe(receiving), totals, progress)
+
+
+def _received(
+    processes: Processes, pipe: Pipe, totals: CaptureTotals, progress: Progress | None
+) -> Generator[pa.RecordBatch]:
+    try:
+        while True:
+            stand, batch = _next(pipe)
+            totals.become(stand.totals)
+            if progress is not None and stand.progress is not None:
+                progress(*stand.progress)
+            if stand.error is not None:
+                raise stand.error
+            if batch is None:
+                return
+            yield batch
+            del batch  # before the next is asked for
+    finally:
+        processes.close()
+
+
+def _next(pipe: Pipe) -> tuple[_Stand, pa.RecordBatch | None]:
+    try:
+        return pipe.receive()
+    except EndedError:
+        raise CaptureError(ENDED) from None
+
+
+class Taker:
+    """Something with a method `take` for batches of EVENTS, in a process of its own."""
+
+    def __init__(self, what: Any, columns: Iterable[str]) -> None:
+        """`columns` are those it looks at."""
+        self._columns = list(columns)
+        self._processes = Processes()
+        receiving, sending = self._processes.pipe(duplex=True)
+        self._processes.start(_take, receiving, what)
+        self._pipe = Pipe(sending)
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, taken. Raises CaptureError if the process is gone."""
+        for batch in batches:
+            self._send(batch.select(self._columns))
+            yield batch
+            del batch  # before the next is made
+
+    def taken(self) -> Any:
+        """The thing, after all that passed. Raises CaptureError if the process is gone."""
+        self._send(None)
+        try:
+            self._pipe.drain()
+            return self._pipe.receive()[0]
+        except EndedError:
+            raise CaptureError(ENDED) from None
+
+    def _send(self, batch: pa.RecordBatch | None) -> None:
+        try:
+            self._pipe.send(None, batch)
+        except EndedError:
+            raise CaptureError(ENDED) from None
+
+    def close(self) -> None:
+        """End its process."""
+        self._processes.close()
+
+
+# In the other processes
+
+
+def _take(end: Connection, what: Any) -> None:
+    pipe = Pipe(end)
+    while (batch := pipe.receive()[1]) is not None:
+        what.take(batch)
+        del batch  # before the next is asked for
+    pipe.send(what)
+    pipe.drain()
+
+
+def _make(end: Connection, source: Connection | None, paths: Sequence[str], config: Config) -> None:
+    """The life of the process that makes events."""
+    pipe, engine = Pipe(end), Engine(config)
+    read = _segments(paths, config) if source is None else _arriving(Pipe(source))
+    stands = [_Stand(CaptureTotals())]
+    with closing(prefetched(_drained(engine, read, stands))) as drained:
+        for each in drained:
+            pipe.send(stands[-1]._replace(error=None), engine.events(each))
+            del each
+    pipe.send(stands[-1])
+    pipe.drain()
+
+
+Read = tuple[_Stand, SegmentColumns | None]
+"""What was read, None at the end."""
+
+
+def _drained(engine: Engine, read: Iterator[Read], stands: list[_Stand]) -> Generator[Drained]:
+    """What all segments tell; `stands` holds how far reading has come."""
+    for stand, columns in read:
+        stands[:] = [stand]
+        if columns is not None:
+            yield from engine.follow(columns)
+        del columns
+    if stands[-1].error is None:
+        yield from engine.end()
+
+
+def _read(end: Connection, paths: Sequence[str], config: Config) -> None:
+    """The life of the process that reads."""
+    pipe = Pipe(end)
+    for stand, columns in _segments(paths, config):
+        if columns is not None:
+            columns.buffers = [cast("memoryview", PickleBuffer(each)) for each in columns.buffers]
+        pipe.send((stand, columns))
+        del columns
+    pipe.drain()
+
+
+def _arriving(pipe: Pipe) -> Iterator[Read]:
+    """What the process that reads has read."""
+    while True:
+        read: Read = pipe.receive()[0]
+        yield read
+        if read[1] is None:
+            return
+        del read
+
+
+def _segments(paths: Sequence[str], config: Config) -> Iterator[Read]:
+    totals, error = CaptureTotals(), None
+    told: list[tuple[int, int | None]] = []
+    try:
+        for batch in segments(paths, config, totals, lambda *said: told.append(said), prefetch=True):
+            yield _Stand(replace(totals), told[-1] if told else None), segment_columns(batch)
+            told.clear()
+            del batch
+    except CaptureError as raised:
+        error = raised
+    yield _Stand(totals, error=error), None
