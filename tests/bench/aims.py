@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import crowd
 import pcapfile
@@ -75,7 +76,7 @@ def every_column(meter: Meter) -> Iterator[Line]:
         capture = meter.capture(name)
         for form in ("csv", "parquet"):
             out = str(meter.scratch / f"all.{form}")
-            ours = capture.kwsniff("decode", "-f", form, "-j", "1", "-o", out)
+            ours = capture.kwsniff("decode", "-f", form, "-o", out)
             yield faster(meter, f"{name}, {form}", tuple(capture.tshark_fields()), tuple(ours), 10)
 
 
@@ -84,7 +85,7 @@ def reports(meter: Meter) -> Iterator[Line]:
     for name in ("cluster-small", "chatty"):
         capture = meter.capture(name)
         rival = tuple(capture.tshark_pandas(meter.scratch))
-        yield faster(meter, name, rival, tuple(capture.kwsniff("report", "-j", "1")), 12)
+        yield faster(meter, name, rival, tuple(capture.kwsniff("report")), 12)
 
 
 def bodies(meter: Meter) -> Iterator[Line]:
@@ -92,7 +93,7 @@ def bodies(meter: Meter) -> Iterator[Line]:
     for name in ("cluster-small-200k", "cluster-bulk-200k"):
         capture = meter.capture(name)
         out = str(meter.scratch / "full.jsonl")
-        ours = capture.kwsniff("decode", "--full", "-f", "jsonl", "-j", "1", "-o", out)
+        ours = capture.kwsniff("decode", "--full", "-f", "jsonl", "-o", out)
         yield faster(meter, name, tuple(capture.tshark_json()), tuple(ours), 5)
 
 
@@ -141,22 +142,30 @@ def _small_file(meter: Meter, name: str, aim: float) -> Line:
 def cores(meter: Meter) -> Iterator[Line]:
     """`-j 2` and `-j 4`, beside `-j 1`."""
     for name in ("cluster-small", "cluster-bulk"):
-        for jobs, aim in ((2, 1.7), (4, 3.0)):
-            if jobs <= (os.cpu_count() or 1):
-                what, told = f"{name}, -j {jobs}", f"≥ {aim}×"
-                yield attempt(
-                    what, told, lambda name=name, jobs=jobs, aim=aim: _cores(meter, name, jobs, aim)
-                )
+        for form in ("six columns", "csv", "parquet", "report"):
+            for jobs, aim in ((2, 1.7), (4, 3.0)):
+                if jobs <= (os.cpu_count() or 1):
+                    what = f"{name}, {form}, -j {jobs}"
+                    make = partial(
+                        _cores, meter, what, [_output(meter, name, form, n) for n in (1, jobs)], aim
+                    )
+                    yield attempt(what, f"≥ {aim}×", make)
 
 
-def _cores(meter: Meter, name: str, jobs: int, aim: float) -> Line:
-    capture = meter.capture(name)
-    one = meter.again(*capture.calls(meter.scratch))
-    more = meter.again(*capture.calls(meter.scratch, jobs))
+def _cores(meter: Meter, what: str, commands: list[list[str]], aim: float) -> Line:
+    one, more = (meter.again(*command) for command in commands)
     ratio = one.seconds / more.seconds
-    return Line(
-        f"{name}, -j {jobs}", seconds(one), "", seconds(more), f"{ratio:.2f}×", f"≥ {aim}×", ratio >= aim
-    )
+    return Line(what, seconds(one), "", seconds(more), f"{ratio:.2f}×", f"≥ {aim}×", ratio >= aim)
+
+
+def _output(meter: Meter, name: str, form: str, jobs: int) -> list[str]:
+    capture = meter.capture(name)
+    if form == "six columns":
+        return capture.calls(meter.scratch, jobs)
+    if form == "report":
+        return capture.kwsniff("report", "-j", str(jobs))
+    out = str(meter.scratch / f"all.{form}")
+    return capture.kwsniff("decode", "-f", form, "-j", str(jobs), "-o", out)
 
 
 def crowds(meter: Meter) -> Iterator[Line]:
