@@ -19,6 +19,8 @@ from hypothesis import settings
 from tests.leftovers import leftovers
 from tests.strength import ALL, examples
 
+# Here and in the commands that tests start: see `kwsniff.cli.main`.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("kwsniff", deadline=None, max_examples=examples(100))
 settings.load_profile("kwsniff")

@@ -16,6 +16,8 @@ def main() -> None:
 
         print(f"kwsniff {__version__}")
         sys.exit()
+    # Threads of NumPy's linear algebra, which nothing here uses, wait busily while all else is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Importing makes a hundred thousand objects that stay: looking for garbage among them is in vain.
     gc.set_threshold(100_000)
     from kwsniff.cli.running import run

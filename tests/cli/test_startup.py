@@ -59,3 +59,27 @@ def test_the_command_line_may_be_given_by_its_path(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert page.stat().st_size > 100_000
+
+
+def test_no_threads_wait_for_linear_algebra() -> None:
+    """NumPy's library has a thread for each processor, and each keeps it busy for a third of a second."""
+    code = (
+        "import atexit, os, sys; sys.argv = ['kwsniff', 'decode', 'missing.pcap']\n"
+        "atexit.register(lambda: print('numpy' in sys.modules, len(os.listdir('/proc/self/task'))))\n"
+        "from kwsniff.cli import main\n"
+        "main()"
+    )
+    own = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    threads = []
+    for more in ({}, {"OPENBLAS_NUM_THREADS": "1"}):
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=own | more,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        threads.append(run.stdout)
+    assert threads[0] == threads[1]
+    assert threads[0].startswith("True ")
