@@ -129,13 +129,18 @@ def _plain(t: Any, text: int, at: int) -> int:
 def _quoted(t: Any, begin: int, end: int, at: int) -> int:
     """Copy a text, each quote twice; there is room for it."""
     for index in range(begin, end):
-        char = byte(t.text, index)
-        t.out[uintp(at)] = char
-        at += 1
-        if char == _QUOTE:
-            t.out[uintp(at)] = _QUOTE
-            at += 1
+        at = _char(t, byte(t.text, index), at)
     return at
+
+
+@inlined
+def _char(t: Any, char: int, at: int) -> int:
+    """Write a byte of a quoted text."""
+    t.out[uintp(at)] = char
+    if char != _QUOTE:
+        return at + 1
+    t.out[uintp(at + 1)] = _QUOTE
+    return at + 2
 
 
 @kernel
@@ -150,11 +155,7 @@ def _safe(t: Any, begin: int, end: int, at: int) -> int:
         if fresh and char in (_EQUALS, _PLUS, _MINUS, _AT):
             return ODD
         fresh = char == _SEMICOLON or (fresh and char == _SPACE)
-        t.out[uintp(at)] = char
-        at += 1
-        if char == _QUOTE:
-            t.out[uintp(at)] = _QUOTE
-            at += 1
+        at = _char(t, char, at)
     return at
 
 
