@@ -13,13 +13,12 @@ from kwsniff.kernel.early import expire_early, orphan
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import give_up
-from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.remarks import room_for_frame, time_of
 from kwsniff.kernel.requests import take_request_frame
 from kwsniff.kernel.responses import take_response_frame
 from kwsniff.kernel.states import is_on_trial
 from kwsniff.kernel.turning import turn_if_asked
-from kwsniff.kernel.waiting import unlink
+from kwsniff.kernel.waiting import release
 
 
 @kernel
@@ -55,7 +54,5 @@ def give_up_all(t: Any, c: int, because: int) -> int:
         if code != OK:
             return code
     while conn.first_unasked >= 0:
-        row = conn.first_unasked
-        unlink(t, row)
-        drop_request(t, row)
+        release(t, conn.first_unasked)
     return OK

@@ -25,8 +25,8 @@ from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
 from kwsniff.kernel.outliers import drop_far
-from kwsniff.kernel.packing import forget, move_request
-from kwsniff.kernel.pools import drop, drop_piece, drop_request
+from kwsniff.kernel.packing import move_request
+from kwsniff.kernel.pools import drop, drop_piece
 from kwsniff.kernel.references import move_connection
 from kwsniff.kernel.silence import append_quiet
 from kwsniff.kernel.streams import drop_first
@@ -46,7 +46,7 @@ from kwsniff.kernel.tables import (
     STATE_DIFFERS,
     UNKNOWN,
 )
-from kwsniff.kernel.waiting import unlink
+from kwsniff.kernel.waiting import release
 
 # Comparing
 
@@ -169,9 +169,9 @@ def dissolve(t: Any, c: int) -> None:
     """Give back all that a detached connection holds, and its row."""
     conn = t.conns[c]
     while conn.first_request >= 0:
-        drop_waiting(t, conn.first_request)
+        release(t, conn.first_request)
     while conn.first_unasked >= 0:
-        drop_waiting(t, conn.first_unasked)
+        release(t, conn.first_unasked)
     while conn.first_early >= 0:
         remove_early(t, c, conn.first_early)
     while conn.held_first >= 0:
@@ -191,14 +191,6 @@ def dissolve(t: Any, c: int) -> None:
         forget_latest(t, s)
     conn.number = 0
     drop(t, t.conns, CONNS, c)
-
-
-@kernel
-def drop_waiting(t: Any, row: int) -> None:
-    """Forget a request."""
-    unlink(t, row)
-    forget(t, row)
-    drop_request(t, row)
 
 
 @kernel

@@ -11,11 +11,9 @@ from typing import Any
 from kwsniff.kernel.arena import copy
 from kwsniff.kernel.left import dissolve
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.packing import forget
-from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.requests import most_unasked
 from kwsniff.kernel.tables import FITS, QUIET, UNKNOWN
-from kwsniff.kernel.waiting import put_first, unlink
+from kwsniff.kernel.waiting import move_first, release
 
 
 @kernel
@@ -146,9 +144,7 @@ def keep_waiting(t: Any, old: int, new: int) -> None:
         t.requests[row].in_flight += was.in_flight
         row = t.requests[row].after
     while was.last_request >= 0:
-        row = was.last_request
-        unlink(t, row)
-        put_first(t, new, row)
+        move_first(t, new, was.last_request)
         conn.jumbled = 1
 
 
@@ -169,12 +165,10 @@ def keep_unasked(t: Any, old: int, new: int) -> None:
     was, conn = t.conns[old], t.conns[new]
     while was.last_unasked >= 0:
         row = was.last_unasked
-        unlink(t, row)
         if conn.unasked >= most_unasked(t) or is_remembered(t, new, t.requests[row]):
-            forget(t, row)
-            drop_request(t, row)
-            continue
-        put_first(t, new, row)
+            release(t, row)
+        else:
+            move_first(t, new, row)
 
 
 @kernel

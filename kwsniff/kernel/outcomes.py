@@ -13,12 +13,10 @@ from kwsniff.kernel.facts import clear
 from kwsniff.kernel.keeping import is_shown
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import NONE, OK
-from kwsniff.kernel.packing import forget
-from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.room import WANT_CALLS, lacks
 from kwsniff.kernel.tables import TRUNCATED_, UNANSWERED_
 from kwsniff.kernel.trace import UNANSWERED, decided
-from kwsniff.kernel.waiting import unlink
+from kwsniff.kernel.waiting import release
 
 MAX_TOLD = 16 << 20
 """Bytes of texts that calls may refer to before they are made into events."""
@@ -125,7 +123,5 @@ def give_up(t: Any, c: int, row: int, because: int) -> int:
     if code != OK:
         return code
     decided(t, c, UNANSWERED, 0, t.requests[row].correlation_id, because)
-    unlink(t, row)
-    forget(t, row)
-    drop_request(t, row)
+    release(t, row)
     return OK

@@ -35,7 +35,7 @@ from kwsniff.kernel.sasl import learn_user
 from kwsniff.kernel.skimming import layout_of, wants_program
 from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, REQUESTS, TRUNCATED_, UNDECODED_
 from kwsniff.kernel.trace import REQUEST, UNASKED, decided
-from kwsniff.kernel.waiting import find_waiting, link, unlink
+from kwsniff.kernel.waiting import find_waiting, link, release
 
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
@@ -278,9 +278,7 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
     link(t, row)
     decided(t, f.conn, UNASKED, f.side, request.correlation_id, request.key * 65536 + request.version)
     while conn.unasked > most_unasked(t):
-        oldest = conn.first_unasked
-        unlink(t, oldest)
-        drop_request(t, oldest)
+        release(t, conn.first_unasked)
     return OK
 
 

@@ -26,14 +26,12 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int32
 from kwsniff.kernel.outcomes import give_up, tell
-from kwsniff.kernel.packing import forget
-from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.remarks import NOTES, note_body, room_for_damage, room_for_frame, time_of, unreadable
 from kwsniff.kernel.requests import newer
 from kwsniff.kernel.skimming import EXTRA, wants_program
 from kwsniff.kernel.tables import ERROR_, GAP_REASON, OK_, TRUNCATED_, UNDECODED_, UNKNOWN
 from kwsniff.kernel.trace import PAIRED, PAIRED_EARLY, decided
-from kwsniff.kernel.waiting import find_unasked, find_waiting, unlink
+from kwsniff.kernel.waiting import find_unasked, find_waiting, release
 
 RESERVED = 0x7FFFFFF8
 """From here on the Java client takes its correlation ids while it authenticates (KIP-368); they say nothing
@@ -73,8 +71,7 @@ def unexpected(t: Any, data: Any, found: int) -> int:
     row = find_unasked(t, f.conn, found)
     if row < 0:
         return wait_for_request(t, data, found)
-    unlink(t, row)
-    drop_request(t, row)
+    release(t, row)
     note(t, f.conn, REPLY_TO_ACKS_0, f.packet, time_of(f), found, 0)
     t.conns[f.conn].frames += 1
     return OK
@@ -207,9 +204,7 @@ def answered(t: Any, row: int) -> None:
     conn.frames += 1
     early = t.run[0].pairing >= 0
     decided(t, f.conn, PAIRED_EARLY if early else PAIRED, f.side, request.correlation_id, conn.proven)
-    unlink(t, row)
-    forget(t, row)
-    drop_request(t, row)
+    release(t, row)
 
 
 @kernel

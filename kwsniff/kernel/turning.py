@@ -21,13 +21,11 @@ from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK, REFUSED
-from kwsniff.kernel.packing import forget
-from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.search import lose_framing
 from kwsniff.kernel.skimming import skim_request
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.trace import TURNED, decided
-from kwsniff.kernel.waiting import unlink
+from kwsniff.kernel.waiting import release
 
 
 @kernel
@@ -65,9 +63,9 @@ def turn(t: Any, c: int) -> None:
     while conn.first_early >= 0:
         remove_early(t, c, conn.first_early)
     while conn.first_request >= 0:
-        let_go(t, conn.first_request)
+        release(t, conn.first_request)
     while conn.first_unasked >= 0:
-        let_go(t, conn.first_unasked)
+        release(t, conn.first_unasked)
     forget_all(t, c)
     conn.answered, conn.known_since, conn.client_id = UNKNOWN, -1, -2
     conn.undecoded = 0
@@ -78,11 +76,3 @@ def turn(t: Any, c: int) -> None:
         empty_buffer(t, broker)
     lose_framing(broker)
     broker.latest = UNKNOWN
-
-
-@kernel
-def let_go(t: Any, row: int) -> None:
-    """Forget what was taken for a request."""
-    unlink(t, row)
-    forget(t, row)
-    drop_request(t, row)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.mode import inlined, kernel
+from kwsniff.kernel.packing import forget
+from kwsniff.kernel.pools import drop_request
 from kwsniff.kernel.tables import CONNS
 
 
@@ -151,6 +153,21 @@ def unlink(t: Any, row: int) -> None:
     else:
         conn.in_flight -= 1
         t.run[0].waiting -= 1
+
+
+@kernel
+def move_first(t: Any, c: int, row: int) -> None:
+    """Let a request that is in the lists of another connection stand before those of this one, see above."""
+    unlink(t, row)
+    put_first(t, c, row)
+
+
+@kernel
+def release(t: Any, row: int) -> None:
+    """Let a request go that is in the lists, with all that it keeps in the heap."""
+    unlink(t, row)
+    forget(t, row)
+    drop_request(t, row)
 
 
 @kernel
