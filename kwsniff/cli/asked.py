@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -91,13 +91,13 @@ def asking(
     order: Sequence[str] = (),
     tuning: Callable[[], None] = one_heap,
 ) -> Any:
-    """A command that hands `function` an Asked first, then the options that are its own; what it returns is
-    the exit code. `without`: options of answers that it doesn't have; `files`: another declaration of FILE.
+    """A command that hands `function` an Asked first, then the options that are its own, one by one or all in
+    a dataclass that declares them; what it returns is the exit code.
 
-    `order`: for other commands, all their options in the order of the help, those of their own among them.
-    `tuning`: what is done first if the process is the command's own."""
-    own = {each.name: each for each in [*inspect.signature(function, eval_str=True).parameters.values()][1:]}
-    own = {name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, each in own.items()}
+    `without`: options of answers that it doesn't have; `files`: another declaration of FILE. `order`: for
+    other commands, all their options in the order of the help, those of their own among them. `tuning`: what
+    is done first if the process is the command's own."""
+    own, hand_over = _own(function)
     leading = [name for name, each in own.items() if each.default is inspect.Parameter.empty]
     following = order or [
         *(name for name in own if name not in leading),
@@ -116,7 +116,7 @@ def asking(
         paths = [paths] if isinstance(paths, str) else paths
         paths = _deeper(paths) if values.get("recursive") else paths
         asked = Asked(paths, config, **values)
-        raise typer.Exit(function(asked, **mine))
+        raise typer.Exit(hand_over(asked, **mine))
 
     whose = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [whose, *first, *declared]
@@ -124,6 +124,21 @@ def asking(
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     del command.__wrapped__
     return command
+
+
+def _own(function: Callable[..., int]) -> tuple[dict[str, inspect.Parameter], Callable[..., int]]:
+    """The options of a command's own, and what takes them one by one."""
+    _, *rest = inspect.signature(function, eval_str=True).parameters.values()
+    gathered: Any = rest[0].annotation if len(rest) == 1 else None
+    gathers = is_dataclass(gathered)
+    if gathers:
+        rest = [*inspect.signature(gathered, eval_str=True).parameters.values()]
+
+        def hand_over(asked: Asked, **mine: Any) -> int:
+            return function(asked, gathered(**mine))
+    else:
+        hand_over = function
+    return {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in rest}, hand_over
 
 
 _CONFIG = ("port", "memory", "full", "threshold")

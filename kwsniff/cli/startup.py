@@ -28,6 +28,10 @@ def tuned() -> None:
     spare_manual()
 
 
+def untuned() -> None:
+    """Leave this process as it is: others do the work, and would have its environment."""
+
+
 def one_heap() -> None:
     """Let Arrow and all threads take memory from one heap. What a heap has set free it keeps for itself, and
     Arrow's own and one for each thread together kept a fifth of all memory. Once a large piece was free,

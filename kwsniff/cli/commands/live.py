@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -23,8 +23,10 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def _live(
-    asked: Asked,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOptions:
+    """What `kwsniff live` alone can be asked."""
+
     interfaces: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,7 +37,7 @@ def _live(
             show_default=False,
             rich_help_panel=INPUT,
         ),
-    ] = None,
+    ] = None
     port: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +47,7 @@ def _live(
             "Default: all TCP; Kafka is found by content.",
             rich_help_panel=INPUT,
         ),
-    ] = None,
+    ] = None
     bpf: Annotated[
         str | None,
         typer.Option(
@@ -54,13 +56,13 @@ def _live(
             help="Take only packets that pass this filter too, see pcap-filter(7).",
             rich_help_panel=INPUT,
         ),
-    ] = None,
+    ] = None
     promiscuous: Annotated[
         bool,
         typer.Option(
             "--promiscuous", help="Take packets that are addressed to others, too.", rich_help_panel=INPUT
         ),
-    ] = False,
+    ] = False
     buffer: Annotated[
         str,
         typer.Option(
@@ -69,7 +71,7 @@ def _live(
             help="What the kernel may keep for each interface, such as 64M.",
             rich_help_panel=INPUT,
         ),
-    ] = "64M",
+    ] = "64M"
     user: Annotated[
         str | None,
         typer.Option(
@@ -78,7 +80,7 @@ def _live(
             help="Once listening, go on as this user instead of root.",
             rich_help_panel=RUNNING,
         ),
-    ] = None,
+    ] = None
     form: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +90,7 @@ def _live(
             help="text, jsonl or csv: a line for each event.",
             rich_help_panel=OUTPUT,
         ),
-    ] = None,
+    ] = None
     packets: Annotated[
         str | None,
         typer.Option(
@@ -98,7 +100,7 @@ def _live(
             help="Keep the packets of Kafka connections as pcapng.",
             rich_help_panel=OUTPUT,
         ),
-    ] = None,
+    ] = None
     rotate: Annotated[
         str | None,
         typer.Option(
@@ -107,13 +109,13 @@ def _live(
             help="With -w: begin another file after a size (100M), a time (1h), or either (100M,1h).",
             rich_help_panel=OUTPUT,
         ),
-    ] = None,
+    ] = None
     all_packets: Annotated[
         bool,
         typer.Option(
             "--all-packets", help="With -w: keep all packets that pass the filter.", rich_help_panel=OUTPUT
         ),
-    ] = False,
+    ] = False
     csv: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +124,7 @@ def _live(
             help="Write the tables of `kwsniff report --csv` here, with findings.csv, every interval.",
             rich_help_panel=OUTPUT,
         ),
-    ] = None,
+    ] = None
     interval: Annotated[
         str,
         typer.Option(
@@ -131,7 +133,7 @@ def _live(
             help="With --csv: how often, such as 10s or 5m.",
             rich_help_panel=OUTPUT,
         ),
-    ] = "60s",
+    ] = "60s"
     prometheus: Annotated[
         str | None,
         typer.Option(
@@ -140,13 +142,13 @@ def _live(
             help="Serve metrics for Prometheus; :9308 is 127.0.0.1:9308, all interfaces are 0.0.0.0:9308.",
             rich_help_panel=OUTPUT,
         ),
-    ] = None,
+    ] = None
     topics: Annotated[
         bool,
         typer.Option(
             "--prometheus-topics", help="With --prometheus: metrics by topic, too.", rich_help_panel=OUTPUT
         ),
-    ] = False,
+    ] = False
     duration: Annotated[
         str | None,
         typer.Option(
@@ -155,7 +157,7 @@ def _live(
             help="End after this time, such as 90s, 10m or 2h.",
             rich_help_panel=RUNNING,
         ),
-    ] = None,
+    ] = None
     timeout: Annotated[
         float,
         typer.Option(
@@ -165,8 +167,10 @@ def _live(
             help="Report a request as unanswered that waits longer, beside what it lets the broker wait.",
             rich_help_panel=RUNNING,
         ),
-    ] = 60.0,
-) -> int:
+    ] = 60.0
+
+
+def _live(asked: Asked, own: LiveOptions) -> int:
     """Show Kafka calls as they happen on interfaces of this machine.
 
     Needs the right to capture (CAP_NET_RAW) and Linux. Ends on Ctrl-C or SIGTERM, with exit code 0.
@@ -175,10 +179,11 @@ def _live(
     from kwsniff.cli.arguments import parsed_duration, parsed_size
 
     request = job.LiveRequest(
-        interfaces or [], replace(asked.config, request_timeout=timeout), port, bpf, promiscuous,
-        parsed_size(buffer, "--buffer"), user, form, asked.columns, asked.choice, packets, rotate,
-        all_packets, csv, parsed_duration(interval, "--interval") or 60.0, prometheus, topics,
-        parsed_duration(duration, "--duration"), asked.count, asked.quiet,
+        own.interfaces or [], replace(asked.config, request_timeout=own.timeout), own.port, own.bpf,
+        own.promiscuous, parsed_size(own.buffer, "--buffer"), own.user, own.form, asked.columns,
+        asked.choice, own.packets, own.rotate, own.all_packets, own.csv,
+        parsed_duration(own.interval, "--interval") or 60.0, own.prometheus, own.topics,
+        parsed_duration(own.duration, "--duration"), asked.count, asked.quiet,
     )  # fmt: skip
     return job.live(request)
 

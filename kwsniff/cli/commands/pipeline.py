@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Full, Memory, Port, Quiet, Recursive, configured
+from kwsniff.cli.asked import Asked, asking
+from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Recursive
 from kwsniff.cli.problem import CommandError
+from kwsniff.cli.startup import untuned
 
 FORMATS = ("parquet", "delta", "iceberg")
 EXAMPLES = (
     "kwsniff pipeline captures/ --out results",
     "kwsniff pipeline --follow /var/captures --out results --window 1m",
 )
+OPTIONS = (
+    "form", "master", "recursive", "append", "full", "port", "partitions", "split_size",
+    "follow", "once", "end", "window", "late", "settle", "state", "memory", "quiet", "verbose",
+)  # fmt: skip
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH",
+        help="Capture files, or directories, which stand for the captures in them. "
+        "Every worker must find them under the same path.",
+        show_default=False,
+    ),
+]
 
 
-def pipeline(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH",
-            help="Capture files, or directories, which stand for the captures in them. "
-            "Every worker must find them under the same path.",
-            show_default=False,
-        ),
-    ],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineOptions:
+    """What `kwsniff pipeline` alone can be asked."""
+
     out: Annotated[
         str,
         typer.Option(
@@ -34,7 +44,7 @@ def pipeline(
             help="Write tables, statistics and a manifest here: a directory, or a URL such as s3://bucket/name.",
             rich_help_panel=OUTPUT,
         ),
-    ],
+    ]
     form: Annotated[
         str,
         typer.Option(
@@ -43,7 +53,7 @@ def pipeline(
             help="Format of the tables: parquet, delta or iceberg (the latter two need the extra `lake`).",
             rich_help_panel=OUTPUT,
         ),
-    ] = "parquet",
+    ] = "parquet"
     master: Annotated[
         str | None,
         typer.Option(
@@ -52,8 +62,8 @@ def pipeline(
             help="Spark master. Default: this machine with all cores (local[*]).",
             rich_help_panel=RUNNING,
         ),
-    ] = None,
-    recursive: Recursive = False,
+    ] = None
+    recursive: Recursive = False
     append: Annotated[
         bool,
         typer.Option(
@@ -61,9 +71,7 @@ def pipeline(
             help="Read only files that the manifest in DIR does not list; add them.",
             rich_help_panel=INPUT,
         ),
-    ] = False,
-    full: Full = False,
-    port: Port = None,
+    ] = False
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -75,7 +83,7 @@ def pipeline(
             show_default=False,
             rich_help_panel=RUNNING,
         ),
-    ] = None,
+    ] = None
     split_size: Annotated[
         int | None,
         typer.Option(
@@ -87,7 +95,7 @@ def pipeline(
             show_default=False,
             rich_help_panel=RUNNING,
         ),
-    ] = None,
+    ] = None
     follow: Annotated[
         bool,
         typer.Option(
@@ -96,7 +104,7 @@ def pipeline(
             "finished, until stopped (Ctrl-C). Goes on where it was when it is started again.",
             rich_help_panel=INPUT,
         ),
-    ] = False,
+    ] = False
     once: Annotated[
         bool,
         typer.Option(
@@ -104,7 +112,7 @@ def pipeline(
             help="With --follow: take the finished files that are there, and stop; more may come.",
             rich_help_panel=INPUT,
         ),
-    ] = False,
+    ] = False
     end: Annotated[
         bool,
         typer.Option(
@@ -113,7 +121,7 @@ def pipeline(
             "open end, requests that wait are unanswered, all windows are closed.",
             rich_help_panel=INPUT,
         ),
-    ] = False,
+    ] = False
     window: Annotated[
         str,
         typer.Option(
@@ -122,7 +130,7 @@ def pipeline(
             help="With --follow: length of the windows of statistics.",
             rich_help_panel=OUTPUT,
         ),
-    ] = "1m",
+    ] = "1m"
     late: Annotated[
         str,
         typer.Option(
@@ -131,7 +139,7 @@ def pipeline(
             help="With --follow: packet time after which a window is closed, for calls that take long.",
             rich_help_panel=OUTPUT,
         ),
-    ] = "1m",
+    ] = "1m"
     settle: Annotated[
         str,
         typer.Option(
@@ -141,7 +149,7 @@ def pipeline(
             "it counts as finished.",
             rich_help_panel=INPUT,
         ),
-    ] = "60s",
+    ] = "60s"
     state: Annotated[
         str | None,
         typer.Option(
@@ -152,40 +160,48 @@ def pipeline(
             show_default=False,
             rich_help_panel=OUTPUT,
         ),
-    ] = None,
-    memory: Memory = "512M",
-    quiet: Quiet = False,
+    ] = None
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Show Spark's own log.", rich_help_panel=OUTPUT)
-    ] = False,
-) -> None:
+    ] = False
+
+
+def _pipeline(asked: Asked, own: PipelineOptions) -> int:
     """Decode captures on Apache Spark into tables of calls, anomalies, connections and findings.
 
     The rows are those of `kwsniff decode`. Needs the extra `spark`. With --follow, one line for each
     window of time is printed. Exit code 3 says that part of the input was damaged; everything decodable was
     written.
     """
-    config = configured(port, memory, full=full)
-    if form not in FORMATS:
-        raise CommandError(f"--format {form}: there are {', '.join(FORMATS)}")
-    if state is not None and not follow:
+    if own.form not in FORMATS:
+        raise CommandError(f"--format {own.form}: there are {', '.join(FORMATS)}")
+    if own.state is not None and not own.follow:
         raise CommandError("--state is for --follow")
-    if follow or once or end:
-        from kwsniff.cli import streaming
-
-        if not follow or append:
-            raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
-        if recursive:
-            raise CommandError("--recursive does not go with --follow")
-        wanted = streaming.StreamRequest(
-            paths, out, config, master, partitions, window, late, settle, once, end, quiet, verbose,
-            form, state,
-        )  # fmt: skip
-        raise typer.Exit(streaming.follow(wanted))
+    if own.follow or own.once or own.end:
+        return _stream(asked, own)
     from kwsniff.cli import pipeline as job
     from kwsniff.cli.arguments import deeper
 
-    paths = deeper(paths) if recursive else paths
-    split = None if split_size is None else split_size << 20
-    request = job.PipelineRequest(paths, out, config, master, append, partitions, split, quiet, verbose, form)
-    raise typer.Exit(job.pipeline(request))
+    split = None if own.split_size is None else own.split_size << 20
+    request = job.PipelineRequest(
+        deeper(asked.paths) if own.recursive else asked.paths, own.out, asked.config, own.master, own.append,
+        own.partitions, split, asked.quiet, own.verbose, own.form,
+    )  # fmt: skip
+    return job.pipeline(request)
+
+
+def _stream(asked: Asked, own: PipelineOptions) -> int:
+    from kwsniff.cli import streaming
+
+    if not own.follow or own.append:
+        raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
+    if own.recursive:
+        raise CommandError("--recursive does not go with --follow")
+    wanted = streaming.StreamRequest(
+        asked.paths, own.out, asked.config, own.master, own.partitions, own.window, own.late, own.settle,
+        own.once, own.end, asked.quiet, own.verbose, own.form, own.state,
+    )  # fmt: skip
+    return streaming.follow(wanted)
+
+
+pipeline = asking(_pipeline, files=Sources, order=OPTIONS, tuning=untuned)
