@@ -1,9 +1,9 @@
-"""Compiles the kernels to an object file: `python -m kwsniff.kernel.build`.
+"""Compiles the kernels: `python -m kwsniff.kernel.build`.
 
 numba translates the entries and all that they call; what it yields is linked into one module, optimised as a
-whole with all functions but the entries internal, and written by LLVM for the machine at hand. Compiled with
-NumPy's error model and without numba's run-time system, so that the code calls nobody. `hatch_build.py` runs
-this when kwsniff is installed.
+whole with all functions but the entries internal, and written by LLVM for the machine at hand. The system's
+linker, if there is one, makes a shared library of it. Compiled with NumPy's error model and without numba's
+run-time system, so that the code calls nobody. `hatch_build.py` runs this when kwsniff is installed.
 
 `--checked` makes code for tests that looks at every index first (see `kwsniff.kernel.checks`).
 """
@@ -21,6 +21,7 @@ from kwsniff.native.code import (
     ACT,
     BOUNDS,
     CHECKED,
+    ENDING,
     LEVELS,
     NATIVE,
     OUT_OF_BOUNDS,
@@ -53,6 +54,7 @@ from kwsniff.kernel import checks, tables
 from kwsniff.kernel.entry import act
 from kwsniff.lines import tables as lines
 from kwsniff.lines.rows import write as write_lines
+from kwsniff.native.linker import as_library
 from kwsniff.native.table import Spec
 from kwsniff.net import tables as packets
 from kwsniff.net.headers import read
@@ -224,14 +226,14 @@ def compiled(cpu: str) -> bytes:
 
 
 def write(path: Path, cpu: str) -> None:
-    """Write the object file for a processor. Older ones for other sources go. Raises SystemExit if the
+    """Write the code for a processor. Older ones for other sources go. Raises SystemExit if the
     sources were changed meanwhile: it is not known then which of them was compiled."""
-    code = compiled(cpu)
+    code = as_library(compiled(cpu))
     if digest_now() != DIGEST:
         raise SystemExit("The sources were changed while they were compiled: nothing is written.")
     path.parent.mkdir(exist_ok=True)
-    for old in path.parent.glob("*.o"):
-        if not old.name.endswith(f"-{DIGEST}.o"):
+    for old in [*path.parent.glob("*.o"), *path.parent.glob(f"*{ENDING}")]:
+        if not old.name.endswith(f"-{DIGEST}{ENDING}"):
             old.unlink(missing_ok=True)
     made = path.with_suffix(f".{os.getpid()}")
     made.write_bytes(sealed(code))
@@ -239,7 +241,7 @@ def write(path: Path, cpu: str) -> None:
 
 
 def main() -> None:
-    """Compile unless it is done already, and print where the object file is."""
+    """Compile unless it is done already, and print where the code is."""
     parser = argparse.ArgumentParser(prog="python -m kwsniff.kernel.build", description=main.__doc__)
     parser.add_argument("--cpu", choices=(NATIVE, *LEVELS), default=NATIVE, help="processor to compile for")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """The tables of a run and what carries out the kernels over them: compiled code, or the interpreter.
 
-Theory of operation. Compiled, a table is a NumPy array with a record type, and `act` is an object file that
-was written when the package was installed (see `kwsniff.kernel.build`): llvmlite loads it, ctypes calls it
+Theory of operation. Compiled, a table is a NumPy array with a record type, and `act` is code that was
+written when the package was installed (see `kwsniff.kernel.build` and `kwsniff.native.code`): ctypes calls it
 with addresses and lengths, and other threads run meanwhile. Interpreted, a table is a list of rows, and `act`
 is the very same function. A kernel that finds a table full says which; `Machine.act` makes it larger, or lets
 its owner empty it, and calls again.

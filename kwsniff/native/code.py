@@ -1,8 +1,9 @@
 """Finding and loading the compiled kernels that fit this machine and these sources.
 
-An object file's name carries the processor that it was made for and a digest of the sources of all kernels,
-so that neither a stale one nor one with instructions that this machine doesn't have is ever loaded. llvmlite,
-without numba, loads it in a few milliseconds.
+A file's name carries the processor that it was made for and a digest of the sources of all kernels, so that
+neither a stale one nor one with instructions that this machine doesn't have is ever loaded. It is a shared
+library if there was a linker where it was made, which the system loads in no time; else an object file, for
+which llvmlite is needed, without numba: 40 ms and 70 MB.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLDER = Path(__file__).parent / "compiled"
+ENDING = ".kernels"
 ACT, READ, WRITE = "kwsniff_act", "kwsniff_read", "kwsniff_write"
 """What can be called: `kwsniff.kernel.entry.act`, `kwsniff.net.headers.read`, `kwsniff.lines.rows.write`."""
 BOUNDS = "kwsniff_bounds"
@@ -70,11 +72,11 @@ def digest_now() -> str:
 
 
 def path_of(cpu: str) -> Path:
-    """Where the object file for a processor (NATIVE, CHECKED or one of LEVELS) is kept."""
+    """Where the code for a processor (NATIVE, CHECKED or one of LEVELS) is kept."""
     made_for = cpu
     if cpu in (NATIVE, CHECKED):
         made_for = ("" if cpu == NATIVE else f"{CHECKED}-") + _this_machine()
-    return FOLDER / f"{architecture()}-{made_for}-{digest()}.o"
+    return FOLDER / f"{architecture()}-{made_for}-{digest()}{ENDING}"
 
 
 def architecture() -> str:
@@ -84,11 +86,15 @@ def architecture() -> str:
 
 
 def fitting() -> Path | None:
-    """The best object file that this machine can run, if there is one."""
-    ours, about = f"{architecture()}-", f"-{digest()}.o"
+    """The best code that this machine can run, if there is some."""
+    ours, about = f"{architecture()}-", f"-{digest()}{ENDING}"
     there = {each.name[len(ours) : -len(about)]: each for each in FOLDER.glob(f"{ours}*{about}")}
+    there = {name: each for name, each in there.items() if not name.startswith(CHECKED)}
     if not there:
         return None
+    for name, each in there.items():
+        if name not in LEVELS and _made_here(each):
+            return each
     if (own := there.get(_this_machine())) is not None:
         return own
     able = [level for level, needs in LEVELS.items() if level in there and needs <= _features()]
@@ -111,7 +117,7 @@ def functions() -> dict[str, Native] | None:
         return _loaded_checked()
     try:
         path = fitting()
-        return _loaded(opened(path.read_bytes())) if path is not None else None
+        return _loaded(path) if path is not None else None
     except Exception:  # llvmlite is missing, or refuses the file: then kernels are interpreted
         return None
 
@@ -121,34 +127,66 @@ def places(tables: Iterable[Any]) -> NDArray[np.int64]:
     return np.array([word for table in tables for word in (table.ctypes.data, len(table))], np.int64)
 
 
-SEAL = 16
-"""Bytes of the digest in front of the code: LLVM ends the process when a file is damaged."""
+PLACE, SEAL = 8, 16
+"""Bytes behind the code: where it was made, and a digest of all before: damaged code ends the process."""
+PROCESSOR = (
+    b"vendor_id", b"cpu family", b"model", b"model name", b"stepping", b"microcode", b"flags",
+    b"CPU implementer", b"CPU architecture", b"CPU variant", b"CPU part", b"CPU revision", b"Features",
+)  # fmt: skip
+"""What Linux says of a processor that tells which one it is, see proc_cpuinfo(5)."""
+
+
+def place() -> bytes:
+    """This machine's processor, as the system knows it: asking LLVM takes longer than loading code. The same
+    processor is another one after some updates of the system; then LLVM is asked."""
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            first = file.read(8192).partition(b"\n\n")[0]
+    except OSError:
+        return bytes(PLACE)
+    about = [line for line in first.splitlines() if line.partition(b":")[0].strip() in PROCESSOR]
+    return blake2b(b"\n".join(about), digest_size=PLACE).digest() if about else bytes(PLACE)
+
+
+def _made_here(path: Path) -> bool:
+    """Whether code was made on this very machine, or one that is the same."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - PLACE - SEAL, 0))
+        return file.read(PLACE) == place() != bytes(PLACE)
 
 
 def sealed(code: bytes) -> bytes:
-    """What is written: the code behind its digest."""
-    return blake2b(code, digest_size=SEAL).digest() + code
+    """What is written."""
+    code += place()
+    return code + blake2b(code, digest_size=SEAL).digest()
 
 
 def opened(data: bytes) -> bytes:
     """The code of a file. Raises ValueError if it is not as it was written."""
-    if sealed(data[SEAL:]) != data:
+    if len(data) < PLACE + SEAL or blake2b(data[:-SEAL], digest_size=SEAL).digest() != data[-SEAL:]:
         raise ValueError("damaged")
-    return data[SEAL:]
+    return data[: -PLACE - SEAL]
 
 
+SHARED = 3
+"""ET_DYN of ELF: a shared library."""
 _alive: list[Any] = []
 """What has to live as long as the code does."""
 
 
-def _loaded(code: bytes) -> dict[str, Native]:
-    at = _addresses(code, (ACT, READ, WRITE))
+def _loaded(path: Path) -> dict[str, Native]:
+    at = _addresses(path, (ACT, READ, WRITE))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     return {symbol: kind(address) for symbol, address in at.items()}
 
 
-def _addresses(code: bytes, symbols: Iterable[str]) -> dict[str, int]:
+def _addresses(path: Path, symbols: Iterable[str]) -> dict[str, int]:
     """Load code; where each of the functions lies."""
+    code = opened(path.read_bytes())
+    if is_library(code):
+        library = ctypes.CDLL(str(path))
+        _alive.append(library)
+        return {symbol: ctypes.cast(library[symbol], ctypes.c_void_p).value or 0 for symbol in symbols}
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -161,6 +199,11 @@ def _addresses(code: bytes, symbols: Iterable[str]) -> dict[str, int]:
     return {symbol: engine.get_function_address(symbol) for symbol in symbols}
 
 
+def is_library(code: bytes) -> bool:
+    """Whether code is linked (ELF, `e_type`)."""
+    return code[:4] == b"\x7fELF" and SHARED in code[16:18]
+
+
 class _Wrong(ctypes.Structure):
     """What `kwsniff.kernel.checks` writes down of a wrong index."""
 
@@ -170,8 +213,7 @@ class _Wrong(ctypes.Structure):
 def _loaded_checked() -> dict[str, Native]:
     """Functions that raise IndexError. Raises FileNotFoundError if there are none: who asks for checks is not
     served without."""
-    code = opened(path_of(CHECKED).read_bytes())
-    at = _addresses(code, (ACT, READ, WRITE, BOUNDS))
+    at = _addresses(path_of(CHECKED), (ACT, READ, WRITE, BOUNDS))
     where: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(at.pop(BOUNDS))
     wrong = _Wrong.from_address(where())
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -1,4 +1,4 @@
-"""Which object file is loaded, and what becomes of an installation that can't compile."""
+"""Which compiled code is loaded, and what becomes of an installation that can't compile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 
 from kwsniff.cli import kernels
 from kwsniff.native import code as native_code
-from kwsniff.native.code import ACT, LEVELS, NATIVE, fitting, path_of
+from kwsniff.native import linker as native_linker
+from kwsniff.native.code import ACT, LEVELS, NATIVE, READ, WRITE, fitting, is_library, opened, path_of, sealed
+from kwsniff.native.linker import as_library
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +64,78 @@ def test_a_damaged_file_leaves_kernels_interpreted(data: bytes, folder: Path) ->
         native_code.functions.cache_clear()
 
 
+def object_code() -> bytes:
+    """Code as LLVM writes it, with the functions that are called from outside: each returns its number."""
+    llvm = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic")
+    body = "define i64 @{}(ptr %tables, i64 %what, i64 %how) {{ ret i64 {} }}"
+    functions = [body.format(symbol, number) for number, symbol in enumerate((ACT, READ, WRITE))]
+    return bytes(machine.emit_object(llvm.parse_assembly("\n".join(functions))))
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_code_is_loaded_as_an_object_file_and_as_a_library(linked: bool, folder: Path) -> None:
+    code = as_library(object_code()) if linked else object_code()
+    if is_library(code) is not linked:
+        pytest.skip("no linker on this machine")
+    path_of(NATIVE).write_bytes(sealed(code))
+    native_code.functions.cache_clear()
+    try:
+        loaded = native_code.functions()
+        assert loaded is not None
+        assert [loaded[symbol](0, 0, 0) for symbol in (ACT, READ, WRITE)] == [0, 1, 2]
+    finally:
+        native_code.functions.cache_clear()
+
+
+@pytest.mark.parametrize("linker", [None, "/bin/false"])
+def test_without_a_linker_code_stays_an_object_file(
+    linker: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_linker.shutil, "which", lambda _: linker)
+    assert as_library(b"code") == b"code"
+
+
+def test_a_library_that_was_made_here_is_loaded_without_llvm() -> None:
+    path = fitting()
+    if path is None or not is_library(opened(path.read_bytes())):
+        pytest.skip("no library for this machine")
+    script = (
+        "import sys; from kwsniff.native.code import ACT, load; load(ACT); print('llvmlite' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert run.stdout == "False\n"
+
+
+def test_code_that_was_made_here_is_known_without_asking_llvm(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = path_of(NATIVE)
+    path.write_bytes(sealed(b"code"))
+    monkeypatch.setattr(native_code, "_features", pytest.fail)
+    assert fitting() == path
+
+
+def test_code_that_was_made_on_another_machine_is_judged_by_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / path_of(NATIVE).name.replace("+", "+0")).write_bytes(sealed(b"code"))
+    monkeypatch.setattr(native_code, "place", lambda: b"far away")
+    assert fitting() is None
+    path_of("x86-64-v2").touch()
+    assert fitting() == path_of("x86-64-v2")
+
+
+def test_where_the_system_says_nothing_of_its_processor_code_is_judged_by_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_code, "place", lambda: bytes(native_code.PLACE))
+    (folder / path_of(NATIVE).name.replace("+", "+0")).write_bytes(sealed(b"code"))
+    assert fitting() is None
+
+
 def hook() -> ModuleType:
     pytest.importorskip("hatchling")
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
@@ -101,7 +175,7 @@ def test_a_compiler_that_fails_leaves_a_wheel_for_all_machines_and_one_warning(
 def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = ROOT / "kwsniff" / "native" / "compiled" / "test.o"
+    code = ROOT / "kwsniff" / "native" / "compiled" / "test.kernels"
     code.parent.mkdir(exist_ok=True)
     code.touch()
 
@@ -111,7 +185,7 @@ def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
 
     try:
         data, warnings = built("standard", compiles, monkeypatch)
-        assert data["force_include"] == {str(code): "kwsniff/native/compiled/test.o"}
+        assert data["force_include"] == {str(code): "kwsniff/native/compiled/test.kernels"}
         assert data["tag"].startswith("py3-none-")
         assert not data["tag"].endswith("-any")
         assert built("editable", compiles, monkeypatch) == ({"force_include": {}}, [])
