@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.report.sessions import followed
 from kwsniff.report.spool import Spool
-from kwsniff.report.topics import TopicNames, elements, fill
+from kwsniff.report.topics import TopicNames, Unnamed, fill
 
 MEMORY = 32 << 20
 
@@ -45,38 +44,22 @@ def named(
     waiting: set[str] = set()
     try:
         for batch in followed(batches):
-            learner.add(batch)
+            unnamed = Unnamed(batch)
+            if unnamed.pairs:
+                learner.learn(unnamed.pairs)
             if hold:
-                waiting |= nameless(batch)
+                waiting |= unnamed.uuids()
                 waiting -= learner.names.keys()
             if waiting:
                 held.add(batch)
                 continue
             for earlier in held.drain():
                 yield fill(earlier, learner.names)
-            yield fill(batch, learner.names)
+            yield unnamed.filled(learner.names)
         for earlier in held.drain():
             yield fill(earlier, learner.names)
     finally:
         held.close()
-
-
-def nameless(batch: pa.RecordBatch) -> set[str]:
-    """Topic uuids that stand in `batch` without a name, in `topics` or in `partitions`."""
-    found: set[str] = set()
-    if batch["topic_ids"].null_count < batch.num_rows:
-        _, names, ids = elements(batch["topics"], batch["topic_ids"])
-        found |= _without(names, ids)
-    if batch["partitions"].null_count < batch.num_rows:
-        flat = batch["partitions"].flatten()
-        found |= _without(pc.struct_field(flat, "topic"), pc.struct_field(flat, "topic_id"))
-    return found
-
-
-def _without(names: pa.Array, ids: pa.Array) -> set[str]:
-    if names.null_count == 0:
-        return set()
-    return set(pc.unique(ids.filter(names.is_null())).drop_null().to_pylist())
 
 
 class _Held:

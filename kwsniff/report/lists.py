@@ -4,6 +4,8 @@ empty."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -27,6 +29,60 @@ def starts(counts: Ints) -> Ints:
 def parents(counts: Ints) -> Ints:
     """Row of each flattened element."""
     return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+class Spread(NamedTuple):
+    """A column of lists as its elements, and where among them the lists are."""
+
+    values: pa.Array
+    begin: Ints
+    size: Ints
+
+    def places(self, rows: Ints, size: Ints) -> Ints:
+        """Where the first so many elements of each of these lists are."""
+        return expanded(self.begin[rows], size)
+
+
+def spread(column: pa.ListArray) -> Spread:
+    """The elements without a copy: of a slice only its own, and perhaps some that no list holds."""
+    offsets = column.offsets.to_numpy()
+    if not len(column):
+        return Spread(column.values.slice(0, 0), *np.zeros((2, 0), np.int64))
+    first = int(offsets[0])
+    size = np.diff(offsets).astype(np.int64)
+    if column.null_count:
+        size[is_null(column)] = 0
+    begin = offsets[:-1].astype(np.int64) - first
+    return Spread(column.values.slice(first, int(offsets[-1]) - first), begin, size)
+
+
+def expanded(begin: Ints, size: Ints) -> Ints:
+    """The numbers from each `begin` on, so many of each."""
+    if (size == 1).all():
+        return begin
+    end = np.cumsum(size)
+    total = int(end[-1])
+    return np.repeat(begin - end + size, size) + np.arange(total, dtype=np.int64)
+
+
+def with_values(column: pa.ListArray, values: pa.Array) -> pa.ListArray:
+    """`column` with other elements in the places of those that `spread` gives."""
+    offsets = column.offsets.to_numpy()
+    mask = column.is_null() if column.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets - offsets[0]), values, type=column.type, mask=mask)
+
+
+def patched(values: pa.Array, places: Ints, given: pa.Array, codes: Ints) -> pa.Array:
+    """`values` with those that `codes` choose of `given` in these places."""
+    index = np.arange(len(values), dtype=np.int64)
+    index[places] = codes + len(values)
+    return pa.concat_arrays([values, given]).take(pa.array(index))
+
+
+def encoded(values: pa.Array) -> tuple[list[Any], Ints]:
+    """Distinct values, null among them if there is any, and which each is."""
+    found = values.dictionary_encode(null_encoding="encode")
+    return found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64)
 
 
 def aligned(column: pa.ListArray, counts: Ints) -> pa.Array:

@@ -8,7 +8,9 @@ never given to a second topic, hence the first name seen for it is kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,7 +36,8 @@ class TopicNames:
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Learn from all rows of `batch`, which has at least the columns `topics` and `topic_ids`."""
         for topics, ids in zip(_chunks(batch["topics"]), _chunks(batch["topic_ids"]), strict=True):
-            self._learn(topics, ids)
+            if ids.null_count < len(ids):
+                self.learn(Pairs.of(topics, ids))
 
     def merge(self, other: TopicNames) -> None:
         """Learn what another one learnt."""
@@ -43,22 +46,22 @@ class TopicNames:
                 return
             self.names.setdefault(uuid, name)
 
-    def _learn(self, topics: pa.ListArray, ids: pa.ListArray) -> None:
-        if ids.null_count == len(ids):
-            return
-        both = (lists.lengths(topics) > 0) & (lists.lengths(ids) > 0)
+    def learn(self, pairs: Pairs) -> None:
+        """Learn from names and uuids that stand side by side."""
+        both = ~(lists.is_null(pairs.names)[pairs.name] | lists.is_null(pairs.ids)[pairs.id])
         if not both.any():
             return
-        topics, ids = (column.filter(pa.array(both)) for column in (topics, ids))
-        names = topics.flatten()
-        if names.null_count == len(names):
+        uuids, code = lists.encoded(pairs.ids.take(pa.array(pairs.id[both])))
+        new = np.array([uuid not in self.names for uuid in uuids])[code]
+        if not new.any():
             return
-        pairs = pa.table({"id": lists.aligned(ids, lists.lengths(topics)), "name": names}).drop_null()
-        for row in pairs.group_by(["id", "name"]).aggregate([]).to_pylist():
+        names, which = lists.encoded(pairs.names.take(pa.array(pairs.name[both][new])))
+        # In the order in which they come; a name that is too long is not one, and leaves room for another.
+        for uuid, name in dict.fromkeys(zip(code[new].tolist(), which.tolist(), strict=True)):
             if len(self.names) >= MAX_LEARNT:
                 return
-            if len(row["name"]) <= MAX_TOPIC:
-                self.names.setdefault(row["id"], row["name"])
+            if len(names[name]) <= MAX_TOPIC:
+                self.names.setdefault(uuids[uuid], names[name])
 
 
 def first_named(
@@ -93,15 +96,7 @@ def topic_names(batches: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, str]:
 def fill(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
     """`batch` (EVENTS) with null names in `topics` and `partitions[].topic` filled where `names` knows the
     uuid. The schema and everything else stay as they are."""
-    if not names:
-        return batch
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    ids = columns["topic_ids"]
-    if ids.null_count < len(ids):
-        columns["topics"] = _filled_topics(columns["topics"], ids, names)
-    if columns["partitions"].null_count < len(ids):
-        columns["partitions"] = _filled_partitions(columns["partitions"], names)
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
+    return Unnamed(batch).filled(names) if names else batch
 
 
 def lookup(ids: pa.Array, names: Mapping[str, str]) -> pa.Array:
@@ -121,24 +116,146 @@ def elements(topics: pa.ListArray, ids: pa.ListArray) -> tuple[lists.Ints, pa.Ar
     return counts, lists.aligned(topics, counts), lists.aligned(ids, counts)
 
 
-def _filled_topics(topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray:
+class Pairs(NamedTuple):
+    """Names and uuids that stand at the same position of the two lists of a row."""
+
+    names: pa.Array
+    """The elements of the lists of names."""
+    name: lists.Ints
+    """Where among them that of each pair is."""
+    ids: pa.Array
+    id: lists.Ints
+    """The same of uuids."""
+
+    @classmethod
+    def of(cls, topics: pa.ListArray, ids: pa.ListArray) -> Pairs:
+        # Most rows have no list of uuids: those that have one are few, and only they are looked at.
+        rows = np.flatnonzero(~lists.is_null(ids))
+        names, uuids = lists.spread(topics), lists.spread(ids)
+        size = np.minimum(names.size[rows], uuids.size[rows])
+        return cls(names.values, names.places(rows, size), uuids.values, uuids.places(rows, size))
+
+
+class _Missing(NamedTuple):
+    """Names that are null beside a uuid."""
+
+    place: lists.Ints
+    """Where among the elements of the column."""
+    uuids: list[str]
+    code: lists.Ints
+    """Which of the uuids stands beside each."""
+
+    @classmethod
+    def of(cls, place: lists.Ints, ids: pa.Array) -> _Missing:
+        uuids, code = lists.encoded(ids)
+        if ids.null_count:
+            there = code != uuids.index(None)
+            place, code = place[there], code[there]
+        return cls(place, uuids, code)
+
+    def put(self, values: pa.Array, names: Mapping[str, str]) -> pa.Array | None:
+        """`values` with the names that are known; None if none is."""
+        found = [names.get(uuid) for uuid in self.uuids]
+        known = np.array([name is not None for name in found], np.bool_)[self.code]
+        if not known.any():
+            return None
+        return lists.patched(values, self.place[known], pa.array(found, pa.string()), self.code[known])
+
+
+class Unnamed:
+    """What a batch (EVENTS) names by uuid alone."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        topics, ids = batch["topics"], batch["topic_ids"]
+        self._batch = batch
+        self.pairs = Pairs.of(topics, ids) if ids.null_count < len(ids) else None
+        """Its names and uuids; None if it has no uuids."""
+        self._bare = _has_bare(topics, ids)
+        self._topics = _unnamed_topics(self.pairs) if self.pairs and not self._bare else None
+        self._partitions = _unnamed_partitions(batch["partitions"])
+
+    def uuids(self) -> set[str]:
+        """Those that stand somewhere without a name."""
+        found = {uuid for each in (self._topics, self._partitions) if each for uuid in each.uuids}
+        if self._bare:
+            _, names, ids = elements(self._batch["topics"], self._batch["topic_ids"])
+            found |= set(pc.unique(ids.filter(names.is_null())).to_pylist())
+        return found - {None}
+
+    def filled(self, names: Mapping[str, str]) -> pa.RecordBatch:
+        """The batch with the names that are known."""
+        batch = self._batch
+        topics = self._filled_topics(batch["topics"], batch["topic_ids"], names)
+        return replaced(replaced(batch, "topics", topics), "partitions", self._filled_partitions(names))
+
+    def _filled_topics(
+        self, topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, str]
+    ) -> pa.ListArray | None:
+        if self._bare:
+            return _made_topics(topics, ids, names)
+        if self._topics is None:
+            return None
+        values = self._topics.put(lists.spread(topics).values, names)
+        return None if values is None else lists.with_values(topics, values)
+
+    def _filled_partitions(self, names: Mapping[str, str]) -> pa.ListArray | None:
+        if self._partitions is None:
+            return None
+        partitions = self._batch["partitions"]
+        structs = lists.spread(partitions).values
+        values = self._partitions.put(structs.field("topic"), names)
+        return None if values is None else lists.with_values(partitions, with_field(structs, "topic", values))
+
+
+def _has_bare(topics: pa.ListArray, ids: pa.ListArray) -> bool:
+    """Whether some row has a list of uuids and none of names."""
+    if not topics.null_count or ids.null_count == len(ids):
+        return False
+    return bool((lists.is_null(topics) & ~lists.is_null(ids)).any())
+
+
+def _unnamed_topics(pairs: Pairs) -> _Missing | None:
+    if not pairs.names.null_count:
+        return None
+    missing = lists.is_null(pairs.names)[pairs.name]
+    return _Missing.of(pairs.name[missing], pairs.ids.take(pa.array(pairs.id[missing])))
+
+
+def _unnamed_partitions(partitions: pa.ListArray) -> _Missing | None:
+    if partitions.null_count == len(partitions):
+        return None
+    structs = lists.spread(partitions).values
+    names = structs.field("topic")
+    if not names.null_count:
+        return None
+    place = np.flatnonzero(lists.is_null(names))
+    return _Missing.of(place, structs.field("topic_id").take(pa.array(place)))
+
+
+def _made_topics(topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray | None:
+    """Where some lists of names are null and have to be made as long as those of uuids."""
     counts, given, uuids = elements(topics, ids)
     if not given.null_count:
-        return topics
+        return None
     absent = lists.is_null(topics) & lists.is_null(ids)
     return lists.rebuilt(pc.coalesce(given, lookup(uuids, names)), counts, absent)
 
 
-def _filled_partitions(partitions: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray:
-    flat = partitions.flatten()
-    kind = flat.type
-    fields = {kind.field(i).name: pc.struct_field(flat, [i]) for i in range(kind.num_fields)}
-    if not fields["topic"].null_count:
-        return partitions
-    fields["topic"] = pc.coalesce(fields["topic"], lookup(fields["topic_id"], names))
-    mask = flat.is_null() if flat.null_count else None
-    structs = pa.StructArray.from_arrays(list(fields.values()), fields=list(kind), mask=mask)
-    return lists.rebuilt(structs, lists.lengths(partitions), lists.is_null(partitions)).cast(partitions.type)
+def with_field(structs: pa.StructArray, name: str, values: pa.Array) -> pa.StructArray:
+    """Structs with other values in one field."""
+    kind = structs.type
+    fields = [structs.field(at) for at in range(kind.num_fields)]
+    fields[kind.get_field_index(name)] = values
+    mask = structs.is_null() if structs.null_count else None
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
+
+
+def replaced(batch: pa.RecordBatch, name: str, values: pa.Array | None) -> pa.RecordBatch:
+    """`batch` with another column of this name; as it is with None."""
+    if values is None:
+        return batch
+    at = batch.schema.get_field_index(name)
+    return batch.set_column(at, batch.schema.field(at), values)
 
 
 def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
