@@ -65,20 +65,6 @@ def expanded(begin: Ints, size: Ints) -> Ints:
     return np.repeat(begin - end + size, size) + np.arange(total, dtype=np.int64)
 
 
-def with_values(column: pa.ListArray, values: pa.Array) -> pa.ListArray:
-    """`column` with other elements in the places of those that `spread` gives."""
-    offsets = column.offsets.to_numpy()
-    mask = column.is_null() if column.null_count else None
-    return pa.ListArray.from_arrays(pa.array(offsets - offsets[0]), values, type=column.type, mask=mask)
-
-
-def patched(values: pa.Array, places: Ints, given: pa.Array, codes: Ints) -> pa.Array:
-    """`values` with those that `codes` choose of `given` in these places."""
-    index = np.arange(len(values), dtype=np.int64)
-    index[places] = codes + len(values)
-    return pa.concat_arrays([values, given]).take(pa.array(index))
-
-
 def encoded(values: pa.Array) -> tuple[list[Any], Ints]:
     """Distinct values, null among them if there is any, and which each is."""
     found = values.dictionary_encode(null_encoding="encode")

@@ -9,6 +9,10 @@ offsets that its partitions are fetched from; a call that brought nothing is giv
 Of a session that was opened before the capture, or was evicted here, only what its calls name is known: it
 grows by that, and a full fetch starts it anew.
 
+The calls of a batch are followed at once, as arrays (see `kwsniff.report.course`); one by one only those
+partitions that join or leave a session. Where a session goes for want of room and is needed again in the same
+batch, what follows is begun anew from there.
+
 Invariants: calls come in the order in which they were completed, and a client waits for each answer within
 a session; so the calls of one session are in their order. What is kept is bounded: sessions that were used
 longest ago go first.
@@ -17,17 +21,17 @@ longest ago go first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.report import lists
-from kwsniff.schema import PARTITION, TEXTS
+from kwsniff.report.course import Course, Offsets
+from kwsniff.report.mentions import Ints, Key, Mentions, Topic, ints, mentions
+from kwsniff.report.sessionrows import Given, Shown
 
 MAX_SESSIONS = 20_000
 MAX_PARTITIONS = 500_000
@@ -35,66 +39,130 @@ MAX_PARTITIONS = 500_000
 (`max.incremental.fetch.session.cache.slots`)."""
 MAX_SHOWN = 100
 """Partitions that a call which brought nothing is given; a broker's replica fetcher may follow thousands."""
+LEAST = 64
+"""Calls that are followed at once at least, if there are as many."""
 NEEDED = frozenset(
     ("event", "broker_ip", "broker_port", "session_id", "session_epoch", "asked",
      "topics", "topic_ids", "partitions")
 )  # fmt: skip
 """Columns of EVENTS that it takes."""
 
-Ints = npt.NDArray[np.int64]
-Key = tuple[str | None, str | None, int]
-"""Topic, its uuid, partition."""
+Name = tuple[Any, Any, int]
+"""Of a session: address and port of its broker, and the number that the broker gave it."""
 
 
 class Session:
     """One fetch session."""
 
-    __slots__ = ("_topics", "offsets")
+    __slots__ = ("_astray", "_shown", "_topics", "_whose", "offsets")
 
     def __init__(self) -> None:
-        self.offsets: dict[Key, int | None] = {}
+        self.offsets: Offsets = {}
         """Its partitions, each with the offset asked for last."""
-        self._topics: tuple[Key, ...] | None = None
+        self._whose: dict[Topic, tuple[Key | None, int]] = {}
+        """Of each topic its first partition, None if that is not known, and how many there are."""
+        self._astray = False
+        """Whether `_whose` may be in another order than the first partitions are."""
+        self._topics: tuple[Topic, ...] | None = None
+        self._shown: tuple[Key, ...] | None = None
 
-    def put(self, key: Key, offset: int | None) -> None:
-        """Add a partition, or move it on."""
-        if key not in self.offsets:
+    def join(self, key: Key) -> None:
+        """Add a partition that isn't there."""
+        self.offsets[key] = None
+        self._count(key)
+        if len(self.offsets) <= MAX_SHOWN:
+            self._shown = None
+
+    def leave(self, key: Key) -> None:
+        """Take away one that is there."""
+        del self.offsets[key]
+        self._shown = None
+        topic = key[:2]
+        first, count = self._whose[topic]
+        if count == 1:
+            del self._whose[topic]
             self._topics = None
-        self.offsets[key] = offset
+        elif first is not None and first != key:
+            self._whose[topic] = first, count - 1
+        else:
+            self._whose[topic] = None, count - 1
+            if len(self._whose) > 1:
+                self._astray, self._topics = True, None
 
-    def drop(self, key: Key) -> None:
-        """Forget a partition, if it is there."""
-        self._topics = None
-        self.offsets.pop(key, None)
+    def _count(self, key: Key) -> None:
+        first, count = self._whose.get(key[:2], (key, 0))
+        self._whose[key[:2]] = first, count + 1
+        if not count:
+            self._topics = None
 
     @property
-    def topics(self) -> tuple[Key, ...]:
+    def topics(self) -> tuple[Topic, ...]:
         """The topics, each once; the same object as long as they stay."""
         if self._topics is None:
-            self._topics = tuple({(key[0], key[1]): key for key in self.offsets}.values())
+            if self._astray:
+                self._astray, self._whose = False, {}
+                for key in self.offsets:
+                    self._count(key)
+            self._topics = tuple(self._whose)
         return self._topics
 
-
-class _Parts(NamedTuple):
-    """What some rows of a list column say of partitions, flattened."""
-
-    first: list[int]
-    """Where each row's begin, and where those of the next do."""
-    keys: list[Key]
-    offsets: list[int | None]
-    places: list[int]
-    """Which element of the column's values each is."""
+    @property
+    def shown(self) -> tuple[Key, ...]:
+        """The partitions that a call which brought nothing is given; the same object as long as they stay."""
+        if self._shown is None:
+            self._shown = tuple(islice(self.offsets, MAX_SHOWN))
+        return self._shown
 
 
-class _Named(NamedTuple):
-    """What the calls of a batch are given."""
+class _Stretch:
+    """Calls that are followed at once."""
 
-    topics: dict[int, tuple[Key, ...]]
-    """Of calls by row."""
-    offsets: dict[int, int]
-    """Of partitions by their place among the column's values."""
-    partitions: dict[int, list[tuple[Key, int | None]]]
-    """Of calls by row: all there are, with the offset."""
+    def __init__(
+        self, said: Mentions, names: list[Name], epochs: list[int], known: Mapping[Name, Session]
+    ) -> None:
+        """`known`: sessions that are open before."""
+        self.said = said
+        self.sessions: list[Session] = []
+        self.of: list[int] = []
+        """Which of the sessions each call belongs to."""
+        current: dict[Name, int] = {}
+        for name, epoch in zip(names, epochs, strict=True):
+            if epoch == 0 or name not in current:
+                current[name] = len(self.sessions)
+                self.sessions.append(Session() if epoch == 0 else known.get(name) or Session())
+            self.of.append(current[name])
+        self._ends = {id(self.sessions[of]): call for call, of in enumerate(self.of)}
+        self.course = Course(said, np.array(self.of, np.int64), [each.offsets for each in self.sessions])
+        changes = self.course.changes
+        self._changes = said.call[changes].tolist(), said.key[changes].tolist(), said.gone[changes].tolist()
+        self._next = 0
+        self.brought: list[bool] = (np.bincount(said.call[said.answered], minlength=len(names)) > 0).tolist()
+
+    def session(self, call: int) -> Session:
+        """Of a call."""
+        return self.sessions[self.of[call]]
+
+    def change(self, call: int) -> int:
+        """Let partitions join and leave the session of a call; how many more it has then."""
+        calls, keys, gone = self._changes
+        session, more = self.session(call), 0
+        while self._next < len(calls) and calls[self._next] == call:
+            key = self.said.keys[keys[self._next]]
+            (session.leave if gone[self._next] else session.join)(key)
+            more += -1 if gone[self._next] else 1
+            self._next += 1
+        return more
+
+    def needs(self, session: Session, call: int) -> bool:
+        """Whether a call after this one is of the session."""
+        return self._ends.get(id(session), -1) > call
+
+    def end(self, calls: int) -> int:
+        """Put down the offsets that hold after so many calls; how many mentions there are up to then."""
+        end = int(np.searchsorted(self.said.call, calls))
+        for of, key, offset in self.course.last(end):
+            self.sessions[of].offsets[self.said.keys[key]] = offset
+        return end
 
 
 class Sessions:
@@ -105,77 +173,62 @@ class Sessions:
     ) -> None:
         """`idle`: give partitions also to calls that brought nothing; who only looks at what was fetched does
         without."""
-        self._open: OrderedDict[tuple[Any, Any, int], Session] = OrderedDict()
+        self._open: OrderedDict[Name, Session] = OrderedDict()
         self._size = 0
         self._most, self._largest = partitions, sessions
         self._idle = idle
 
     def fill(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """`batch` (EVENTS) with the topics and partitions that its incremental fetches are about."""
-        epochs = batch["session_epoch"]
-        if epochs.null_count == len(epochs):
-            return batch
-        number = _ints(batch["session_id"], 0)
-        epoch = _ints(epochs, -1)
-        rows = np.flatnonzero((number != 0) & (epoch >= 0))
+        rows, epochs, names = _calls(batch)
         if not len(rows):
             return batch
-        answered, asked = _parts(batch["partitions"], rows), _parts(batch["asked"], rows)
-        chosen = pa.array(rows)
-        hosts, ports = (_values(batch[name].take(chosen)) for name in ("broker_ip", "broker_port"))
-        named = _Named({}, {}, {})
-        keys = zip(hosts, ports, number[rows].tolist(), strict=True)
-        for place, (row, at, key) in enumerate(zip(rows.tolist(), epoch[rows].tolist(), keys, strict=True)):
-            if at == 0:
-                self._forget(key)
-            session = self._session(key)
-            before = len(session.offsets)
-            self._take(session, asked, place)
-            brought = self._answer(session, answered, place, named)
-            self._size += len(session.offsets) - before
-            if at > 0:
-                named.topics[row] = session.topics
-                if self._idle and not brought:
-                    named.partitions[row] = list(islice(session.offsets.items(), MAX_SHOWN))
-            self._bound()
-        return _filled(batch, named)
+        said = mentions(batch, rows)
+        given = Given(rows)
+        begin, many = 0, len(rows)
+        while begin < len(rows):
+            end = min(begin + many, len(rows))
+            part = _Stretch(said.between(begin, end), names[begin:end], epochs[begin:end], self._open)
+            done = self._follow(begin, part, names[begin:end], epochs[begin:end], given)
+            many = 2 * many if begin + done == end else max(2 * done, LEAST)
+            begin += done
+        return given.into(batch)
 
-    def _session(self, key: tuple[Any, Any, int]) -> Session:
-        session = self._open.get(key)
-        if session is None:
-            session = self._open[key] = Session()
-        self._open.move_to_end(key)
-        return session
+    def _follow(self, begin: int, part: _Stretch, names: list[Name], epochs: list[int], given: Given) -> int:
+        """How many calls were followed: all, or as many as go without a session that was let go."""
+        shown, done = Shown(), 0
+        for call, (name, epoch) in enumerate(zip(names, epochs, strict=True)):
+            session = part.session(call)
+            self._use(name, session)
+            self._size += part.change(call)
+            given.about(session.topics if epoch > 0 else ())
+            if epoch > 0 and self._idle and not part.brought[call]:
+                shown.add(call, part.of[call], session.shown, session.offsets)
+            done = call + 1
+            if self._over() and any(part.needs(gone, call) for gone in self._bound()):
+                break
+        end = part.end(done)
+        given.held(part.said, *part.course.held(end))
+        given.shown(begin, shown.found(part.course, part.said.keys))
+        return done
 
-    def _forget(self, key: tuple[Any, Any, int]) -> None:
-        session = self._open.pop(key, None)
-        self._size -= len(session.offsets) if session else 0
+    def _use(self, name: Name, session: Session) -> None:
+        before = self._open.get(name)
+        if before is not session:
+            self._size -= len(before.offsets) if before else 0
+            self._open[name] = session
+        self._open.move_to_end(name)
 
-    def _take(self, session: Session, asked: _Parts, row: int) -> None:
-        """What only the request says."""
-        for place in range(asked.first[row], asked.first[row + 1]):
-            offset = asked.offsets[place]
-            if offset is None:
-                session.drop(asked.keys[place])
-            else:
-                session.put(asked.keys[place], offset)
+    def _over(self) -> bool:
+        return len(self._open) > self._largest or (self._size > self._most and len(self._open) > 1)
 
-    def _answer(self, session: Session, answered: _Parts, row: int, named: _Named) -> bool:
-        """What the response says, with the request's offsets where it gave any; whether it says something."""
-        some = range(answered.first[row], answered.first[row + 1])
-        known = session.offsets
-        for place in some:
-            key, offset = answered.keys[place], answered.offsets[place]
-            if offset is not None or key not in known:
-                session.put(key, offset)
-            elif (before := known[key]) is not None:
-                named.offsets[answered.places[place]] = before
-        return bool(some)
-
-    def _bound(self) -> None:
-        while len(self._open) > self._largest or (self._size > self._most and len(self._open) > 1):
-            _, session = self._open.popitem(last=False)
-            self._size -= len(session.offsets)
+    def _bound(self) -> list[Session]:
+        """Let sessions go; which ones went."""
+        gone = []
+        while self._over():
+            gone.append(self._open.popitem(last=False)[1])
+            self._size -= len(gone[-1].offsets)
+        return gone
 
 
 def followed(batches: Iterable[pa.RecordBatch], *, idle: bool = True) -> Iterator[pa.RecordBatch]:
@@ -188,98 +241,19 @@ def followed(batches: Iterable[pa.RecordBatch], *, idle: bool = True) -> Iterato
         del filled
 
 
-def _parts(column: pa.ListArray, rows: Ints) -> _Parts:
-    """What some rows say. Only their elements are looked at: those of other calls are many more."""
-    size = lists.lengths(column)[rows]
-    begin = column.offsets.to_numpy()[rows].astype(np.int64)
-    first = np.concatenate([[0], np.cumsum(size)])
-    places = np.repeat(begin - first[:-1], size) + np.arange(first[-1])
-    chosen = pa.array(places)
-    fields = {name: column.values.field(name).take(chosen) for name in ("topic", "topic_id", "fetch_offset")}
-    partition = _ints(column.values.field("partition").take(chosen), -1)
-    keys = zip(_values(fields["topic"]), _values(fields["topic_id"]), partition.tolist(), strict=True)
-    return _Parts(first.tolist(), list(keys), fields["fetch_offset"].to_pylist(), places.tolist())
+def _calls(batch: pa.RecordBatch) -> tuple[Ints, list[int], list[Name]]:
+    """The rows of calls in sessions, the epoch of each, and which session it is."""
+    epochs = batch["session_epoch"]
+    if epochs.null_count == len(epochs):
+        return np.zeros(0, np.int64), [], []
+    number, epoch = ints(batch["session_id"], 0), ints(epochs, -1)
+    rows = np.flatnonzero((number != 0) & (epoch >= 0))
+    chosen = pa.array(rows)
+    hosts, ports = (_values(batch[name].take(chosen)) for name in ("broker_ip", "broker_port"))
+    return rows, epoch[rows].tolist(), list(zip(hosts, ports, number[rows].tolist(), strict=True))
 
 
 def _values(column: pa.Array) -> list[Any]:
     """Values as Python's, each made once."""
-    encoded = column.dictionary_encode(null_encoding="encode")
-    distinct = encoded.dictionary.to_pylist()
-    return [distinct[code] for code in encoded.indices.to_numpy(zero_copy_only=False).tolist()]
-
-
-def _filled(batch: pa.RecordBatch, named: _Named) -> pa.RecordBatch:
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    if named.topics:
-        for name, place in (("topics", 0), ("topic_ids", 1)):
-            columns[name] = _texts(columns[name], named.topics, place)
-    if named.offsets:
-        columns["partitions"] = _with_offsets(columns["partitions"], named.offsets)
-    if any(named.partitions.values()):
-        columns["partitions"] = _partitions(columns["partitions"], named.partitions)
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
-
-
-def _texts(column: pa.ListArray, topics: dict[int, tuple[Key, ...]], place: int) -> pa.Array:
-    """Names or uuids of topics, in the rows that were given any. Most calls of a session are about the same
-    topics: their list is made once."""
-    rows: list[int] = []
-    lines: list[int] = []
-    made: dict[int, int] = {}
-    values: list[list[Any]] = []
-    for row, keys in topics.items():
-        if id(keys) not in made:
-            given = [key[place] for key in keys]
-            # Brokers of before give no uuids at all.
-            made[id(keys)] = len(values) if any(given) or (given and place == 0) else -1
-            if made[id(keys)] >= 0:
-                values.append(given)
-        if made[id(keys)] >= 0:
-            rows.append(row)
-            lines.append(made[id(keys)])
-    return _replaced(column, rows, pa.array(values, TEXTS), lines)
-
-
-def _partitions(column: pa.ListArray, given: dict[int, list[tuple[Key, int | None]]]) -> pa.Array:
-    """Partitions, and all of those of calls that brought none."""
-    shown = {row: entries for row, entries in given.items() if entries}
-    made = [
-        [
-            {"topic": topic, "topic_id": uuid, "partition": partition, "fetch_offset": offset}
-            for (topic, uuid, partition), offset in entries
-        ]
-        for entries in shown.values()
-    ]
-    return _replaced(column, list(shown), pa.array(made, pa.list_(PARTITION)), list(range(len(made))))
-
-
-def _with_offsets(column: pa.ListArray, offsets: dict[int, int]) -> pa.ListArray:
-    """Partitions with the offsets known from before; all else stays where it is."""
-    old = column.values
-    fields = [old.field(place) for place in range(old.type.num_fields)]
-    at = old.type.get_field_index("fetch_offset")
-    numbers = _ints(fields[at], 0).copy()
-    missing = lists.is_null(fields[at])
-    places = np.fromiter(offsets, np.int64, len(offsets))
-    numbers[places] = np.fromiter(offsets.values(), np.int64, len(offsets))
-    missing[places] = False
-    fields[at] = pa.array(numbers, mask=missing)
-    absent = old.is_null() if old.null_count else None
-    made = pa.StructArray.from_arrays(fields, fields=list(old.type), mask=absent)
-    return pa.Array.from_buffers(
-        column.type, len(column), column.buffers()[:2], column.null_count, column.offset, children=[made]
-    )
-
-
-def _replaced(column: pa.Array, rows: list[int], values: pa.Array, lines: list[int]) -> pa.Array:
-    """A column with some of other values in some rows, which are in order."""
-    if not rows:
-        return column
-    index = np.arange(len(column), dtype=np.int64)
-    index[rows] = np.array(lines) + len(column)
-    return pa.concat_arrays([column, values.cast(column.type)]).take(pa.array(index))
-
-
-def _ints(column: pa.Array, null: int) -> Ints:
-    values: Ints = pc.fill_null(column.cast(pa.int64()), null).to_numpy(zero_copy_only=False)
-    return values
+    distinct, code = lists.encoded(column)
+    return [distinct[each] for each in code.tolist()]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.events import MAX_TOPIC
-from kwsniff.report import lists
+from kwsniff.report import lists, patch
 
 MAX_LEARNT = 100_000
 """Uuids whose names are kept; of those that come later only the uuid is shown."""
@@ -159,7 +159,7 @@ class _Missing(NamedTuple):
         known = np.array([name is not None for name in found], np.bool_)[self.code]
         if not known.any():
             return None
-        return lists.patched(values, self.place[known], pa.array(found, pa.string()), self.code[known])
+        return patch.some(values, self.place[known], pa.array(found, pa.string()), self.code[known])
 
 
 class Unnamed:
@@ -186,7 +186,9 @@ class Unnamed:
         """The batch with the names that are known."""
         batch = self._batch
         topics = self._filled_topics(batch["topics"], batch["topic_ids"], names)
-        return replaced(replaced(batch, "topics", topics), "partitions", self._filled_partitions(names))
+        return patch.column(
+            patch.column(batch, "topics", topics), "partitions", self._filled_partitions(names)
+        )
 
     def _filled_topics(
         self, topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, str]
@@ -196,7 +198,7 @@ class Unnamed:
         if self._topics is None:
             return None
         values = self._topics.put(lists.spread(topics).values, names)
-        return None if values is None else lists.with_values(topics, values)
+        return None if values is None else patch.elements(topics, values)
 
     def _filled_partitions(self, names: Mapping[str, str]) -> pa.ListArray | None:
         if self._partitions is None:
@@ -204,7 +206,7 @@ class Unnamed:
         partitions = self._batch["partitions"]
         structs = lists.spread(partitions).values
         values = self._partitions.put(structs.field("topic"), names)
-        return None if values is None else lists.with_values(partitions, with_field(structs, "topic", values))
+        return None if values is None else patch.elements(partitions, patch.field(structs, "topic", values))
 
 
 def _has_bare(topics: pa.ListArray, ids: pa.ListArray) -> bool:
@@ -239,23 +241,6 @@ def _made_topics(topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, st
         return None
     absent = lists.is_null(topics) & lists.is_null(ids)
     return lists.rebuilt(pc.coalesce(given, lookup(uuids, names)), counts, absent)
-
-
-def with_field(structs: pa.StructArray, name: str, values: pa.Array) -> pa.StructArray:
-    """Structs with other values in one field."""
-    kind = structs.type
-    fields = [structs.field(at) for at in range(kind.num_fields)]
-    fields[kind.get_field_index(name)] = values
-    mask = structs.is_null() if structs.null_count else None
-    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
-
-
-def replaced(batch: pa.RecordBatch, name: str, values: pa.Array | None) -> pa.RecordBatch:
-    """`batch` with another column of this name; as it is with None."""
-    if values is None:
-        return batch
-    at = batch.schema.get_field_index(name)
-    return batch.set_column(at, batch.schema.field(at), values)
 
 
 def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
