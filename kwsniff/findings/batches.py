@@ -9,7 +9,7 @@ import numpy as np
 from kwsniff.findings.eventrows import EventBatch, Picked
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
-from kwsniff.findings.tally import Entry, Key, Tally, counted
+from kwsniff.findings.tally import NONE, Counted, Entry, Key, Tally, counted
 from kwsniff.findings.words import client, duration, listed, name, rate, size
 from kwsniff.report.text import digits
 
@@ -29,22 +29,21 @@ class _Produced(Rule):
         """By client id, address and topic: records, bytes, uncompressed batches and their bytes."""
 
     def take(self, batch: EventBatch) -> None:
-        looked, entries = batch.once("produced", _produced)
+        looked, found = batch.once("produced", _produced)
         self.looked += looked
-        for key, entry in entries:
-            self.batches.put(key, entry.copy())
+        self.batches.put(*found)
 
 
-def _produced(batch: EventBatch) -> tuple[int, list[tuple[Key, Entry]]]:
+def _produced(batch: EventBatch) -> tuple[int, Counted]:
     """How many partitions were produced to, and what `_Produced.batches` adds of them."""
     calls = batch.calls
     produce = calls.is_in("api_key", PRODUCE)
     if not produce.any():
-        return 0, []
+        return 0, NONE
     parts = batch.partitions
     rows = np.flatnonzero(produce[parts.row] & (parts.ints("bytes") > 0))
     if not len(rows):
-        return 0, []
+        return 0, NONE
     of = parts.row[rows]
     size_of, plain = parts.ints("bytes")[rows], parts.coded("codec").equals("none")[rows]
     keys = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of), parts.key.at(rows)]

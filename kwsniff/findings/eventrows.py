@@ -17,8 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.columns import places as places_of
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.report import lists
+from kwsniff.report.arrays import integers, numbered, reals, valid
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -27,6 +29,8 @@ T = TypeVar("T")
 
 UNKNOWN = -1
 """Number of a packet that is not known."""
+NOT_A_CODE = -(1 << 40)
+"""Stands for null among API keys and error codes."""
 
 
 class Coded(NamedTuple):
@@ -61,98 +65,102 @@ class Coded(NamedTuple):
 class EventRows:
     """The rows of one kind."""
 
-    def __init__(self, batch: pa.RecordBatch, which: pa.Array | None = None) -> None:
+    def __init__(self, batch: pa.RecordBatch, which: Mask | None = None) -> None:
         """The rows of `batch` for which `which` is true, or all of them."""
-        self._batch = batch
+        self._whole = batch
         self._which = which
-        self._count: int = batch.num_rows if which is None else which.true_count
-        self._columns: dict[str, pa.Array] = {}
-        self._coded: dict[str, Coded] = {}
-        self._ints: dict[tuple[str, int], Ints] = {}
+        rows = np.arange(batch.num_rows, dtype=np.int64) if which is None else np.flatnonzero(which)
+        self._count = len(rows)
+        # From the first to the last of them; between those there may be others, which are left out last.
+        first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        self._batch = batch if end - first == batch.num_rows else batch.slice(first, end - first)
+        self._rows: Ints | None = None if len(rows) == end - first else rows - first
+        self._names = frozenset(batch.schema.names)
+        self._arrays: dict[str, pa.Array] = {}
+        self._made: dict[tuple[str, str, int], Any] = {}
 
     def __len__(self) -> int:
         return self._count
 
     def column(self, name: str) -> pa.Array:
-        """A column that there is, as it is in Arrow: only those asked for are filtered."""
-        if name not in self._columns:
-            column = self._batch.column(name)
-            self._columns[name] = column if self._which is None else column.filter(self._which)
-        return self._columns[name]
+        """A column that there is, as it is in Arrow."""
+        column = self._array(name)
+        return column if self._rows is None else column.take(places_of(self._rows))
 
     def unfiltered(self, name: str) -> pa.Array:
         """A column of the whole batch."""
-        return self._batch.column(name)
-
-    @cached_property
-    def _rows(self) -> Ints | None:
-        """The rows of the whole batch that these are; None for all."""
-        return None if self._which is None else np.flatnonzero(self._which.to_numpy(zero_copy_only=False))
+        return self._whole.column(name)
 
     @cached_property
     def places(self) -> Ints:
         """For each row of the whole batch its number among these rows."""
         if self._which is None:
             return np.arange(self._count, dtype=np.int64)
-        taken: Mask = self._which.to_numpy(zero_copy_only=False)
-        return np.cumsum(taken, dtype=np.int64) - 1
+        return np.cumsum(self._which, dtype=np.int64) - 1
 
     def filled(self, name: str) -> bool:
-        """Whether the batch has a value in this column, in these rows or in others."""
-        if name not in self._batch.schema.names:
+        """Whether the batch has a value in this column, in these rows or in others between them."""
+        if name not in self._names:
             return False
-        return bool(self._batch.column(name).null_count < self._batch.num_rows)
+        column = self._array(name)
+        return bool(column.null_count < len(column))
 
     def has(self, name: str) -> bool:
         """Whether any row has a value in this column."""
-        if not self.filled(name):
-            return False
-        column = self.column(name)
-        return bool(column.null_count < len(column))
+        return self.filled(name) and bool(self.known(name).any())
 
     def coded(self, name: str) -> Coded:
-        """The distinct values (null is None) and which one each row has."""
-        if name not in self._coded:
-            self._coded[name] = self._encoded(name) if self.filled(name) else self._absent()
-        return self._coded[name]
+        """The distinct values (null is None) and which one each row has. A value that only other rows have
+        may be there too."""
+        return self._once("coded", name, lambda: self._encoded(name))
 
     def _encoded(self, name: str) -> Coded:
-        """A column by its numbers, of which these rows' are taken: texts would be copied. A value that only
-        other rows have is there too."""
-        if name in self._columns or self._rows is None:
-            return _coded(self.column(name))
-        return _coded(self._batch.column(name)).at(self._rows)
+        if not self.filled(name):
+            return Coded([None], np.zeros(len(self), np.int64))
+        coded = _coded(self._array(name))
+        return coded if self._rows is None else coded.at(self._rows)
 
     def ints(self, name: str, null: int = 0) -> Ints:
         """Whole numbers, times as microseconds, flags as 0 and 1; `null` where there is none."""
-        if (name, null) not in self._ints:
-            known = self.filled(name)
-            self._ints[name, null] = (
-                _ints(self.column(name), null) if known else np.full(len(self), null, np.int64)
-            )
-        return self._ints[name, null]
+        if not self.filled(name):
+            return self._once("ints", name, lambda: np.full(len(self), null, np.int64), null)
+        return self._once("ints", name, lambda: self._mine(integers(self._array(name), null)), null)
 
     def floats(self, name: str) -> Floats:
         """Numbers, NaN where there is none."""
         if not self.filled(name):
             return np.full(len(self), np.nan)
-        values: Floats = self.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return values
+        return self._once("floats", name, lambda: self._mine(reals(self._array(name))))
 
     def known(self, name: str) -> Mask:
         """Which rows have a value."""
         if not self.filled(name):
             return np.zeros(len(self), np.bool_)
-        mask: Mask = self.column(name).is_valid().to_numpy(zero_copy_only=False)
-        return mask
+        return self._once("known", name, lambda: self._mine(valid(self._array(name))))
 
     def is_in(self, name: str, values: tuple[int, ...]) -> Mask:
         """Which rows have one of these whole numbers."""
-        numbers = self.ints(name, -(1 << 40))
+        numbers = self.ints(name, NOT_A_CODE)
         mask: Mask = numbers == values[0]
         for value in values[1:]:  # few: np.isin sorts, and the rules ask for dozens of sets
             mask |= numbers == value
         return mask
+
+    def _once(self, kind: str, name: str, make: Callable[[], T], null: int = 0) -> T:
+        """What `make` gives of a column, made once."""
+        key = (kind, name, null)
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
+
+    def _array(self, name: str) -> pa.Array:
+        if name not in self._arrays:
+            self._arrays[name] = self._batch.column(name)
+        return self._arrays[name]
+
+    def _mine(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return values if self._rows is None else values[self._rows]
 
     @cached_property
     def broker(self) -> Coded:
@@ -230,10 +238,11 @@ class Partitions(EventRows):
         topic = self.coded("topic")
         if not self.column("topic").null_count:
             return topic
-        # By their numbers: texts would be copied.
+        # By their numbers: texts would be copied. A topic may be called as another one's uuid is written.
         uuid = self.coded("topic_id")
         codes = np.where(topic.equals(None), len(topic.values) + uuid.codes, topic.codes)
-        return Coded([*topic.values, *uuid.values], codes)
+        distinct = texts([*topic.values, *uuid.values])
+        return Coded(distinct.values, distinct.codes[codes])
 
 
 class EventBatch:
@@ -268,19 +277,21 @@ class EventBatch:
         return Partitions(self.calls)
 
     def _of(self, kind: str) -> EventRows:
-        mine = pc.equal(self._batch.column("event"), kind)
-        return EventRows(self._batch, None if mine.true_count == len(mine) else mine)
+        kinds, codes = self._kinds
+        mine = codes == (kinds.index(kind) if kind in kinds else UNKNOWN)
+        return EventRows(self._batch, None if mine.all() else mine)
+
+    @cached_property
+    def _kinds(self) -> Coded:
+        return _coded(self._batch.column("event"))
 
 
 def _coded(column: pa.Array) -> Coded:
+    close = numbered(column) if pa.types.is_integer(column.type) else None
+    if close is not None:
+        return Coded(*close)
     encoded = column.dictionary_encode(null_encoding="encode")
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return Coded(encoded.dictionary.to_pylist(), codes)
-
-
-def _ints(column: pa.Array, null: int) -> Ints:
-    values: Ints = pc.fill_null(column.cast(pa.int64()), null).to_numpy(zero_copy_only=False)
-    return values
+    return Coded(encoded.dictionary.to_pylist(), integers(encoded.indices))
 
 
 def _joined(host: Coded, port: Coded) -> Coded:

@@ -12,77 +12,18 @@ last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import Coded, EventBatch, EventRows, Floats, Ints, Mask
+from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import WARNING, Finding, command, literal
+from kwsniff.findings.readings import Reading, Readings, when
 from kwsniff.findings.rule import Context, Rule
-from kwsniff.findings.tally import Key, Packet, Tally, grouped
+from kwsniff.findings.tally import Key, Packet, Tally
 from kwsniff.findings.words import client, duration, many, name
 
-LIMIT = 5_000
-"""Partitions of consumers, of groups, and ends of partitions that are followed, each."""
 PRODUCE, FETCH, COMMITS, HEARTBEATS = (0,), (1,), (8, 28), (12, 68, 76, 88)
-
-
-class Reading(NamedTuple):
-    """An offset of a partition at some time, and its end then, NaN if that is not told beside it."""
-
-    packet: Packet
-    offset: float
-    end: float
-
-    @property
-    def lag(self) -> float:
-        return max(self.end - self.offset, 0.0)
-
-
-class Readings:
-    """The first and the last reading by key."""
-
-    def __init__(self) -> None:
-        self.of: dict[Key, tuple[Reading, Reading]] = {}
-
-    def add(self, batch: EventBatch, which: Mask, keys: Sequence[Coded], offset: Floats, end: Floats) -> int:
-        """Take partitions (a mask over them) with the columns of their keys beside those of topic and
-        partition; returns how many."""
-        parts, calls = batch.partitions, batch.calls
-        rows = np.flatnonzero(which)
-        if not len(rows):
-            return 0
-        of = parts.row[rows]
-        picked = [key.at(of) for key in keys] + [parts.key.at(rows), parts.coded("partition").at(rows)]
-        group, some = grouped(picked)
-        texts = [[each.values[code] for code in each.codes[some].tolist()] for each in picked]
-        # Rows come as calls were completed, which is not the order of their times; see `_when`.
-        order = np.lexsort((calls.packet[of], end[rows], offset[rows], calls.time[of]))
-        ends = [
-            _readings(calls, of[places], offset[rows[places]], end[rows[places]])
-            for places in (order[each] for each in _ends(group[order], len(some)))
-        ]
-        for key, first, last in zip(zip(*texts, strict=True), *ends, strict=True):
-            self.put(key, first, last)
-        return len(rows)
-
-    def put(self, key: Key, first: Reading, last: Reading) -> None:
-        """Add what is known of one key."""
-        known = self.of.get(key)
-        if known is not None:
-            # Most come in the order of time: only where it is the same does anything else count.
-            if first.packet.time >= known[0].packet.time:
-                first = min(known[0], first, key=_when)
-            if last.packet.time <= known[1].packet.time:
-                last = max(known[1], last, key=_when)
-        if known is not None or len(self.of) < LIMIT:
-            self.of[key] = (first, last)
-
-    def merge(self, other: Readings) -> None:
-        """Take those of another one."""
-        for key, (first, last) in other.of.items():
-            self.put(key, first, last)
 
 
 class Behind(NamedTuple):
@@ -152,7 +93,7 @@ class FallsBehind(Rule):
         for (topic, partition), (first, last) in self.ends.of.items():
             key = (context.topic(topic), partition)
             known = ends.get(key, (first, last))
-            ends[key] = (min(known[0], first, key=_when), max(known[1], last, key=_when))
+            ends[key] = (min(known[0], first, key=when), max(known[1], last, key=when))
         behind: dict[Any, list[Behind]] = {}
         for (group, topic, partition), commits in self.commits.of.items():
             end = ends.get((context.topic(topic), partition))
@@ -216,31 +157,9 @@ class FallsBehind(Rule):
         )
 
 
-def _ends(group: Ints, size: int) -> tuple[Ints, Ints]:
-    """The first and the last place of each group."""
-    last, first = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    last[group] = np.arange(len(group))
-    first[group[::-1]] = np.arange(len(group))[::-1]
-    return first, last
-
-
-def _readings(calls: EventRows, of: Ints, offset: Floats, end: Floats) -> list[Reading]:
-    """What calls say of a partition each."""
-    capture = calls.coded("capture")
-    names = [capture.values[code] for code in capture.codes[of].tolist()]
-    packets = map(Packet, calls.time[of].tolist(), names, calls.packet[of].tolist())
-    return list(map(Reading, packets, offset.tolist(), end.tolist()))
-
-
 def _end_at(ends: tuple[Reading, Reading], time: int) -> float:
     """Where the end of a partition was at some time, if it moved evenly."""
     first, last = ends
     span = last.packet.time - first.packet.time
     part = (time - first.packet.time) / span if span > 0 else 1.0
     return first.offset + min(max(part, 0.0), 1.0) * (last.offset - first.offset)
-
-
-def _when(reading: Reading) -> tuple[int, float, float, int]:
-    """By what readings are ordered, in a batch and between batches alike: their time, and what differs where
-    that is the same."""
-    return reading.packet.time, reading.offset, reading.end, reading.packet.number

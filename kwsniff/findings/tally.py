@@ -1,9 +1,10 @@
 """What rules count: entries by key, in bounded memory, mergeable.
 
-Theory of operation. A batch is grouped with NumPy; only its distinct keys reach Python. Each entry keeps a
-count, sums, greatest values, and the first and last packet that it was seen in. When there are twice as many
-entries as `limit`, the `limit` greatest stay and the others become one, whose texts are `OTHERS` and whose
-numbers are None: names come from the wire, and a stranger can make up millions.
+Theory of operation. A batch is grouped with NumPy; only its distinct keys reach Python, and of those nothing
+but the row that each has in `Figures`: a count, sums, greatest values, and the first and last packet that it
+was seen in. When there are twice as many entries as `limit`, the `limit` greatest stay and the others become
+one, whose texts are `OTHERS` and whose numbers are None: names come from the wire, and a stranger can make up
+millions.
 
 Invariant: counts and sums over the entries are those over everything taken, in any order of `add` and
 `merge`.
@@ -11,19 +12,23 @@ Invariant: counts and sums over the entries are those over everything taken, in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Ints, Mask, Picked
+from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Mask, Picked
+from kwsniff.findings.figures import Figures, Packets, joined, no_figures
 from kwsniff.report.codes import OTHERS, combined
 
 LIMIT = 2_000
 """Entries kept of one tally."""
 NAME_LENGTH = 120
 """Characters kept of a name."""
+ROOM = 8
+"""Rows of figures that a tally begins with."""
 
 
 class Packet(NamedTuple):
@@ -70,12 +75,19 @@ class Entry:
 Key = tuple[Any, ...]
 
 
+Counted = tuple[list[Key], Figures]
+"""Keys, and what is known of each."""
+NONE: Counted = [], no_figures()
+
+
 class Tally:
     """Entries by key."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
-        self._entries: dict[Key, Entry] = {}
+        self._places: dict[Key, int] = {}
+        """The row of each key in the figures."""
+        self._figures: Figures | None = None
         self._ranked: dict[Key, Entry] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,9 +98,17 @@ class Tally:
         """The entries by key, the most frequent first, in an order that does not depend on how they came.
         Ranked once: rules ask for them again for each of their findings."""
         if self._ranked is None:
-            pairs = self._entries.items()
-            self._ranked = dict(sorted(pairs, key=lambda pair: (-pair[1].count, tuple(map(str, pair[0])))))
+            self._ranked = ranked(dict(zip(self._places, self._rows(), strict=True)))
         return self._ranked
+
+    def _rows(self) -> list[Entry]:
+        if self._figures is None:
+            return []
+        rows = self._figures.at(slice(len(self._places))).columns()
+        return [
+            Entry(count, list(sums), list(maxes), Packet(*first), Packet(*last))
+            for count, sums, maxes, first, last in zip(*rows, strict=True)
+        ]
 
     def add(
         self,
@@ -99,45 +119,77 @@ class Tally:
         maxes: Sequence[Any] = (),
     ) -> None:
         """Take some rows (a mask, or their places). `keys`, `sums` and `maxes` are columns over all rows."""
-        for key, entry in counted(rows, which, keys, sums, maxes, limit=self.limit):
-            self.put(key, entry)
+        self.put(*counted(rows, which, keys, sums, maxes, limit=self.limit))
 
-    def put(self, key: Key, entry: Entry) -> None:
-        """Add one entry."""
+    def put(self, keys: Sequence[Key], figures: Figures) -> None:
+        """Add what was counted of some keys."""
         self._ranked = None
-        known = self._entries.get(key)
-        if known is None:
-            self._entries[key] = entry
-            if len(self._entries) > 2 * self.limit:
+        begin = 0
+        while begin < len(keys):
+            places = self._placed(keys, begin)
+            some = figures if len(places) == len(figures) else figures.at(slice(begin, begin + len(places)))
+            self._with_room(figures).absorb(np.array(places, np.int64), some)
+            begin += len(places)
+            if len(self._places) > 2 * self.limit:
                 self._prune()
-        else:
-            known.absorb(entry)
+
+    def _placed(self, keys: Sequence[Key], begin: int) -> list[int]:
+        """The rows of keys from one of them on, until there are too many."""
+        known, found = self._places, []
+        for key in islice(keys, begin, None):
+            found.append(known.setdefault(key, len(known)))
+            if len(known) > 2 * self.limit:
+                break
+        return found
+
+    def _with_room(self, like: Figures) -> Figures:
+        """The figures, with a row for each key."""
+        mine, size = self._figures, len(self._places)
+        if mine is None:
+            mine = self._figures = Figures.nothing(max(size, ROOM), like)
+        elif len(mine) < size:
+            more = Figures.nothing(max(size - len(mine), len(mine)), like)
+            mine = self._figures = joined([mine, more])
+        return mine
 
     def merge(self, other: Tally) -> None:
         """Take what another one counted."""
-        for key, entry in other._entries.items():
-            self.put(key, entry.copy())
+        if other._figures is not None:
+            self.put(list(other._places), other._figures.at(slice(len(other._places))))
 
     def by(self, *places: int) -> dict[Key, Entry]:
         """The entries summed over all parts of the key but those at `places`."""
-        found = Tally(limit=len(self._entries) + 1)
-        for key, entry in self._entries.items():
-            found.put(tuple(key[place] for place in places), entry.copy())
-        return found.entries
+        found: dict[Key, Entry] = {}
+        for key in self._places:
+            entry = self.entries[key]
+            part = tuple(key[place] for place in places)
+            if part in found:
+                found[part].absorb(entry)
+            else:
+                found[part] = entry.copy()
+        return ranked(found)
 
     def of(self, place: int, value: Any) -> dict[Key, Entry]:
         """The entries whose key has `value` at `place`."""
         return {key: entry for key, entry in self.entries.items() if key[place] == value}
 
     def _prune(self) -> None:
-        ranked = sorted(self._entries.items(), key=lambda item: (item[1].count, *item[1].sums), reverse=True)
-        self._entries = dict(ranked[: self.limit])
-        for key, entry in ranked[self.limit :]:
-            rest = tuple(_other(part) for part in key)
-            if rest in self._entries:
-                self._entries[rest].absorb(entry)
-            else:
-                self._entries[rest] = entry
+        """Keep the greatest, and make the others one."""
+        assert self._figures is not None
+        whole = self._figures.at(slice(len(self._places)))
+        ranks = np.lexsort([-each for each in (*reversed(whole.sums), whole.counts)])
+        keys = list(self._places)
+        self._places = {keys[row]: place for place, row in enumerate(ranks[: self.limit].tolist())}
+        self._figures = whole.at(ranks[: self.limit])
+        rest = ranks[self.limit :]
+        others = [tuple(_other(part) for part in keys[row]) for row in rest.tolist()]
+        places = [self._places.setdefault(key, len(self._places)) for key in others]
+        self._with_room(whole).absorb(np.array(places, np.int64), whole.at(rest))
+
+
+def ranked(entries: Mapping[Key, Entry]) -> dict[Key, Entry]:
+    """The most frequent first, in an order that does not depend on how they came."""
+    return dict(sorted(entries.items(), key=lambda pair: (-pair[1].count, tuple(map(str, pair[0])))))
 
 
 def counted(
@@ -148,12 +200,12 @@ def counted(
     maxes: Sequence[Any] = (),
     *,
     limit: int | None = None,
-) -> list[tuple[Key, Entry]]:
-    """What `Tally.add` adds: an entry for each key that occurs in some rows; of more than twice `limit` those
-    that are not among the `limit` most frequent are one already."""
+) -> Counted:
+    """What `Tally.add` adds: each key that occurs in some rows; of more than twice `limit` those that are not
+    among the `limit` most frequent are one already."""
     places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
     if not len(places):
-        return []
+        return NONE
     picked = [key.at(places) for key in keys]
     figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
     group, firsts = grouped(picked)
@@ -191,31 +243,27 @@ def _counted(
     groups: tuple[Ints, Ints],
     sums: list[Any],
     maxes: list[Any],
-) -> list[tuple[Key, Entry]]:
+) -> Counted:
     group, firsts = groups
     size = len(firsts)
-    counts = np.bincount(group, minlength=size).tolist()
-    totals = [np.bincount(group, weights=np.nan_to_num(each), minlength=size).tolist() for each in sums]
-    greatest = [_greatest(group, size, each) for each in maxes]
-    first, last = (packets(rows, each) for each in _ends(rows.rank[places], group, size))
+    figures = Figures(
+        np.bincount(group, minlength=size),
+        [_sums(group, size, each) for each in sums],
+        [_greatest(group, size, each) for each in maxes],
+        *(_packets(rows, each) for each in _ends(rows.rank[places], group, size)),
+    )
     texts = [[_cut(column.values[code]) for code in column.codes[firsts].tolist()] for column in keys]
-    return [
-        (key, Entry(count, list(summed), list(most), begin, end))
-        for key, count, summed, most, begin, end in zip(
-            _rows(texts, size), counts, _rows(totals, size), _rows(greatest, size), first, last, strict=True
-        )
-    ]
+    return list(zip(*texts, strict=True)), figures
 
 
-def _greatest(group: Ints, size: int, values: Any) -> list[float]:
+def _sums(group: Ints, size: int, values: Any) -> Floats:
+    return np.bincount(group, np.nan_to_num(values), size).astype(np.float64, copy=False)
+
+
+def _greatest(group: Ints, size: int, values: Any) -> Floats:
     found = np.full(size, -np.inf)
     np.fmax.at(found, group, values)
-    return found.tolist()
-
-
-def _rows(columns: list[list[Any]], size: int) -> list[tuple[Any, ...]]:
-    """Columns of `size` values as rows, which are empty if there is no column."""
-    return list(zip(*columns, strict=True)) if columns else [()] * size
+    return found
 
 
 def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:
@@ -232,14 +280,18 @@ def _ends(rank: Ints, group: Ints, size: int) -> tuple[Ints, Ints]:
     return first, last
 
 
-def packets(rows: EventRows | Picked, ranks: Ints) -> list[Packet]:
+def _packets(rows: EventRows | Picked, ranks: Ints) -> Packets:
     """The packets of the rows with these ranks."""
     whole = rows.whole
     places = whole.in_time[ranks]
     capture = whole.coded("capture")
-    names = [capture.values[code] for code in capture.codes[places].tolist()]
-    times, numbers = whole.time[places].tolist(), whole.packet[places].tolist()
-    return list(map(Packet, times, names, numbers))
+    names = np.array([*capture.values, None], object)[capture.codes[places]]
+    return Packets(whole.time[places], names, whole.packet[places])
+
+
+def packets(rows: EventRows | Picked, ranks: Ints) -> list[Packet]:
+    """The same as objects."""
+    return list(map(Packet, *(each.tolist() for each in _packets(rows, ranks))))
 
 
 def _cut(value: Any) -> Any:
