@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import Row, calls_of
 from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, merged
+from kwsniff.report.arrays import Mask
 from kwsniff.report.waiting import NEEDED as WAITING
-from kwsniff.report.waiting import Mask, waited
+from kwsniff.report.waiting import waited
 
 PARTS = (
     *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),

@@ -1,166 +1,33 @@
-"""EVENTS as the rules see them: the rows of one kind of a batch, each column brought into NumPy once for all
-rules.
+"""EVENTS as the rules see them: the rows of one kind of a batch, and what calls say of partitions.
 
-A text column becomes its distinct values and a number for each row (`Coded`), so that grouping by it costs
-no texts. A column that the batch lacks is one that is null in every row: rules name columns that a source
-may not fill.
+A column that the batch lacks is one that is null in every row: rules name columns that a source may not fill.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.columns import places as places_of
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.report import lists
-from kwsniff.report.arrays import integers, numbered, reals, valid
+from kwsniff.report.arrays import Floats, Ints, Mask
+from kwsniff.report.rows import Coded, Rows, kinds_of
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+__all__ = ["Coded", "EventBatch", "EventRows", "Floats", "Ints", "Mask", "Partitions", "Picked"]
+
 T = TypeVar("T")
 
 UNKNOWN = -1
 """Number of a packet that is not known."""
-NOT_A_CODE = -(1 << 40)
-"""Stands for null among API keys and error codes."""
 
 
-class Coded(NamedTuple):
-    """A column as distinct values and the place of each row's among them."""
-
-    values: list[Any]
-    codes: Ints
-
-    def at(self, rows: Ints) -> Coded:
-        """The same of some rows."""
-        return Coded(self.values, self.codes[rows])
-
-    def equals(self, value: Any) -> Mask:
-        """Which rows have this value."""
-        wanted = np.array([each == value for each in self.values] or [False])
-        found: Mask = wanted[self.codes] if len(self.codes) else np.zeros(0, np.bool_)
-        return found
-
-    def beginning(self, prefixes: tuple[str, ...]) -> Mask:
-        """Which rows have a text that begins with one of these."""
-        wanted = np.array([(each or "").startswith(prefixes) for each in self.values] or [False])
-        found: Mask = wanted[self.codes] if len(self.codes) else np.zeros(0, np.bool_)
-        return found
-
-    def containing(self, text: str) -> Mask:
-        """Which rows have a text with this in it."""
-        wanted = np.array([text in (each or "") for each in self.values] or [False])
-        found: Mask = wanted[self.codes] if len(self.codes) else np.zeros(0, np.bool_)
-        return found
-
-
-class EventRows:
+class EventRows(Rows):
     """The rows of one kind."""
-
-    def __init__(self, batch: pa.RecordBatch, which: Mask | None = None) -> None:
-        """The rows of `batch` for which `which` is true, or all of them."""
-        self._whole = batch
-        self._which = which
-        rows = np.arange(batch.num_rows, dtype=np.int64) if which is None else np.flatnonzero(which)
-        self._count = len(rows)
-        # From the first to the last of them; between those there may be others, which are left out last.
-        first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-        self._batch = batch if end - first == batch.num_rows else batch.slice(first, end - first)
-        self._rows: Ints | None = None if len(rows) == end - first else rows - first
-        self._names = frozenset(batch.schema.names)
-        self._arrays: dict[str, pa.Array] = {}
-        self._made: dict[tuple[str, str, int], Any] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def column(self, name: str) -> pa.Array:
-        """A column that there is, as it is in Arrow."""
-        column = self._array(name)
-        return column if self._rows is None else column.take(places_of(self._rows))
-
-    def unfiltered(self, name: str) -> pa.Array:
-        """A column of the whole batch."""
-        return self._whole.column(name)
-
-    @cached_property
-    def places(self) -> Ints:
-        """For each row of the whole batch its number among these rows."""
-        if self._which is None:
-            return np.arange(self._count, dtype=np.int64)
-        return np.cumsum(self._which, dtype=np.int64) - 1
-
-    def filled(self, name: str) -> bool:
-        """Whether the batch has a value in this column, in these rows or in others between them."""
-        if name not in self._names:
-            return False
-        column = self._array(name)
-        return bool(column.null_count < len(column))
-
-    def has(self, name: str) -> bool:
-        """Whether any row has a value in this column."""
-        return self.filled(name) and bool(self.known(name).any())
-
-    def coded(self, name: str) -> Coded:
-        """The distinct values (null is None) and which one each row has. A value that only other rows have
-        may be there too."""
-        return self._once("coded", name, lambda: self._encoded(name))
-
-    def _encoded(self, name: str) -> Coded:
-        if not self.filled(name):
-            return Coded([None], np.zeros(len(self), np.int64))
-        coded = _coded(self._array(name))
-        return coded if self._rows is None else coded.at(self._rows)
-
-    def ints(self, name: str, null: int = 0) -> Ints:
-        """Whole numbers, times as microseconds, flags as 0 and 1; `null` where there is none."""
-        if not self.filled(name):
-            return self._once("ints", name, lambda: np.full(len(self), null, np.int64), null)
-        return self._once("ints", name, lambda: self._mine(integers(self._array(name), null)), null)
-
-    def floats(self, name: str) -> Floats:
-        """Numbers, NaN where there is none."""
-        if not self.filled(name):
-            return np.full(len(self), np.nan)
-        return self._once("floats", name, lambda: self._mine(reals(self._array(name))))
-
-    def known(self, name: str) -> Mask:
-        """Which rows have a value."""
-        if not self.filled(name):
-            return np.zeros(len(self), np.bool_)
-        return self._once("known", name, lambda: self._mine(valid(self._array(name))))
-
-    def is_in(self, name: str, values: tuple[int, ...]) -> Mask:
-        """Which rows have one of these whole numbers."""
-        numbers = self.ints(name, NOT_A_CODE)
-        mask: Mask = numbers == values[0]
-        for value in values[1:]:  # few: np.isin sorts, and the rules ask for dozens of sets
-            mask |= numbers == value
-        return mask
-
-    def _once(self, kind: str, name: str, make: Callable[[], T], null: int = 0) -> T:
-        """What `make` gives of a column, made once."""
-        key = (kind, name, null)
-        if key not in self._made:
-            self._made[key] = make()
-        made: T = self._made[key]
-        return made
-
-    def _array(self, name: str) -> pa.Array:
-        if name not in self._arrays:
-            self._arrays[name] = self._batch.column(name)
-        return self._arrays[name]
-
-    def _mine(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return values if self._rows is None else values[self._rows]
 
     @cached_property
     def broker(self) -> Coded:
@@ -283,15 +150,7 @@ class EventBatch:
 
     @cached_property
     def _kinds(self) -> Coded:
-        return _coded(self._batch.column("event"))
-
-
-def _coded(column: pa.Array) -> Coded:
-    close = numbered(column) if pa.types.is_integer(column.type) else None
-    if close is not None:
-        return Coded(*close)
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return Coded(encoded.dictionary.to_pylist(), integers(encoded.indices))
+        return kinds_of(self._batch.column("event"))
 
 
 def _joined(host: Coded, port: Coded) -> Coded:

@@ -20,7 +20,8 @@ from kwsniff.html import chosen, timeline
 from kwsniff.html.chosen import BODIES, GroupCalls
 from kwsniff.html.timeline import Timeline
 from kwsniff.message.many import NEEDED as MESSAGE
-from kwsniff.report.waiting import Mask, waited
+from kwsniff.report.arrays import Mask
+from kwsniff.report.waiting import waited
 
 SHOWN = 50
 """Slowest calls on the page."""

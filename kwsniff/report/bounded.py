@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kwsniff.report.arrays import Floats, Ints
 from kwsniff.report.condensed import LIMIT, Condensed
 from kwsniff.report.samples import Integers, percentile_columns
-from kwsniff.report.store import CallStore, Floats, Ints
+from kwsniff.report.store import CallStore
 
 
 class BoundedStore(CallStore):

@@ -34,7 +34,10 @@ class Codes:
 
     def encode(self, column: pa.Array) -> Ints:
         """The number of each element."""
-        values, indices = distinct(column)
+        return self.numbers(*distinct(column))
+
+    def numbers(self, values: Sequence[Any], indices: Ints) -> Ints:
+        """The same of a column that is given as `distinct` gives it."""
         occurs = np.bincount(indices, minlength=len(values)).tolist()
         numbers = [self.number(value) if count else 0 for value, count in zip(values, occurs, strict=True)]
         codes: Ints = np.array(numbers, dtype=np.int64)[indices]

@@ -49,7 +49,8 @@ def _nothing(name: str, size: int) -> npt.NDArray[Any]:
 def _take(totals: Measures, group: Ints, measures: Measures) -> None:
     """Add calls to the totals; `group` has the place of each."""
     for name in SUMS:
-        np.add.at(totals[name], group, measures[name])
+        if measures[name].any():  # most of them are nothing for most batches
+            np.add.at(totals[name], group, measures[name])
     for name in MAXES:
         np.fmax.at(totals[name], group, measures[name])
     for name in MINS:

@@ -21,25 +21,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.events import CALL
 from kwsniff.report import waiting
-from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined, distinct
+from kwsniff.report.arrays import Floats, Ints
+from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
 from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, joined
 from kwsniff.report.even import BATCH_BYTES, even
+from kwsniff.report.rows import Rows, kinds_of
 from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
 from kwsniff.table import EVENTS
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
 
 CODED = ("api_key", "client_id", "client_ip", "broker_ip", "broker_port", "error_code", "status")
 TEXTS = ("client_id", "client_ip", "broker_ip")
 KEYS = (*CODED, "waited")
+LAST = ("response_end_time", "response_time", "request_end_time", "request_time")
+"""When a call was last seen: the first of these that is known."""
 MAX_CELLS = 50_000
 """Cells beyond it become one, of `OTHERS` and of no API."""
 
@@ -87,7 +88,7 @@ class CallStore:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all batches, joining small ones first."""
-        for batch in even(map(_needed, batches)):
+        for batch in even(_needed(batch, self._topics_wanted) for batch in batches):
             self.add(batch)
             is_large = batch.nbytes >= 2 * BATCH_BYTES  # a call with 100,000 partitions
             del batch  # before the next is made
@@ -96,13 +97,13 @@ class CallStore:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take one EVENTS batch."""
-        self._cover(batch)
+        self._cover(Rows(batch))
         if self._topics_wanted:
             self.names.add(batch)
-        calls = self._calls_of(batch)
-        if not calls.num_rows:
+        calls = Rows(batch, kinds_of(batch["event"]).equals(CALL))
+        if not len(calls):
             return
-        keys = {name: codes.encode(calls[name]) for name, codes in self.codes.items()}
+        keys = {name: codes.numbers(*calls.coded(name)) for name, codes in self.codes.items()}
         self._learn(calls, keys)
         keys["waited"] = waiting.waited(calls).astype(np.int64)
         cell = self._cells_of(keys)
@@ -112,23 +113,9 @@ class CallStore:
         row = topic = np.zeros(0, np.int64)
         if self._topics_wanted:
             row, topic = self.topics.add(calls, cell, measures, self.names.names)
-        latency, duration = _floats(calls["latency_us"]), _floats(calls["duration_us"])
+        latency, duration = (_own(calls.floats(name)) for name in ("latency_us", "duration_us"))
         self._keep(latency, duration, cell, keys["waited"], row, topic)
-        self._calls += calls.num_rows
-
-    def _calls_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The calls, with the columns that are used of them."""
-        is_call = pc.equal(batch["event"], CALL)
-        if not self._topics_wanted:
-            batch = batch.select([name for name in batch.schema.names if name not in LISTS])
-        if is_call.true_count == batch.num_rows:
-            return batch
-        # Texts by their numbers: filtered as they are, they would be copied.
-        columns = {
-            name: batch[name].dictionary_encode() if pa.types.is_string(batch[name].type) else batch[name]
-            for name in batch.schema.names
-        }
-        return pa.RecordBatch.from_pydict(columns).filter(is_call)
+        self._calls += len(calls)
 
     @property
     def error(self) -> float:
@@ -196,22 +183,22 @@ class CallStore:
             kind = (*rest, *kind[-2:])
         return self._cube.row(kind)
 
-    def _learn(self, calls: pa.RecordBatch, keys: Mapping[str, Ints]) -> None:
+    def _learn(self, calls: Rows, keys: Mapping[str, Ints]) -> None:
         for known, key, name in (
             (self.api_names, "api_key", "api"),
             (self.error_names, "error_code", "error"),
         ):
-            names, codes = distinct(calls[name])
+            names, codes = calls.coded(name)
             for row in combined([keys[key], codes], [len(self.codes[key]), len(names)])[1].tolist():
                 value, text = self.codes[key].values[keys[key][row]], names[codes[row]]
                 if value is not None and text is not None:
                     known.setdefault(value, text)
 
-    def _learn_software(self, calls: pa.RecordBatch, keys: Mapping[str, Ints]) -> None:
-        if calls["software_name"].null_count == calls.num_rows:
+    def _learn_software(self, calls: Rows, keys: Mapping[str, Ints]) -> None:
+        if not calls.has("software_name"):
             return
         (names, name), (versions, version) = (
-            distinct(calls[each]) for each in ("software_name", "software_version")
+            calls.coded(each) for each in ("software_name", "software_version")
         )
         ids, ips = self.codes["client_id"].values, self.codes["client_ip"].values
         columns = [keys["client_id"], keys["client_ip"], name, version]
@@ -229,14 +216,14 @@ class CallStore:
         found.update(list(names)[: max(min(MAX_SOFTWARE - before, MAX_LIBRARIES - self._libraries), 0)])
         self._libraries += len(found) - before
 
-    def _cover(self, batch: pa.RecordBatch) -> None:
+    def _cover(self, rows: Rows) -> None:
         """Widen the span of time each capture is known to cover."""
-        first = pc.coalesce(batch["request_time"], batch["response_time"], batch["first_time"])
-        last = pc.coalesce(_last(batch), batch["last_time"])
-        captures, codes = distinct(batch["capture"])
+        first = rows.first_known("request_time", "response_time", "first_time", null=NEVER)
+        last = rows.first_known(*LAST, "last_time", null=-NEVER)
+        captures, codes = rows.coded("capture")
         begin, end = np.full(len(captures), NEVER), np.full(len(captures), -NEVER)
-        np.minimum.at(begin, codes, _ints(first, NEVER))
-        np.maximum.at(end, codes, _ints(last, -NEVER))
+        np.minimum.at(begin, codes, first)
+        np.maximum.at(end, codes, last)
         for capture, *span in zip(captures, begin.tolist(), end.tolist(), strict=True):
             if span[0] != NEVER and span[1] != -NEVER:
                 self._add_span(capture, span[0], span[1])
@@ -246,43 +233,32 @@ class CallStore:
         self.spans[capture] = min(begin, first), max(end, last)
 
 
-def _measures(calls: pa.RecordBatch, waited: Ints) -> Measures:
-    throttle = _ints(calls["throttle_ms"])
-    fetch = _ints(pc.is_in(calls["api_key"], value_set=pa.array(waiting.FETCHES, pa.int32())))
+def _measures(calls: Rows, waited: Ints) -> Measures:
+    throttle = calls.ints("throttle_ms")
+    fetch = calls.is_in("api_key", waiting.FETCHES)
     return {
-        "calls": np.ones(calls.num_rows, dtype=np.int64),
-        "request_bytes": _ints(calls["request_bytes"]),
-        "response_bytes": _ints(calls["response_bytes"]),
-        "records": _ints(calls["record_count"]),
-        "record_bytes": _ints(calls["record_bytes"]),
-        "error_codes": _ints(calls["error_count"]),
+        "calls": np.ones(len(calls), dtype=np.int64),
+        "request_bytes": calls.ints("request_bytes"),
+        "response_bytes": calls.ints("response_bytes"),
+        "records": calls.ints("record_count"),
+        "record_bytes": calls.ints("record_bytes"),
+        "error_codes": calls.ints("error_count"),
         "throttled_calls": (throttle > 0).astype(np.int64),
         "throttle_ms": throttle,
-        "duration_us": np.nan_to_num(_floats(calls["duration_us"])),
+        "duration_us": np.nan_to_num(calls.floats("duration_us")),
         **_parts(calls),
-        "last_us": _ints(_last(calls), 0),
-        "in_flight_max": _ints(calls["in_flight"], -1),
+        "last_us": calls.first_known(*LAST, null=0),
+        "in_flight_max": calls.ints("in_flight", -1),
         "throttle_max_ms": throttle,
         "overrun_us": np.where(waited * fetch == 1, waiting.overrun_us(calls), np.nan),
-        "first_us": _ints(pc.coalesce(calls["request_time"], calls["response_time"]), NEVER),
+        "first_us": calls.first_known("request_time", "response_time", null=NEVER),
     }
 
 
-def _parts(calls: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
+def _parts(calls: Rows) -> dict[str, npt.NDArray[Any]]:
     """The parts of each call's time, 0 where they are not known, and whether they are."""
-    parts = {
-        name: _floats(calls[name]) if name in calls.schema.names else np.full(calls.num_rows, np.nan)
-        for name in PARTS
-    }
-    known = ~np.isnan(parts["broker_us"])
-    return {"parted_calls": known.astype(np.int64)} | {
-        name: np.nan_to_num(each) for name, each in parts.items()
-    }
-
-
-def _last(batch: pa.RecordBatch) -> pa.Array:
-    names = ("response_end_time", "response_time", "request_end_time", "request_time")
-    return pc.coalesce(*(batch[name] for name in names))
+    known = calls.known("broker_us").astype(np.int64)
+    return {"parted_calls": known} | {name: np.nan_to_num(calls.floats(name)) for name in PARTS}
 
 
 def _small(numbers: Ints) -> npt.NDArray[np.integer]:
@@ -290,17 +266,13 @@ def _small(numbers: Ints) -> npt.NDArray[np.integer]:
     return numbers.astype(np.uint32) if numbers.max(initial=0) < 1 << 32 else numbers
 
 
-def _ints(column: pa.Array, null: int = 0) -> Ints:
-    values: Ints = pc.fill_null(column.cast(pa.int64()), null).to_numpy(zero_copy_only=False)
-    return values
+def _own(values: Floats) -> Floats:
+    """The same, without the batch whose memory they may lie in."""
+    return values if values.base is None else values.copy()
 
 
-def _floats(column: pa.Array) -> Floats:
-    values: Floats = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _needed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _needed(batch: pa.RecordBatch, topics: bool) -> pa.RecordBatch:
     """The columns that are used, those of the parts only where the batch has them."""
     known = set(batch.schema.names)
-    return batch.select(list(dict.fromkeys((*NEEDED, *(name for name in PARTS if name in known)))))
+    names = dict.fromkeys((*NEEDED, *(name for name in PARTS if name in known)))
+    return batch.select([name for name in names if topics or name not in LISTS])

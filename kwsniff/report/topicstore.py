@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.report import lists
+from kwsniff.report.arrays import Ints, integers
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
 from kwsniff.report.cube import MEASURES, Cube, Measures, taken
+from kwsniff.report.rows import Rows
 from kwsniff.report.topics import elements, lookup
 
-Ints = npt.NDArray[np.int64]
 KEYS = ("cell", "topic", "topic_error")
 _SHIFT = 32
 MAX_CELLS = 100_000
@@ -41,7 +41,7 @@ class TopicStore:
 
     def add(
         self,
-        calls: pa.RecordBatch,
+        calls: Rows,
         cell: Ints,
         measures: Measures,
         names: Mapping[str, str],
@@ -105,22 +105,22 @@ class TopicStore:
         _count(cube, keys, {name: cells[name] for name in MEASURES})
         self.cells = {**cube.keys(KEYS), **cube.measures()}
 
-    def _named(self, calls: pa.RecordBatch, names: Mapping[str, str]) -> dict[str, Ints]:
-        counts, given, ids = elements(calls["topics"], calls["topic_ids"])
+    def _named(self, calls: Rows, names: Mapping[str, str]) -> dict[str, Ints]:
+        counts, given, ids = elements(calls.column("topics"), calls.column("topic_ids"))
         rows, codes = self._coded(lists.parents(counts), given, ids, names)
         return {"row": rows[codes >= 0], "topic": codes[codes >= 0]}
 
-    def _partitions(self, calls: pa.RecordBatch, names: Mapping[str, str]) -> dict[str, Ints]:
-        column = calls["partitions"]
+    def _partitions(self, calls: Rows, names: Mapping[str, str]) -> dict[str, Ints]:
+        column = calls.unfiltered("partitions")  # nothing but calls has any
         flat = column.flatten()
         rows, codes = self._coded(
-            lists.parents(lists.lengths(column)),
+            calls.places[lists.parents(lists.lengths(column))],
             pc.struct_field(flat, "topic"),
             pc.struct_field(flat, "topic_id"),
             names,
         )
         fields = {"partition": "partition", "error": "error_code", "records": "records", "bytes": "bytes"}
-        parts = {name: _ints(pc.struct_field(flat, field)) for name, field in fields.items()}
+        parts = {name: integers(pc.struct_field(flat, field)) for name, field in fields.items()}
         parts |= {"row": rows, "topic": codes}
         return {name: values[codes >= 0] for name, values in parts.items()}
 
@@ -152,11 +152,11 @@ def _count(cube: Cube, keys: list[Ints], measures: Measures) -> None:
     cube.add(places[numbers], measures)
 
 
-def _errors(calls: pa.RecordBatch, row: Ints, place: Ints, error: Ints) -> Ints:
+def _errors(calls: Rows, row: Ints, place: Ints, error: Ints) -> Ints:
     """Error code of each pair, whose call is `row`; `place` and `error` are those of the partitions."""
     failed = error != 0
-    codes = _ints(calls["error_code"])[row]
-    own = np.zeros(calls.num_rows, dtype=bool)
+    codes = calls.ints("error_code")[row]
+    own = np.zeros(len(calls), dtype=bool)
     own[row[place[failed]]] = True
     codes[own[row]] = 0
     codes[place[failed][::-1]] = error[failed][::-1]
@@ -167,11 +167,6 @@ def _sums(place: Ints, values: Ints, size: int) -> Ints:
     total = np.zeros(size, dtype=np.int64)
     np.add.at(total, place, values)
     return total
-
-
-def _ints(column: pa.Array) -> Ints:
-    values: Ints = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-    return values
 
 
 def _unique(values: Ints) -> Ints:

@@ -17,9 +17,10 @@ A Produce with acks=all waits for replicas, and that is service: it is what the 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from kwsniff.report.arrays import Floats, Mask
+from kwsniff.report.rows import Rows
 
 FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH = 1, 11, 14, 78
 FETCHES = (FETCH, SHARE_FETCH)
@@ -36,59 +37,36 @@ NEEDED = (
     "error_code",
 )
 
-Mask = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
-
-def waited(batch: pa.RecordBatch) -> Mask:
+def waited(batch: pa.RecordBatch | Rows) -> Mask:
     """True for each call that waited, as the head of this module defines it. Where it is known how long, that
     decides."""
-    mask: Mask = _empty_fetch(batch) | _group_wait(batch)
-    told = batch["waited_us"]
-    if told.null_count == len(told):
+    calls = batch if isinstance(batch, Rows) else Rows(batch)
+    mask: Mask = _empty_fetch(calls) | _group_wait(calls)
+    if not calls.filled("waited_us"):
         return mask
-    long = _floats(told)
+    long = calls.floats("waited_us")
     known: Mask = np.where(np.isnan(long), mask, long > 0)
     return known
 
 
-def overrun_us(batch: pa.RecordBatch) -> Floats:
+def overrun_us(calls: Rows) -> Floats:
     """Microseconds by which an answer came after `max_wait_ms`; negative if before, NaN without either."""
-    return _floats(batch["latency_us"]) - 1000.0 * _floats(batch["max_wait_ms"])
+    return calls.floats("latency_us") - 1000.0 * calls.floats("max_wait_ms")
 
 
-def _empty_fetch(batch: pa.RecordBatch) -> Mask:
-    wait_us = 1000.0 * _floats(batch["max_wait_ms"])
+def _empty_fetch(calls: Rows) -> Mask:
+    wait_us = 1000.0 * calls.floats("max_wait_ms")
     tolerance = np.minimum(1000.0, wait_us / 2)
     with np.errstate(invalid="ignore"):
-        in_time = (wait_us > 0) & (_floats(batch["latency_us"]) >= wait_us - tolerance)
-    empty = (_ints(batch["record_bytes"]) == 0) & (_ints(batch["record_count"]) == 0)
-    mask: Mask = _is_in(batch["api_key"], FETCHES) & _bools(pc.equal(batch["status"], "ok")) & in_time & empty
+        in_time = (wait_us > 0) & (calls.floats("latency_us") >= wait_us - tolerance)
+    empty = (calls.ints("record_bytes") == 0) & (calls.ints("record_count") == 0)
+    mask: Mask = calls.is_in("api_key", FETCHES) & calls.coded("status").equals("ok") & in_time & empty
     return mask
 
 
-def _group_wait(batch: pa.RecordBatch) -> Mask:
-    error = _ints(batch["error_code"])
-    answered = ~np.isnan(_floats(batch["latency_us"]))
-    served = (error == 0) | (error == REBALANCE_IN_PROGRESS)
-    mask: Mask = _is_in(batch["api_key"], GROUP_WAITS) & answered & served
+def _group_wait(calls: Rows) -> Mask:
+    asked = calls.is_in("api_key", GROUP_WAITS) & calls.known("latency_us")
+    error = calls.ints("error_code")
+    mask: Mask = asked & ((error == 0) | (error == REBALANCE_IN_PROGRESS))
     return mask
-
-
-def _is_in(column: pa.Array, values: tuple[int, ...]) -> Mask:
-    return _bools(pc.is_in(column, value_set=pa.array(values, column.type)))
-
-
-def _bools(column: pa.Array) -> Mask:
-    mask: Mask = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
-    return mask
-
-
-def _ints(column: pa.Array) -> npt.NDArray[np.int64]:
-    values: npt.NDArray[np.int64] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-    return values.astype(np.int64, copy=False)
-
-
-def _floats(column: pa.Array) -> Floats:
-    values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return values
