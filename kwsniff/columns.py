@@ -106,7 +106,7 @@ def repeated(text: str, count: int) -> pa.Array:
     """The same text so many times."""
     made = _REPEATED.get(text)
     if made is None or len(made) < count:
-        made = _REPEATED[text] = pa.repeat(text, max(count, LEAST))
+        made = _REPEATED[text] = pa.repeat(pa.scalar(text, pa.string()), max(count, LEAST))
     return made.slice(0, count)
 
 

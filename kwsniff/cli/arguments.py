@@ -44,7 +44,7 @@ class Damage:
     def _look(self, batch: pa.RecordBatch) -> None:
         if batch["code"].null_count == batch.num_rows:
             return
-        hit = pc.fill_null(pc.is_in(batch["code"], pa.array(DAMAGE)), False)
+        hit = pc.fill_null(pc.is_in(batch["code"], pa.array(DAMAGE, pa.string())), False)
         if not pc.any(hit).as_py():
             return
         for row in batch.select(["code", "capture", "packet", "detail"]).filter(hit).to_pylist():

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.report.topicfile import TopicFileError, read_names
-from kwsniff.report.topics import TopicNames
-from kwsniff.where.moment import zone
+from kwsniff.where.zones import zone
 
 if TYPE_CHECKING:
+    from kwsniff.report.topics import TopicNames
     from kwsniff.where.predicate import Predicate
 
 COLOURS = ("auto", "always", "never")
@@ -82,6 +81,8 @@ class Choice:
         """Topics by uuid, as the user's file names them. Raises CommandError."""
         if self.topic_ids is None:
             return {}
+        from kwsniff.report.topicfile import TopicFileError, read_names
+
         try:
             return read_names(self.topic_ids)
         except TopicFileError as error:
@@ -89,6 +90,8 @@ class Choice:
 
     def learner(self) -> TopicNames:
         """Learns names of topics, beginning with those of the user's file. Raises CommandError."""
+        from kwsniff.report.topics import TopicNames
+
         return TopicNames(self.names)
 
     def colour(self, terminal: bool, environment: str | None) -> bool:

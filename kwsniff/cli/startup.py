@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 from contextlib import suppress
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 OWN_PROCESS = object()
@@ -50,7 +49,8 @@ def one_heap() -> None:
 
 def spare_pandas() -> None:
     """Keep pyarrow from importing pandas, which it does for the first array it makes of Python values, only
-    to see whether they are pandas'. It asks once, and costs a tiny `decode` a third of its time."""
+    to see whether they are pandas' or dateutil's. It asks once, and costs a tiny `decode` a third of its
+    time."""
     if "pandas" in sys.modules:
         return
     import pyarrow as pa
@@ -80,9 +80,10 @@ def spare_manual() -> None:
         del sys.modules[MANUAL]
 
 
-class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas."""
+class _NoPandas:
+    """Says that there is no pandas, and no dateutil, for which pyarrow asks whenever it has to find the type
+    of values."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
+        if fullname in ("pandas", "dateutil"):
             raise ModuleNotFoundError(fullname)

@@ -37,16 +37,17 @@ from kwsniff.table import EVENTS, PARTITION, TEXTS
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 REASONS = pa.array(
-    ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"]
+    ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"],
+    pa.string(),
 )
-_STATUSES = pa.array(list(STATUSES))
+_STATUSES = pa.array(list(STATUSES), pa.string())
 BODIES = frozenset(("request", "response"))
 ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
 """Columns of calls that are filled whatever was asked for: the summary of a run needs them."""
 
-_EVENTS = pa.array([CALL, ANOMALY, CONNECTION])
+_EVENTS = pa.array([CALL, ANOMALY, CONNECTION], pa.string())
 """By kinds of rows."""
-_SECURITY = pa.array(["plaintext", "tls", "unknown"])
+_SECURITY = pa.array(["plaintext", "tls", "unknown"], pa.string())
 _SECURITY_OF = {k.KAFKA: 0, k.TLS: 1}
 
 _TIMES = {

@@ -34,6 +34,8 @@ OWNER = (
     "number", "client", "capture", "a_hi", "a_lo", "b_hi", "b_lo", "a_port", "b_port", "first_time",
 )  # fmt: skip
 """Of a connection: who it is."""
+ABOUT = OWNER[1:]
+"""The same but for its number."""
 _OWNER = np.dtype([(name, np.int64) for name in (*OWNER, "conn")])
 BLANK = {
     **dict.fromkeys(("first_time", "last_time", "response_first", "response_last"), -1),
@@ -157,27 +159,48 @@ def owners_of(machine: Machine, parts: list[Rows], ends: Rows) -> tuple[Rows, In
     connection is the latest."""
     numbers = np.concatenate([rows["number"] for rows in parts])
     conns = np.concatenate([rows["conn"] for rows in parts])
-    distinct, first, whose = np.unique(numbers, return_index=True, return_inverse=True)
+    distinct, first, whose = _distinct(numbers, conns, machine.used("conns"))
     owners = np.zeros(len(distinct), _OWNER)
-    ends = ends[np.isin(ends["number"], distinct)]
     places = np.searchsorted(distinct, ends["number"])
+    known = np.flatnonzero(np.append(distinct, -1)[places] == ends["number"])
+    ends, places = ends[known], places[known]
     over = np.zeros(len(distinct), np.bool_)
     over[places] = True
     open_ = np.flatnonzero(~over)
-    _read_open(machine, conns[first[open_]], open_, owners)
-    for name in OWNER:
+    for name, values in _of_open(machine, conns[first[open_]]).items():
+        owners[name][open_] = values
+    for name in ABOUT:
         owners[name][places] = ends[name]
     owners["number"], owners["conn"] = distinct, conns[first]
     return owners, whose
 
 
-def _read_open(machine: Machine, conns: Ints, places: Ints, owners: Rows) -> None:
-    """Connections that are still in the table."""
+def _distinct(numbers: Ints, conns: Ints, room: int) -> tuple[Ints, Ints, Ints]:
+    """The numbers that occur, ascending, a row of each, and which of them each row has. Sorted are not the
+    rows but their places in the table of connections, of which `room` are used: those stand for the numbers,
+    unless one was given to another connection meanwhile."""
+    if len(conns) and room < 4 * len(conns) and conns.min() >= 0 and conns.max() < room:
+        row = np.full(room, -1)
+        row[conns] = np.arange(len(conns))
+        used = row[row >= 0]
+        if (numbers[row[conns]] == numbers).all():
+            first = used[np.argsort(numbers[used])]
+            distinct = numbers[first]
+            if (distinct[1:] > distinct[:-1]).all():
+                row[conns[first]] = np.arange(len(first))
+                return distinct, first, row[conns]
+    order = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    new = np.append(True, ascending[1:] != ascending[:-1])[: len(order)]
+    whose = np.empty(len(order), np.int64)
+    whose[order] = np.cumsum(new) - 1
+    return ascending[new], order[new], whose
+
+
+def _of_open(machine: Machine, conns: Ints) -> dict[str, Ints]:
+    """Fields of connections that are still in the table."""
     if machine.compiled:
         table = np.asarray(machine.t.conns)
-        for name in OWNER:
-            owners[name][places] = table[name][conns]
-        return
-    for place, conn in zip(places.tolist(), conns.tolist(), strict=True):
-        row = machine.t.conns[conn]
-        owners[place] = (*(getattr(row, name) for name in OWNER), conn)
+        return {name: table[name][conns] for name in ABOUT}
+    rows = [machine.t.conns[conn] for conn in conns.tolist()]
+    return {name: np.array([getattr(row, name) for row in rows], np.int64) for name in ABOUT}

@@ -28,7 +28,7 @@ CLOSERS = pa.array([None if at not in (5, 6, 9, 10) else
                    pa.string())  # fmt: skip
 
 
-ALERTED = pa.array([None, "client", "broker"])
+ALERTED = pa.array([None, "client", "broker"], pa.string())
 LEVELS = {1: "warning", 2: "fatal"}
 ALERTS = {
     0: "close_notify", 10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow",

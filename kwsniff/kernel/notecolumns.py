@@ -13,7 +13,7 @@ from kwsniff.kernel.codes import BAD_BODY, CODES
 from kwsniff.kernel.drained import Drained
 
 Ints = NDArray[np.int64]
-_CODES = pa.array(CODES)
+_CODES = pa.array(CODES, pa.string())
 
 
 def anomaly_columns(drained: Drained, rows: Arranged) -> Columns:

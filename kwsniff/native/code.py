@@ -29,8 +29,8 @@ OUT_OF_BOUNDS = -3
 """What functions of such code return when an index was wrong."""
 AROUND = frozenset(
     (
-        *("arranged", "bodytexts", "callcolumns", "decisions", "details", "durations", "emitter"),
-        *("endcolumns", "engine", "identity", "machine", "notecolumns", "programs", "shares"),
+        *("arranged", "bodytexts", "callcolumns", "decisions", "details", "drained", "durations", "emitter"),
+        *("endcolumns", "engine", "identity", "machine", "notecolumns", "owners", "programs", "shares"),
         *("snapshot", "strings", "told"),
     )
 )

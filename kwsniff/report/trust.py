@@ -21,6 +21,7 @@ LIMITS = tuple(code for code in ANOMALIES if code.endswith("_limit") or code == 
 TWICE = 0.01
 """Packets captured twice are told from this part on: single ones are a sender's doing."""
 
+_ZERO, _TLS = pa.scalar(0, pa.int64()), pa.scalar("tls", pa.string())
 _SUMMED = (
     *("client_packets", "broker_packets", "client_bytes", "broker_bytes"),
     *("client_missing_bytes", "broker_missing_bytes"),
@@ -120,10 +121,10 @@ class TrustTotals:
         self.complete += pc.and_(syn, pc.or_(fin, rst)).true_count
         self.mid_stream += pc.invert(syn).true_count
         client, broker = (
-            pc.greater(pc.fill_null(rows[name], 0), 0) for name in ("client_bytes", "broker_bytes")
+            pc.greater(pc.fill_null(rows[name], 0), _ZERO) for name in ("client_bytes", "broker_bytes")
         )
         self.half_seen += pc.xor(client, broker).true_count
-        self.tls += pc.fill_null(pc.equal(rows["security"], "tls"), False).true_count
+        self.tls += pc.fill_null(pc.equal(rows["security"], _TLS), False).true_count
         for name in _SUMMED:
             self.sums[name] += pc.sum(rows[name]).as_py() or 0
 

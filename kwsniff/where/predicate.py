@@ -15,10 +15,11 @@ from kwsniff.where import (  # each registers its makers
     operators,
     wrong,
 )
-from kwsniff.where.moment import bounded, zone
+from kwsniff.where.moment import bounded
 from kwsniff.where.name import columns_of
 from kwsniff.where.parser import parse
 from kwsniff.where.term import TRUTH, ZONE, Term, column_term, term_of
+from kwsniff.where.zones import zone
 
 __all__ = ["Predicate", "columns_in", "comparison", "compile_where", "function", "name", "operators"]
 

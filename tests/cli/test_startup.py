@@ -46,7 +46,8 @@ def test_a_command_that_is_not_there_is_named_with_one_that_is() -> None:
 def test_decode_imports_no_pandas(capture: Callable[..., str]) -> None:
     modules = imported("decode", "-q", "-f", "csv", capture(call()), stand_in=True)
     assert "pyarrow" in modules
-    assert not modules & {"pandas", "scapy", "rich.console", "numba"}
+    assert not modules & {"pandas", "scapy", "rich.console", "numba", "numpy.ma", "dateutil"}
+    assert "kwsniff.where.term" not in modules  # nor the language of --where
 
 
 def test_the_command_line_may_be_given_by_its_path(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwsniff.kernel.drained import Chosen, Placed
+from kwsniff.kernel.drained import Chosen, Placed, _distinct
 from kwsniff.kernel.machine import RECORDS
 from kwsniff.kernel.numbers import NONE
 
@@ -49,3 +49,25 @@ def test_lists_follow_their_rows(place: list[int] | None) -> None:
     own = {0: [0, 1], 1: [], 2: [22, 23, 24], 3: [35]}
     where = place or [0, 1, 2, 3]
     assert [listed[at] for at in where] == [own[each] for each in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "conns", "room"),
+    [
+        ([7, 3, 7, 9, 3], [0, 2, 0, 1, 2], 3),  # places stand for numbers
+        ([7, 3, 7, 9, 3], [0, 2, 0, 0, 2], 3),  # 9 was given the place of 7
+        ([7, 3, 7, 9, 3], [0, 2, 1, 4, 2], 5),  # 7 has two places
+        ([7, 3, 7, 9, 3], [0, 2, 0, 1, 2], 2),  # a place that is not in use any more
+        ([7, 3, 7, 9, 3], [0, 2, 0, -1, 2], 3),
+        ([7, 3, 7, 9, 3], [0, 2, 0, 1, 2], 100),  # few rows of a large table
+        ([5], [0], 1),
+        ([], [], 0),
+    ],
+)
+def test_connections_of_rows_are_told_apart_by_their_numbers(
+    numbers: list[int], conns: list[int], room: int
+) -> None:
+    distinct, first, whose = _distinct(np.array(numbers, np.int64), np.array(conns, np.int64), room)
+    assert distinct.tolist() == sorted(set(numbers))
+    assert [numbers[at] for at in first] == distinct.tolist()
+    assert [distinct[at] for at in whose] == numbers
