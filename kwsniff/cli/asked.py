@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kwsniff.cli import options
-from kwsniff.cli.startup import OWN_PROCESS, one_heap
+from kwsniff.cli.startup import OWN_PROCESS
+from kwsniff.tuning import one_heap
 
 if TYPE_CHECKING:
     from kwsniff.cli.choice import Choice

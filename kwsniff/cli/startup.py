@@ -1,89 +1,10 @@
-"""What a short-lived command does without."""
+"""How commands are told what process they run in."""
 
 from __future__ import annotations
 
-import ctypes
-import importlib
-import os
-import sys
-from contextlib import suppress
-from types import ModuleType
-
 OWN_PROCESS = object()
-"""Tells a command that the process is its own, to be tuned for it and gone afterwards."""
-
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-"""Of mallopt(3), glibc."""
-LARGE, SPARE = 8 << 20, 32 << 20
-"""Bytes from which on memory is given back to the system as soon as it is free, and of the heap's end that
-may stay free."""
-
-
-def tuned() -> None:
-    """Tune this process, and those it starts, before it has threads and arrays."""
-    one_heap()
-    spare_pandas()
-    spare_manual()
+"""Tells a command that the process is its own, to be tuned for it (`kwsniff.tuning`) and gone afterwards."""
 
 
 def untuned() -> None:
     """Leave this process as it is: others do the work, and would have its environment."""
-
-
-def one_heap() -> None:
-    """Let Arrow and all threads take memory from one heap. What a heap has set free it keeps for itself, and
-    Arrow's own and one for each thread together kept a fifth of all memory. Once a large piece was free,
-    glibc would take the next ones of that size from the heap too, where others in between keep them from
-    being given back: batches of 16 MB then took three times as much."""
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    for name, option, value in (
-        ("MALLOC_ARENA_MAX", M_ARENA_MAX, 1),
-        ("MALLOC_MMAP_THRESHOLD_", M_MMAP_THRESHOLD, LARGE),
-        ("MALLOC_TRIM_THRESHOLD_", M_TRIM_THRESHOLD, SPARE),
-    ):
-        os.environ.setdefault(name, str(value))  # for worker processes; this one began without
-        with suppress(OSError, AttributeError):  # another C library
-            ctypes.CDLL(None).mallopt(option, value)
-
-
-def spare_pandas() -> None:
-    """Keep pyarrow from importing pandas, which it does for the first array it makes of Python values, only
-    to see whether they are pandas' or dateutil's. It asks once, and costs a tiny `decode` a third of its
-    time."""
-    if "pandas" in sys.modules:
-        return
-    import pyarrow as pa
-
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array([None])
-    finally:
-        sys.meta_path.remove(finder)
-
-
-MANUAL = "pyarrow.vendored.docscrape"
-
-
-def spare_manual() -> None:
-    """Keep pyarrow.compute from writing the manual of its three hundred functions when it is imported, which
-    takes twice as long as the rest of it: what reads the docstrings of options finds no parameters there."""
-    if "pyarrow.compute" in sys.modules or MANUAL in sys.modules:
-        return
-    blank = ModuleType(MANUAL)
-    blank.NumpyDocString = lambda _: {"Parameters": []}  # type: ignore[attr-defined]
-    sys.modules[MANUAL] = blank
-    try:
-        importlib.import_module("pyarrow.compute")
-    finally:
-        del sys.modules[MANUAL]
-
-
-class _NoPandas:
-    """Says that there is no pandas, and no dateutil, for which pyarrow asks whenever it has to find the type
-    of values."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname in ("pandas", "dateutil"):
-            raise ModuleNotFoundError(fullname)

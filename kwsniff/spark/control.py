@@ -1,18 +1,20 @@
 """What tasks tell Spark: few rows, narrow ones, beside the events that they write themselves.
 
 An event that went through the JVM would be taken apart into its sixty fields and put together again, each
-time, for longer than it took to decode. So what has to be brought to another task goes as bytes.
+time, for longer than it took to decode. So what has to be brought to another task goes as bytes, and in files
+beside the results: a shuffle would copy them into the JVM, to disk, and through two more Python workers.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.lake.place import Place
 
@@ -78,66 +80,80 @@ def spark_schema() -> Any:
     return from_arrow_schema(CONTROL)
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one `split` in a file that a task wrote: these batches of it."""
+
+    path: str
+    first: int
+    count: int
+
+
 class KeptInput:
     """CONTROL rows between two jobs, in files that tasks write: so nothing is computed twice."""
 
     def __init__(self, spark: SparkSession, place: Place) -> None:
         self._spark, self._place = spark, place
-        self._files: list[str] = []
+        self._pieces: dict[int | None, list[Piece]] = {}
 
-    def write(self, frame: DataFrame) -> None:
-        """Run the job. Raises what Spark raises."""
-        emitted = frame.mapInArrow(_keeping(self._place), spark_schema()).toArrow()
-        files = zip(emitted["split"].to_pylist(), emitted["key"].to_pylist(), strict=True)
-        self._files = [path for _, path in sorted(files)]
+    def write(self, count: int, work: Work) -> None:
+        """Run `count` tasks. Rows of the same `split` should follow each other. Raises what Spark raises."""
+        emitted = tasks(self._spark, count, _keeping(self._place, work)).toArrow()
+        said = zip(emitted["key"].to_pylist(), emitted["detail"].to_pylist(), strict=True)
+        for path, detail in sorted(said):
+            for split, first, number in json.loads(detail):
+                self._pieces.setdefault(split, []).append(Piece(path, first, number))
 
-    def rows(self) -> DataFrame:
-        """All of them, as Spark has them."""
-        files = self._files
+    def pieces(self, split: int | None) -> list[Piece]:
+        """Where the rows of a `split` lie, in the order of the tasks that wrote them."""
+        return self._pieces.get(split, [])
 
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for number in numbers(batches):
-                yield from _kept(files[number])
-
-        return tasks(self._spark, len(files), read)
-
-    def column(self, name: str, kind: str) -> list[Any]:
-        """A column of the rows of a kind that are few, in the order of the tasks that wrote them."""
-        return [
-            value
-            for path in self._files
-            for batch in _kept(path)
-            for value in batch.filter(pc.equal(batch["kind"], kind))[name].to_pylist()
-        ]
-
-    def details(self, kind: str) -> list[str]:
-        """`detail` of such rows."""
-        return self.column("detail", kind)
+    def details(self) -> list[str]:
+        """`detail` of the rows that are of no `split`, in the order of the tasks that wrote them."""
+        return [row["detail"] for row in rows_of(self.pieces(None))]
 
 
-def _keeping(place: Place) -> Work:
-    """Writes the rows of a task to a file of its own, and tells it."""
+def _keeping(place: Place, work: Work) -> Work:
+    """Writes the rows of each task to a file of its own, and tells it."""
 
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
+    def keep(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers(batches):
+            given = pa.RecordBatch.from_pydict({"id": [number]})
+            file = place / f"{number:06}-{uuid4().hex[:12]}.arrow"
+            pieces = _write(file, work([given]))
+            yield from batched([{"kind": EMITTED, "key": file.url, "detail": json.dumps(pieces)}])
 
-        context = TaskContext.get()
-        number = context.partitionId() if context is not None else 0
-        file = place / f"{number:06}-{uuid4().hex[:12]}.arrow"
-        first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:
-            return
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with file.create() as stream, pa.ipc.new_file(stream, CONTROL, options=options) as writer:
-            for batch in chain([first], batches):
-                writer.write_batch(batch.cast(CONTROL))
-        yield from batched([{"kind": EMITTED, "split": number, "key": file.url}])
-
-    return work
+    return keep
 
 
-def _kept(path: str) -> Iterator[pa.RecordBatch]:
-    with Place(path).open() as stream:
-        file = pa.ipc.open_file(stream)
-        for index in range(file.num_record_batches):
-            yield file.get_batch(index)
+def _write(file: Place, batches: Iterable[pa.RecordBatch]) -> list[tuple[int | None, int, int]]:
+    """Each `split` that was written, the number of its first batch, and how many they are."""
+    pieces: list[tuple[int | None, int, int]] = []
+    count = 0
+    with file.create() as stream, pa.ipc.new_file(stream, CONTROL) as writer:
+        for batch in batches:
+            for split, rows in _by_split(batch):
+                writer.write_batch(rows)
+                if pieces and pieces[-1][0] == split:
+                    pieces[-1] = (split, pieces[-1][1], pieces[-1][2] + 1)
+                else:
+                    pieces.append((split, count, 1))
+                count += 1
+    return pieces
+
+
+def _by_split(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """The rows of a batch, those of the same `split` that follow each other together."""
+    first = 0
+    for split, rows in groupby(batch["split"].to_pylist()):
+        count = len(list(rows))
+        yield split, batch.slice(first, count)
+        first += count
+
+
+def rows_of(pieces: Iterable[Piece]) -> Iterator[Row]:
+    """The rows of some pieces. Raises OSError."""
+    for piece in pieces:
+        with Place(piece.path).open() as stream:
+            file = pa.ipc.open_file(stream)
+            yield from unbatched(map(file.get_batch, range(piece.first, piece.first + piece.count)))

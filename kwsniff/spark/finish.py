@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -38,21 +38,21 @@ from kwsniff.spark.control import (
     EMITTED,
     STORED,
     KeptInput,
+    Piece,
     Row,
     Work,
     batched,
     numbers,
+    rows_of,
     tasks,
-    unbatched,
 )
-from kwsniff.spark.control import spark_schema as control_schema
 from kwsniff.spark.settling import Settling
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, merged, stored
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 FILES_BYTES = 96 * MIB
 """Staged events that one task finishes, about: a file a day and hour comes of them."""
@@ -63,8 +63,6 @@ MERGED = 16
 """Statistics that one task merges."""
 MOST_ROWS = 1_000_000
 """Rows up to which tasks hand over every value for the percentiles."""
-SEED = "seed"
-"""Kind of a row that only says: there is such a group."""
 
 LEARNT_FROM = (
     *("event", "connection", "software_name", "software_version"), "topics", "topic_ids", "position",
@@ -119,15 +117,15 @@ class Finish:
         self,
         spark: SparkSession,
         groups: Sequence[Sequence[Staged]],
-        corrections: Sequence[DataFrame],
+        corrections: Sequence[Sequence[Piece]],
         version: Version,
         *,
         in_order: bool = True,
     ) -> None:
-        """The `split` of corrections is the number of the group that they are for. `in_order`: each group's
-        rows come before those of the next one; otherwise each file's rows are in order by themselves."""
+        """`corrections` are for each group. `in_order`: each group's rows come before those of the next one;
+        otherwise each file's rows are in order by themselves."""
         self._spark, self._groups = spark, [list(group) for group in groups]
-        self._corrections, self._version = corrections, version
+        self._corrections, self._version = [list(each) for each in corrections], version
         self._in_order = in_order
         self.files: list[Stored] = []
         """The files of all tables, once they are written."""
@@ -137,9 +135,8 @@ class Finish:
         learnt = self._names() if any(file.named for group in self._groups for file in group) else {}
         names = learnt | FIXED
         kept = KeptInput(self._spark, self._version.staging / "counted-0")
-        kept.write(self._by_group().mapInArrow(self._writing(names), control_schema()))
-        emitted = kept.details(STORED)
-        self.files = [Stored(**each) for detail in emitted for each in json.loads(detail)]
+        kept.write(len(self._groups), self._writing(names))
+        self.files = [Stored(**each) for detail in kept.details() for each in json.loads(detail)]
         counted = self._merged(kept, len(self._groups))
         if not self._in_order:
             counted.findings = self._findings(names)
@@ -151,7 +148,7 @@ class Finish:
         below = {name: version.below(name) for name in TABLES}
         tables = partial(Tables, version.out, below, metadata=spark_metadata())
         few = sum(file.rows for group in self._groups for file in group) <= MOST_ROWS
-        return _writing(self._groups, names, tables, few, self._in_order)
+        return _writing(self._groups, self._corrections, names, tables, few, self._in_order)
 
     def _findings(self, names: Mapping[str, str]) -> Findings:
         """By one task that takes the rows of all files in their order."""
@@ -167,26 +164,9 @@ class Finish:
             return
         self.files = compacted(self._spark, self.files, found, self._version.out, self._version.below)
 
-    def _by_group(self) -> DataFrame:
-        """The corrections, sorted into the partitions of their groups, and a row for each group besides."""
-        from pyspark.sql import functions as f
-
-        count = len(self._groups)
-        seeds = self._spark.range(0, count, 1, 1).select(
-            f.col("id").alias("split"), f.lit(SEED).alias("kind")
-        )
-        whole = seeds
-        for part in self._corrections:
-            whole = whole.unionByName(part, allowMissingColumns=True)
-        if not self._corrections:
-            empty = {"key": "string", "detail": "string", "data": "binary"}
-            whole = whole.withColumns({name: f.lit(None).cast(kind) for name, kind in empty.items()})
-        by_group = whole.repartitionById(count, f.col("split").cast("int"))
-        return by_group.sortWithinPartitions("split", "kind")
-
     def _names(self) -> dict[str, str]:
         """Names of topics by uuid over the whole input, first seen first."""
-        emitted = self._by_group().mapInArrow(_learning(self._groups), control_schema())
+        emitted = tasks(self._spark, len(self._groups), _learning(self._groups, self._corrections))
         first: dict[str, tuple[int, str]] = {}
         for detail in emitted.toArrow()["detail"].to_pylist():
             for uuid, (position, name) in json.loads(detail).items():
@@ -195,20 +175,15 @@ class Finish:
 
     def _merged(self, kept: KeptInput, count: int) -> Counted:
         """One of all, by levels."""
-        from pyspark.sql import functions as f
-
         level = 0
         while count > MERGED:
+            pieces = [kept.pieces(number) for number in range(count)]
             count, level = -(-count // MERGED), level + 1
-            further = KeptInput(self._spark, self._version.staging / f"counted-{level}")
-            share = f.expr(f"cast(split div {MERGED} as int)")
-            emitted = kept.rows().where(f.col("kind") == EMITTED)
-            parts = emitted.repartitionById(count, share).sortWithinPartitions("split")
-            further.write(parts.mapInArrow(_merging(MERGED), control_schema()))
-            kept = further
+            kept = KeptInput(self._spark, self._version.staging / f"counted-{level}")
+            kept.write(count, _merging(pieces))
         counted = Counted()
-        for data in kept.column("data", EMITTED):
-            counted.merge(pickle.loads(data))
+        for number in range(count):
+            counted.merge(_counted(kept.pieces(number)))
         return counted
 
 
@@ -267,10 +242,10 @@ Finishing = Callable[[int, list[Staged], Iterator[Row]], Iterator[Row]]
 """Takes a group's number and files, and its corrections."""
 
 
-def _each_group(groups: list[list[Staged]], finish: Finishing) -> Work:
+def _each_group(groups: list[list[Staged]], corrections: list[list[Piece]], finish: Finishing) -> Work:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, rows in groupby(unbatched(batches), key=lambda row: row["split"]):
-            yield from batched(finish(number, groups[number], rows))
+        for number in numbers(batches):
+            yield from batched(finish(number, groups[number], rows_of(corrections[number])))
 
     return work
 
@@ -287,7 +262,7 @@ def _believed(
             yield from settling.rows(file, columns)
 
 
-def _learning(groups: list[list[Staged]]) -> Work:
+def _learning(groups: list[list[Staged]], corrections: list[list[Piece]]) -> Work:
     def learn(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
         first: dict[str, tuple[int, str]] = {}
         new = [file for file in files if file.named and file.table is None]
@@ -296,7 +271,7 @@ def _learning(groups: list[list[Staged]]) -> Work:
                 first |= first_named(batch, batch["position"], first)
         yield {"kind": EMITTED, "split": number, "detail": json.dumps(first)}
 
-    return _each_group(groups, learn)
+    return _each_group(groups, corrections, learn)
 
 
 def _earlier(files: Iterable[Staged], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -308,6 +283,7 @@ def _earlier(files: Iterable[Staged], columns: Sequence[str]) -> Iterator[pa.Rec
 
 def _writing(
     groups: list[list[Staged]],
+    corrections: list[list[Piece]],
     names: Mapping[str, str],
     tables: Callable[..., Tables],
     few: bool,
@@ -326,10 +302,10 @@ def _writing(
                 counted.add(whole, findings=in_order)
         if not few:
             counted.store.condense()
-        yield {"kind": STORED, "split": number, "detail": json.dumps([asdict(each) for each in sink.stored])}
+        yield {"kind": STORED, "detail": json.dumps([asdict(each) for each in sink.stored])}
         yield {"kind": EMITTED, "split": number, "data": pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)}
 
-    return _each_group(groups, write)
+    return _each_group(groups, corrections, write)
 
 
 def _whole(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -365,14 +341,22 @@ def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
 
-def _merging(share: int) -> Work:
+def _merging(pieces: list[list[Piece]]) -> Work:
+    """Each task merges what `MERGED` groups counted."""
+
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counted, first = Counted(), None
-        for row in unbatched(batches):
-            first = row["split"] if first is None else first
-            counted.merge(pickle.loads(row["data"]))
-        if first is not None:
+        for number in numbers(batches):
+            counted = Counted()
+            for each in pieces[number * MERGED : (number + 1) * MERGED]:
+                counted.merge(_counted(each))
             data = pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)
-            yield from batched([{"kind": EMITTED, "split": first // share, "data": data}])
+            yield from batched([{"kind": EMITTED, "split": number, "data": data}])
 
     return work
+
+
+def _counted(pieces: list[Piece]) -> Counted:
+    """What one task counted."""
+    (row,) = rows_of(pieces)
+    counted: Counted = pickle.loads(row["data"])
+    return counted

@@ -30,16 +30,17 @@ from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
+from kwsniff.spark.control import Piece
 from kwsniff.spark.finish import Counted, Finish, error_names, grouped, spark_metadata
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spark.staged import Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-Corrections = Callable[[list[list[Staged]]], "list[DataFrame]"]
-"""Takes the groups of files that are finished together; gives what is to be put right in them."""
+Corrections = Callable[[list[list[Staged]]], list[list[Piece]]]
+"""Takes the groups of files that are finished together; gives what is to be put right in each."""
 
 
 Tell = Callable[[str, int], None]
@@ -194,15 +195,15 @@ class _JobRun:
             self._in_order = False
             shards.decode()
             self._totals.merge(shards.totals)
-            return [*self._earlier(), *shards.files], lambda groups: []
+            return [*self._earlier(), *shards.files], lambda groups: [[] for _ in groups]
 
-        def corrections(groups: list[list[Staged]]) -> list[DataFrame]:
+        def corrections(groups: list[list[Staged]]) -> list[list[Piece]]:
             self._stage("joining")
             of_split = {file.split: number for number, group in enumerate(groups) for file in group}
             run.join([of_split[file.split] for file in run.files])
             self._totals.merge(run.totals)
             self._account = asdict(run.account)
-            return run.corrections()
+            return run.corrections(len(groups))
 
         return [*self._earlier(), *run.files], corrections
 

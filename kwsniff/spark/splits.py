@@ -29,13 +29,13 @@ from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
 from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
 from kwsniff.segments import segment_columns
-from kwsniff.spark.control import EMITTED, EVENTS, JOINED, KeptInput, Work, batched, numbers, tasks
+from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
 from kwsniff.spark.packing import packed_summary
 from kwsniff.spark.staged import STAGED, Staged, StagedFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 LEAST_SPLIT = 32 * MIB
 """Smaller splits would have more edges than they gain."""
@@ -125,18 +125,16 @@ class SplitRun:
         work = _joining(
             self._splits, self._summaries, self._config, self._seed, self._run, list(group_of)
         )  # fmt: skip
-        self._joined.write(tasks(self._spark, 1, work))
-        (emitted,) = self._joined.details(EMITTED)
+        self._joined.write(1, work)
+        (emitted,) = self._joined.details()
         count = Count(**json.loads(emitted))
         account = self.account
         account.again, account.splits_again, account.whole = count.again, count.splits_again, count.whole
         account.shuffled_bytes = account.summary_bytes + count.shuffled_bytes
 
-    def corrections(self) -> list[DataFrame]:
-        """JOINED and EVENTS; their `split` is the group that they are for, `key` the number of the split."""
-        from pyspark.sql import functions as f
-
-        return [self._joined.rows().where(f.col("kind").isin(JOINED, EVENTS))]
+    def corrections(self, groups: int) -> list[list[Piece]]:
+        """Where JOINED and EVENTS for each of so many groups lie; their `key` is the number of the split."""
+        return [self._joined.pieces(group) for group in range(groups)]
 
 
 # Tasks

@@ -54,7 +54,7 @@ def finished(spark: SparkSession, run: SplitRun, place: Path) -> Counter[str]:
     half = len(run.files) // 2
     groups = [run.files[:half], run.files[half:]]
     run.join([int(number >= half) for number in range(len(run.files))])
-    finish = Finish(spark, groups, run.corrections(), Version(Place.of(place), None))
+    finish = Finish(spark, groups, run.corrections(len(groups)), Version(Place.of(place), None))
     finish.run()
     tables: dict[str, list[Stored]] = {table.name: [] for table in OF_EVENTS}
     for file in finish.files:
@@ -118,7 +118,7 @@ def test_statistics_of_many_groups_are_those_of_one_pass(
     run.join(range(len(groups)))
     place = tmp_path / "done"
     version = Version(Place.of(place), None)
-    found = Report.from_store(Finish(spark, groups, run.corrections(), version).run().store)
+    found = Report.from_store(Finish(spark, groups, run.corrections(len(groups)), version).run().store)
     expected = Report.from_events(named(events(PATHS, SMALL)))
     for table in TABLES:
         pd.testing.assert_frame_equal(found.tables[table], expected.tables[table])

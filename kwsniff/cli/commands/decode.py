@@ -10,7 +10,7 @@ import typer
 from kwsniff.cli.asked import Asked, asking
 from kwsniff.cli.options import CHOICE, INPUT, OUTPUT, Paths
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.startup import tuned
+from kwsniff.tuning import tuned
 
 EXAMPLES = (
     "kwsniff decode trace.pcapng",

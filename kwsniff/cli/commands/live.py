@@ -9,7 +9,7 @@ import typer
 
 from kwsniff.cli.asked import Asked, asking
 from kwsniff.cli.options import INPUT, OUTPUT, RUNNING
-from kwsniff.cli.startup import tuned
+from kwsniff.tuning import tuned
 
 EXAMPLES = (
     "kwsniff live -i eth0 --port 9092",

@@ -8,7 +8,7 @@ import typer
 
 from kwsniff.cli.asked import Asked, asking
 from kwsniff.cli.options import CHOICE, OUTPUT, Paths
-from kwsniff.cli.startup import tuned
+from kwsniff.tuning import tuned
 
 EXAMPLES = (
     "kwsniff report trace.pcapng",
