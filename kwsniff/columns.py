@@ -180,6 +180,12 @@ def record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def filled_columns(batch: pa.RecordBatch) -> Columns:
+    """The columns that have values."""
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return {name: column for name, column in columns if column.null_count < len(column)}
+
+
 def nulls(count: int, kind: pa.DataType) -> pa.Array:
     """So many nulls, all slices of one array for each type: a batch has dozens of columns without a value."""
     made = _NULLS.get(kind)

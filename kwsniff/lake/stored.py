@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.columns import filled_columns, record_batch
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.findings.finding import FINDINGS
 from kwsniff.report.percentiles import QUANTILES
@@ -63,9 +64,11 @@ class LakeTable:
         """Those of EVENTS rows with positions that belong into it."""
         mine = pc.equal(rows["event"], self.kind)
         own = rows.select(self.schema.names)
-        if mine.true_count < len(mine):
-            own = own.filter(mine) if mine.true_count else own.slice(0, 0)
-        return pa.RecordBatch.from_arrays(own.columns, schema=self.schema)
+        if mine.true_count == len(mine):
+            return pa.RecordBatch.from_arrays(own.columns, schema=self.schema)
+        chosen = pc.indices_nonzero(mine)
+        columns = filled_columns(own).items() if len(chosen) else ()
+        return record_batch({name: each.take(chosen) for name, each in columns}, len(chosen), self.schema)
 
 
 def _columns(kind: str) -> tuple[pa.Field, ...]:

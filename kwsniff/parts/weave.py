@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kwsniff.columns import filled_columns, record_batch
 from kwsniff.columns import in_order as columns_in_order
-from kwsniff.columns import record_batch
 from kwsniff.events import CALL
 from kwsniff.parts.part import Emitted
 from kwsniff.table import EVENTS
@@ -209,11 +209,6 @@ def _picked(parts: list[Emitted], places: Ints) -> Emitted:
         for name in ("keys", "ranks", "numbers")
     )
     # Most columns of most rows are null, and moving those costs as much as others.
-    columns = [(_filled_columns(each.batch), len(each.batch)) for each in parts]
+    columns = [(filled_columns(each.batch), len(each.batch)) for each in parts]
     batch = record_batch(columns_in_order(columns, places, EVENTS), len(places), EVENTS)
     return Emitted(batch, keys, ranks, numbers)
-
-
-def _filled_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    columns = zip(batch.schema.names, batch.columns, strict=True)
-    return {name: column for name, column in columns if column.null_count < len(column)}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -22,22 +22,18 @@ import pyarrow as pa
 
 from kwsniff.config import MIB
 from kwsniff.findings import NEEDED, Findings
-from kwsniff.html.gathered import Gathered
 from kwsniff.lake.compact import bundles, joined
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS, TABLES
 from kwsniff.lake.version import Version
-from kwsniff.report.bounded import BoundedStore
 from kwsniff.report.even import even
 from kwsniff.report.sessions import NEEDED as SESSIONS
 from kwsniff.report.sessions import followed
 from kwsniff.report.topics import FIXED, MAX_LEARNT, fill, first_named
-from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import (
     EMITTED,
     STORED,
-    KeptInput,
     Piece,
     Row,
     Work,
@@ -46,8 +42,10 @@ from kwsniff.spark.control import (
     rows_of,
     tasks,
 )
+from kwsniff.spark.counted import Counted, in_turn, merged
 from kwsniff.spark.settling import Settling
-from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, merged, stored
+from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
+from kwsniff.spark.staged import merged as in_one_order
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
@@ -57,10 +55,6 @@ if TYPE_CHECKING:
 FILES_BYTES = 96 * MIB
 """Staged events that one task finishes, about: a file a day and hour comes of them."""
 LEAST_BYTES = 8 * MIB
-EXACT = 1_000_000
-"""Values of a metric up to which percentiles are exact: calls, and topics that calls name."""
-MERGED = 16
-"""Statistics that one task merges."""
 MOST_ROWS = 1_000_000
 """Rows up to which tasks hand over every value for the percentiles."""
 
@@ -81,33 +75,6 @@ def grouped(files: Sequence[Staged], cores: int) -> list[list[Staged]]:
         groups[-1].append(file)
         room -= file.bytes
     return groups
-
-
-@dataclass(slots=True)
-class Counted:
-    """What was counted of events."""
-
-    store: BoundedStore = field(default_factory=lambda: BoundedStore(limit=EXACT))
-    trust: TrustTotals = field(default_factory=TrustTotals)
-    findings: Findings = field(default_factory=Findings)
-    gathered: Gathered = field(default_factory=Gathered)
-    """For the page."""
-
-    def add(self, batch: pa.RecordBatch, *, findings: bool = True) -> None:
-        """Count rows (ROWS); findings take them in their order only."""
-        events = batch.select(EVENTS_SCHEMA.names)
-        self.trust.add(events)
-        self.store.add(events)
-        self.gathered.take(events)
-        if findings:
-            self.findings.take(events)
-
-    def merge(self, other: Counted) -> None:
-        """Take what another one counted, of rows that come after those of this one."""
-        self.store.merge(other.store)
-        self.trust.merge(other.trust)
-        self.findings.merge(other.findings)
-        self.gathered.merge(other.gathered)
 
 
 class Finish:
@@ -134,10 +101,10 @@ class Finish:
         """Run the jobs. Raises what Spark raises, and OSError."""
         learnt = self._names() if any(file.named for group in self._groups for file in group) else {}
         names = learnt | FIXED
-        kept = KeptInput(self._spark, self._version.staging / "counted-0")
-        kept.write(len(self._groups), self._writing(names))
-        self.files = [Stored(**each) for detail in kept.details() for each in json.loads(detail)]
-        counted = self._merged(kept, len(self._groups))
+        emitted = tasks(self._spark, len(self._groups), self._writing(names)).toArrow()
+        files = emitted["detail"].to_pylist()
+        self.files = [Stored(**each) for detail in files for each in json.loads(detail)]
+        counted = merged(self._spark, self._version.staging, in_turn(emitted))
         if not self._in_order:
             counted.findings = self._findings(names)
         self._compact()
@@ -148,7 +115,8 @@ class Finish:
         below = {name: version.below(name) for name in TABLES}
         tables = partial(Tables, version.out, below, metadata=spark_metadata())
         few = sum(file.rows for group in self._groups for file in group) <= MOST_ROWS
-        return _writing(self._groups, self._corrections, names, tables, few, self._in_order)
+        place = version.staging / "counted-0"
+        return _writing(self._groups, self._corrections, names, tables, place, few, self._in_order)
 
     def _findings(self, names: Mapping[str, str]) -> Findings:
         """By one task that takes the rows of all files in their order."""
@@ -172,19 +140,6 @@ class Finish:
             for uuid, (position, name) in json.loads(detail).items():
                 first[uuid] = min(first.get(uuid, (position, name)), (position, name))
         return {uuid: name for uuid, (_, name) in first.items()}
-
-    def _merged(self, kept: KeptInput, count: int) -> Counted:
-        """One of all, by levels."""
-        level = 0
-        while count > MERGED:
-            pieces = [kept.pieces(number) for number in range(count)]
-            count, level = -(-count // MERGED), level + 1
-            kept = KeptInput(self._spark, self._version.staging / f"counted-{level}")
-            kept.write(count, _merging(pieces))
-        counted = Counted()
-        for number in range(count):
-            counted.merge(_counted(kept.pieces(number)))
-        return counted
 
 
 def error_names() -> dict[int, tuple[str, bool]]:
@@ -286,9 +241,12 @@ def _writing(
     corrections: list[list[Piece]],
     names: Mapping[str, str],
     tables: Callable[..., Tables],
+    place: Place,
     few: bool,
     in_order: bool,
 ) -> Work:
+    """Writes the rows of each group into files of their tables, and what it counted of them into `place`."""
+
     def write(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
         counted = Counted()
         for batch in _earlier(files, ROWS.names):
@@ -302,8 +260,8 @@ def _writing(
                 counted.add(whole, findings=in_order)
         if not few:
             counted.store.condense()
-        yield {"kind": STORED, "detail": json.dumps([asdict(each) for each in sink.stored])}
-        yield {"kind": EMITTED, "split": number, "data": pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)}
+        written = json.dumps([asdict(each) for each in sink.stored])
+        yield {"kind": STORED, "split": number, "key": counted.save(place), "detail": written}
 
     return _each_group(groups, corrections, write)
 
@@ -324,7 +282,7 @@ def _finding(files: list[Staged], names: Mapping[str, str]) -> Work:
             findings = Findings()
             for batch in _earlier(files, ROWS.names):
                 findings.take(batch.select(EVENTS_SCHEMA.names))
-            new = merged([stored(file.path, needed) for file in files if file.table is None])
+            new = in_one_order([stored(file.path, needed) for file in files if file.table is None])
             for batch in followed(map(_widened, new)):
                 findings.take(fill(batch, names).select(EVENTS_SCHEMA.names))
             yield from batched([{"kind": EMITTED, "data": pickle.dumps(findings, pickle.HIGHEST_PROTOCOL)}])
@@ -339,24 +297,3 @@ def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
         batch[field.name] if field.name in known else pa.nulls(batch.num_rows, field.type) for field in ROWS
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
-
-
-def _merging(pieces: list[list[Piece]]) -> Work:
-    """Each task merges what `MERGED` groups counted."""
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers(batches):
-            counted = Counted()
-            for each in pieces[number * MERGED : (number + 1) * MERGED]:
-                counted.merge(_counted(each))
-            data = pickle.dumps(counted, pickle.HIGHEST_PROTOCOL)
-            yield from batched([{"kind": EMITTED, "split": number, "data": data}])
-
-    return work
-
-
-def _counted(pieces: list[Piece]) -> Counted:
-    """What one task counted."""
-    (row,) = rows_of(pieces)
-    counted: Counted = pickle.loads(row["data"])
-    return counted

@@ -31,7 +31,8 @@ from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
 from kwsniff.spark.control import Piece
-from kwsniff.spark.finish import Counted, Finish, error_names, grouped, spark_metadata
+from kwsniff.spark.counted import Counted
+from kwsniff.spark.finish import Finish, error_names, grouped, spark_metadata
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spark.staged import Staged

@@ -20,6 +20,7 @@ import pyarrow as pa
 import zstandard
 from numpy.typing import NDArray
 
+from kwsniff.columns import nulls
 from kwsniff.kernel.tables import SWEEP
 from kwsniff.parts.part import ENDS, PartSummary
 from kwsniff.spark.staged import STAGED
@@ -132,7 +133,7 @@ def unpacked_rows(data: bytes) -> Iterator[pa.RecordBatch]:
     for batch in pa.ipc.open_stream(zstandard.ZstdDecompressor().decompress(data)):
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         made = [
-            _decoded(columns[field.name]) if field.name in columns else pa.nulls(batch.num_rows, field.type)
+            _decoded(columns[field.name]) if field.name in columns else nulls(batch.num_rows, field.type)
             for field in STAGED
         ]
         yield pa.RecordBatch.from_arrays(made, schema=STAGED)

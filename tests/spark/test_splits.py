@@ -22,6 +22,7 @@ from kwsniff.lake.version import Version
 from kwsniff.offline import events
 from kwsniff.report import Report
 from kwsniff.report.tables import TABLES
+from kwsniff.spark import counted as counting
 from kwsniff.spark import finish, job
 from kwsniff.spark.finish import Finish
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
@@ -110,7 +111,7 @@ def test_files_of_a_hundred_packets_given_out_of_order(spark: SparkSession, tmp_
 def test_statistics_of_many_groups_are_those_of_one_pass(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finish, "MERGED", 2)
+    monkeypatch.setattr(counting, "MERGED", 2)
     run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 50_000), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
     groups = [[file] for file in run.files]
