@@ -136,7 +136,8 @@ class Seen:
         self.cpu = cpu_seconds() - self._spent
 
     def _kept(self) -> tuple[int, int, int, int]:
-        parquet = sum(1 for _ in self._out.rglob("*.parquet"))
+        # Folders of batches come and go meanwhile.
+        parquet = sum(name.endswith(".parquet") for _, _, names in os.walk(self._out) for name in names)
         own = sum(len(files) for _, _, files in os.walk(self._out / KEPT))
         sizes = {pid: resident(pid) // MIB for pid in family()[1:]}
         java = {pid for pid in sizes if is_java(pid)}
