@@ -84,7 +84,7 @@ class Slots:
         columns = dict(zip(COLUMNS, table, strict=False))
         buffers = [held[first : first + size] for first, size in laid.buffers]
         return SegmentColumns(
-            capture=laid.capture, **columns, buffers=buffers, notes=laid.notes, share=table[-1]
+            capture=laid.capture, **columns, buffers=buffers, notes=laid.notes, share=table[-1], place=None
         )
 
     def _map(self, slot: int, size: int) -> mmap.mmap:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -123,6 +123,29 @@ def opened(path: str, start: int = 0, end: int | None = None) -> BinaryIO:
         whole = system.open_input_file(inside)
         length = (whole.size() if end is None else end) - start
         return _Ahead(whole, whole.get_stream(start, length))  # type: ignore[return-value]
+
+
+def ranges(path: str, wanted: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of the file at a path or URL between two offsets, for each pair; fewer where it ends before.
+    Raises CaptureError."""
+    if not is_remote(path):
+        with _plain_errors(path), opened(path) as file:
+            for start, end in wanted:
+                file.seek(start)
+                yield _all_of(file, end - start)
+        return
+    with _plain_errors(path):
+        system, inside, _ = file_system(path)
+        with system.open_input_file(inside) as whole:
+            for start, end in wanted:
+                yield whole.read_at(end - start, start)
+
+
+def _all_of(file: BinaryIO, size: int) -> bytes:
+    data = file.read(size)
+    while len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data
 
 
 class _Ahead:

@@ -56,6 +56,7 @@ class Reader(ABC):
                 np.arange(self.packets + 1, self.packets + 1 + size, dtype=np.int64),
                 linktype[some],
                 self._taken_notes(),
+                self._window.start,
             )
             self.packets += size
         if len(time_ns):

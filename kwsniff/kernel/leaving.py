@@ -139,11 +139,11 @@ def listen(t: Any, c: int, seg: Any) -> None:
 def heard(t: Any, c: int, seg: Any, left: Any) -> int:
     """What a quiet broker said so far, see QUIETS."""
     conn, a, b = t.conns[c], t.sides[2 * c], t.sides[2 * c + 1]
-    if a.again != left.a_again or b.again != left.b_again:
-        return SPOILT
-    if a.retransmitted != left.a_retransmitted or b.retransmitted != left.b_retransmitted:
-        return SPOILT
     s = b if conn.client == 0 else a
+    if s.again != (left.b_again if conn.client == 0 else left.a_again):
+        return SPOILT
+    if s.retransmitted != (left.b_retransmitted if conn.client == 0 else left.a_retransmitted):
+        return SPOILT
     if s.missing != (left.b_missing if conn.client == 0 else left.a_missing):
         return SPOILT
     if s.skipped != (left.b_skipped if conn.client == 0 else left.a_skipped):

@@ -49,6 +49,8 @@ class PacketBlock:
     """LINKTYPE_ value (https://www.tcpdump.org/linktypes.html) of each packet."""
     notes: list[Note] = field(default_factory=list)
     """What the reader of the file noticed; may name a packet that is in no block."""
+    place: int | None = None
+    """Where `data` begins in the capture, as it is once decompressed; None if it is in no file."""
 
     def __len__(self) -> int:
         return len(self.offset)

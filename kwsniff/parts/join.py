@@ -34,6 +34,7 @@ from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, SWEEP, UNTIL
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import COPIED, EDGE, EXTRA, Emitted, PartSummary, endpoints_of
+from kwsniff.parts.payload import with_payload
 from kwsniff.parts.tail import link, put, walked
 from kwsniff.parts.weave import Identity, Joined, asked
 
@@ -98,8 +99,9 @@ class Joiner:
         self._machine.t.run[0].floor = summary.floor
 
     def join(self, summary: PartSummary, again: Again) -> Joined:
-        """Take the next part, which `fits`."""
+        """Take the next part, which `fits`. Raises CaptureError."""
         done = Joined()
+        summary = with_payload(summary)
         self._machine.t.run[0].most_bytes = 0
         self._feed(summary, again, done)
         fits = self._machine.array("lefts", len(summary.lefts))["verdict"] == FITS

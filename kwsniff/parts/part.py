@@ -34,8 +34,12 @@ Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 ORDER_BITS = 34
 """An order is the number of its part above so many bits."""
+BLOCK = 1
+"""The buffer that is a piece of the file."""
 EXTRA = 2
-"""The buffer in which heads lie."""
+"""The buffer in which heads lie ..."""
+STORED = 3
+"""... unless their payload is in the file still: `start` says where (`kwsniff.parts.payload`)."""
 MAX_HEAD = 4 << 20
 """Bytes of the head of one connection; a longer one is decoded by whoever knows what came before."""
 END_TEXTS = ("user", "mechanism", "client_id")
@@ -68,11 +72,11 @@ class PartSummary:
     edges: Rows
     """Segments of heads, in order, and times at which silent connections were looked for."""
     payload: bytes
-    """Of the heads."""
+    """Of the heads, as far as it is not `STORED` ..."""
     spare: Rows
     """Segments of connections that were taken to be quiet and were not, from where they were known on ..."""
     spare_payload: bytes
-    """... and their payload."""
+    """... and their payload, as far as it is not."""
     captures: list[str | None]
     """What `edges.file` and `capture` of other rows count."""
     lefts: Rows
@@ -170,9 +174,8 @@ class PartEngine(Engine):
         spare = spare[(of["quiet"] == SPOILT) & (of["spare"] != 0)]
         data = bytearray()
         view = memoryview(self._spare_payload)
-        for at, (start, size) in enumerate(
-            zip(spare["start"].tolist(), spare["captured"].tolist(), strict=True)
-        ):
+        for at in np.flatnonzero(spare["buffer"] == EXTRA).tolist():
+            start, size = int(spare["start"][at]), int(spare["captured"][at])
             spare["start"][at] = len(data)
             data += view[start : start + size]
         return spare, bytes(data)
@@ -227,7 +230,7 @@ class PartEngine(Engine):
         births = marks[marks["kind"] == OPENED]
         begun = self._note_births(births, table)
         heads = marks[marks["kind"] == HEAD_]
-        self._keep_spare(marks[marks["kind"] == SPARE_], table)
+        self._keep_spare(marks[marks["kind"] == SPARE_], table, segments.place)
         swept = marks[marks["kind"] == SWEPT]
         edges = np.zeros(len(heads) + len(begun) + len(swept), EDGE)
         kept, sweeps = edges[: len(heads) + len(begun)], edges[len(heads) + len(begun) :]
@@ -236,7 +239,7 @@ class PartEngine(Engine):
         kept["order"], kept["left"], kept["file"] = marked["order"], -1, int(run.capture)
         kept["stop"][len(heads) :] = BEGINS
         self._mark_known(kept, int(run.lefts))
-        self._keep_payload(kept, self._payload)
+        self._keep_payload(kept, self._payload, segments.place)
         sweeps["order"], sweeps["time"], sweeps["stop"] = swept["order"], swept["time"], SWEEP
         # A sweep comes before the segment that made it.
         places = np.lexsort((edges["stop"] != SWEEP, edges["order"]))
@@ -266,26 +269,30 @@ class PartEngine(Engine):
         kept["stop"][place] = UNTIL
         kept["left"][place] = self._lefts_before + np.arange(len(known))
 
-    def _keep_spare(self, marks: Rows, table: Rows) -> None:
+    def _keep_spare(self, marks: Rows, table: Rows, place: int | None) -> None:
         """Keep segments of quiet connections."""
         if not len(marks):
             return
         kept = table[marks["row"]]
         kept["order"], kept["left"] = marks["order"], marks["time"]
         kept["file"] = int(self._machine.t.run[0].capture)
-        self._keep_payload(kept, self._spare_payload)
+        self._keep_payload(kept, self._spare_payload, place)
         self._spare.append(kept)
 
-    def _keep_payload(self, kept: Rows, payload: bytearray) -> None:
+    def _keep_payload(self, kept: Rows, payload: bytearray, place: int | None) -> None:
+        """Keep payload, or say where it lies in the file whose block begins at `place`."""
         machine = self._machine
+        if place is not None:
+            stored = (kept["buffer"] == BLOCK) & (kept["captured"] > 0)
+            kept["start"] += np.where(stored, place, 0)
+            kept["buffer"][stored] = STORED
         buffers = [memoryview(machine.t.inline), memoryview(machine.t.block), memoryview(machine.t.extra)]
-        for at, (which, start, size) in enumerate(
-            zip(kept["buffer"].tolist(), kept["start"].tolist(), kept["captured"].tolist(), strict=True)
-        ):
+        for at in np.flatnonzero(kept["buffer"] != STORED).tolist():
+            which, start, size = (int(kept[name][at]) for name in ("buffer", "start", "captured"))
             kept["start"][at] = len(payload)
             if size:
                 payload += buffers[which][start : start + size]
-        kept["buffer"] = EXTRA
+            kept["buffer"][at] = EXTRA
 
 
 def endpoints_of(segments: Rows) -> NDArray[Any]:

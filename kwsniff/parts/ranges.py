@@ -13,7 +13,9 @@ from kwsniff.parts.part import EDGE, ENDS, endpoints_of
 
 Ints = NDArray[np.int64]
 COLUMNS = tuple(
-    each.name for each in fields(SegmentColumns) if each.name not in ("capture", "buffers", "notes", "share")
+    each.name
+    for each in fields(SegmentColumns)
+    if each.name not in ("capture", "buffers", "notes", "share", "place")
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,16 +11,18 @@ import pyarrow as pa
 from kwsniff.capture import source
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.pcap import MAGICS, PcapReader
-from kwsniff.capture.pcapng import PcapngReader
+from kwsniff.capture.pcapng import MAGIC, PcapngReader
 from kwsniff.capture.place import opened
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
+from kwsniff.net.columns import SegmentColumns
 from kwsniff.net.dissect import NOTES_PER_CODE, Dissector
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.parts.plan import Split
+from kwsniff.segments import segment_columns
 
 
 @dataclass(slots=True)
@@ -70,24 +72,45 @@ class SplitReader:
 
     def segments(self) -> Iterator[pa.RecordBatch]:
         """TCP segments and notes, as batches of SEGMENTS. Raises CaptureError."""
+        return (batch for batch, _ in self._batches())
+
+    def columns(self) -> Iterator[SegmentColumns]:
+        """The same as columns, which know where in the file their payload lies. Raises CaptureError."""
+        for batch, place in self._batches():
+            yield replace(segment_columns(batch), place=place)
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, int | None]]:
+        """Batches, and where their block begins in its file."""
         split, emitted = self._split, self.emitted
         dissector = Dissector(emitted.totals)
         files = [split.path, *split.more]
         for path in files:
-            packets = split.packet - 1
+            packets, stored = split.packet - 1, self._is_stored(path)
             for block in self._blocks(path):
                 packets = int(block.number[-1]) if len(block) else packets
                 batch = segment_batch(dissector.dissect(block))
                 if len(batch):
-                    yield batch
+                    yield batch, block.place if stored else None
             if split.end is not None:
                 emitted.noted = dissector.noted
             notes = dissector.end_file(packets) if split.last else []
             if self._at_end and path == files[-1]:
                 notes += dissector.end()
             if notes:
-                yield note_batch(path, notes)
+                yield note_batch(path, notes), None
         emitted.waiting = dissector.waiting
+
+    def _is_stored(self, path: str) -> bool:
+        """Whether packets lie in their file as they are, and the name of it is told whole."""
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            return False
+        if self._split.end is not None:
+            return True
+        with opened(path) as file:
+            magic = file.read(4)
+        return magic in MAGICS or magic == MAGIC
 
     def _blocks(self, path: str) -> Iterator[PacketBlock]:
         split, totals = self._split, self.emitted.totals

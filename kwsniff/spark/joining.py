@@ -23,7 +23,6 @@ from kwsniff.parts.plan import Split
 from kwsniff.parts.ranges import of_endpoints
 from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.weave import Joined
-from kwsniff.segments import segment_columns
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
 from kwsniff.spark.decode import RUN_BITS
 from kwsniff.spark.packing import packed_object, packed_rows, unpacked_summary
@@ -63,7 +62,7 @@ class _SplitAgain:
 
     def segments(self) -> Iterator[SegmentColumns]:
         """All of them."""
-        return map(segment_columns, SplitReader(self._splits, self._number, self._config).segments())
+        return SplitReader(self._splits, self._number, self._config).columns()
 
     def again(self, endpoints: set[bytes], after: int) -> Iterator[tuple[SegmentColumns, Ints]]:
         """The segments of some endpoints behind a place in the input, and their places."""

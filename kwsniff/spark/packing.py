@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kwsniff.columns import nulls
 from kwsniff.kernel.tables import SWEEP
-from kwsniff.parts.part import ENDS, PartSummary
+from kwsniff.parts.part import ENDS, STORED, PartSummary
 from kwsniff.spark.staged import STAGED
 
 Rows = NDArray[Any]
@@ -52,15 +52,18 @@ def _grouped(edges: Rows, payload: bytes) -> tuple[Rows, bytes]:
     """Segments by connection and direction, and their payload in that order."""
     made = edges[np.lexsort((edges["order"], *(edges[name] for name in ENDS)))]
     view = memoryview(payload)
-    places = zip(made["start"].tolist(), made["captured"].tolist(), strict=True)
+    held = made["buffer"] != STORED
+    places = zip(made["start"][held].tolist(), made["captured"][held].tolist(), strict=True)
     data = b"".join(view[start : start + size] for start, size in places if size)
-    made["start"] = 0
+    made["start"][held] = 0
     return made, data
 
 
 def _ungrouped(edges: Rows) -> Rows:
     """Segments in their order, with the places of their payload."""
-    edges["start"] = np.cumsum(edges["captured"]) - edges["captured"]
+    held = edges["buffer"] != STORED
+    sizes = edges["captured"][held]
+    edges["start"][held] = np.cumsum(sizes) - sizes
     # A time at which silent connections were looked for comes before the segment that made it.
     made: Rows = edges[np.lexsort((edges["stop"] != SWEEP, edges["order"]))]
     return made

@@ -28,7 +28,6 @@ from kwsniff.net.totals import CaptureTotals
 from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
 from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
-from kwsniff.segments import segment_columns
 from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
 from kwsniff.spark.packing import packed_summary
@@ -163,7 +162,7 @@ def _decoded(
 ) -> PartSummary:
     """Decode one split: its events into the file."""
     engine = PartEngine(config, seed, number << ORDER_BITS, first=number == 0)
-    for emitted in engine.part(map(segment_columns, reader.segments())):
+    for emitted in engine.part(reader.columns()):
         file.add(placed(emitted, run))
     return engine.summary()
 

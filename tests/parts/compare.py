@@ -20,7 +20,6 @@ from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import ORDER_BITS, PartEngine
 from kwsniff.parts.plan import Split, cut
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
-from kwsniff.segments import segment_columns
 from kwsniff.table import EVENTS
 from tests.parts.decoded import Decoded, joined
 
@@ -95,7 +94,7 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
     rows, emitted = [], []
     for number in range(len(splits)):
         reader = SplitReader(splits, number, config)
-        columns = list(map(segment_columns, reader.segments()))
+        columns = list(reader.columns())
         order = number << ORDER_BITS
         engine = PartEngine(config, SEED, order, first=number == 0)
         part = Decoded(columns, order, deque(engine.part(columns)), engine.summary())

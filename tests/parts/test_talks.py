@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kwsniff.kernel.tables import QUIET
 from kwsniff.parts import part
+from kwsniff.parts.reading import SplitReader
 from tests.hostile.wire import Flow
-from tests.parts.compare import Outcome, differences
+from tests.parts.compare import SEED, SMALL, Outcome, differences
 from tests.parts.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response
 from tests.strength import ALL
 
@@ -157,6 +159,19 @@ def unanswered() -> Talk:
     return talk
 
 
+def resent() -> Talk:
+    """Produce with acks=0, of which the client sends some again, once other bytes."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(90):
+        at = flow.sent[0]
+        talk.add(flow.send(0, unasked(number)))
+        if number in (31, 52, 70):
+            talk.add(flow.send(0, unasked(5 if number == 70 else number), seq=at))
+        talk.add(flow.send(1, b""))
+    return talk
+
+
 def short_frames() -> Talk:
     """A length that only the first frames of a connection may have."""
     talk, flow = Talk(), Flow()
@@ -193,7 +208,7 @@ def interleaved() -> Talk:
 
 TALKS: list[Callable[[], Talk]] = [
     plain, pipelined, unaligned, reused, reset, lost, swapped, repeated, unanswered, short_frames, foreign,
-    interleaved, deep, quiet,
+    interleaved, deep, quiet, resent,
 ]  # fmt: skip
 
 
@@ -243,6 +258,18 @@ def test_a_broker_that_says_nothing_is_believed_to_wait(cut: int, again: int, tm
     assert found.again == again
     flights = [row["in_flight"] for row in found.events.to_pylist() if row["event"] == "call"]
     assert flights.count(1) == 15 + 2 + 19
+
+
+def test_what_a_client_sends_again_says_nothing_of_its_quiet_broker(tmp_path: Path) -> None:
+    talk = resent()
+    path = talk.write(tmp_path)
+    splits = talk.splits(path, [24])
+    engine = part.PartEngine(SMALL, SEED, 1 << part.ORDER_BITS, first=False)
+    told = sum(len(each.batch) for each in engine.part(SplitReader(splits, 1, SMALL).columns()))
+    summary = engine.summary()
+    assert (summary.lefts["quiet"].tolist(), len(summary.spare)) == ([QUIET], 0)
+    assert told > 70
+    differences([path], splits)
 
 
 def test_calls_after_a_cut_name_the_software_that_was_told_before_it(tmp_path: Path) -> None:
