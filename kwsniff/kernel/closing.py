@@ -14,7 +14,7 @@ from kwsniff.kernel.codes import FRAME_INCOMPLETE, NOT_KAFKA
 from kwsniff.kernel.connections import remove
 from kwsniff.kernel.conversation import give_up_all
 from kwsniff.kernel.frames import finish_frame
-from kwsniff.kernel.leaving import close_left
+from kwsniff.kernel.leaving import close_left, lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
@@ -62,7 +62,7 @@ def close(t: Any, c: int, reason: int) -> int:
         advance_to(t, c, GIVING_UP)
     if conn.step == GIVING_UP:
         because = conn.ending
-        if conn.response_gap and because != RESET_REASON:
+        if because != RESET_REASON and conn.in_flight and lacks_responses(t, c):
             because = GAP_REASON
         code = give_up_all(t, c, because)
         if code == OK:

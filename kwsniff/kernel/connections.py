@@ -149,7 +149,7 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.response_end = conn.throttled_until = -1
     conn.undecoded = conn.frames = conn.turned = conn.giving = conn.proven = 0
     conn.left, conn.left_row, conn.head_bytes = 0, -1, 0
-    conn.known_since, conn.syns = -1, 0
+    conn.known_since, conn.syns, conn.unsure = -1, 0, 0
     conn.stray_low, conn.stray_high = -UNKNOWN, UNKNOWN
     if t.limits[0].part:
         note_opened(t, c, seg)

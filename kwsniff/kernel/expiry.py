@@ -7,6 +7,7 @@ from typing import Any
 from kwsniff.kernel.closing import close, end
 from kwsniff.kernel.codes import CONNECTION_LIMIT
 from kwsniff.kernel.early import expire_early
+from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
@@ -174,7 +175,7 @@ def time_out(t: Any, c: int, now: int) -> int:
         if request.layout >= 0:
             allowed += t.layouts[request.layout].held
         if now - request.last_time > allowed:
-            code = give_up(t, c, row, GAP_REASON if conn.response_gap else TIMEOUT_REASON)
+            code = give_up(t, c, row, GAP_REASON if lacks_responses(t, c) else TIMEOUT_REASON)
             if code != OK:
                 return code
         row = following

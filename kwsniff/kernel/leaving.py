@@ -12,6 +12,9 @@ A client whose requests want no reply may hear nothing from its broker for long.
 known too, if no request of the part waits, and the broker is taken to stand between two frames. If it says
 something, that must be in place and answer a request of the part; else the connection is decoded again.
 
+Whether responses were lost before a connection was known decides why requests go unanswered, until none is in
+flight. The part assumes that none were (`conns.unsure`), and notes in `lefts.gap` when it asked for it.
+
 What joins the parts (`kwsniff.kernel.left`) feeds the head to the connection as it was before, and
 compares. Counters go on as they are; what they were is in `lefts`, so the difference can be added.
 """
@@ -159,14 +162,13 @@ def heard(t: Any, c: int, seg: Any, left: Any) -> int:
 
 @kernel
 def is_settled(t: Any, c: int) -> bool:
-    """Whether nothing that was lost before the part can matter any more for a known connection: holes that
-    were open then are given up, and what a gap had left unanswered is told."""
+    """Whether holes that were open before the part are given up."""
     conn, a, b = t.conns[c], t.sides[2 * c], t.sides[2 * c + 1]
     if conn.state != KAFKA:
         return True
-    if a.packets + b.packets <= t.limits[0].reorder_packets + SPARE or a.wait_first >= 0 or b.wait_first >= 0:
+    if a.wait_first >= 0 or b.wait_first >= 0:
         return False
-    return conn.in_flight == 0
+    return a.packets + b.packets > t.limits[0].reorder_packets + SPARE
 
 
 @kernel
@@ -184,7 +186,8 @@ def begin_known(t: Any, c: int, seg: Any) -> None:
         broker.synchronised = 1
         if broker.next_seq < 0:
             broker.next_seq = seg.seq
-    left.digest = (digest(t, c, 1, left.quiet) << 31) ^ digest(t, c, 2, left.quiet)
+    conn.unsure = 1 if left.quiet == ANSWERING and not conn.response_gap else 0
+    left.digest = (digest(t, c, 1, left.quiet, conn.unsure) << 31) ^ digest(t, c, 2, left.quiet, conn.unsure)
     left.verdict, left.before, left.over = 0, -1, 0
     left.software, left.software_version = print_of(t, conn.software), print_of(t, conn.software_version)
     left.user, left.mechanism = print_of(t, conn.user), print_of(t, conn.mechanism)
@@ -199,8 +202,19 @@ def begin_known(t: Any, c: int, seg: Any) -> None:
     left.b_retransmitted, left.b_zero_windows, left.b_frames = b.retransmitted, b.zero_windows, b.frames
     left.b_resynchronised, left.b_skipped, left.b_again = b.resynchronised, b.skipped, b.again
     left.by_end, left.by_seq, left.unsteady = -1, 0, 0
+    left.gap = conn.unsure
     conn.syns = 0
     conn.stray_low, conn.stray_high = -UNKNOWN, UNKNOWN
+
+
+@kernel
+def lacks_responses(t: Any, c: int) -> int:
+    """Whether responses of a connection were lost since it last had no request in flight: older requests get
+    no answer then. A part that does not know it takes it that none were, and notes that it mattered."""
+    conn = t.conns[c]
+    if conn.unsure and not conn.response_gap:
+        t.lefts[conn.left_row].gap = 2
+    return conn.response_gap
 
 
 @kernel
@@ -242,7 +256,7 @@ def add(found: int, word: int) -> int:
 
 
 @kernel
-def digest(t: Any, c: int, seed: int, quiet: int) -> int:
+def digest(t: Any, c: int, seed: int, quiet: int, unsure: int) -> int:
     """All of a connection's state that a part can know and that decides what it tells from here on; of one
     that is quiet the part does not know what was answered last, or still waits."""
     conn = t.conns[c]
@@ -254,7 +268,8 @@ def digest(t: Any, c: int, seed: int, quiet: int) -> int:
     found = add(found, conn.fin + 2 * conn.rst + 4 * conn.closed_by)
     if conn.state != KAFKA:
         return add(found, t.sides[2 * c].shut + 2 * t.sides[2 * c + 1].shut)
-    found = add(found, conn.response_gap + 2 * conn.proven + 4 * conn.raw_tokens + 8 * conn.turned)
+    gap = 0 if unsure else conn.response_gap
+    found = add(found, gap + 2 * conn.proven + 4 * conn.raw_tokens + 8 * conn.turned)
     found = add(found, conn.raw_waiting + 65536 * conn.misplaced)
     if not quiet:
         found = add(add(add(found, conn.in_flight), conn.answered), conn.response_end)

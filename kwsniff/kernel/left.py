@@ -75,7 +75,9 @@ def verdict_of(t: Any, c: int, left: Any) -> int:
     """Whether a connection is what a part took it for."""
     conn = t.conns[c]
     quiet = QUIET if left.quiet else ANSWERING
-    if (digest(t, c, 1, quiet) << 31) ^ digest(t, c, 2, quiet) != left.digest:
+    if (digest(t, c, 1, quiet, left.gap) << 31) ^ digest(t, c, 2, quiet, left.gap) != left.digest:
+        return STATE_DIFFERS
+    if left.gap == 2 and conn.response_gap:
         return STATE_DIFFERS
     if quiet and not was_quiet(t, c, left):
         return STATE_DIFFERS

@@ -9,6 +9,7 @@ from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
 from kwsniff.kernel.early import orphan
 from kwsniff.kernel.history import forget_latest
+from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
@@ -141,7 +142,7 @@ def give_up_some(t: Any, c: int) -> int:
         decided(t, c, LIMITED, 0, conn.in_flight, IN_FLIGHT)
         conn.giving = 1
     while conn.first_request >= 0:
-        code = give_up(t, c, conn.first_request, GAP_REASON if conn.response_gap else LIMIT_REASON)
+        code = give_up(t, c, conn.first_request, GAP_REASON if lacks_responses(t, c) else LIMIT_REASON)
         if code != OK:
             return code
     conn.giving = 0

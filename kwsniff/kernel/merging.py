@@ -57,6 +57,9 @@ def merge(t: Any, left: Any, old: int, new: int) -> None:
         conn.client_id = was.client_id
     if conn.answered == UNKNOWN:
         conn.answered = was.answered
+    if conn.unsure:
+        conn.response_gap |= was.response_gap
+        conn.unsure = 0
     conn.response_end = max(conn.response_end, was.response_end)
     if left.quiet == QUIET:
         keep_waiting(t, old, new)

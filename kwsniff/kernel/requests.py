@@ -24,6 +24,7 @@ from kwsniff.kernel.facts import clear
 from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
+from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32
@@ -72,7 +73,7 @@ def take_request_frame(t: Any, data: Any) -> int:
     if conn.in_flight >= limits.max_outstanding:
         oldest = conn.first_request
         given_up = t.requests[oldest].correlation_id
-        code = give_up(t, f.conn, oldest, GAP_REASON if conn.response_gap else LIMIT_REASON)
+        code = give_up(t, f.conn, oldest, GAP_REASON if lacks_responses(t, f.conn) else LIMIT_REASON)
         if code != OK:
             return code
         note(t, f.conn, OUTSTANDING_LIMIT, f.packet, time_of(f), given_up, 0)

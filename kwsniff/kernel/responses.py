@@ -22,6 +22,7 @@ from kwsniff.kernel.early import find_early, remove_early, wait_for_request
 from kwsniff.kernel.facts import clear
 from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.keeping import is_shown, keep_body
+from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int32
@@ -83,7 +84,7 @@ def overtake(t: Any, row: int) -> int:
     answered. If nothing was lost the order was broken, which `answer` notes."""
     f = t.frame[0]
     conn = t.conns[f.conn]
-    if not conn.response_gap:
+    if not lacks_responses(t, f.conn):
         return OK
     while conn.first_request != row:
         code = give_up(t, f.conn, conn.first_request, GAP_REASON)
@@ -126,7 +127,7 @@ def answer(t: Any, row: int, data: Any) -> int:
     if code != OK:
         return code
     facts.code, facts.offset = reason, offset  # joining forgets what of a response was not decoded
-    if conn.first_request != row and not conn.response_gap and t.run[0].pairing < 0:
+    if conn.first_request != row and not lacks_responses(t, f.conn) and t.run[0].pairing < 0:
         note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
              t.requests[conn.first_request].correlation_id)  # fmt: skip
     if bad:
@@ -189,7 +190,7 @@ def answered(t: Any, row: int) -> None:
     conn = t.conns[f.conn]
     facts = t.facts[1]
     if conn.in_flight == 1:
-        conn.response_gap = 0
+        conn.response_gap = conn.unsure = 0
     if facts.clean and request.layout >= 0:
         if t.layouts[request.layout].tokens and facts.error == 0:
             conn.raw_tokens = 1

@@ -131,6 +131,22 @@ def deep() -> Talk:
     return talk
 
 
+def lost_deep(skipped: int = 90) -> Talk:
+    """Five requests are always on their way. A response is lost; much later the broker passes a request over,
+    which shows what was lost before: not one more. Some wait at the end."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(120):
+        talk.add(flow.send(0, request(number)))
+        if number == 45:
+            flow.send(1, response(40))
+        elif number > 4 and number != skipped:
+            talk.add(flow.send(1, response(number - 5)))
+    talk.add(flow.send(0, b"", FIN | ACK))
+    talk.add(flow.send(1, b"", FIN | ACK))
+    return talk
+
+
 def unasked(number: int) -> bytes:
     """Produce with acks=0."""
     body = b"\xff\xff\0\0" + struct.pack(">i", 1000) + struct.pack(">i", 0)
@@ -208,7 +224,7 @@ def interleaved() -> Talk:
 
 TALKS: list[Callable[[], Talk]] = [
     plain, pipelined, unaligned, reused, reset, lost, swapped, repeated, unanswered, short_frames, foreign,
-    interleaved, deep, quiet, resent,
+    interleaved, deep, quiet, resent, lost_deep,
 ]  # fmt: skip
 
 
@@ -250,6 +266,26 @@ def test_requests_on_their_way_at_a_cut_do_not_count_for_those_after_it(tmp_path
     assert found.again == 0
     calls = [row for row in found.events.to_pylist() if row["status"] == "ok"]
     assert {row["in_flight"] for row in calls if row["correlation_id"] >= 42} == {40, 41}
+
+
+@pytest.mark.parametrize(("skipped", "cut", "again"), [(90, 130, 1), (90, 70, 0), (0, 130, 1), (0, 70, 0)])
+def test_a_gap_before_a_cut_is_asked_for_where_it_matters(
+    skipped: int, cut: int, again: int, tmp_path: Path
+) -> None:
+    """It says why requests are not answered: here those that were passed over, and those that wait at the end
+    of the connection."""
+    found = outcome(lost_deep(skipped), tmp_path, cut)
+    assert found.again == again
+    reasons = [row["unanswered_because"] for row in found.events.to_pylist() if row["status"] == "unanswered"]
+    assert reasons
+    assert set(reasons) == {"gap_in_responses"}
+
+
+def test_a_gap_before_a_cut_goes_on_behind_it(tmp_path: Path) -> None:
+    found = outcome(lost_deep(), tmp_path, 110, 140)
+    reasons = [row["unanswered_because"] for row in found.events.to_pylist() if row["status"] == "unanswered"]
+    assert reasons
+    assert set(reasons) == {"gap_in_responses"}
 
 
 @pytest.mark.parametrize(("cut", "again"), [(120, 0), (80, 0), (214, 0)])
