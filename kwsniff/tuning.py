@@ -39,6 +39,13 @@ def one_heap() -> None:
             ctypes.CDLL(None).mallopt(option, value)
 
 
+def trimmed() -> None:
+    """Give back to the system what is free in between: a process that has done with one piece of work keeps
+    all that it took for it, and takes the next one's on top."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def one_thread() -> None:
     """Let Arrow work with one thread, where processes share the cores: more would wait for each other."""
     import pyarrow as pa

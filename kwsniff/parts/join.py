@@ -26,12 +26,12 @@ from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.emitter import KINDS
-from kwsniff.kernel.engine import Engine
+from kwsniff.kernel.engine import AT_ONCE, Engine
 from kwsniff.kernel.follow import DAY
 from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
-from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, SWEEP, UNTIL
+from kwsniff.kernel.tables import BEGINS, FITS, GO_ON, KAFKA, QUIET, SWEEP, UNTIL
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import COPIED, EDGE, EXTRA, Emitted, PartSummary, endpoints_of
 from kwsniff.parts.payload import with_payload
@@ -142,14 +142,14 @@ class Joiner:
         run.sparse, run.lefts = 1, lefts
         for name in ("inline", "block"):
             self._set_bytes(name, b"")
-        while True:
-            self._set_bytes("extra", payload)
-            self._write(edges)
-            done.rows += self._emitted(self._engine._act(entry.FOLLOW, len(edges)))
-            if not machine.refused:
-                break
-            machine.refused = False
-            edges, payload = self._refused(edges, payload, spare, summary, again, done)
+        self._set_bytes("extra", payload)
+        heads = _Heads(edges)
+        while len(rows := heads.next()):
+            self._write(rows)
+            done.rows += self._emitted(self._engine._act(entry.FOLLOW, len(rows)))
+            if machine.refused:
+                machine.refused = False
+                payload = self._refused(heads, rows, payload, spare, summary, again, done)
         done.rows += self._emitted(self._engine._drain(everything=True))
         machine.t.run[0].sparse = 0
 
@@ -164,17 +164,17 @@ class Joiner:
         machine.t.run[0].row, machine.t.run[0].phase = 0, 0
 
     def _refused(
-        self, edges: Rows, payload: bytes, spare: Rows, summary: PartSummary, again: Again, done: Joined
-    ) -> tuple[Rows, bytes]:
-        """The edges that are left, with all segments of the endpoints of the one that was refused: those of
-        `spare`, whose payload is there already, or read once more."""
-        run = self._machine.t.run[0]
-        at = int(run.row)
-        row, left = edges[at - 1 : at], edges[at:]
+        self, heads: _Heads, rows: Rows, payload: bytes, spare: Rows, summary: PartSummary, again: Again,
+        done: Joined,
+    ) -> bytes:  # fmt: skip
+        """Have all segments of the endpoints of an edge that was refused taken, instead of their edges: those
+        of `spare`, whose payload is there already, or read once more. Gives the payload with theirs."""
+        at = int(self._machine.t.run[0].row)
+        row = rows[at - 1 : at]
         name = endpoints_of(row)[0]
         order = int(row["order"][0])
-        own = endpoints_of(left) == name
-        left = left[~own | ((left["stop"] != UNTIL) & (left["stop"] != BEGINS) & (left["stop"] != 0))]
+        heads.give_back(rows[at:])
+        heads.drop(name)
         births = summary.births[summary.births["endpoints"] == name]
         since = births["order"] >= order if row["stop"][0] == BEGINS else births["order"] > order
         done.wrong.update(births["number"][since].tolist())
@@ -183,12 +183,15 @@ class Joiner:
         kept = spare[spare["left"] == row["left"][0]]
         if row["stop"][0] == UNTIL and len(kept) and not since.any():
             kept["left"] = -1
-            return _in_order([left, kept]), payload
-        parts, data = [left], bytearray(payload)
+            heads.give_back(kept)
+            return payload
+        data = bytearray(payload)
         done.again += 1
         for segments, orders in again({bytes(name)}, order):
-            parts.append(edges_of(segments, orders, self._emitter.capture(segments.capture), data))
-        return _in_order(parts), bytes(data)
+            heads.give_back(edges_of(segments, orders, self._emitter.capture(segments.capture), data))
+        made = bytes(data)
+        self._set_bytes("extra", made)
+        return made
 
     # Names and ends
 
@@ -298,11 +301,67 @@ class Joiner:
             self._engine._compact()
 
 
+class _Heads:
+    """The edges of a part, some thousands at a time: what comes of one that is refused moves no others."""
+
+    def __init__(self, edges: Rows) -> None:
+        self._rows, self._keys = edges, _keys(edges)
+        self._gone = np.zeros(len(edges), np.bool_)
+        self._names: NDArray[Any] | None = None
+        self._at = 0
+        self._more: list[Rows] = []
+        """Further ones."""
+
+    def next(self) -> Rows:
+        """The next ones in their order, none at the end."""
+        made = self._rows[:0]
+        while not len(made) and (self._at < len(self._rows) or self._more):
+            first, self._at = self._at, min(self._at + AT_ONCE, len(self._rows))
+            parts = [self._rows[first : self._at][~self._gone[first : self._at]]]
+            if self._more:
+                parts.append(self._before(int(self._keys[self._at]) if self._at < len(self._keys) else None))
+            made = _in_order(parts)
+        return made
+
+    def _before(self, key: int | None) -> Rows:
+        """Take the further ones before a place, or all."""
+        more = _in_order(self._more)
+        count = len(more) if key is None else int(np.searchsorted(_keys(more), key))
+        self._more = [more[count:]] if count < len(more) else []
+        return more[:count]
+
+    def give_back(self, rows: Rows) -> None:
+        """Have these taken too, each at its place."""
+        if len(rows):
+            self._more.append(rows)
+
+    def drop(self, name: bytes) -> None:
+        """Take no edge of these endpoints."""
+        if self._names is None:
+            self._names = endpoints_of(self._rows)
+        rest = slice(self._at, None)
+        self._gone[rest] |= (self._names[rest] == name) & _is_edge(self._rows[rest])
+        more = [rows[~((endpoints_of(rows) == name) & _is_edge(rows))] for rows in self._more]
+        self._more = [rows for rows in more if len(rows)]
+
+
+def _is_edge(rows: Rows) -> NDArray[np.bool_]:
+    """Whether rows are segments of heads, and no times at which silent connections were looked for."""
+    found: NDArray[np.bool_] = np.isin(rows["stop"], (GO_ON, UNTIL, BEGINS))
+    return found
+
+
+def _keys(rows: Rows) -> Ints:
+    """What orders edges: times at which silent connections were looked for come before segments."""
+    keys: Ints = 2 * rows["order"] + (rows["stop"] != SWEEP)
+    return keys
+
+
 def _in_order(parts: list[Rows]) -> Rows:
-    """Edges in their order; times at which silent connections were looked for come before segments."""
-    every = np.concatenate(parts)
+    """Edges in their order."""
+    every = np.concatenate(parts) if len(parts) > 1 else parts[0]
     # Each part is in order, of which a stable sort makes use.
-    return every[np.argsort(2 * every["order"] + (every["stop"] != SWEEP), kind="stable")]
+    return every[np.argsort(_keys(every), kind="stable")] if len(parts) > 1 else every
 
 
 def edges_of(segments: SegmentColumns, orders: Ints, file: int, payload: bytearray) -> Rows:

@@ -17,6 +17,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kwsniff.lake.place import Place
+from kwsniff.tuning import trimmed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +65,7 @@ def unbatched(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """The numbers that a task was given, see `tasks`."""
+    trimmed()
     for batch in batches:
         yield from batch.column(0).to_pylist()
 

@@ -26,8 +26,8 @@ PLACE = ("position", "rank", "number")
 STAGED = pa.schema([*ROWS, pa.field("rank", pa.int64()), pa.field("number", pa.int64())])
 """ROWS, and what orders those of the same position (`kwsniff.kernel.emitter`); `number` is also that of the
 connection in the run that told it."""
-ROWS_AT_ONCE = 1 << 15
-GROUP_BYTES = 32 << 20
+ROWS_AT_ONCE = 1 << 14
+GROUP_BYTES = 16 << 20
 """Rows wait until there are `ROWS_AT_ONCE` of them, or so many bytes: few at a time are slow to read."""
 
 
