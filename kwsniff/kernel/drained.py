@@ -179,7 +179,7 @@ def _distinct(numbers: Ints, conns: Ints, room: int) -> tuple[Ints, Ints, Ints]:
     """The numbers that occur, ascending, a row of each, and which of them each row has. Sorted are not the
     rows but their places in the table of connections, of which `room` are used: those stand for the numbers,
     unless one was given to another connection meanwhile."""
-    if len(conns) and room < 4 * len(conns) and conns.min() >= 0 and conns.max() < room:
+    if len(conns) and room < 32 * len(conns) and conns.min() >= 0 and conns.max() < room:
         row = np.full(room, -1)
         row[conns] = np.arange(len(conns))
         used = row[row >= 0]

@@ -31,7 +31,7 @@ ROWS = {
     "facts": 2, "reading": 1,
     "bins": BINS, "word_bins": heap.BINS,
     "conns": 256, "sides": 512, "slots": 1024, "pieces": 256, "requests": 1024, "asked": 4096, "early": 64,
-    "calls": 16_384, "notes": 16_384, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
+    "calls": 16_384, "notes": 16_384, "ends": 8192, "call_names": 16_384, "call_rows": 32_768,
     "call_resources": 1024, "call_brokers": 1024,
     "names": 256, "rows": 1024, "brokers": 64, "resources": 64, "places": 1024, "registers": 128,
     "bodies": 1, "texts": 1024, "text_bytes": 65_536, "text_slots": 4096, "words": 16_384,
@@ -48,7 +48,7 @@ SCRATCH = 65_536
 """Rows above which the lists of the body at hand are made small again."""
 KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
 PARTS = {
-    "calls": 16_384, "notes": 16_384, "ends": 1024, "call_names": 16_384, "call_rows": 32_768,
+    "calls": 16_384, "notes": 16_384, "ends": 8192, "call_names": 16_384, "call_rows": 32_768,
     "call_resources": 1024, "call_brokers": 1024, "keep": 1 << 18,
 }  # fmt: skip
 """Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the

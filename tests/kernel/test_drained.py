@@ -59,7 +59,7 @@ def test_lists_follow_their_rows(place: list[int] | None) -> None:
         ([7, 3, 7, 9, 3], [0, 2, 1, 4, 2], 5),  # 7 has two places
         ([7, 3, 7, 9, 3], [0, 2, 0, 1, 2], 2),  # a place that is not in use any more
         ([7, 3, 7, 9, 3], [0, 2, 0, -1, 2], 3),
-        ([7, 3, 7, 9, 3], [0, 2, 0, 1, 2], 100),  # few rows of a large table
+        ([7, 3, 7, 9, 3], [0, 2, 0, 1, 2], 1000),  # few rows of a large table
         ([5], [0], 1),
         ([], [], 0),
     ],
