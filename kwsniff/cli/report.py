@@ -30,7 +30,6 @@ from kwsniff.findings.finding import table
 from kwsniff.offline import MOST_STAGES, events, in_stages, processes
 from kwsniff.page import Page
 from kwsniff.page.title import title
-from kwsniff.prefetch import prefetched
 from kwsniff.report import DEFAULT_BY, OF_TOPICS, Report, sessions
 from kwsniff.report.csv import write_batches
 from kwsniff.report.even import even
@@ -248,7 +247,7 @@ def _events(
     source = events(
         request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
     )
-    batches = even(prefetched(damage.watch(trust.watch(source))))
+    batches = even(damage.watch(trust.watch(source)))
     choice = request.choice
     if predicate is None:
         if choice.names:
