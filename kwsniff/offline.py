@@ -40,16 +40,30 @@ def events(
     """
     totals = CaptureTotals() if totals is None else totals
     count = processes(paths, config, jobs)
-    if count > 1 and not in_stages(config):
-        from kwsniff import parallel  # which loads what starts and joins processes
-
-        return parallel.events(paths, config, count, totals, progress)
     if count > 1:
-        from kwsniff import stages
-
-        return stages.events(paths, config, totals, progress, reader=count > 2)
+        try:
+            return _of_processes(count, paths, config, totals, progress)
+        except OSError:  # there is no room for processes
+            if jobs is not None:
+                raise
     source = segments(paths, config, totals, progress, stop, prefetch=True)
     return analyze(source, config, prefetch=not any(map(_may_wait, paths)))
+
+
+def _of_processes(
+    count: int,
+    paths: Sequence[str],
+    config: Config,
+    totals: CaptureTotals,
+    progress: Callable[[int, int | None], None] | None,
+) -> Iterator[pa.RecordBatch]:
+    if in_stages(config):
+        from kwsniff import stages  # which loads what starts processes
+
+        return stages.events(paths, config, totals, progress, reader=count > 2)
+    from kwsniff import parallel
+
+    return parallel.events(paths, config, count, totals, progress)
 
 
 def processes(paths: Sequence[str], config: Config, jobs: int | None) -> int:
@@ -63,10 +77,12 @@ def processes(paths: Sequence[str], config: Config, jobs: int | None) -> int:
     sizes = [file.size for file in resolve(paths)]
     if not sizes or None in sizes:
         return 1
+    from kwsniff.processes import cores, may_fork, may_start
+
+    if not may_start():
+        return 1
     if jobs is not None:
         return jobs
-    from kwsniff.processes import cores, may_fork
-
     if sum(filter(None, sizes)) <= WORTH_PROCESSES or (in_stages(config) and not may_fork()):
         return 1
     return min(cores(), MOST_STAGES) if in_stages(config) else cores()

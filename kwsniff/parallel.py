@@ -38,7 +38,7 @@ from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import Emitted
 from kwsniff.parts.share import ShareEngine
 from kwsniff.pipeline import analyze
-from kwsniff.processes import ENDED, EndedError, Pipe, Processes
+from kwsniff.processes import EndedError, Pipe, Processes, received, told
 from kwsniff.segments import segment_columns
 from kwsniff.slots import Slots
 from kwsniff.table import EVENTS
@@ -88,6 +88,7 @@ def events(
 
     Raises:
         CaptureError: an input became unreadable on the way; what came before was yielded.
+        OSError: there is no room for processes.
     """
     # Here, not when the first event is wanted: other threads may run by then.
     return _rows(_Crew(paths, config, jobs), paths, config, totals, progress)
@@ -124,16 +125,23 @@ class _Crew:
             config.max_buffered_bytes // SHARE,
         )  # fmt: skip
         self._pipes: list[Pipe] = []
+        try:
+            self._start(jobs, paths)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, jobs: int, paths: Sequence[str]) -> None:
         tasks = []
         for share in range(jobs):
             theirs, task = self._processes.pipe()
             heard, said = self._processes.pipe(duplex=True)
             tasks.append(task)
             self._pipes.append(Pipe(heard))
-            self._processes.start(_work, self._slots, theirs, said, config, share, self._seed)
+            self._processes.start(_work, said, self._slots, theirs, self._config, share, self._seed)
         freed, self._free = self._processes.pipe()
         self._read, said = self._processes.pipe()
-        self._processes.start(_read, self._slots, freed, said, config, paths, *tasks)
+        self._processes.start(_read, said, self._slots, freed, self._config, paths, *tasks)
 
     def events(self, totals: CaptureTotals, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """The events of all workers in order."""
@@ -163,17 +171,16 @@ class _Crew:
 
 
 def _receive(pipe: Connection) -> Any:
-    try:
-        return pickle.loads(pipe.recv_bytes())
-    except (EOFError, OSError):
-        raise CaptureError(ENDED) from None
+    with told():
+        try:
+            return received(pipe.recv_bytes())
+        except (EOFError, OSError):
+            raise EndedError.because() from None
 
 
 def _said(pipe: Pipe) -> tuple[Any, pa.RecordBatch | None]:
-    try:
+    with told():
         return pipe.receive()
-    except EndedError:
-        raise CaptureError(ENDED) from None
 
 
 class _Block:
@@ -245,7 +252,7 @@ def _order(given: list[Emitted]) -> Ints:
 # In the other processes
 
 
-def _work(slots: Slots, tasks: Connection, end: Connection, config: Config, share: int, seed: int) -> None:
+def _work(end: Connection, slots: Slots, tasks: Connection, config: Config, share: int, seed: int) -> None:
     """A worker's life: for each batch a message a slice, and one at its end; what is open then."""
     pipe, engine = Pipe(end), ShareEngine(config, seed, share)
     while (laid := pickle.loads(tasks.recv_bytes())) is not None:
@@ -261,9 +268,9 @@ def _work(slots: Slots, tasks: Connection, end: Connection, config: Config, shar
 
 
 def _read(
+    pipe: Connection,
     slots: Slots,
     freed: Connection,
-    pipe: Connection,
     config: Config,
     paths: Sequence[str],
     *tasks: Connection,

@@ -24,7 +24,7 @@ from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.engine import Engine
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.prefetch import prefetched
-from kwsniff.processes import ENDED, EndedError, Pipe, Processes
+from kwsniff.processes import Pipe, Processes, told
 from kwsniff.segments import segment_columns
 
 Progress = Callable[[int, int | None], None]
@@ -52,15 +52,16 @@ def events(
 
     Raises:
         CaptureError: an input became unreadable on the way; what came before was yielded.
+        OSError: there is no room for processes.
     """
     # Here, not when the first event is wanted: other threads may run by then.
-    processes = Processes()
-    source = None
-    if reader:
-        source, sending = processes.pipe(duplex=True)
-        processes.start(_read, sending, paths, config)
-    receiving, sending = processes.pipe(duplex=True)
-    processes.start(_make, sending, source, paths, config)
+    processes, source = Processes(), None
+    with processes.whole():
+        if reader:
+            source, sending = processes.pipe(duplex=True)
+            processes.start(_read, sending, paths, config)
+        receiving, sending = processes.pipe(duplex=True)
+        processes.start(_make, sending, source, paths, config)
     return _received(processes, Pipe(receiving), totals, progress)
 
 
@@ -84,44 +85,36 @@ def _received(
 
 
 def _next(pipe: Pipe) -> tuple[_Stand, pa.RecordBatch | None]:
-    try:
+    with told():
         return pipe.receive()
-    except EndedError:
-        raise CaptureError(ENDED) from None
 
 
 class Taker:
     """Something with a method `take` for batches of EVENTS, in a process of its own."""
 
     def __init__(self, what: Any, columns: Iterable[str]) -> None:
-        """`columns` are those it looks at."""
+        """`columns` are those it looks at. Raises OSError if there is no room for a process."""
         self._columns = list(columns)
         self._processes = Processes()
-        receiving, sending = self._processes.pipe(duplex=True)
-        self._processes.start(_take, receiving, what)
+        with self._processes.whole():
+            receiving, sending = self._processes.pipe(duplex=True)
+            self._processes.start(_take, receiving, what)
         self._pipe = Pipe(sending)
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, taken. Raises CaptureError if the process is gone."""
         for batch in batches:
-            self._send(batch.select(self._columns))
+            with told():
+                self._pipe.send(None, batch.select(self._columns))
             yield batch
             del batch  # before the next is made
 
     def taken(self) -> Any:
         """The thing, after all that passed. Raises CaptureError if the process is gone."""
-        self._send(None)
-        try:
+        with told():
+            self._pipe.send(None)
             self._pipe.drain()
             return self._pipe.receive()[0]
-        except EndedError:
-            raise CaptureError(ENDED) from None
-
-    def _send(self, batch: pa.RecordBatch | None) -> None:
-        try:
-            self._pipe.send(None, batch)
-        except EndedError:
-            raise CaptureError(ENDED) from None
 
     def close(self) -> None:
         """End its process."""

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from kwsniff import offline, processes
+from kwsniff.capture.source import CaptureError
 from kwsniff.cli.running import run
 from kwsniff.config import Config
 from kwsniff.findings import NEEDED, Findings
@@ -17,7 +27,13 @@ from kwsniff.findings.finding import WARNING
 from kwsniff.offline import events
 from kwsniff.processes import AHEAD, EndedError, Pipe, Processes
 from kwsniff.stages import Taker
-from tests.samples import sample
+from tests.samples import CAPTURES, sample
+
+PATHS = sample("librdkafka-groups").paths
+
+
+def rows(jobs: int | None, **choices: Any) -> pa.Table:
+    return pa.Table.from_batches(events(PATHS, Config(block_packets=50, **choices), jobs=jobs))
 
 
 def ends() -> tuple[Pipe, Pipe]:
@@ -109,3 +125,182 @@ def test_a_report_of_four_processes_is_that_of_one(what: str, capsys: pytest.Cap
         said.append(capsys.readouterr())
     assert said[0] == said[1]
     assert said[0].out
+
+
+# What goes wrong
+
+
+def failing(error: Exception) -> Callable[..., Any]:
+    def fail(*given: Any, **named: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_process_says_why_it_failed() -> None:
+    for error, raised, told in (
+        (ZeroDivisionError("a fault"), ZeroDivisionError, "^a fault\n"),
+        (FileNotFoundError(errno.ENOENT, "is missing", "that"), FileNotFoundError, "is missing: 'that'"),
+        (OSError(errno.ENOSPC, "no space"), EndedError, "^a worker process ended early: no space; try -j 1$"),
+        (MemoryError(), EndedError, "^a worker process ended early: out of memory; try -j 1$"),
+        (Unpicklable("odd"), RuntimeError, "^Unpicklable: odd\n"),
+    ):  # fmt: skip
+        started = Processes()
+        receiving, sending = started.pipe(duplex=True)
+        started.start(_fail, sending, error)
+        with pytest.raises(raised, match=told) as caught:
+            Pipe(receiving).receive()
+        assert raised is EndedError or raised is RuntimeError or "in _fail" in caught.value.__notes__[0]
+        started.close()
+
+
+class Unpicklable(Exception):  # noqa: N818
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.held = lambda: what
+
+
+def _fail(end: Connection, error: Exception) -> None:
+    raise error
+
+
+def test_who_sends_hears_why_who_receives_failed() -> None:
+    started = Processes()
+    receiving, sending = started.pipe(duplex=True)
+    started.start(_receive_and_fail, receiving)
+    pipe = Pipe(sending)
+    pipe.send(np.zeros(1000))
+    pipe.send(np.zeros(1000))
+    with pytest.raises(ZeroDivisionError, match="after one"):
+        pipe.drain()
+    started.close()
+
+
+def _receive_and_fail(end: Connection) -> None:
+    Pipe(end).receive()
+    raise ZeroDivisionError("after one")
+
+
+@pytest.mark.parametrize("jobs", ["1", "4"])
+def test_a_fault_in_another_process_is_told_in_one_line(
+    jobs: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Findings, "take", failing(ZeroDivisionError("of findings")))
+    assert run(["report", *PATHS, "-j", jobs]) == 70
+    assert capfd.readouterr().err == (
+        "kwsniff: a fault of kwsniff, please report it: ZeroDivisionError: of findings "
+        "(kwsniff --debug ... shows the traceback)\n"
+    )
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_no_room_to_hand_on_is_told(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(processes, "_write", failing(error))
+    told = "^processes cannot hand on what they made: No space left on device; try -j 1$"
+    with pytest.raises(CaptureError, match=told):
+        rows(3, full=full)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_files_serve_where_memory_has_none(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = rows(1, full=full)
+    monkeypatch.delattr(os, "memfd_create")
+    assert rows(3, full=full).equals(expected)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_without_room_for_processes_one_does_it(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = rows(1, full=full)
+    monkeypatch.setattr(offline, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(processes, "cores", lambda: 4)
+    begun: list[Any] = []
+
+    def start(self: Processes, *given: Any) -> None:
+        if begun:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        begun.append(started(self, *given))
+
+    started = Processes.start
+    monkeypatch.setattr(Processes, "start", start)
+    assert rows(None, full=full).equals(expected)
+    assert begun
+    assert not multiprocessing.active_children()
+    with pytest.raises(BlockingIOError):
+        rows(4, full=full)
+
+
+def test_a_report_without_room_for_a_process_does_without(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", *PATHS, "-j", "1"]) == 0
+    expected = capfd.readouterr()
+    monkeypatch.setattr(offline, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(processes, "cores", lambda: 4)
+    monkeypatch.setattr(Processes, "start", failing(BlockingIOError(errno.EAGAIN, "no more processes")))
+    assert run(["report", *PATHS]) == 0
+    assert capfd.readouterr() == expected
+
+
+def test_a_process_that_was_stopped_ends_with_the_run() -> None:
+    taken = events(PATHS, Config(block_packets=20), jobs=3)
+    next(iter(taken))
+    for child in multiprocessing.active_children():
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGSTOP)
+    taken.close()  # type: ignore[attr-defined]
+    assert not multiprocessing.active_children()
+
+
+def test_ctrl_c_while_a_process_begins_is_not_for_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    expected = rows(1)
+    begin = processes._begin
+
+    def interrupted(*given: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        begin(*given)
+
+    monkeypatch.setattr(processes, "_begin", interrupted)
+    assert rows(3).equals(expected)
+    assert capfd.readouterr().err == ""
+
+
+# Who calls
+
+SCRIPT = """
+import threading
+print("this script runs", flush=True)
+from kwsniff.config import Config
+from kwsniff.offline import events
+threading.Thread(target=threading.Event().wait, daemon=True).start()  # so this process is not copied
+print(sum(map(len, events(PATHS, Config(full=FULL), jobs=2))), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("given", "full"), [("file", True), ("input", False)])
+def test_a_script_is_not_run_again_by_processes_that_begin_anew(
+    given: str, full: bool, tmp_path: Path
+) -> None:
+    script = SCRIPT.replace("PATHS", repr(list(PATHS))).replace("FULL", str(full))
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(path) if given == "file" else "-"], input=script, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(CAPTURES.parent)}, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["this script runs", str(len(rows(1)))]
+
+
+def test_a_process_that_may_not_start_others_does_it_alone() -> None:
+    with multiprocessing.get_context("fork").Pool(1) as pool:  # whose processes are daemonic
+        for full in (False, True):
+            assert pool.apply(_count, (full,)) == len(rows(1, full=full))
+
+
+def _count(full: bool) -> int:
+    return len(rows(3, full=full))

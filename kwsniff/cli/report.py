@@ -73,12 +73,13 @@ def report(request: ReportRequest) -> int:
     request = _only_needed(_with_bodies(request))
     damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
     found = Findings(Thresholds.of(request.config.thresholds)) if _wants_findings(request) else None
-    taker = None if found is None else _taker(found, request)
     gathered = _gathered(request)
     piped = from_pipe(request.paths)
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
     interrupts = Stopping(stop) if piped else Interrupts()
+    taker = None
     try:
+        taker = None if found is None else _taker(found, request)
         with (
             ProgressBar(wanted=not piped) as progress,
             closing(_events(request, predicate, damage, trust, progress, stop)) as rows,
@@ -140,7 +141,12 @@ def _taker(found: Findings, request: ReportRequest) -> Taker | None:
         return None
     from kwsniff.stages import Taker  # which loads what starts processes
 
-    return Taker(found, FINDINGS)
+    try:
+        return Taker(found, FINDINGS)
+    except OSError:  # there is no room for one
+        if request.jobs is not None:
+            raise
+        return None
 
 
 def _console(request: ReportRequest) -> Console:
