@@ -24,7 +24,7 @@ from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.security import ClearPasswords, PlaintextOnTls, TlsOnPlaintext
 from kwsniff.findings.slowness import SlowBroker, SlowQueue
 from kwsniff.findings.storms import ApiVersionsStorm, MetadataStorm
-from kwsniff.findings.tally import NAME_LENGTH, grouped
+from kwsniff.findings.tally import NAME_LENGTH
 from kwsniff.findings.thresholds import Thresholds
 from kwsniff.findings.throttling import Throttled
 from kwsniff.findings.unanswered import Unanswered
@@ -68,9 +68,9 @@ class ClientNames:
 
     def take(self, calls: EventRows) -> None:
         """Learn those of some calls."""
-        ips, ids = calls.coded("client_ip"), calls.coded("client_id")
-        for row in grouped([ips, ids])[1]:
-            self._put(ips.values[ips.codes[row]], ids.values[ids.codes[row]])
+        known = calls.client
+        for client_id, ip in zip(*known.named(list(range(known.size))), strict=True):
+            self._put(ip, client_id)
 
     def merge(self, other: ClientNames) -> None:
         """Learn what another one knows."""

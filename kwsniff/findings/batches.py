@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, Picked
+from kwsniff.findings.eventrows import EventBatch, Keys, Picked
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import NONE, Counted, Entry, Key, Tally, counted
@@ -46,9 +46,9 @@ def _produced(batch: EventBatch) -> tuple[int, Counted]:
         return 0, NONE
     of = parts.row[rows]
     size_of, plain = parts.ints("bytes")[rows], parts.coded("codec").equals("none")[rows]
-    keys = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of), parts.key.at(rows)]
+    keys: Keys = [calls.client.at(of), parts.key.at(rows)]
     sums = [parts.ints("records")[rows], size_of, plain, np.where(plain, size_of, 0)]
-    return len(rows), counted(Picked(calls, of), np.arange(len(rows)), keys, sums)
+    return len(rows), counted(Picked(calls, of), None, keys, sums)
 
 
 class TinyBatches(_Produced):
@@ -151,12 +151,11 @@ class HotPartition(Rule):
         if not len(rows):
             return
         of = parts.row[rows]
-        topic, partition = parts.key.at(rows), parts.coded("partition").at(rows)
+        place = parts.place.at(rows)
         sums = [parts.ints("bytes")[rows], parts.ints("records")[rows]]
-        picked, every = Picked(calls, of), np.arange(len(rows))
-        self.partitions.add(picked, every, [topic, partition], sums)
-        who = [calls.coded("client_id").at(of), calls.coded("client_ip").at(of)]
-        self.clients.add(picked, every, [topic, partition, *who], sums)
+        picked = Picked(calls, of)
+        self.partitions.add(picked, None, [place], sums)
+        self.clients.add(picked, None, [place, calls.client.at(of)], sums)
 
     def findings(self, context: Context) -> list[Finding]:
         topics: dict[Any, dict[int, Entry]] = {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
-from kwsniff.findings.eventrows import EventBatch, EventRows, Mask, Picked, address, texts
+from kwsniff.findings.eventrows import EventBatch, EventRows, Mask, Picked, addresses
 from kwsniff.findings.finding import (
     CRITICAL,
     NOTICE,
@@ -22,6 +23,7 @@ from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Tally
 from kwsniff.findings.words import client, duration, listed, many, name, rate
 from kwsniff.report import lists
+from kwsniff.report.rows import kinds_of
 
 FEW = 3
 """Client ids of an address that are named where it is not known which of them is meant."""
@@ -123,11 +125,11 @@ class Unreachable(Rule):
             self._take_advertised(batch.calls)
 
     def _take_advertised(self, calls: EventRows) -> None:
-        rows = np.flatnonzero(calls.known("advertised"))
-        column = calls.column("advertised").take(rows)
-        of = rows[lists.parents(lists.lengths(column))]
-        places = [address(each["host"], each["port"]) for each in column.flatten().to_pylist()]
-        self.advertised.add(Picked(calls, of), np.arange(len(of)), [texts(places), calls.broker.at(of)])
+        column = calls.unfiltered("advertised")  # nothing but calls has any
+        of = calls.places[lists.parents(lists.lengths(column))]
+        flat = column.flatten()
+        host, port = (kinds_of(pc.struct_field(flat, name)) for name in ("host", "port"))
+        self.advertised.add(Picked(calls, of), None, [addresses(host, port), calls.broker.at(of)])
 
     def findings(self, context: Context) -> list[Finding]:
         return [

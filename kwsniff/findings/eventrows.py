@@ -16,9 +16,21 @@ import pyarrow.compute as pc
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.report import lists
 from kwsniff.report.arrays import Floats, Ints, Mask
-from kwsniff.report.rows import Coded, Rows, kinds_of
+from kwsniff.report.codes import combined
+from kwsniff.report.rows import Coded, Joint, Keys, Rows, kinds_of
 
-__all__ = ["Coded", "EventBatch", "EventRows", "Floats", "Ints", "Mask", "Partitions", "Picked"]
+__all__ = [
+    "Coded",
+    "EventBatch",
+    "EventRows",
+    "Floats",
+    "Ints",
+    "Joint",
+    "Keys",
+    "Mask",
+    "Partitions",
+    "Picked",
+]
 
 T = TypeVar("T")
 
@@ -32,7 +44,12 @@ class EventRows(Rows):
     @cached_property
     def broker(self) -> Coded:
         """Address and port of the broker as text, an IPv6 address in brackets."""
-        return _joined(self.coded("broker_ip"), self.coded("broker_port"))
+        return addresses(self.coded("broker_ip"), self.coded("broker_port"))
+
+    @cached_property
+    def client(self) -> Joint:
+        """Client id and address."""
+        return Joint.of(self.coded("client_id"), self.coded("client_ip"))
 
     @cached_property
     def time(self) -> Ints:
@@ -111,6 +128,11 @@ class Partitions(EventRows):
         distinct = texts([*topic.values, *uuid.values])
         return Coded(distinct.values, distinct.codes[codes])
 
+    @cached_property
+    def place(self) -> Joint:
+        """Topic and partition."""
+        return Joint.of(self.key, self.coded("partition"))
+
 
 class EventBatch:
     """One EVENTS batch."""
@@ -153,11 +175,11 @@ class EventBatch:
         return kinds_of(self._batch.column("event"))
 
 
-def _joined(host: Coded, port: Coded) -> Coded:
-    both = host.codes * max(len(port.values), 1) + port.codes
-    kinds, codes = np.unique(both, return_inverse=True)
-    pairs = [divmod(int(kind), max(len(port.values), 1)) for kind in kinds]
-    return Coded([address(host.values[a], port.values[b]) for a, b in pairs], codes.astype(np.int64))
+def addresses(host: Coded, port: Coded) -> Coded:
+    """Hosts and ports as `address` shows them."""
+    codes, rows = combined([host.codes, port.codes], [len(host.values), len(port.values)])
+    pairs = zip(host.codes[rows].tolist(), port.codes[rows].tolist(), strict=True)
+    return Coded([address(host.values[a], port.values[b]) for a, b in pairs], codes)
 
 
 def address(host: str | None, port: int | None) -> str | None:

@@ -31,23 +31,20 @@ class Packets(NamedTuple):
         return Packets(self.time[rows], self.capture[rows], self.number[rows])
 
     def take(self, rows: Ints, others: Packets, *, earlier: bool) -> None:
-        """Replace those of some rows by others that come before them, or else after them."""
-        if len(np.unique(rows)) < len(rows):
-            best = others._best(rows, earlier)
-            rows, others = rows[best], others.at(best)
+        """Replace those of some rows, each named once, by others that come before, or else after."""
         time = self.time[rows]
         better = others.time < time if earlier else others.time > time
         better |= self._ties(rows, others, time, earlier)
         rows = rows[better]
         self.time[rows], self.capture[rows], self.number[rows] = others.at(better)
 
-    def _best(self, rows: Ints, earlier: bool) -> Ints:
-        """The places of the first, or last, packets of each row."""
+    def best(self, rows: Ints, *, earlier: bool) -> tuple[Ints, Packets]:
+        """The first, or last, packets for each of the rows that they are for."""
         captures = [each or "" for each in self.capture.tolist()]
         whole = list(zip(self.time.tolist(), captures, self.number.tolist(), strict=True))
         order = sorted(range(len(whole)), key=whole.__getitem__, reverse=earlier)
         best = dict(zip(rows[order].tolist(), order, strict=True))  # the last of each stays
-        return np.array(list(best.values()), np.int64)
+        return np.array(list(best), np.int64), self.at(list(best.values()))
 
     def _ties(self, rows: Ints, others: Packets, time: Ints, earlier: bool) -> Mask:
         """Where the time is the same and the other one comes before (or after) by capture and number."""
@@ -99,8 +96,13 @@ class Figures(NamedTuple):
             np.add.at(total, rows, each)
         for greatest, each in zip(self.maxes, others.maxes, strict=True):
             np.maximum.at(greatest, rows, each)
-        self.first.take(rows, others.first, earlier=True)
-        self.last.take(rows, others.last, earlier=False)
+        first, last = others.first, others.last
+        if len(set(rows.tolist())) < len(rows):  # texts that differ beyond what is kept of them
+            self.first.take(*first.best(rows, earlier=True), earlier=True)
+            self.last.take(*last.best(rows, earlier=False), earlier=False)
+        else:
+            self.first.take(rows, first, earlier=True)
+            self.last.take(rows, last, earlier=False)
 
     def columns(self) -> list[list[Any]]:
         """Counts, sums, greatest values, and time, capture and number of the first and the last packet, each

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from kwsniff.findings.causes import EXPELLED
-from kwsniff.findings.eventrows import UNKNOWN, Coded, EventBatch
+from kwsniff.findings.eventrows import UNKNOWN, Coded, EventBatch, Joint, Keys
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.spans import Spans
-from kwsniff.findings.tally import Entry, Packet, Tally, grouped
+from kwsniff.findings.tally import Entry, Packet, Tally
 from kwsniff.findings.words import client, counted, duration, listed, name, times
 
 FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 1, 11, 12, 13, 14
@@ -52,7 +52,7 @@ class Rebalances(Rule):
         group = calls.coded("group_id")
         joins = calls.is_in("api_key", (JOIN, SYNC))
         self.looked += int((joins | calls.is_in("api_key", HEARTBEATS)).sum())
-        who = [group, calls.coded("client_id"), calls.coded("client_ip")]
+        who: Keys = [group, calls.client]
         if joins.any():
             self._take_spans(batch, joins)
             self.members.add(calls, joins, who)
@@ -151,7 +151,7 @@ class MemberExpelled(Rule):
     def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += int(calls.is_in("api_key", HEARTBEATS).sum())
-        keys = [calls.coded(each) for each in ("group_id", "client_id", "client_ip")]
+        keys: Keys = [calls.coded("group_id"), calls.client]
         mine = calls.is_in("api_key", self.apis) & calls.is_in("error_code", EXPELLED)
         self.members.add(calls, mine, keys)
         late = calls.coded("reason").containing("poll timeout")
@@ -206,9 +206,8 @@ class StandsStill(Rule):
         if not (beats | work).any():
             return
         self.looked += int(beats.sum())
-        keys = [calls.coded(each) for each in ("client_id", "client_ip", "group_id")]
-        self.members.add(calls, beats, keys)
-        who = _clients(keys[0], keys[1])
+        self.members.add(calls, beats, [calls.client, calls.coded("group_id")])
+        who = _clients(calls.client)
         ended = np.maximum(calls.ints("response_end_time", -1), calls.ints("request_end_time", -1))
         for spans, which in ((self.beats, beats), (self.work, work)):
             rows = np.flatnonzero(which)
@@ -255,11 +254,10 @@ def _longest_pause(work: list[tuple[int, int]], beats: list[tuple[int, int]]) ->
     return max(pauses, key=lambda pause: pause[1] - pause[0])
 
 
-def _clients(ids: Coded, ips: Coded) -> Coded:
+def _clients(known: Joint) -> Coded:
     """Client id and address as one text."""
-    group, firsts = grouped([ids, ips])
-    pairs = [(ids.values[ids.codes[row]], ips.values[ips.codes[row]]) for row in firsts]
-    return Coded([client(*pair) for pair in pairs], group)
+    pairs = zip(*known.named(list(range(known.size))), strict=True)
+    return Coded([client(*pair) for pair in pairs], known.codes)
 
 
 def _summed(pairs: list[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from kwsniff.findings.eventrows import Coded, Floats, Ints
+from kwsniff.findings.eventrows import Floats, Ints, Keys
 from kwsniff.findings.tally import Key, grouped
 from kwsniff.report.codes import OTHERS
 
@@ -25,19 +25,17 @@ class Histogram:
     def __init__(self) -> None:
         self.counts: dict[Key, Ints] = {}
 
-    def add(self, keys: Sequence[Coded], values: Floats) -> None:
+    def add(self, keys: Keys, values: Floats) -> None:
         """Take values with their keys, row by row; NaN are passed over."""
         known = np.flatnonzero(~np.isnan(values))
         if not len(known):
             return
         picked = [key.at(known) for key in keys]
         group, firsts = grouped(picked)
+        columns = [each for key in picked for each in key.named(key.codes[firsts].tolist())]
         with np.errstate(divide="ignore"):
             bucket = np.clip(np.log(np.maximum(values[known], 1.0)) / WIDTH, 0, BUCKETS - 1).astype(np.int64)
-        names = zip(
-            *([key.values[code] for code in key.codes[firsts].tolist()] for key in picked), strict=True
-        )
-        kept, numbers = self._told_apart(names)
+        kept, numbers = self._told_apart(zip(*columns, strict=True))
         table = np.bincount(numbers[group] * BUCKETS + bucket, minlength=len(kept) * BUCKETS)
         for key, row in zip(kept, table.reshape(-1, BUCKETS), strict=True):
             self._put(key, row)

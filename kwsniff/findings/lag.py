@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch
+from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import WARNING, Finding, command, literal
 from kwsniff.findings.readings import Reading, Readings, when
 from kwsniff.findings.rule import Context, Rule
@@ -58,7 +58,7 @@ class FallsBehind(Rule):
     def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         kinds = [calls.is_in("api_key", keys) for keys in (PRODUCE, FETCH, COMMITS)]
-        who = [calls.coded("client_id"), calls.coded("client_ip")]
+        who: Keys = [calls.client]
         group = calls.coded("group_id")
         self.members.add(calls, calls.is_in("api_key", HEARTBEATS) | kinds[2], [*who, group])
         if not np.logical_or.reduce(kinds).any():

@@ -6,7 +6,7 @@ from typing import Any
 
 from kwsniff.findings.causes import LEADER
 from kwsniff.findings.errors import ErrorTally, place, ranked
-from kwsniff.findings.eventrows import EventBatch
+from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import CRITICAL, WARNING, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Tally
@@ -38,7 +38,7 @@ class StaleLeader(Rule):
         self.looked += int(calls.is_in("api_key", (0, 1)).sum())
         which = calls.is_in("error_code", LEADER) & ~calls.coded("client_id").beginning(QUORUM)
         if which.any():
-            keys = [calls.coded("client_id"), calls.coded("client_ip"), calls.broker]
+            keys: Keys = [calls.client, calls.broker]
             self.calls.add(calls, which, keys)
             self.errors.take(batch, which)
 

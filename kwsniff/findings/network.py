@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kwsniff.findings.connections import who
-from kwsniff.findings.eventrows import EventBatch
+from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import (
     NOTICE,
     WARNING,
@@ -41,7 +41,7 @@ class _Tcp(Rule):
 
     def take(self, batch: EventBatch) -> None:
         rows = batch.connections
-        keys = [rows.coded("client_id"), rows.coded("client_ip"), rows.broker]
+        keys: Keys = [rows.client, rows.broker]
         known = np.zeros(len(rows), np.bool_)
         for side, tally in (("client", self.clients), ("broker", self.brokers)):
             column = f"{side}_{self.counted}"
@@ -72,9 +72,8 @@ class Retransmissions(_Tcp):
     def take(self, batch: EventBatch) -> None:
         super().take(batch)
         rows = batch.connections
-        keys = [rows.coded("client_id"), rows.coded("client_ip"), rows.broker]
         packets = [rows.ints("client_packets"), rows.ints("broker_packets")]
-        self.sent.add(rows, np.ones(len(rows), np.bool_), keys, packets)
+        self.sent.add(rows, None, [rows.client, rows.broker], packets)
 
     def findings(self, context: Context) -> list[Finding]:
         limits, sent = self.thresholds, self.sent.entries

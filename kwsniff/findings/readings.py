@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.findings.eventrows import Coded, EventBatch, Floats, Ints, Mask
+from kwsniff.findings.eventrows import EventBatch, Floats, Ints, Keys, Mask
 from kwsniff.findings.tally import Key, Packet, grouped
 
 LIMIT = 5_000
@@ -84,7 +84,7 @@ class Readings:
         first, last = (each.readings() for each in self._ends)
         return {key: (first[row], last[row]) for key, row in self._places.items()}
 
-    def add(self, batch: EventBatch, which: Mask, keys: Sequence[Coded], offset: Floats, end: Floats) -> int:
+    def add(self, batch: EventBatch, which: Mask, keys: Keys, offset: Floats, end: Floats) -> int:
         """Take partitions (a mask over them) with the columns of their keys beside those of topic and
         partition; returns how many."""
         parts, calls = batch.partitions, batch.calls
@@ -92,9 +92,9 @@ class Readings:
         if not len(rows):
             return 0
         of = parts.row[rows]
-        picked = [key.at(of) for key in keys] + [parts.key.at(rows), parts.coded("partition").at(rows)]
+        picked = [*(key.at(of) for key in keys), parts.place.at(rows)]
         group, some = grouped(picked)
-        texts = [[each.values[code] for code in each.codes[some].tolist()] for each in picked]
+        columns = [each for key in picked for each in key.named(key.codes[some].tolist())]
         capture = calls.coded("capture")
         names = np.array([*capture.values, None], object)
         time = calls.time[of]
@@ -103,7 +103,7 @@ class Readings:
             call, row = of[places], rows[places]
             mine = _Rows(time[places], offset[row], end[row], calls.packet[call], names[capture.codes[call]])
             ends.append(mine)
-        self._put(list(zip(*texts, strict=True)), ends[0], ends[1])
+        self._put(list(zip(*columns, strict=True)), ends[0], ends[1])
         return len(rows)
 
     def merge(self, other: Readings) -> None:

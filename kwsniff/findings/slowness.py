@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, EventRows, Floats
+from kwsniff.findings.eventrows import EventBatch, EventRows, Floats, Keys
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, both, command, evidence, is_client, literal
 from kwsniff.findings.histogram import Histogram, quantile
 from kwsniff.findings.rule import Context, Rule
@@ -67,7 +67,7 @@ class SlowBroker(Rule):
     def take(self, batch: EventBatch) -> None:
         calls, ends = batch.calls, batch.connections
         again = [ends.ints("client_packets"), ends.ints("client_retransmissions")]
-        self.sent.add(ends, np.ones(len(ends), np.bool_), [ends.broker], again)
+        self.sent.add(ends, None, [ends.broker], again)
         own = _own_time(calls)
         self.looked += int((~np.isnan(own)).sum())
         keys = [calls.broker, calls.coded("api")]
@@ -150,7 +150,7 @@ class SlowQueue(Rule):
             return
         queued, own = calls.floats("queued_us"), calls.floats("broker_us")
         self.looked += int((~np.isnan(queued)).sum())
-        keys = [calls.coded("client_id"), calls.coded("client_ip"), calls.broker]
+        keys: Keys = [calls.client, calls.broker]
         self.times.add(keys, queued)
         with np.errstate(invalid="ignore"):
             self.clients.add(calls, queued > 0, keys, [queued, own], [queued])

@@ -3,8 +3,6 @@ merging the same; so are the packets at their ends, if the rows are given whose 
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Ints
@@ -51,9 +49,9 @@ class Spans:
             fresh.setdefault(code, []).append((span[0], span[1]))
         shown = {}
         if rows is not None:
-            edges = np.append(np.flatnonzero(np.diff(key, prepend=-1)), len(key))
-            places = {int(key[at]): order[at:to] for at, to in pairwise(edges.tolist())}
-            shown = _shown(fresh, places, first, last, rows)
+            of = np.cumsum(new) - 1
+            edges = ((begin == begin[starts][of], first), (last[order] == ends[of], last))
+            shown = _shown([(key[at], order[at], times[order[at]]) for at, times in edges], rows)
         for code, found in fresh.items():
             self._put(name(keys.values[code]), found, shown.get(code, {}))
 
@@ -77,24 +75,14 @@ class Spans:
             )
 
 
-def _shown(
-    fresh: dict[int, list[Span]],
-    places: dict[int, Ints],
-    first: Ints,
-    last: Ints,
-    rows: tuple[EventRows, Ints],
-) -> dict[int, dict[int, Packet]]:
-    """The packets at the ends of fresh spans, by code of the key; `places`: its rows among those taken."""
-    found = {}
-    for code, spans in fresh.items():
-        mine, shown = places[code], []
-        begins, ends = zip(*spans, strict=True)
-        for times, wanted in ((first[mine], begins), (last[mine], ends)):
-            at = np.flatnonzero(np.isin(times, wanted))
-            given = packets(rows[0], rows[0].rank[rows[1][mine[at]]])
-            shown += [each._replace(time=time) for each, time in zip(given, times[at].tolist(), strict=True)]
-        found[code] = _by_time(shown)
-    return found
+def _shown(ends: list[tuple[Ints, Ints, Ints]], rows: tuple[EventRows, Ints]) -> dict[int, dict[int, Packet]]:
+    """The packets at the beginnings and the ends of spans by code of the key, from codes, rows and times."""
+    found: dict[int, list[Packet]] = {}
+    for codes, places, times in ends:
+        given = packets(rows[0], rows[0].rank[rows[1][places]])
+        for code, packet, time in zip(codes.tolist(), given, times.tolist(), strict=True):
+            found.setdefault(code, []).append(packet._replace(time=time))
+    return {code: _by_time(some) for code, some in found.items()}
 
 
 def _by_time(found: list[Packet]) -> dict[int, Packet]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.findings.eventrows import EventBatch
+from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
@@ -26,7 +26,7 @@ class _Storm(Rule):
     def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += len(calls)
-        keys = [calls.coded(each) for each in ("client_id", "client_ip", "api")]
+        keys: Keys = [calls.client, calls.coded("api")]
         self.calls.add(calls, calls.is_in("api_key", self.apis), keys, [calls.ints("response_bytes")])
 
     def findings(self, context: Context) -> list[Finding]:

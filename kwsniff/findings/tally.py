@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Mask, Picked
+from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Joint, Keys, Mask, Picked
 from kwsniff.findings.figures import Figures, Packets, joined, no_figures
 from kwsniff.report.codes import OTHERS, combined
 
@@ -113,12 +113,13 @@ class Tally:
     def add(
         self,
         rows: EventRows | Picked,
-        which: Mask | Ints,
-        keys: Sequence[Coded],
+        which: Mask | Ints | None,
+        keys: Keys,
         sums: Sequence[Any] = (),
         maxes: Sequence[Any] = (),
     ) -> None:
-        """Take some rows (a mask, or their places). `keys`, `sums` and `maxes` are columns over all rows."""
+        """Take some rows: a mask, their places, None for all. `keys`, `sums` and `maxes` are columns over all
+        rows."""
         self.put(*counted(rows, which, keys, sums, maxes, limit=self.limit))
 
     def put(self, keys: Sequence[Key], figures: Figures) -> None:
@@ -194,8 +195,8 @@ def ranked(entries: Mapping[Key, Entry]) -> dict[Key, Entry]:
 
 def counted(
     rows: EventRows | Picked,
-    which: Mask | Ints,
-    keys: Sequence[Coded],
+    which: Mask | Ints | None,
+    keys: Keys,
     sums: Sequence[Any] = (),
     maxes: Sequence[Any] = (),
     *,
@@ -203,25 +204,36 @@ def counted(
 ) -> Counted:
     """What `Tally.add` adds: each key that occurs in some rows; of more than twice `limit` those that are not
     among the `limit` most frequent are one already."""
-    places: Ints = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64)
-    if not len(places):
+    places: Ints | None = None
+    if which is not None:
+        places = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64, copy=False)
+    if not len(keys[0].codes if places is None else places):
         return NONE
-    picked = [key.at(places) for key in keys]
-    figures = [np.asarray(each, np.float64)[places] for each in (*sums, *maxes)]
+    picked, figures, rank = list(keys), [np.asarray(each) for each in (*sums, *maxes)], rows.rank
+    if places is not None:
+        picked, figures, rank = (
+            [key.at(places) for key in keys], [each[places] for each in figures], rank[places]
+        )  # fmt: skip
     group, firsts = grouped(picked)
     if limit is not None and len(firsts) > 2 * limit:
         picked = _folded(picked, group, len(firsts), limit)
         group, firsts = grouped(picked)
-    return _counted(rows, places, picked, (group, firsts), figures[: len(sums)], figures[len(sums) :])
+    size = len(firsts)
+    return named(picked, firsts), Figures(
+        np.bincount(group, minlength=size),
+        [_sums(group, size, each) for each in figures[: len(sums)]],
+        [_greatest(group, size, each) for each in figures[len(sums) :]],
+        *(_packets(rows, each) for each in _ends(rank, group, size)),
+    )
 
 
-def _folded(keys: list[Coded], group: Ints, size: int, limit: int) -> list[Coded]:
+def _folded(keys: Keys, group: Ints, size: int, limit: int) -> list[Coded | Joint]:
     """The same keys, but that all rows of groups which are not among the `limit` largest have the key of the
     others. An entry of each takes hundreds of bytes, and a batch may have 100,000."""
     counts = np.bincount(group, minlength=size)
     rare = np.ones(size, np.bool_)
     rare[np.argsort(-counts, kind="stable")[:limit]] = False
-    return [_with_others(key, rare[group]) for key in keys]
+    return [_with_others(each, rare[group]) for key in keys for each in key.plain]
 
 
 def _with_others(key: Coded, rare: Mask) -> Coded:
@@ -236,26 +248,6 @@ def _other(part: Any) -> str | None:
     return OTHERS if part is None or isinstance(part, str) else None
 
 
-def _counted(
-    rows: EventRows | Picked,
-    places: Ints,
-    keys: list[Coded],
-    groups: tuple[Ints, Ints],
-    sums: list[Any],
-    maxes: list[Any],
-) -> Counted:
-    group, firsts = groups
-    size = len(firsts)
-    figures = Figures(
-        np.bincount(group, minlength=size),
-        [_sums(group, size, each) for each in sums],
-        [_greatest(group, size, each) for each in maxes],
-        *(_packets(rows, each) for each in _ends(rows.rank[places], group, size)),
-    )
-    texts = [[_cut(column.values[code]) for code in column.codes[firsts].tolist()] for column in keys]
-    return list(zip(*texts, strict=True)), figures
-
-
 def _sums(group: Ints, size: int, values: Any) -> Floats:
     return np.bincount(group, np.nan_to_num(values), size).astype(np.float64, copy=False)
 
@@ -266,10 +258,16 @@ def _greatest(group: Ints, size: int, values: Any) -> Floats:
     return found
 
 
-def grouped(keys: Sequence[Coded]) -> tuple[Ints, Ints]:
+def grouped(keys: Keys) -> tuple[Ints, Ints]:
     """A number for each combination of keys that occurs: that of each row, and for each the first row that
     has it."""
-    return combined([key.codes for key in keys], [len(key.values) for key in keys])
+    return combined([key.codes for key in keys], [key.size for key in keys])
+
+
+def named(keys: Keys, rows: Ints) -> list[Key]:
+    """The keys of some rows."""
+    columns = [each for key in keys for each in key.named(key.codes[rows].tolist())]
+    return list(zip(*(map(_cut, each) for each in columns), strict=True))
 
 
 def _ends(rank: Ints, group: Ints, size: int) -> tuple[Ints, Ints]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from kwsniff.findings.eventrows import EventBatch
+from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Tally
@@ -30,7 +30,7 @@ class Throttled(Rule):
         calls = batch.calls
         self.looked += int(calls.known("throttle_ms").sum())
         throttle = calls.ints("throttle_ms")
-        keys = [calls.coded(name) for name in ("client_id", "client_ip", "api")]
+        keys: Keys = [calls.client, calls.coded("api")]
         held = calls.floats("throttled_us")
         self.clients.add(calls, (throttle > 0) | (held > 0), keys, [throttle, throttle > 0, held], [throttle])
 

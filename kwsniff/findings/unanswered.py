@@ -53,8 +53,7 @@ class Unanswered(Rule):
     def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += len(calls)
-        who = [calls.coded("client_id"), calls.coded("client_ip")]
-        self.answered.add(calls, calls.known("latency_us"), who)
+        self.answered.add(calls, calls.known("latency_us"), [calls.client])
         rows = batch.connections
         lost = (rows.ints("client_missing_bytes") > 0) | (rows.ints("broker_missing_bytes") > 0)
         self.lossy.add(rows, lost, [rows.broker])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, Ints
+from kwsniff.findings.eventrows import EventBatch, Ints, Keys
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
@@ -57,14 +57,12 @@ class OldClients(Rule):
         key = calls.coded("api_key")
         floors = np.array([FLOORS.get(each, 0) for each in key.values] or [0])[key.codes]
         version = calls.ints("api_version", 1 << 20)
-        names = ("client_id", "client_ip")
-        who = [calls.coded(each) for each in names]
-        own = who[0].beginning(BETWEEN_BROKERS)
-        keys = [*who, calls.broker, calls.coded("api"), key]
+        own = calls.coded("client_id").beginning(BETWEEN_BROKERS)
+        keys: Keys = [calls.client, calls.broker, calls.coded("api"), key]
         # What nobody answered may be no request: bytes that looked like one after a gap.
         sure = calls.known("latency_us") | calls.coded("status").equals("no_reply_expected")
         self.old.add(calls, (version < floors) & ~own & sure, keys, maxes=[version, -version])
-        self.asked.add(calls, calls.is_in("api_key", (API_VERSIONS,)), who)
+        self.asked.add(calls, calls.is_in("api_key", (API_VERSIONS,)), [calls.client])
         if (floors > 0).any():
             answered = calls.known("latency_us") & (floors > 0) & calls.known("api_version")
             self.served.add(calls, answered, [calls.broker, key], maxes=[version])

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from kwsniff.report import waiting
-from kwsniff.report.codes import Codes, Ints
+from kwsniff.report.arrays import Ints
+from kwsniff.report.codes import Codes
 from kwsniff.report.condensed import Condensed
 from kwsniff.report.csv import shown, shown_schema
 from kwsniff.report.percentiles import QUANTILES

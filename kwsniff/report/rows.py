@@ -6,7 +6,7 @@ no texts. A column that the batch lacks is one that is null in every row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from kwsniff.columns import NONE
 from kwsniff.columns import places as places_of
 from kwsniff.report.arrays import Floats, Ints, Mask, integers, numbered, reals, valid
-from kwsniff.report.codes import distinct
+from kwsniff.report.codes import combined, distinct
 
 T = TypeVar("T")
 
@@ -52,6 +52,58 @@ class Coded(NamedTuple):
         wanted = np.array([text in (each or "") for each in self.values] or [False])
         found: Mask = wanted[self.codes] if len(self.codes) else np.zeros(0, np.bool_)
         return found
+
+    @property
+    def size(self) -> int:
+        """The codes are below it."""
+        return len(self.values)
+
+    @property
+    def plain(self) -> list[Coded]:
+        """The columns that this is made of."""
+        return [self]
+
+    def named(self, codes: list[int]) -> list[list[Any]]:
+        """What codes stand for, column by column."""
+        return [[self.values[code] for code in codes]]
+
+
+class Joint(NamedTuple):
+    """Several columns as one, grouped once for all that group by them."""
+
+    columns: list[Coded]
+    codes: Ints
+    rows: Ints
+    """The first row of each code in the columns."""
+
+    @classmethod
+    def of(cls, *columns: Coded) -> Joint:
+        """Columns of the same rows."""
+        codes, rows = combined([each.codes for each in columns], [each.size for each in columns])
+        return cls(list(columns), codes, rows)
+
+    def at(self, rows: Ints) -> Joint:
+        """The same of some rows."""
+        return Joint(self.columns, self.codes[rows], self.rows)
+
+    @property
+    def size(self) -> int:
+        """The codes are below it."""
+        return len(self.rows)
+
+    @property
+    def plain(self) -> list[Coded]:
+        """The columns that this is made of."""
+        return [each.at(self.rows[self.codes]) for each in self.columns]
+
+    def named(self, codes: list[int]) -> list[list[Any]]:
+        """What codes stand for, column by column."""
+        rows = self.rows[codes]
+        return [[each.values[code] for code in each.codes[rows].tolist()] for each in self.columns]
+
+
+Keys = Sequence[Coded | Joint]
+"""Columns to group by."""
 
 
 class Rows:
