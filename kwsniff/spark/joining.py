@@ -28,7 +28,7 @@ from kwsniff.spark.decode import RUN_BITS
 from kwsniff.spark.packing import packed_object, packed_rows, unpacked_summary
 from kwsniff.spark.staged import STAGED
 
-HELD_BYTES = 64 * MIB
+HELD_BYTES = 32 * MIB
 """Segments of a split that are kept to be looked through again; beyond that the split is read each time."""
 
 
