@@ -1,8 +1,8 @@
 """What goes from task to task, as few bytes.
 
-Summaries are tables of whole numbers most of which are near those of the row before, so of each column the
-differences are kept, and compressed. The segments of heads are brought together by connection first, with
-their payload: their order is that of their places. Rows of events repeat a few names: each is kept once, and
+Summaries are tables of whole numbers most of which are near those of the row before, or those of another
+column (`kwsniff.spark.narrow`). Of the segments of heads, places and times are told in their order, and all
+else by direction of a connection. Rows of events repeat a few names: each is kept once, and
 so are lists of names; columns without a value are left out. That and compressing all columns as one makes a
 third of what Arrow's own compression makes.
 """
@@ -20,9 +20,10 @@ import pyarrow as pa
 import zstandard
 from numpy.typing import NDArray
 
+from kwsniff.capture.batch import INLINE
 from kwsniff.columns import nulls
-from kwsniff.kernel.tables import SWEEP
-from kwsniff.parts.part import ENDS, STORED, PartSummary
+from kwsniff.parts.part import EDGE, ENDS, EXTRA, STORED, PartSummary
+from kwsniff.spark.narrow import narrowed, widened
 from kwsniff.spark.staged import STAGED
 
 Rows = NDArray[Any]
@@ -31,42 +32,95 @@ LEVEL = 3
 """Of zstd; the highest one saves 5 % more in a hundred times the time."""
 SEVERAL = 64
 """Numbers that are worth the trouble."""
+NOTHING = np.zeros(0, EDGE)
+NEAR = (
+    ("last_time", "first_time"), ("frame_time", "first_time"), ("packet", "order"),
+    ("size", "record_bytes"), ("last_packet", "last_order"), ("frame_packet", "frame_order"),
+)  # fmt: skip
+"""Columns of tables that are told as differences to another one."""
+IN_ORDER = ("order", "time")
+REST = frozenset(EDGE.names or ()).difference(ENDS, IN_ORDER, ("start",))
+"""Columns of segments of heads that are told by direction."""
 
 
 def packed_summary(summary: PartSummary) -> bytes:
     """A summary as bytes."""
-    edges, payload = _grouped(summary.edges, summary.payload)
-    spare, spare_payload = _grouped(summary.spare, summary.spare_payload)
-    return packed_object(
-        replace(summary, edges=edges, payload=payload, spare=spare, spare_payload=spare_payload)
-    )
+    rest = replace(summary, edges=NOTHING, payload=b"", spare=NOTHING, spare_payload=b"")
+    heads = _grouped(summary.edges, summary.payload), _grouped(summary.spare, summary.spare_payload)
+    return packed_object((rest, heads))
 
 
 def unpacked_summary(data: bytes) -> PartSummary:
     """What `packed_summary` packed."""
-    summary: PartSummary = unpacked_object(data)
-    return replace(summary, edges=_ungrouped(summary.edges), spare=_ungrouped(summary.spare))
+    rest, heads = unpacked_object(data)
+    summary: PartSummary = rest
+    (edges, payload), (spare, spare_payload) = (_ungrouped(*each) for each in heads)
+    return replace(summary, edges=edges, payload=payload, spare=spare, spare_payload=spare_payload)
 
 
-def _grouped(edges: Rows, payload: bytes) -> tuple[Rows, bytes]:
-    """Segments by connection and direction, and their payload in that order."""
-    made = edges[np.lexsort((edges["order"], *(edges[name] for name in ENDS)))]
+# Heads
+
+
+def _grouped(edges: Rows, payload: bytes) -> tuple[Rows, Rows, Rows, Ints, bytes]:
+    """Segments as they are told: the directions there are; in the order of the segments, whose each is, its
+    place and its time; by direction the rest; where the payload of those lies that is in a file, but for what
+    came before; and the other payload."""
+    which, first = _directions(edges)
+    told = np.zeros(len(edges), [(name, np.int64) for name in ("which", *IN_ORDER)])
+    told["which"] = which
+    for name in IN_ORDER:
+        told[name] = edges[name]
+    own = edges[np.argsort(told["which"], kind="stable")]
+    stored = own["buffer"] == STORED
+    places, sizes = own["start"][stored], own["captured"][stored]
     view = memoryview(payload)
-    held = made["buffer"] != STORED
-    places = zip(made["start"][held].tolist(), made["captured"][held].tolist(), strict=True)
-    data = b"".join(view[start : start + size] for start, size in places if size)
-    made["start"][held] = 0
+    held = zip(own["start"][~stored].tolist(), own["captured"][~stored].tolist(), strict=True)
+    data = b"".join(view[start : start + size] for start, size in held if size)
+    rest = np.zeros(len(own), [(name, np.int64) for name in edges.dtype.names or () if name in REST])
+    for name in rest.dtype.names or ():
+        rest[name] = own[name]
+    rest["packet"] -= own["order"]
+    rest["captured"] -= own["length"]
+    rest["buffer"] -= np.where(own["captured"] > INLINE, STORED, EXTRA)
+    table = np.zeros(len(first), [(name, np.int64) for name in ENDS])
+    for name in ENDS:
+        table[name] = edges[name][first]
+    return table, told, rest, places - (np.cumsum(sizes) - sizes), data
+
+
+def _directions(edges: Rows) -> tuple[Ints, Ints]:
+    """Which direction of which connection each segment is of, and the first segment of each."""
+    which = np.zeros(len(edges), np.int64)
+    first = which[:1]
+    for name in ENDS:
+        values, of_it = np.unique(edges[name], return_inverse=True)
+        _, first, which = np.unique(which * len(values) + of_it, return_index=True, return_inverse=True)
+    return which, first
+
+
+def _ungrouped(table: Rows, told: Rows, rest: Rows, places: Ints, data: bytes) -> tuple[Rows, bytes]:
+    """Segments in their order, and their payload."""
+    own = np.zeros(len(told), EDGE)
+    by = np.argsort(told["which"], kind="stable")
+    for name in ENDS:
+        own[name] = table[name][told["which"][by]]
+    for name in IN_ORDER:
+        own[name] = told[name][by]
+    for name in rest.dtype.names or ():
+        own[name] = rest[name]
+    own["packet"] += own["order"]
+    own["captured"] += own["length"]
+    own["buffer"] += np.where(own["captured"] > INLINE, STORED, EXTRA)
+    stored = own["buffer"] == STORED
+    for rows, first in ((stored, places), (~stored, 0)):
+        sizes = own["captured"][rows]
+        own["start"][rows] = first + np.cumsum(sizes) - sizes
+    made = np.zeros(len(own), EDGE)
+    made[by] = own
     return made, data
 
 
-def _ungrouped(edges: Rows) -> Rows:
-    """Segments in their order, with the places of their payload."""
-    held = edges["buffer"] != STORED
-    sizes = edges["captured"][held]
-    edges["start"][held] = np.cumsum(sizes) - sizes
-    # A time at which silent connections were looked for comes before the segment that made it.
-    made: Rows = edges[np.lexsort((edges["stop"] != SWEEP, edges["order"]))]
-    return made
+# Anything
 
 
 def packed_object(what: object) -> bytes:
@@ -89,28 +143,30 @@ class _Packer(pickle.Pickler):
         if type(what) is not np.ndarray or what.ndim != 1 or what.size < SEVERAL:
             return NotImplemented
         if what.dtype == np.int64:
-            return _numbers, (_differences(what),)
+            return _numbers, (len(what), narrowed([what]))
         if what.dtype.names and all(kind[0] == np.int64 for kind in what.dtype.fields.values()):
-            columns = b"".join(_differences(what[name]) for name in what.dtype.names)
-            return _table, (what.dtype.names, columns)
+            names = what.dtype.names
+            columns = {name: what[name] for name in names}
+            for name, near in NEAR:
+                if name in columns and near in columns:
+                    with np.errstate(over="ignore"):
+                        columns[name] = what[name] - what[near]
+            return _table, (names, len(what), narrowed(list(columns.values())))
         return NotImplemented
 
 
-def _differences(column: Ints) -> bytes:
+def _numbers(count: int, data: bytes) -> Ints:
+    return widened(data, 1, count)[0]
+
+
+def _table(names: tuple[str, ...], count: int, data: bytes) -> Rows:
+    made = np.zeros(count, [(name, np.int64) for name in names])
+    for name, column in zip(names, widened(data, len(names), count), strict=True):
+        made[name] = column
     with np.errstate(over="ignore"):
-        return np.diff(column, prepend=0).astype(np.int64).tobytes()
-
-
-def _numbers(data: bytes) -> Ints:
-    with np.errstate(over="ignore"):
-        return np.cumsum(np.frombuffer(data, np.int64))
-
-
-def _table(names: tuple[str, ...], data: bytes) -> Rows:
-    columns = np.frombuffer(data, np.int64).reshape(len(names), -1)
-    made = np.zeros(columns.shape[1], [(name, np.int64) for name in names])
-    for name, column in zip(names, columns, strict=True):
-        made[name] = np.cumsum(column)
+        for name, near in reversed(NEAR):
+            if name in names and near in names:
+                made[name] += made[near]
     return made
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from kwsniff.config import Config
-from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
+from kwsniff.parts.part import ORDER_BITS, STORED, PartEngine, PartSummary
+from kwsniff.parts.payload import with_payload
+from kwsniff.parts.plan import cut
+from kwsniff.parts.reading import SplitReader
 from kwsniff.spark.joining import placed
 from kwsniff.spark.packing import (
     packed_object,
@@ -20,6 +24,7 @@ from kwsniff.spark.packing import (
     unpacked_summary,
 )
 from tests.parts.cutting import SEED, input_of
+from tests.samples import sample
 
 
 def summary() -> PartSummary:
@@ -52,6 +57,22 @@ def test_a_summary_and_the_payload_of_its_heads() -> None:
         assert np.array_equal(own[rest], edges[rest])
     for name in ("lefts", "ends", "births", "tail", "captures", "clock", "order", "most"):
         assert same(getattr(made, name), getattr(found, name)), name
+
+
+def test_payload_that_is_left_in_the_file() -> None:
+    path = sample("kafka-0.8").paths[0]
+    splits = cut(path, [Path(path).stat().st_size // 3], Config())
+    engine = PartEngine(Config(), SEED, 1 << ORDER_BITS, first=False)
+    list(engine.part(SplitReader(splits, 1, Config()).columns()))
+    made = engine.summary()
+    assert (made.edges["buffer"] == STORED).any()
+    found = unpacked_summary(packed_summary(made))
+    stored = made.edges["buffer"] == STORED
+    assert np.array_equal(found.edges[stored], made.edges[stored])
+    made, found = with_payload(made), with_payload(found)
+    assert [found.payload[at : at + size] for at, size in found.edges[["start", "captured"]].tolist()] == [
+        made.payload[at : at + size] for at, size in made.edges[["start", "captured"]].tolist()
+    ]
 
 
 def test_it_is_smaller_than_plain_numbers() -> None:
