@@ -25,7 +25,8 @@ from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.weave import Joined
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
 from kwsniff.spark.decode import RUN_BITS
-from kwsniff.spark.packing import packed_object, packed_rows, unpacked_summary
+from kwsniff.spark.packing import packed_object, unpacked_summary
+from kwsniff.spark.rowbytes import packed_rows
 from kwsniff.spark.staged import STAGED
 
 HELD_BYTES = 32 * MIB

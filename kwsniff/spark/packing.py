@@ -2,29 +2,23 @@
 
 Summaries are tables of whole numbers most of which are near those of the row before, or those of another
 column (`kwsniff.spark.narrow`). Of the segments of heads, places and times are told in their order, and all
-else by direction of a connection. Rows of events repeat a few names: each is kept once, and
-so are lists of names; columns without a value are left out. That and compressing all columns as one makes a
-third of what Arrow's own compression makes.
+else by direction of a connection.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import zstandard
 from numpy.typing import NDArray
 
 from kwsniff.capture.batch import INLINE
-from kwsniff.columns import nulls
 from kwsniff.parts.part import EDGE, ENDS, EXTRA, STORED, PartSummary
 from kwsniff.spark.narrow import narrowed, widened
-from kwsniff.spark.staged import STAGED
 
 Rows = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -168,66 +162,3 @@ def _table(names: tuple[str, ...], count: int, data: bytes) -> Rows:
             if name in names and near in names:
                 made[name] += made[near]
     return made
-
-
-# Rows of events
-
-
-def packed_rows(batch: pa.RecordBatch) -> bytes:
-    """Events (STAGED) as bytes."""
-    filled = {
-        name: _encoded(column)
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if column.null_count < len(column)
-    }
-    made = pa.RecordBatch.from_arrays(list(filled.values()), names=list(filled))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, made.schema) as stream:
-        stream.write_batch(made)
-    return zstandard.ZstdCompressor(LEVEL).compress(memoryview(sink.getvalue()))
-
-
-def unpacked_rows(data: bytes) -> Iterator[pa.RecordBatch]:
-    """What `packed_rows` packed."""
-    for batch in pa.ipc.open_stream(zstandard.ZstdDecompressor().decompress(data)):
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        made = [
-            _decoded(columns[field.name]) if field.name in columns else nulls(batch.num_rows, field.type)
-            for field in STAGED
-        ]
-        yield pa.RecordBatch.from_arrays(made, schema=STAGED)
-
-
-def _encoded(column: pa.Array) -> pa.Array:
-    """With each text once, however deep it lies."""
-    if pa.types.is_string(column.type):
-        return column.dictionary_encode()
-    return _within(column, _encoded)
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    """What `_encoded` encoded."""
-    if pa.types.is_dictionary(column.type):
-        return column.dictionary_decode()
-    return _within(column, _decoded)
-
-
-def _within(column: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """A column with what lies in its lists and structs changed."""
-    if pa.types.is_list(column.type):
-        field = column.type.value_field
-        values = change(column.flatten())
-        counts = np.diff(column.offsets.to_numpy())
-        offsets = np.zeros(len(column) + 1, np.int32)
-        empty = column.is_null().to_numpy(zero_copy_only=False)
-        np.cumsum(np.where(empty, 0, counts), out=offsets[1:])
-        kind = pa.list_(field.with_type(values.type))
-        mask = pa.array(empty) if column.null_count else None
-        return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind, mask=mask)
-    if pa.types.is_struct(column.type):
-        fields = list(column.type)
-        values = [change(each) for each in column.flatten()]
-        kinds = [field.with_type(each.type) for field, each in zip(fields, values, strict=True)]
-        mask = column.is_null() if column.null_count else None
-        return pa.StructArray.from_arrays(values, fields=kinds, mask=mask)
-    return column

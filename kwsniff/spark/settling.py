@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from kwsniff.parts.part import Emitted
 from kwsniff.parts.weave import Joined, woven
 from kwsniff.spark.control import EVENTS, JOINED, Row
-from kwsniff.spark.packing import unpacked_object, unpacked_rows
+from kwsniff.spark.packing import unpacked_object
+from kwsniff.spark.rowbytes import unpacked_rows
 from kwsniff.spark.staged import PLACE, Staged, stored
 
 Ints = NDArray[np.int64]
@@ -48,7 +49,7 @@ class Settling:
     def _told(self, file: Staged, split: int, names: list[str]) -> Iterator[Emitted]:
         names = [*names, *(name for name in ASKED if name not in names)] if "in_flight" in names else names
         joined = self._joined.get(split, Joined())
-        added = (batch for data in self._added.get(split, ()) for batch in unpacked_rows(data))
+        added = map(unpacked_rows, self._added.get(split, ()))
         late = (_placed(batch, names) for batch in added)
         if joined is None:
             return late

@@ -7,20 +7,16 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from kwsniff.config import Config
 from kwsniff.parts.part import ORDER_BITS, STORED, PartEngine, PartSummary
 from kwsniff.parts.payload import with_payload
 from kwsniff.parts.plan import cut
 from kwsniff.parts.reading import SplitReader
-from kwsniff.spark.joining import placed
 from kwsniff.spark.packing import (
     packed_object,
-    packed_rows,
     packed_summary,
     unpacked_object,
-    unpacked_rows,
     unpacked_summary,
 )
 from tests.parts.cutting import SEED, input_of
@@ -84,20 +80,3 @@ def test_numbers_of_any_size() -> None:
     lowest, highest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     numbers = np.array([lowest, highest, 0, -1, highest] * 20)
     assert np.array_equal(unpacked_object(packed_object(numbers)), numbers)
-
-
-def test_rows_and_slices_of_them_take_a_third() -> None:
-    engine = PartEngine(Config(), SEED, 0, first=True)
-    batches = [placed(emitted, 1) for emitted in engine.part(input_of("librdkafka-groups"))]
-    batches += [batch.slice(3, batch.num_rows // 2) for batch in batches]
-    for batch in batches:
-        (found,) = unpacked_rows(packed_rows(batch))
-        found.validate(full=True)
-        assert found.equals(batch)
-    largest = max(batches, key=lambda batch: batch.num_rows)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, largest.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
-    ) as stream:
-        stream.write_batch(largest)
-    assert 3 * len(packed_rows(largest)) < len(sink.getvalue())
