@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 def lengths(column: pa.ListArray) -> Ints:
@@ -51,7 +52,7 @@ def spread(column: pa.ListArray) -> Spread:
     first = int(offsets[0])
     size = np.diff(offsets).astype(np.int64)
     if column.null_count:
-        size[is_null(column)] = 0
+        size *= ~is_null(column)
     begin = offsets[:-1].astype(np.int64) - first
     return Spread(column.values.slice(first, int(offsets[-1]) - first), begin, size)
 
@@ -67,6 +68,8 @@ def expanded(begin: Ints, size: Ints) -> Ints:
 
 def encoded(values: pa.Array) -> tuple[list[Any], Ints]:
     """Distinct values, null among them if there is any, and which each is."""
+    if len(values) and values.null_count == len(values):
+        return [None], np.zeros(len(values), np.int64)
     found = values.dictionary_encode(null_encoding="encode")
     return found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64)
 
@@ -83,13 +86,34 @@ def aligned(column: pa.ListArray, counts: Ints) -> pa.Array:
     return flat.take(pa.array(index, mask=place >= own[rows]))
 
 
-def rebuilt(values: pa.Array, counts: Ints, null: npt.NDArray[np.bool_]) -> pa.ListArray:
+def rebuilt(values: pa.Array, counts: Ints, null: Bools) -> pa.ListArray:
     """Lists of `counts` elements each from flattened `values`; null where `null` (its count must be 0)."""
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    mask = pa.array(null) if null.any() else None
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask)
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    offsets[1:] = np.cumsum(counts)
+    absent = int(np.count_nonzero(null))
+    validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if absent else None
+    buffers = [validity, pa.py_buffer(offsets)]
+    kind = pa.list_(values.type)
+    return pa.ListArray.from_buffers(kind, len(counts), buffers, absent, children=[values])
 
 
-def is_null(column: pa.Array) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
-    return mask
+def is_null(column: pa.Array) -> Bools:
+    """Which values are null."""
+    if column.null_count in (0, len(column)):
+        return np.full(len(column), column.null_count > 0)
+    first, offset = divmod(column.offset, 8)
+    bits = np.frombuffer(column.buffers()[0], np.uint8)[first : first + (offset + len(column) + 7) // 8]
+    missing: Bools = np.unpackbits(bits, bitorder="little", count=offset + len(column))[offset:] == 0
+    return missing
+
+
+def numbers(column: pa.Array, null: int) -> Ints:
+    """Integers, null as this one."""
+    if column.null_count == len(column):
+        return np.full(len(column), null, np.int64)
+    dtype = np.dtype(f"i{column.type.bit_width // 8}")
+    data = np.frombuffer(column.buffers()[1], dtype)[column.offset : column.offset + len(column)]
+    found = data.astype(np.int64)
+    if column.null_count:
+        found[is_null(column)] = null
+    return found

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kwsniff.columns import NONE
+from kwsniff.columns import NONE, nulls
 from kwsniff.report import lists
 
 Ints = npt.NDArray[np.int64]
@@ -60,12 +59,10 @@ def mentions(batch: pa.RecordBatch, rows: Ints) -> Mentions:
     order = sorted_places(call, len(rows))
     answered = np.repeat([False, True], [len(part.call) for part in parts])
     place = np.concatenate([part.place for part in parts])
-    offset, number = (
-        np.concatenate([ints(part.values.field(name), null) for part in parts])
-        for name, null in (("fetch_offset", NONE), ("partition", -1))
-    )
+    offset = np.concatenate([part.numbers("fetch_offset", NONE) for part in parts])
+    number = np.concatenate([part.numbers("partition", -1) for part in parts])
     names, uuids = (
-        lists.encoded(pa.concat_arrays([part.values.field(name) for part in parts]))
+        lists.encoded(pa.concat_arrays([part.texts(name) for part in parts]))
         for name in ("topic", "topic_id")
     )
     key, keys = _keys(names, uuids, number)
@@ -83,11 +80,16 @@ class _Part(NamedTuple):
     def of(cls, column: pa.ListArray, rows: Ints) -> _Part:
         spread = lists.spread(column)
         size = spread.size[rows]
-        place = spread.places(rows, size)
-        fields = ["topic", "topic_id", "partition", "fetch_offset"]
-        index = pa.array(place)
-        arrays = [spread.values.field(name).take(index) for name in fields]
-        return cls(lists.parents(size), place, pa.StructArray.from_arrays(arrays, fields))
+        return cls(lists.parents(size), spread.places(rows, size), spread.values)
+
+    def numbers(self, name: str, null: int) -> Ints:
+        return lists.numbers(self.values.field(name), null)[self.place]
+
+    def texts(self, name: str) -> pa.Array:
+        values = self.values.field(name)
+        if values.null_count == len(values):
+            return nulls(len(self.place), values.type)
+        return values.take(pa.array(self.place))
 
 
 def _keys(
@@ -121,9 +123,3 @@ def sorted_places(codes: Ints, limit: int) -> Ints:
     """Their places in ascending order of the codes (from 0 to before `limit`), equal ones as they came."""
     # Short integers are sorted by their digits, in a time that is proportional to their number.
     return np.argsort(codes.astype(np.uint16) if limit <= 1 << 16 else codes, kind="stable")
-
-
-def ints(column: pa.Array, null: int) -> Ints:
-    """Integers of any width, null as this one."""
-    values: Ints = pc.fill_null(column.cast(pa.int64()), null).to_numpy()
-    return values

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.columns import NONE
+from kwsniff.columns import NONE, numbers
 from kwsniff.report import lists, patch
 from kwsniff.report.course import Course, Offsets
-from kwsniff.report.mentions import Ints, Key, Mentions, Topic, ints
+from kwsniff.report.mentions import Ints, Key, Mentions, Topic
+from kwsniff.report.stretch import Session
 from kwsniff.schema import PARTITION, TEXTS
 
 
@@ -37,13 +38,14 @@ class Shown:
         self._made: dict[int, int] = {}
         self._of: list[tuple[int, Offsets, tuple[Key, ...]]] = []
 
-    def add(self, call: int, session: int, keys: tuple[Key, ...], offsets: Offsets) -> None:
-        """`session`: its number in the course; `keys` are the same object as long as they stay."""
+    def add(self, call: int, of: int, session: Session) -> None:
+        """A call; `of`: which session it is in the course of calls."""
+        keys = session.shown
         if not keys:
             return
         if id(keys) not in self._made:
             self._made[id(keys)] = len(self._of)
-            self._of.append((session, offsets, keys))
+            self._of.append((of, session.offsets, keys))
         self._calls.append(call)
         self._views.append(self._made[id(keys)])
 
@@ -70,27 +72,28 @@ class Given:
     def __init__(self, rows: Ints) -> None:
         """`rows`: of the calls in their batch."""
         self._rows = rows
-        self._lines: list[int] = []
+        self._lines: list[Ints] = []
+        self._count = 0
         self._made: dict[int, int] = {}
         self._topics: list[tuple[Topic, ...]] = []
         self._held: list[tuple[Ints, Ints]] = []
         self._shown: list[Partitions] = []
 
-    def about(self, topics: tuple[Topic, ...]) -> None:
-        """The next call has these topics, the same object as long as they stay."""
+    def line(self, topics: tuple[Topic, ...]) -> int:
+        """The number of these topics, the same object as long as they stay."""
         line = self._made.setdefault(id(topics), len(self._topics))
         if line == len(self._topics):
             self._topics.append(topics)
-        self._lines.append(line)
+        return line
 
-    def held(self, said: Mentions, which: Ints, offsets: Ints) -> None:
-        """Mentions in `partitions` that go by offsets of before."""
-        self._held.append((said.place[which], offsets))
-
-    def shown(self, first: int, found: Partitions | None) -> None:
-        """Calls, counted from `first` on, that have all of their session's partitions."""
-        if found:
-            self._shown.append(found._replace(call=found.call + first))
+    def take(self, lines: Ints, said: Mentions, held: tuple[Ints, Ints], shown: Partitions | None) -> None:
+        """The next calls have these lines of topics; mentions of partitions that go by offsets of before, and
+        those; partitions of calls that brought nothing."""
+        self._held.append((said.place[held[0]], held[1]))
+        if shown:
+            self._shown.append(shown._replace(call=shown.call + self._count))
+        self._lines.append(lines)
+        self._count += len(lines)
 
     def into(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """`batch` with all this."""
@@ -105,7 +108,7 @@ class Given:
         values = [[topic[place] for topic in topics] for topics in self._topics]
         # Brokers of before give no uuids at all.
         some = np.array([any(each) or (place == 0 and bool(each)) for each in values], np.bool_)
-        line = np.array(self._lines, np.int64)
+        line = np.concatenate(self._lines)
         chosen = some[line]
         if not chosen.any():
             return None
@@ -135,9 +138,9 @@ def _joined(parts: list[Partitions]) -> Partitions:
 
 
 def _with(column: pa.Array, places: Ints, offsets: Ints) -> pa.Array:
-    numbers = ints(column, NONE).copy()
-    numbers[places] = offsets
-    return pa.array(numbers, mask=numbers == NONE)
+    found = lists.numbers(column, NONE)
+    found[places] = offsets
+    return numbers(found, column.type)
 
 
 def _listed(given: Partitions) -> pa.ListArray:
@@ -147,7 +150,7 @@ def _listed(given: Partitions) -> pa.ListArray:
         name: pa.array([key[at] for key in given.keys], PARTITION.field(name).type).take(index)
         for at, name in enumerate(("topic", "topic_id", "partition"))
     }
-    columns["fetch_offset"] = pa.array(given.offset, mask=given.offset == NONE)
+    columns["fetch_offset"] = numbers(given.offset, pa.int64())
     arrays = [columns.get(field.name, pa.nulls(len(index), field.type)) for field in PARTITION]
     structs = pa.StructArray.from_arrays(arrays, fields=list(PARTITION))
     return lists.rebuilt(structs, given.size, np.zeros(len(given.size), np.bool_))

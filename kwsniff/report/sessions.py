@@ -21,24 +21,19 @@ longest ago go first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.report import lists
-from kwsniff.report.course import Course, Offsets
-from kwsniff.report.mentions import Ints, Key, Mentions, Topic, ints, mentions
+from kwsniff.report.mentions import Ints, mentions
 from kwsniff.report.sessionrows import Given, Shown
+from kwsniff.report.stretch import Calls, Name, Session, Stretch
 
 MAX_SESSIONS = 20_000
 MAX_PARTITIONS = 500_000
 """Partitions of all sessions kept; a broker holds a thousand sessions by default
 (`max.incremental.fetch.session.cache.slots`)."""
-MAX_SHOWN = 100
-"""Partitions that a call which brought nothing is given; a broker's replica fetcher may follow thousands."""
 LEAST = 64
 """Calls that are followed at once at least, if there are as many."""
 NEEDED = frozenset(
@@ -46,123 +41,6 @@ NEEDED = frozenset(
      "topics", "topic_ids", "partitions")
 )  # fmt: skip
 """Columns of EVENTS that it takes."""
-
-Name = tuple[Any, Any, int]
-"""Of a session: address and port of its broker, and the number that the broker gave it."""
-
-
-class Session:
-    """One fetch session."""
-
-    __slots__ = ("_astray", "_shown", "_topics", "_whose", "offsets")
-
-    def __init__(self) -> None:
-        self.offsets: Offsets = {}
-        """Its partitions, each with the offset asked for last."""
-        self._whose: dict[Topic, tuple[Key | None, int]] = {}
-        """Of each topic its first partition, None if that is not known, and how many there are."""
-        self._astray = False
-        """Whether `_whose` may be in another order than the first partitions are."""
-        self._topics: tuple[Topic, ...] | None = None
-        self._shown: tuple[Key, ...] | None = None
-
-    def join(self, key: Key) -> None:
-        """Add a partition that isn't there."""
-        self.offsets[key] = None
-        self._count(key)
-        if len(self.offsets) <= MAX_SHOWN:
-            self._shown = None
-
-    def leave(self, key: Key) -> None:
-        """Take away one that is there."""
-        del self.offsets[key]
-        self._shown = None
-        topic = key[:2]
-        first, count = self._whose[topic]
-        if count == 1:
-            del self._whose[topic]
-            self._topics = None
-        elif first is not None and first != key:
-            self._whose[topic] = first, count - 1
-        else:
-            self._whose[topic] = None, count - 1
-            if len(self._whose) > 1:
-                self._astray, self._topics = True, None
-
-    def _count(self, key: Key) -> None:
-        first, count = self._whose.get(key[:2], (key, 0))
-        self._whose[key[:2]] = first, count + 1
-        if not count:
-            self._topics = None
-
-    @property
-    def topics(self) -> tuple[Topic, ...]:
-        """The topics, each once; the same object as long as they stay."""
-        if self._topics is None:
-            if self._astray:
-                self._astray, self._whose = False, {}
-                for key in self.offsets:
-                    self._count(key)
-            self._topics = tuple(self._whose)
-        return self._topics
-
-    @property
-    def shown(self) -> tuple[Key, ...]:
-        """The partitions that a call which brought nothing is given; the same object as long as they stay."""
-        if self._shown is None:
-            self._shown = tuple(islice(self.offsets, MAX_SHOWN))
-        return self._shown
-
-
-class _Stretch:
-    """Calls that are followed at once."""
-
-    def __init__(
-        self, said: Mentions, names: list[Name], epochs: list[int], known: Mapping[Name, Session]
-    ) -> None:
-        """`known`: sessions that are open before."""
-        self.said = said
-        self.sessions: list[Session] = []
-        self.of: list[int] = []
-        """Which of the sessions each call belongs to."""
-        current: dict[Name, int] = {}
-        for name, epoch in zip(names, epochs, strict=True):
-            if epoch == 0 or name not in current:
-                current[name] = len(self.sessions)
-                self.sessions.append(Session() if epoch == 0 else known.get(name) or Session())
-            self.of.append(current[name])
-        self._ends = {id(self.sessions[of]): call for call, of in enumerate(self.of)}
-        self.course = Course(said, np.array(self.of, np.int64), [each.offsets for each in self.sessions])
-        changes = self.course.changes
-        self._changes = said.call[changes].tolist(), said.key[changes].tolist(), said.gone[changes].tolist()
-        self._next = 0
-        self.brought: list[bool] = (np.bincount(said.call[said.answered], minlength=len(names)) > 0).tolist()
-
-    def session(self, call: int) -> Session:
-        """Of a call."""
-        return self.sessions[self.of[call]]
-
-    def change(self, call: int) -> int:
-        """Let partitions join and leave the session of a call; how many more it has then."""
-        calls, keys, gone = self._changes
-        session, more = self.session(call), 0
-        while self._next < len(calls) and calls[self._next] == call:
-            key = self.said.keys[keys[self._next]]
-            (session.leave if gone[self._next] else session.join)(key)
-            more += -1 if gone[self._next] else 1
-            self._next += 1
-        return more
-
-    def needs(self, session: Session, call: int) -> bool:
-        """Whether a call after this one is of the session."""
-        return self._ends.get(id(session), -1) > call
-
-    def end(self, calls: int) -> int:
-        """Put down the offsets that hold after so many calls; how many mentions there are up to then."""
-        end = int(np.searchsorted(self.said.call, calls))
-        for of, key, offset in self.course.last(end):
-            self.sessions[of].offsets[self.said.keys[key]] = offset
-        return end
 
 
 class Sessions:
@@ -180,37 +58,51 @@ class Sessions:
 
     def fill(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """`batch` (EVENTS) with the topics and partitions that its incremental fetches are about."""
-        rows, epochs, names = _calls(batch)
-        if not len(rows):
+        calls = Calls.of(batch)
+        count = len(calls.row)
+        if not count:
             return batch
-        said = mentions(batch, rows)
-        given = Given(rows)
-        begin, many = 0, len(rows)
-        while begin < len(rows):
-            end = min(begin + many, len(rows))
-            part = _Stretch(said.between(begin, end), names[begin:end], epochs[begin:end], self._open)
-            done = self._follow(begin, part, names[begin:end], epochs[begin:end], given)
+        said, given = mentions(batch, calls.row), Given(calls.row)
+        begin, many = 0, count
+        while begin < count:
+            end = min(begin + many, count)
+            part = Stretch(calls.between(begin, end), said.between(begin, end), self._open)
+            done = self._follow(part, given)
             many = 2 * many if begin + done == end else max(2 * done, LEAST)
             begin += done
         return given.into(batch)
 
-    def _follow(self, begin: int, part: _Stretch, names: list[Name], epochs: list[int], given: Given) -> int:
+    def _follow(self, part: Stretch, given: Given) -> int:
         """How many calls were followed: all, or as many as go without a session that was let go."""
-        shown, done = Shown(), 0
-        for call, (name, epoch) in enumerate(zip(names, epochs, strict=True)):
-            session = part.session(call)
-            self._use(name, session)
-            self._size += part.change(call)
-            given.about(session.topics if epoch > 0 else ())
-            if epoch > 0 and self._idle and not part.brought[call]:
-                shown.add(call, part.of[call], session.shown, session.offsets)
-            done = call + 1
+        shown = Shown()
+        lines = (self._settled if part.settled(self._open) else self._changing)(part, given, shown)
+        held = part.course.held(part.end(len(lines)))
+        given.take(lines, part.said, held, shown.found(part.course, part.said.keys))
+        return len(lines)
+
+    def _settled(self, part: Stretch, given: Given, shown: Shown) -> Ints:
+        """Calls of sessions that keep their partitions: the line of topics of each."""
+        for of in np.argsort(part.last).tolist():
+            self._open.move_to_end(part.names[of])
+        for call in np.flatnonzero(part.idle).tolist() if self._idle else ():
+            shown.add(call, int(part.of[call]), part.sessions[part.of[call]])
+        lines: Ints = np.array([given.line(session.topics) for session in part.sessions])[part.of]
+        return lines
+
+    def _changing(self, part: Stretch, given: Given, shown: Shown) -> Ints:
+        """Calls of sessions that come, go or change: the same."""
+        lines: list[int] = []
+        each = zip(part.of.tolist(), part.later.tolist(), part.idle.tolist(), strict=True)
+        for call, (of, later, idle) in enumerate(each):
+            session = part.sessions[of]
+            self._use(part.names[of], session)
+            self._size += part.change(call, session)
+            lines.append(given.line(session.topics if later else ()))
+            if idle and self._idle:
+                shown.add(call, of, session)
             if self._over() and any(part.needs(gone, call) for gone in self._bound()):
                 break
-        end = part.end(done)
-        given.held(part.said, *part.course.held(end))
-        given.shown(begin, shown.found(part.course, part.said.keys))
-        return done
+        return np.array(lines, np.int64)
 
     def _use(self, name: Name, session: Session) -> None:
         before = self._open.get(name)
@@ -239,21 +131,3 @@ def followed(batches: Iterable[pa.RecordBatch], *, idle: bool = True) -> Iterato
         del batch  # before the next is made
         yield filled
         del filled
-
-
-def _calls(batch: pa.RecordBatch) -> tuple[Ints, list[int], list[Name]]:
-    """The rows of calls in sessions, the epoch of each, and which session it is."""
-    epochs = batch["session_epoch"]
-    if epochs.null_count == len(epochs):
-        return np.zeros(0, np.int64), [], []
-    number, epoch = ints(batch["session_id"], 0), ints(epochs, -1)
-    rows = np.flatnonzero((number != 0) & (epoch >= 0))
-    chosen = pa.array(rows)
-    hosts, ports = (_values(batch[name].take(chosen)) for name in ("broker_ip", "broker_port"))
-    return rows, epoch[rows].tolist(), list(zip(hosts, ports, number[rows].tolist(), strict=True))
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """Values as Python's, each made once."""
-    distinct, code = lists.encoded(column)
-    return [distinct[each] for each in code.tolist()]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwsniff.report import sessions
+from kwsniff.report import sessions, stretch
 from kwsniff.report.sessions import Sessions
 from tests.report.events import batch, call
 from tests.strength import examples
@@ -89,8 +89,7 @@ class Model:
         if idle and session and not row["partitions"]:
             names = ("topic", "topic_id", "partition")
             found["partitions"] = [
-                dict(zip(names, key, strict=True))
-                | {"fetch_offset": offset}
+                dict(zip(names, key, strict=True)) | {"fetch_offset": offset}
                 for key, offset in list(session.items())[: self.shown]
             ]
         return found
@@ -130,7 +129,7 @@ def test_calls_are_about_what_a_model_that_goes_call_by_call_says(
     ends = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sessions, "MAX_SHOWN", 3)
+        patch.setattr(stretch, "MAX_SHOWN", 3)
         patch.setattr(sessions, "LEAST", least)
         following = Sessions(sessions=most, partitions=partitions, idle=idle)
         whole, first = batch(*rows), 0
