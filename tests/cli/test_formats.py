@@ -118,6 +118,19 @@ def test_parquet_bytes_do_not_depend_on_how_rows_came_in_batches() -> None:
     assert whole.getvalue() == parts.getvalue()
 
 
+@pytest.mark.parametrize("columns", [EVENTS.names, ["partitions"], ["latency_us"]])
+def test_parquet_has_dictionaries_for_texts_and_statistics_for_what_readers_skip_by(
+    columns: list[str],
+) -> None:
+    partitions = [{"topic": "t", "partition": 0}]
+    batch = batch_of([call(topics=["t"], partitions=partitions)] * 2)
+    group = pq.ParquetFile(io.BytesIO(written(ParquetWriter, batch, columns))).metadata.row_group(0)
+    for each in (group.column(at) for at in range(group.num_columns)):
+        is_text = each.physical_type == "BYTE_ARRAY"
+        assert each.has_dictionary_page == is_text, each.path_in_schema
+        assert each.is_stats_set == ("." not in each.path_in_schema), each.path_in_schema
+
+
 def test_parquet_of_no_rows_has_the_schema() -> None:
     stream = io.BytesIO()
     ParquetWriter(stream, ["api"]).close()
