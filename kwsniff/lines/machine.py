@@ -43,11 +43,9 @@ class LineWriter:
 
     def _table(self, name: str, given: list[dict[str, int]]) -> Any:
         if self._native is not None:
-            table = np.zeros(len(given), _DTYPES[name]).view(np.recarray)
-            for at, row in enumerate(given):
-                for field, value in row.items():
-                    table[field][at] = value
-            return table
+            fields = _DTYPES[name].names or ()
+            rows = [tuple(row.get(field, 0) for field in fields) for row in given]
+            return np.array(rows, _DTYPES[name]).view(np.recarray)
         made = [_ROWS[name]() for _ in given]
         for target, row in zip(made, given, strict=True):
             for field, value in row.items():
