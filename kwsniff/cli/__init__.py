@@ -21,7 +21,9 @@ def main() -> None:
     # Importing makes a hundred thousand objects that stay: looking for garbage among them is in vain.
     gc.set_threshold(100_000)
     from kwsniff.cli.running import run
+    from kwsniff.cli.startup import stand_ins
 
+    stand_ins()
     code = run()
     if threading.active_count() > 1:
         sys.exit(code)

@@ -41,6 +41,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _said(_usage(error), problem.USAGE)
     except OSError as error:
         return _said(_system(error), problem.USAGE)
+    except MemoryError:
+        return _said("out of memory", problem.USAGE)
     except Exception as error:
         if "--debug" in given:
             raise

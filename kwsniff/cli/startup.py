@@ -1,6 +1,9 @@
-"""How commands are told what process they run in."""
+"""How commands are told what process they run in, and what they find in it."""
 
 from __future__ import annotations
+
+import os
+import sys
 
 OWN_PROCESS = object()
 """Tells a command that the process is its own, to be tuned for it (`kwsniff.tuning`) and gone afterwards."""
@@ -8,3 +11,15 @@ OWN_PROCESS = object()
 
 def untuned() -> None:
     """Leave this process as it is: others do the work, and would have its environment."""
+
+
+def stand_ins() -> None:
+    """Open what was closed of standard input, output and error, so that no file or pipe comes to be in its
+    place. The first two fail where they are used; what would be said on standard error is dropped."""
+    for name, mode, access in (
+        ("stdin", "r", os.O_WRONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.open(os.devnull, access), mode))  # noqa: SIM115 - for the whole run

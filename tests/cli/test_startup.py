@@ -6,7 +6,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from kwsniff import __version__
+from kwsniff.cli.running import run
 from tests.cli.conftest import ROOT, call, process
 from tests.samples import CAPTURES
 
@@ -24,8 +27,8 @@ def imported(*arguments: str, stand_in: bool = False) -> set[str]:
         "sys.exit(code)"
     )
     command = [sys.executable, "-c", code]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    return set(run.stderr.split())
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stderr.split())
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -73,7 +76,7 @@ def test_no_threads_wait_for_linear_algebra() -> None:
     own = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     threads = []
     for more in ({}, {"OPENBLAS_NUM_THREADS": "1"}):
-        run = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", code],
             cwd=ROOT,
             env=own | more,
@@ -81,6 +84,42 @@ def test_no_threads_wait_for_linear_algebra() -> None:
             text=True,
             check=False,
         )
-        threads.append(run.stdout)
+        threads.append(done.stdout)
     assert threads[0] == threads[1]
     assert threads[0].startswith("True ")
+
+
+CLOSED = [
+    ("decode {} -q -o {} >&-", 0, ""),
+    ("decode {} -q -j 4 -o {} <&- >&- 2>&-", 0, ""),
+    ("decode {} -q >&-", 2, "kwsniff: Bad file descriptor\n"),
+    ("report {} -q >&-", 2, "kwsniff: Bad file descriptor\n"),
+    ("decode - -q <&-", 2, "kwsniff: -: Bad file descriptor\n"),
+    ("decode missing.pcap 2>&-", 2, ""),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "said"), CLOSED)
+def test_what_is_closed_is_nowhere(line: str, code: int, said: str, tmp_path: Path) -> None:
+    out = tmp_path / "events.csv"
+    given = line.format(CAPTURES / "ipv6.pcap", out)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m kwsniff {given}', sys.executable], cwd=ROOT, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+    if "events.csv" in given:
+        plain = tmp_path / "plain.csv"
+        assert run(["decode", str(CAPTURES / "ipv6.pcap"), "-q", "-o", str(plain)]) == 0
+        assert out.read_text() == plain.read_text()
+
+
+def test_too_little_memory_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scarce(*given: object) -> None:
+        raise MemoryError("Unable to allocate 5 MiB for an array")
+
+    monkeypatch.setattr("kwsniff.cli.decode.decode", scarce)
+    assert run(["decode", str(CAPTURES / "ipv6.pcap")]) == 2
+    assert capsys.readouterr().err == "kwsniff: out of memory\n"
