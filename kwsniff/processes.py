@@ -35,6 +35,9 @@ AHEAD = 3
 """Things sent that wait to be received ..."""
 MOST = 64 << 20
 """... and bytes of them, if there is more than one."""
+SMALL = 1 << 20
+"""Bytes up to which what was sent is copied where it is received: mapped memory is an open file as long as
+anything of it is held, and of small batches hundreds are, until they make a row group."""
 LINE = 64
 """Pieces of memory begin at multiples of it."""
 
@@ -224,7 +227,7 @@ class Pipe:
         """What was sent next, arrays and batch where they lie. Raises EndedError, and what the other process
         failed by."""
         data, sizes, count = self._said()
-        held = _mapped(self._end) if any(sizes) or count is not None else memoryview(bytearray())
+        held = _held(self._end) if any(sizes) or count is not None else memoryview(bytearray())
         with suppress(BrokenPipeError, ConnectionResetError):  # it may be done
             self._end.send_bytes(b"")
         arrays = []
@@ -323,7 +326,7 @@ def _batch(data: memoryview, count: int) -> pa.RecordBatch:
     return record_batch(dict(zip(narrow.schema.names, narrow.columns, strict=True)), count, EVENTS)
 
 
-def _mapped(end: Connection) -> memoryview:
+def _held(end: Connection) -> memoryview:
     try:
         with _socket(end) as through:
             (file,) = recvfds(through, 1)
@@ -333,8 +336,17 @@ def _mapped(end: Connection) -> memoryview:
         with _room():
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
     try:
-        # Its own, as everything else that is unpickled: what is written there nobody else sees.
         with _room():
-            return memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
+            return memoryview(_copied(file) or mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
     finally:
         os.close(file)
+
+
+def _copied(file: int) -> bytearray | None:
+    """What is in a small file. Mapped or copied, it is who receives it that may write there."""
+    size = os.fstat(file).st_size
+    if size > SMALL:
+        return None
+    data = bytearray(size)
+    os.preadv(file, [data], 0)
+    return data

@@ -25,7 +25,7 @@ from kwsniff.config import Config
 from kwsniff.findings import NEEDED, Findings
 from kwsniff.findings.finding import WARNING
 from kwsniff.offline import events
-from kwsniff.processes import AHEAD, EndedError, Pipe, Processes
+from kwsniff.processes import AHEAD, SMALL, EndedError, Pipe, Processes
 from kwsniff.stages import Taker
 from tests.samples import CAPTURES, sample
 
@@ -67,6 +67,25 @@ def test_a_slice_is_sent_without_the_rest() -> None:
     assert received is not None
     assert received.to_pylist() == batch.slice(3, 4).to_pylist()
     assert received["connection"].get_total_buffer_size() < 10_000
+
+
+def test_small_batches_that_are_held_are_no_open_files() -> None:
+    batch = next(iter(events(PATHS, Config())))
+    sending, receiving = ends()
+    held = []
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        sending.send(np.arange(9), batch)
+        held.append(receiving.receive())
+    assert len(os.listdir("/proc/self/fd")) == before
+    sending.send(np.zeros(SMALL))
+    large = receiving.receive()
+    assert not large[0].any()
+    assert large[1] is None
+    for array, received in held:
+        array[0] = 5
+        assert received is not None
+        assert received.equals(batch)
 
 
 def test_who_sends_waits_for_who_receives() -> None:
