@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kwsniff.report.arrays import Ints, valid
@@ -19,8 +20,8 @@ MAX_NAMES = 10_000
 NAME_LENGTH = 256
 """Characters of a name for which there is room on average."""
 
-LOOK = 16
-"""Texts that are compared before all of them are."""
+PIECE = 32_768
+"""Bytes of texts that are compared at a time."""
 
 
 class Codes:
@@ -89,13 +90,21 @@ def _one_text(column: pa.Array) -> tuple[list[str | None], Ints] | None:
     if not size or total != size * count:
         return None
     texts = np.frombuffer(column.buffers()[2], np.uint8, total, first)
-    if not (np.array_equal(texts[size : LOOK * size], texts[: (LOOK - 1) * size][: total - size])):
-        return None
     sizes = np.diff(offsets)
     filled = sizes == size
-    if not np.array_equal(filled, valid(column)) or not np.array_equal(texts[size:], texts[:-size]):
+    if not np.array_equal(filled, valid(column)) or not _repeats(texts, size):
         return None
     return [texts[:size].tobytes().decode(), None], np.where(filled, 0, 1)
+
+
+def _repeats(data: npt.NDArray[np.uint8], size: int) -> bool:
+    """Whether all bytes are those that stand `size` before them. Compared in pieces: there may be many, and
+    the first ones may differ already."""
+    rest = len(data) - size
+    return all(
+        np.array_equal(data[at + size : at + size + PIECE], data[at : min(at + PIECE, rest)])
+        for at in range(0, rest, PIECE)
+    )
 
 
 _HOLDS = 1 << 62
