@@ -53,6 +53,19 @@ Again = Callable[[set[bytes], int], Iterable[tuple[SegmentColumns, Ints]]]
 """Finds the segments of some endpoints behind a place in the input, and their places."""
 
 
+def limits_of(config: Config) -> tuple[int, ...]:
+    """Limits over all connections, as `PartSummary.most` counts."""
+    return (
+        config.max_buffered_bytes, config.max_outstanding_total, config.max_connections,
+        config.max_buffered_bytes // SHARE,
+    )  # fmt: skip
+
+
+def within(held: Iterable[int], most: Iterable[int], limits: Iterable[int]) -> bool:
+    """Whether what is held at a cut and what the part behind it holds at most are within the limits."""
+    return all(own + more <= limit for own, more, limit in zip(held, most, limits, strict=True))
+
+
 class Joiner:
     """Puts parts together, in their order."""
 
@@ -62,27 +75,30 @@ class Joiner:
         self._machine = self._engine._machine
         self._machine.t.limits[0].seed = seed
         self._emitter = self._engine._emitter
-        self._limits = (
-            config.max_buffered_bytes, config.max_outstanding_total, config.max_connections,
-            config.max_buffered_bytes // SHARE,
-        )  # fmt: skip
+        self._limits = limits_of(config)
 
     # The parts
 
     def fits(self, summary: PartSummary) -> bool:
         """Whether a part can be joined, or has to be taken whole."""
         run = self._machine.t.run[0]
-        waiting = outstanding(self._machine.t)
-        held = int(in_use(self._machine.t)), int(waiting), int(run.followed), int(run.bodies_waiting)
-        if summary.limited or run.limited or any(
-            own + most > limit for own, most, limit in zip(held, summary.most, self._limits, strict=True)
-        ):  # fmt: skip
+        if summary.limited or self.limited or not within(self.held(), summary.most, self._limits):
             return False
         clock = int(run.clock)
         if clock < 0 or summary.began < 0:
             return True
         steady = clock - STEADY <= summary.began <= clock + DAY and run.jump < 0
         return steady and int(run.moment) >= clock - STEADY
+
+    def held(self) -> tuple[int, ...]:
+        """What is held of that for which there are limits over all connections, see `PartSummary.most`."""
+        t, run = self._machine.t, self._machine.t.run[0]
+        return int(in_use(t)), int(outstanding(t)), int(run.followed), int(run.bodies_waiting)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit over all connections was reached."""
+        return bool(self._machine.t.run[0].limited)
 
     def whole(self, segments: Iterable[SegmentColumns], order: int) -> Iterator[Emitted]:
         """Take a part whose segments begin at `order`."""

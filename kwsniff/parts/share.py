@@ -49,7 +49,7 @@ class ShareEngine(PartEngine):
         whose, first, clock = segments.share, int(run.order), int(run.clock)
         assert whose is not None
         latest = np.maximum.accumulate(np.append(clock, segments.time) if clock >= 0 else segments.time)
-        self.astray = self.astray or not _steady(latest, segments.time)
+        self.astray = self.astray or not steady(latest, segments.time)
         if self.astray:
             return
         self._behind = first + len(segments)
@@ -86,7 +86,7 @@ class ShareEngine(PartEngine):
         self._machine.set_columns("segments", columns)
 
 
-def _steady(latest: Ints, times: Ints) -> bool:
+def steady(latest: Ints, times: Ints) -> bool:
     """Whether none of these times is far behind or ahead of the latest before it."""
     if not len(times):
         return True

@@ -1,4 +1,4 @@
-"""Splits put together: one task that takes their summaries one after the other.
+"""Splits put together: tasks that take their summaries in turn, each its share of the connections.
 
 Theory of operation. A summary holds what its split leaves open (`kwsniff.parts.part`), some percent of its
 bytes, so a task that takes all of them has little to do. What it tells of a split (names, connections whose
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.columns import SegmentColumns
+from kwsniff.parts.dealt import together
 from kwsniff.parts.join import Ints, Joiner
 from kwsniff.parts.part import ORDER_BITS, Emitted, PartSummary
 from kwsniff.parts.plan import Split
@@ -45,12 +46,16 @@ class Count:
 
     again: int = 0
     """Pairs of endpoints that were decoded again in a split."""
-    splits_again: int = 0
+    splits_again: list[int] = field(default_factory=list)
     """Splits that were read again for them ..."""
     whole: int = 0
     """... and those all of whose segments were decoded again, see `kwsniff.parts.join.Joiner.whole`."""
     shuffled_bytes: int = 0
     """What was told of the splits."""
+    held: list[tuple[int, ...]] = field(default_factory=list)
+    """What was held behind each split but the last, see `Joiner.held`."""
+    limited: bool = False
+    """A limit over all connections was reached."""
 
 
 class _SplitAgain:
@@ -86,22 +91,29 @@ class _SplitAgain:
 
 
 class Joining:
-    """Joins the summaries of `splits`, which lie at `places`."""
+    """Joins the summaries of `splits`, or what `kwsniff.parts.dealt` dealt out of them, which lie at
+    `places`: for each split one, or all."""
 
     def __init__(
-        self, splits: Sequence[Split], places: Sequence[str], config: Config, seed: int, run: int
-    ) -> None:
-        """`seed` is that of the tasks that decoded the splits; `run` as for `placed`."""
+        self, splits: Sequence[Split], places: Sequence[Sequence[str]], config: Config, seed: int, run: int,
+        *, shared: bool,
+    ) -> None:  # fmt: skip
+        """`seed` is that of the tasks that decoded the splits; `run` as for `placed`. `shared`: other tasks
+        join other shares, so that all parts are taken to fit till somebody sees what all of them held."""
         self._splits, self._places, self._config, self._run = splits, places, config, run
+        self._shared = shared
         self._joiner = Joiner(config, seed)
         self._count = Count()
 
     def rows(self, group_of: Sequence[int]) -> Iterator[Row]:
         """What is to be put right in each split, for its group; at last what it came to."""
-        for number, place in enumerate(self._places):
-            for row in self._split(number, unpacked_summary(Place(place).read())):
+        for number, places in enumerate(self._places):
+            summary = together([unpacked_summary(Place(place).read()) for place in places])
+            for row in self._split(number, summary):
                 self._count.shuffled_bytes += len(row["data"])
                 yield {**row, "split": group_of[number], "key": str(number)}
+            self._count.held.append(self._joiner.held())
+        self._count.limited = self._joiner.limited
         yield {"kind": EMITTED, "detail": json.dumps(asdict(self._count))}
 
     def _split(self, number: int, summary: PartSummary) -> Iterator[Row]:
@@ -110,11 +122,11 @@ class Joining:
         split = _SplitAgain(self._splits, number, self._config)
         if number == 0:
             self._joiner.first(summary)
-        elif self._joiner.fits(summary):
+        elif self._shared or self._joiner.fits(summary):
             joined = self._joiner.join(summary, split.again)
             rows, joined.rows = joined.rows, []
             self._count.again += joined.again
-            self._count.splits_again += int(joined.again > 0)
+            self._count.splits_again += [number] if joined.again else []
         else:
             joined = None
             rows = self._joiner.whole(split.segments(), split.order)

@@ -30,11 +30,20 @@ class Settling:
         added: dict[int, list[tuple[int, bytes]]] = {}
         for row in rows:
             if row["kind"] == JOINED:
-                self._joined[int(row["key"])] = unpacked_object(row["data"])
+                self._take(int(row["key"]), unpacked_object(row["data"]))
             elif row["kind"] == EVENTS:
                 added.setdefault(int(row["key"]), []).append((int(row["detail"]), row["data"]))
         self._added = {split: [data for _, data in sorted(own)] for split, own in added.items()}
         self._last = -1
+
+    def _take(self, split: int, joined: Joined | None) -> None:
+        """What joining a share of the connections told of a split."""
+        known = self._joined.get(split)
+        if known is None or joined is None:
+            self._joined[split] = joined
+            return
+        known.names.update(joined.names)
+        known.wrong.update(joined.wrong)
 
     def rows(self, file: Staged, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a split, in the order of one process and with positions of their own."""

@@ -2,9 +2,9 @@
 
 Theory of operation. What `kwsniff.parts` describes, in three jobs: `_index` finds where large files can be
 cut (a task a file); `decode` decodes the splits (a task each), which write their events into files of their
-own, and their summaries; `join` takes the summaries one after the other, in one task, since the state behind
-a split is needed for the next one. `corrections` then are what has to be put right in the files, or added to
-them (`kwsniff.spark.finish`).
+own, and their summaries, dealt out by connection; `join` takes the summaries one after the other, since the
+state behind a split is needed for the next one: a task for each share of the connections. `corrections` then
+are what has to be put right in the files, or added to them (`kwsniff.spark.finish`).
 
 Between the jobs lie files, so nothing is computed twice and a task that fails is simply run again.
 """
@@ -25,6 +25,8 @@ from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.totals import CaptureTotals
+from kwsniff.parts.dealt import Steadiness, dealt, even
+from kwsniff.parts.join import limits_of, within
 from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
 from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 LEAST_SPLIT = 32 * MIB
 """Smaller splits would have more edges than they gain."""
+MOST_SHARES = 16
+"""Tasks that join, at most: what a group of splits is told lies in so many files."""
 MOST_SPLITS = 1 << 15
 """A position has room for the numbers of so many."""
 
@@ -89,6 +93,23 @@ class Account:
     """Splits that were decoded again as a whole."""
 
 
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """The shares of a split's summary (`kwsniff.parts.dealt`), and what is of all connections at once."""
+
+    urls: list[str]
+    bytes: int
+    steady: bool
+    began: int
+    clock: int
+    limited: bool
+    most: tuple[int, ...]
+
+    @property
+    def steadiness(self) -> Steadiness:
+        return Steadiness(self.steady, self.began, self.clock)
+
+
 class SplitRun:
     """One run over `splits`, with the files between its jobs in `place`."""
 
@@ -99,8 +120,9 @@ class SplitRun:
         self._spark, self._splits, self._config = spark, list(splits), config
         self._place, self._run = place, run
         self._seed = secrets.randbits(62)
-        self._summaries: list[str] = []
-        self._joined = KeptInput(spark, place / "joined")
+        cores = spark.sparkContext.defaultParallelism
+        self._shares = min(cores, MOST_SHARES) if len(self._splits) > 1 else 1
+        self._summaries: list[Summaries] = []
         self.totals = CaptureTotals()
         self.account = Account(len(splits))
         self.files: list[Staged] = []
@@ -108,28 +130,49 @@ class SplitRun:
 
     def decode(self) -> bool:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
-        work = _decoding(self._splits, self._config, self._place, self._run, self._seed)
+        work = _decoding(self._splits, self._config, self._place, self._run, self._seed, self._shares)
         details = tasks(self._spark, len(self._splits), work).toArrow()["detail"].to_pylist()
         said = sorted(map(json.loads, details), key=lambda each: each["file"]["split"])
         emitted = [SplitNotes.of(each["told"]) for each in said]
         for each in emitted:
             self.totals.merge(each.totals)
         self.files = [Staged(**each["file"]) for each in said]
-        self._summaries = [each["summary"] for each in said]
-        self.account.summary_bytes = sum(each["bytes"] for each in said)
+        self._summaries = [Summaries(**each["summaries"]) for each in said]
+        self.account.summary_bytes = sum(each.bytes for each in self._summaries)
         return independent(self._splits, emitted)
 
     def join(self, group_of: Sequence[int]) -> None:
         """Put the splits together. What comes of a split is for the group that `group_of` has for it."""
-        work = _joining(
-            self._splits, self._summaries, self._config, self._seed, self._run, list(group_of)
-        )  # fmt: skip
-        self._joined.write(1, work)
-        (emitted,) = self._joined.details()
-        count = Count(**json.loads(emitted))
+        shared = self._shares > 1 and even([each.steadiness for each in self._summaries])
+        counts = self._join(list(group_of), shared)
+        if shared and not self._fitted(counts):
+            counts = self._join(list(group_of), False)
         account = self.account
-        account.again, account.splits_again, account.whole = count.again, count.splits_again, count.whole
-        account.shuffled_bytes = account.summary_bytes + count.shuffled_bytes
+        account.again = sum(each.again for each in counts)
+        account.whole = sum(each.whole for each in counts)
+        account.splits_again = len({number for each in counts for number in each.splits_again})
+        account.shuffled_bytes = account.summary_bytes + sum(each.shuffled_bytes for each in counts)
+
+    def _join(self, group_of: list[int], shared: bool) -> list[Count]:
+        """By a task for each share of the connections, or by a single one."""
+        urls = [each.urls for each in self._summaries]
+        shares = [[[each[share]] for each in urls] for share in range(self._shares)] if shared else [urls]
+        self._joined = KeptInput(self._spark, self._place / "joined")
+        self._joined.write(
+            len(shares), _joining(self._splits, shares, self._config, self._seed, self._run, group_of)
+        )
+        return [Count(**json.loads(each)) for each in self._joined.details()]
+
+    def _fitted(self, counts: list[Count]) -> bool:
+        """Whether no limit over all connections was reached, with what all shares held at each cut."""
+        if any(each.limited for each in counts) or any(each.limited for each in self._summaries):
+            return False
+        limits = limits_of(self._config)
+        for cut, part in enumerate(self._summaries[1:]):
+            held = map(sum, zip(*(each.held[cut] for each in counts), strict=True))
+            if not within(held, part.most, limits):
+                return False
+        return True
 
     def corrections(self, groups: int) -> list[list[Piece]]:
         """Where JOINED and EVENTS for each of so many groups lie; their `key` is the number of the split."""
@@ -139,39 +182,44 @@ class SplitRun:
 # Tasks
 
 
-def _decoding(splits: list[Split], config: Config, place: Place, run: int, seed: int) -> Work:
+def _decoding(splits: list[Split], config: Config, place: Place, run: int, seed: int, shares: int) -> Work:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in numbers(batches):
-            reader = SplitReader(splits, number, config)
+            reader, steadiness = SplitReader(splits, number, config), Steadiness()
+            engine = PartEngine(config, seed, number << ORDER_BITS, first=number == 0)
             with StagedFile(place / "events" / f"{number:06}.arrow", STAGED) as file:
-                summary = _decoded(reader, file, number, config, run, seed)
-            data = packed_summary(summary)
-            kept = place / "summaries" / f"{number:06}-{uuid4().hex[:12]}"
-            kept.replace(data)
+                for emitted in engine.part(steadiness.watch(reader.columns())):
+                    file.add(placed(emitted, run))
+            summaries = _kept(engine.summary(), steadiness, shares, place / "summaries", number)
             said = {
-                "told": reader.emitted.plain(), "file": asdict(file.emitted(number)), "summary": kept.url,
-                "bytes": len(data),
+                "told": reader.emitted.plain(), "file": asdict(file.emitted(number)),
+                "summaries": asdict(summaries),
             }  # fmt: skip
             yield from batched([{"kind": EMITTED, "split": number, "detail": json.dumps(said)}])
 
     return work
 
 
-def _decoded(
-    reader: SplitReader, file: StagedFile, number: int, config: Config, run: int, seed: int
-) -> PartSummary:
-    """Decode one split: its events into the file."""
-    engine = PartEngine(config, seed, number << ORDER_BITS, first=number == 0)
-    for emitted in engine.part(reader.columns()):
-        file.add(placed(emitted, run))
-    return engine.summary()
+def _kept(summary: PartSummary, steadiness: Steadiness, shares: int, place: Place, number: int) -> Summaries:
+    """Write the shares of a summary."""
+    urls, size = [], 0
+    for share, each in enumerate(dealt(summary, shares)):
+        data = packed_summary(each)
+        file = place / f"{number:06}-{share:02}-{uuid4().hex[:12]}"
+        file.replace(data)
+        urls.append(file.url)
+        size += len(data)
+    times = steadiness.steady, steadiness.began, steadiness.clock
+    return Summaries(urls, size, *times, summary.limited, summary.most)
 
 
 def _joining(
-    splits: list[Split], summaries: list[str], config: Config, seed: int, run: int, group_of: list[int]
-) -> Work:
+    splits: list[Split], shares: list[list[list[str]]], config: Config, seed: int, run: int,
+    group_of: list[int],
+) -> Work:  # fmt: skip
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in numbers(batches):
-            yield from batched(Joining(splits, summaries, config, seed, run).rows(group_of))
+        for share in numbers(batches):
+            joining = Joining(splits, shares[share], config, seed, run, shared=len(shares) > 1)
+            yield from batched(joining.rows(group_of))
 
     return work
