@@ -164,17 +164,20 @@ def _early(machine: Machine | _Shelf, conns: Rows, used: int, arena: _Blocks) ->
     new = _renumbered(rows, used)
     _refer(found, ("next", "before"), new)
     _refer(conns, ("first_early", "last_early"), new)
-    found["at"] = arena.add(found["at"], found["room"])
+    found["at"] = arena.add(found["at"], found["room"], found["have"])
     return found
 
 
 def _side_blocks(sides: Rows, arena: _Blocks) -> None:
     used = np.flatnonzero(sides["buf"] >= 0)
     inside = sides["buf"][used] - sides["block"][used]
-    sides["block"][used] = arena.add(sides["block"][used], sides["block_room"][used])
+    sides["block"][used] = arena.add(
+        sides["block"][used], sides["block_room"][used], sides["have"][used], inside
+    )
     sides["buf"][used] = sides["block"][used] + inside
     kept = np.flatnonzero(sides["history_at"] >= 0)
-    sides["history_at"][kept] = arena.add(sides["history_at"][kept], sides["history_room"][kept])
+    own = sides[kept]
+    sides["history_at"][kept] = arena.add(own["history_at"], own["history_room"], own["history"])
 
 
 class _Blocks:
@@ -184,12 +187,13 @@ class _Blocks:
         self._parts: list[tuple[Ints, Ints, Ints]] = []
         self._end = 0
 
-    def add(self, at: Ints, sizes: Ints) -> Ints:
-        """Where the blocks that were taken for these sizes are to be."""
+    def add(self, at: Ints, sizes: Ints, used: Ints | None = None, first: Ints | int = 0) -> Ints:
+        """Where the blocks that were taken for these sizes are to be; in each, so many bytes are used, from
+        `first` on. What else is in there means nothing."""
         rooms = np.array([block_size(size) for size in sizes.tolist()], np.int64)
         places = self._end + np.cumsum(rooms) - rooms
         self._end += int(rooms.sum())
-        self._parts.append((np.array(at), np.array(sizes), places))
+        self._parts.append((at + first, np.array(sizes if used is None else used), places + first))
         return places
 
     def bytes_of(self, machine: Machine | _Shelf) -> bytes:
@@ -215,7 +219,8 @@ def _words(machine: Machine | _Shelf, requests: Rows) -> Ints:
     first = np.repeat(requests["words"][own] - places, room) + np.arange(len(made))
     if len(made):
         every = np.asarray(machine.t.words, np.int64)
-        made[:] = every[np.minimum(first, len(every) - 1)]
+        within = np.arange(len(made)) - np.repeat(places, room) < np.repeat(sizes[own], room)
+        made[:] = np.where(within, every[np.minimum(first, len(every) - 1)], 0)
     requests["words"][own] = places
     return made
 
