@@ -223,6 +223,8 @@ def close_left(t: Any, c: int, over: bool) -> None:
     conn = t.conns[c]
     left, a, b = t.lefts[conn.left_row], t.sides[2 * c], t.sides[2 * c + 1]
     left.over = 1 if over else 0
+    if conn.step != 0 and left.quiet == QUIET:
+        left.quiet = HEARD  # what waits was given up: nothing may have waited since before the part, either
     left.last_software, left.last_version = print_of(t, conn.software), print_of(t, conn.software_version)
     left.last_user, left.last_mechanism = print_of(t, conn.user), print_of(t, conn.mechanism)
     left.last_backwards, left.last_skewed = conn.backwards, conn.skewed

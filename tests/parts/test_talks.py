@@ -163,6 +163,18 @@ def quiet() -> Talk:
     return talk
 
 
+def quiet_to_the_end() -> Talk:
+    """Produce with acks=0; a request that is never answered waits until the connection is closed."""
+    talk, flow = Talk(), Flow()
+    talk.open(flow)
+    for number in range(60):
+        talk.add(flow.send(0, request(number) if number == 10 else unasked(number)))
+        talk.add(flow.send(1, b""))
+    talk.add(flow.send(0, b"", FIN | ACK))
+    talk.add(flow.send(1, b"", FIN | ACK))
+    return talk
+
+
 def unanswered() -> Talk:
     """Produce with acks=0: the broker only acknowledges, but once it does answer."""
     talk, flow = Talk(), Flow()
@@ -224,7 +236,7 @@ def interleaved() -> Talk:
 
 TALKS: list[Callable[[], Talk]] = [
     plain, pipelined, unaligned, reused, reset, lost, swapped, repeated, unanswered, short_frames, foreign,
-    interleaved, deep, quiet, resent, lost_deep,
+    interleaved, deep, quiet, resent, lost_deep, quiet_to_the_end,
 ]  # fmt: skip
 
 
@@ -306,6 +318,12 @@ def test_what_a_client_sends_again_says_nothing_of_its_quiet_broker(tmp_path: Pa
     assert (summary.lefts["quiet"].tolist(), len(summary.spare)) == ([QUIET], 0)
     assert told > 70
     differences([path], splits)
+
+
+def test_what_waited_before_a_cut_is_told_when_its_connection_closes(tmp_path: Path) -> None:
+    found = outcome(quiet_to_the_end(), tmp_path, 60)
+    told = [row["correlation_id"] for row in found.events.to_pylist() if row["status"] == "unanswered"]
+    assert told == [10]
 
 
 def test_calls_after_a_cut_name_the_software_that_was_told_before_it(tmp_path: Path) -> None:
