@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import NONE
 from kwsniff.kernel.strings import Strings
+from kwsniff.native.records import copied, picked
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -150,7 +151,7 @@ def listed(machine: Machine, calls: Rows, believed: NDArray[np.bool_] | None) ->
     for name, fields in LISTS.items():
         lengths = sum(np.maximum(calls[field], 0) for field in fields)
         rows = machine.array(name, int(np.sum(lengths)))
-        made[name] = rows.copy() if believed is None else rows[np.repeat(believed, lengths)]
+        made[name] = copied(rows) if believed is None else picked(rows, np.repeat(believed, lengths))
     return made
 
 
@@ -163,7 +164,7 @@ def owners_of(machine: Machine, parts: list[Rows], ends: Rows) -> tuple[Rows, In
     owners = np.zeros(len(distinct), _OWNER)
     places = np.searchsorted(distinct, ends["number"])
     known = np.flatnonzero(np.append(distinct, -1)[places] == ends["number"])
-    ends, places = ends[known], places[known]
+    ends, places = picked(ends, known), places[known]
     over = np.zeros(len(distinct), np.bool_)
     over[places] = True
     open_ = np.flatnonzero(~over)

@@ -20,6 +20,7 @@ from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.notecolumns import anomaly_columns
 from kwsniff.kernel.owners import Owners
 from kwsniff.kernel.strings import Texts
+from kwsniff.native.records import copied, picked, put
 from kwsniff.table import EVENTS
 
 __all__ = ["KINDS", "Emitter"]
@@ -112,9 +113,9 @@ class Emitter:
         machine = self._machine
         known = calls["left"] != k.HEAD
         lists = listed(machine, calls, None if known.all() else known)
-        calls = calls[known]
-        notes = notes[notes["left"] != k.HEAD]
-        shown = self.shown(ends).copy()
+        calls = copied(calls) if known.all() else picked(calls, known)
+        notes = picked(notes, notes["left"] != k.HEAD)
+        shown = self.shown(ends)
         packet_notes, problems = due
         if not (len(calls) or len(notes) or len(shown) or packet_notes or problems):
             return None
@@ -138,7 +139,7 @@ class Emitter:
 
     def shown(self, ends: Rows) -> Rows:
         """The connections that have rows of their own: not those that go on from before a part."""
-        return ends[(ends["known"] != 0) & (ends["left"] == 0)]
+        return picked(ends, (ends["known"] != 0) & (ends["left"] == 0))
 
     def names(self, texts: Ints) -> list[str | None]:
         """Texts by their numbers."""
@@ -184,7 +185,7 @@ class Emitter:
             if count and left:
                 table = getattr(machine.t, name)
                 if machine.compiled:
-                    table[:left] = table[count : count + left].copy()
+                    put(table, slice(left), copied(table[count : count + left]))
                 else:
                     table[: count + left] = [*table[count : count + left], *table[:count]]
             setattr(owner, name, left)

@@ -25,6 +25,7 @@ from kwsniff.kernel.numbers import FULL, LEFT, OK, PROGRAM
 from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.kernel.tables import ARRAYS, OWN, POOLS, SPECS, WANTS, Tables
 from kwsniff.native.code import ACT, load, places
+from kwsniff.native.records import copied, put
 
 ROWS = {
     "segments": 0, "run": 1, "limits": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1,
@@ -156,7 +157,7 @@ class Machine:
             count *= 2
         if self.compiled:
             grown = self._empty(name, count)
-            grown[: len(table)] = table
+            put(grown, slice(len(table)), table)
         elif name in ARRAYS:
             table.extend(bytes(count - len(table)) if ARRAYS[name] == "bytes" else [0] * (count - len(table)))
             grown = table
@@ -192,7 +193,7 @@ class Machine:
         """Write rows, given as a record array, to these places of a table."""
         table = getattr(self.t, name)
         if self.compiled:
-            table[at] = rows
+            put(table, at, rows)
             return
         places = range(len(table))[at] if isinstance(at, slice) else at.tolist()
         for place, row in zip(places, rows.tolist(), strict=True):
@@ -346,10 +347,15 @@ class Machine:
             table = getattr(self.t, name)
             count = max(_power(2 * used), ROWS[name])
             if len(table) >= 4 * count:
-                self.replace(name, table[:count].copy() if self.compiled else table[:count])
+                self.replace(name, self._cut(table, count))
         room = max(4 * _power(int(store.texts)), ROWS["text_slots"])
         if len(self.t.text_slots) >= 4 * room:
             self.rehash("text_slots", room, entry.REHASH_TEXTS)
+
+    def _cut(self, table: Any, count: int) -> Any:
+        if not self.compiled:
+            return table[:count]
+        return copied(table[:count]).view(type(table))
 
     def rehash(self, name: str, room: int, rehash: int) -> None:
         """Make a hash table of at least so many places and fill it again."""

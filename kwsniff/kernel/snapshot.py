@@ -22,6 +22,7 @@ from kwsniff.kernel import arena, heap
 from kwsniff.kernel.machine import RECORDS, Machine
 from kwsniff.kernel.numbers import int64_at
 from kwsniff.kernel.tables import ARRAYS, POOLS
+from kwsniff.native.records import copied, picked, put
 
 Snapshot = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -34,17 +35,17 @@ def taken(machine: Machine) -> Snapshot:
     """The state of a machine. Texts that nothing refers to are dropped from it first."""
     machine.compact_texts()
     store = machine.t.store[0]
-    made: Snapshot = {name: machine.array(name, 1).copy() for name in WHOLE}
+    made: Snapshot = {name: copied(machine.array(name, 1)) for name in WHOLE}
     for name in POOLS:
         rows = machine.array(name, machine.used(name))
         made[f"{name}_at"] = live = _live(rows, int(machine.pool(name).first))
-        made[name] = rows[live]
+        made[name] = picked(rows, live)
     sides = _sides_of(made["conns_at"])
-    made["sides"] = machine.array("sides", 2 * machine.used("conns"))[sides]
-    made["texts"] = machine.array("texts", int(store.texts)).copy()
+    made["sides"] = picked(machine.array("sides", 2 * machine.used("conns")), sides)
+    made["texts"] = copied(machine.array("texts", int(store.texts)))
     made["text_bytes"] = machine.data("text_bytes", 0, int(store.text_bytes))
     for name in PLAIN:
-        made[name] = machine.array(name, len(getattr(machine.t, name))).copy()
+        made[name] = copied(machine.array(name, len(getattr(machine.t, name))))
     made["arena"] = _arena(machine)
     made["words"] = _words(machine)
     return made
@@ -93,7 +94,7 @@ def _fill(machine: Machine, name: str, places: Ints, rows: NDArray[Any]) -> None
         _grow_with(machine, name, int(places[-1]) + 1)
     table = getattr(machine.t, name)
     if machine.compiled:
-        table[places] = rows
+        put(table, places, rows)
         return
     for field in RECORDS[name].names or ():
         for place, value in zip(places.tolist(), rows[field].tolist(), strict=True):

@@ -32,6 +32,7 @@ from kwsniff.kernel.identity import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, GO_ON, KAFKA, QUIET, SWEEP, UNTIL
+from kwsniff.native.records import joined, picked
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import COPIED, EDGE, EXTRA, Emitted, PartSummary, endpoints_of
 from kwsniff.parts.payload import with_payload
@@ -245,7 +246,7 @@ class Joiner:
     def _end(self, summary: PartSummary, fits: NDArray[np.bool_], done: Joined) -> None:
         """Tell the connections that ended in the part, counted from their true beginning."""
         own = fits[summary.ends["left_row"]] if len(summary.ends) else np.zeros(0, np.bool_)
-        ends = summary.ends[own].copy()
+        ends = picked(summary.ends, own)
         if not len(ends):
             return
         machine, used = self._machine, self._machine.used("conns")
@@ -375,9 +376,11 @@ def _keys(rows: Rows) -> Ints:
 
 def _in_order(parts: list[Rows]) -> Rows:
     """Edges in their order."""
-    every = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    if len(parts) == 1:
+        return parts[0]
+    every = joined(parts)
     # Each part is in order, of which a stable sort makes use.
-    return every[np.argsort(_keys(every), kind="stable")] if len(parts) > 1 else every
+    return picked(every, np.argsort(_keys(every), kind="stable"))
 
 
 def edges_of(segments: SegmentColumns, orders: Ints, file: int, payload: bytearray) -> Rows:

@@ -27,6 +27,7 @@ from kwsniff.kernel.engine import AT_ONCE, Engine
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.machine import RECORDS
 from kwsniff.kernel.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
+from kwsniff.native.records import copied, joined, picked
 from kwsniff.net.columns import ACK, SYN, SegmentColumns
 from kwsniff.parts.tail import Tail, taken
 
@@ -152,7 +153,7 @@ class PartEngine(Engine):
         if not self._first:
             list(machine.act(entry.LEAVE))
         run = machine.t.run[0]
-        lefts = machine.array("lefts", int(run.lefts)).copy()
+        lefts = copied(machine.array("lefts", int(run.lefts)))
         tail = taken(machine)
         place = {int(number): row for row, number in enumerate(tail.conns["number"])}
         lefts["conn"] = [place.get(number, -1) for number in lefts["number"].tolist()]
@@ -199,7 +200,7 @@ class PartEngine(Engine):
             ends = ends[: np.searchsorted(ends["order"], int(self._machine.t.run[0].order))]
         known = np.flatnonzero(ends["left"] == KNOWN)
         if len(known):
-            own = ends[known].copy()
+            own = picked(ends, known)
             texts = [self._emitter.names(own[name]) for name in END_TEXTS]
             self._end_texts += zip(*texts, strict=True)
             self._ends.append(own)
@@ -223,7 +224,7 @@ class PartEngine(Engine):
             return
         machine = self._machine
         run = machine.t.run[0]
-        marks = machine.array("marks", int(run.marks)).copy()
+        marks = copied(machine.array("marks", int(run.marks)))
         if not len(marks):
             return
         table = machine.array("segments", stop - first)
@@ -243,7 +244,7 @@ class PartEngine(Engine):
         sweeps["order"], sweeps["time"], sweeps["stop"] = swept["order"], swept["time"], SWEEP
         # A sweep comes before the segment that made it.
         places = np.lexsort((edges["stop"] != SWEEP, edges["order"]))
-        self._edges.append(edges[places])
+        self._edges.append(picked(edges, places))
 
     def _note_births(self, births: Rows, table: Rows) -> Rows:
         """Note connections that began to be followed; those to be joined although they begin with a SYN."""
@@ -315,4 +316,4 @@ def endpoints_of(segments: Rows) -> NDArray[Any]:
 
 
 def _joined(parts: list[Rows], kind: np.dtype[Any]) -> Rows:
-    return np.concatenate(parts) if parts else np.zeros(0, kind)
+    return joined(parts) if parts else np.zeros(0, kind)

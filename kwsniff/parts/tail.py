@@ -23,6 +23,7 @@ from kwsniff.kernel.arena import block_size
 from kwsniff.kernel.machine import RECORDS, Machine
 from kwsniff.kernel.packing import OF_RESOURCE, width_of
 from kwsniff.kernel.tables import POOLS
+from kwsniff.native.records import copied, picked
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -82,15 +83,15 @@ def taken(machine: Machine) -> Tail:
     count = int(store.texts)
     return replace(
         _gathered(machine, live, used),
-        texts=machine.array("texts", count).copy(),
+        texts=copied(machine.array("texts", count)),
         text_bytes=machine.data("text_bytes", 0, int(store.text_bytes)),
     )
 
 
 def _gathered(source: Machine | _Shelf, live: Ints, used: dict[str, int]) -> Tail:
     """The connections in these rows and what they hold, but for texts."""
-    conns = source.array("conns", used["conns"])[live].copy()
-    sides = source.array("sides", 2 * used["conns"])[_sides_of(live)].copy()
+    conns = picked(source.array("conns", used["conns"]), live)
+    sides = picked(source.array("sides", 2 * used["conns"]), _sides_of(live))
     arena = _Blocks()
     requests = _requests(source, conns, live, used)
     pieces = _pieces(source, conns, sides, used["pieces"], arena)
@@ -131,7 +132,7 @@ def _refer(table: Rows, fields: Sequence[str], new: Ints) -> None:
 def _requests(machine: Machine | _Shelf, conns: Rows, live: Ints, used: dict[str, int]) -> Rows:
     every = machine.array("requests", used["requests"])
     rows = walked(every["after"], np.concatenate([conns["first_request"], conns["first_unasked"]]))
-    found = every[rows].copy()
+    found = picked(every, rows)
     new = _renumbered(rows, used["requests"])
     _refer(found, ("after", "before"), new)
     _refer(conns, ("first_request", "last_request", "first_unasked", "last_unasked"), new)
@@ -145,7 +146,7 @@ def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, aren
     waiting = walked(every["next"], np.concatenate([sides["wait_first"], sides["far"], conns["held_first"]]))
     pending_notes = walked(every["next"], np.concatenate([conns["pending_first"], conns["misplaced_first"]]))
     rows = np.concatenate([waiting, pending_notes])
-    found = every[rows].copy()
+    found = picked(every, rows)
     new = _renumbered(rows, used)
     _refer(found, ("next",), new)
     _refer(sides, ("wait_first", "wait_last", "far"), new)
@@ -160,7 +161,7 @@ def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, aren
 def _early(machine: Machine | _Shelf, conns: Rows, used: int, arena: _Blocks) -> Rows:
     every = machine.array("early", used)
     rows = walked(every["next"], conns["first_early"])
-    found = every[rows].copy()
+    found = picked(every, rows)
     new = _renumbered(rows, used)
     _refer(found, ("next", "before"), new)
     _refer(conns, ("first_early", "last_early"), new)

@@ -1,0 +1,41 @@
+"""Copies of rows of tables.
+
+NumPy copies records a field at a time, each with a function of its own, which takes seven times as long as
+copying their bytes. Rows of kernels are integers side by side, so their bytes are all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[Any]
+
+
+def copied(rows: Rows) -> Rows:
+    """A copy of all of these rows."""
+    made: Rows = _bytes(rows).copy().view(rows.dtype)
+    return made
+
+
+def picked(rows: Rows, which: Any) -> Rows:
+    """A copy of some: `which` is a mask or places."""
+    made: Rows = _bytes(rows)[which].view(rows.dtype)
+    return made
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows of one type, of at least one array, one after the other."""
+    return np.concatenate([_bytes(rows) for rows in parts]).view(parts[0].dtype)
+
+
+def put(table: Rows, at: Any, rows: Rows) -> None:
+    """Write rows of the same type over those at `at`, a slice or places."""
+    _bytes(table)[at] = _bytes(rows)
+
+
+def _bytes(rows: Rows) -> Rows:
+    return np.asarray(rows).view(np.dtype((np.void, rows.dtype.itemsize)))
