@@ -1,8 +1,4 @@
-"""SEGMENTS batches from dissected blocks; payloads are views of the capture's own buffer.
-
-A binary view is 16 bytes (Arrow columnar format, "Variable-size Binary View Layout"): the length, then either
-up to 12 bytes of data, or the first 4 bytes, the index of a buffer and an offset in it.
-"""
+"""SEGMENTS batches from dissected blocks; payloads are views of the capture's own buffer."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kwsniff.net import machine
 from kwsniff.net.dissect import Dissected
 from kwsniff.net.packets import Bytes, Integers, Mask, Note
 from kwsniff.table import SEGMENTS
-
-INLINE = 12
 
 
 def segment_batch(dissected: Dissected) -> pa.RecordBatch:
@@ -37,7 +32,7 @@ def segment_batch(dissected: Dissected) -> pa.RecordBatch:
         "flags": found.flags,
         "length": found.length,
     }
-    views = _views(dissected.buffers, dissected.buffer, found.start, np.minimum(found.captured, found.length))
+    views = machine.views(found, dissected.buffer, dissected.buffers)
     if dissected.notes:
         return _with_notes(block.capture, columns, views, dissected.buffers, dissected.notes)
     size = len(found)
@@ -130,29 +125,6 @@ def _picked(values: NDArray[Any], source: Integers) -> NDArray[Any]:
     """Rows of `values`, and zeros where `source` is -1."""
     padded = np.concatenate([values, np.zeros((1, *values.shape[1:]), values.dtype)])
     return padded[source]
-
-
-def _views(buffers: list[Bytes], buffer: Integers, start: Integers, length: Integers) -> NDArray[np.int32]:
-    views = np.zeros((len(start), 4), np.int32)
-    views[:, 0] = length
-    for index, data in enumerate(buffers):
-        of_it = (buffer == index) & (length > INLINE)
-        if of_it.any():
-            words = np.ndarray((len(data) - 3,), "V4", data, 0, (1,))
-            views[of_it, 1] = words[start[of_it]].view(np.int32)
-            views[of_it, 2] = index
-            views[of_it, 3] = start[of_it]
-        short = (buffer == index) & (length > 0) & (length <= INLINE)
-        if short.any():
-            views.view(np.uint8)[short, 4:] = _short(data, start[short], length[short])
-    return views
-
-
-def _short(data: Bytes, start: Integers, length: Integers) -> NDArray[np.uint8]:
-    """The bytes of payloads that stand in the view itself, padded with zeros."""
-    index = start[:, None] + np.arange(INLINE)
-    within = np.arange(INLINE) < length[:, None]
-    return np.where(within, data[np.minimum(index, len(data) - 1)], np.uint8(0))
 
 
 def _payload(views: NDArray[np.int32], buffers: list[Bytes], is_note: Mask | None) -> pa.Array:

@@ -38,7 +38,10 @@ AROUND = frozenset(
 BESIDE = (
     "events.py", "spec/instructions.py", "native/mode.py", "native/numbers.py", "native/table.py",
     "lines/rows.py", "lines/tables.py",
-    *(f"net/{name}.py" for name in ("columns", "headers", "ip", "link", "tables", "tcp", "tunnel")),
+    *(
+        f"net/{name}.py"
+        for name in ("columns", "copies", "headers", "ip", "link", "tables", "tcp", "tunnel", "views")
+    ),
 )  # fmt: skip
 """Sources of kernels elsewhere in this package."""
 NATIVE = "native"

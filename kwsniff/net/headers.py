@@ -6,14 +6,17 @@ from typing import Any
 
 from kwsniff.native.mode import kernel, uintp
 from kwsniff.native.numbers import byte
+from kwsniff.net.copies import find_copies
 from kwsniff.net.ip import enter_ip
 from kwsniff.net.link import enter_link, enter_network
 from kwsniff.net.tables import FRAGMENT, GO_ON, PEEL, SEGMENT
 from kwsniff.net.tcp import PROTOCOL, write_segment
 from kwsniff.net.tunnel import open_tunnel
+from kwsniff.net.views import write_views
 
-DISSECT, FOLLOW_RECORDS = range(2)
-"""What to do."""
+DISSECT, FOLLOW_RECORDS, FIND_COPIES = range(3)
+VIEW = 8
+"""What to do. VIEW: and the index of the buffer above it."""
 
 
 @kernel
@@ -23,7 +26,9 @@ def read(t: Any, what: int, how: int) -> int:
         return dissect(t, how)
     if what == FOLLOW_RECORDS:
         return follow_records(t)
-    return 0
+    if what == FIND_COPIES:
+        return find_copies(t, how, t.chain[0].count)
+    return write_views(t, how, what - VIEW)
 
 
 @kernel

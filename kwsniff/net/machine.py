@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwsniff.native.code import READ, load, places
 from kwsniff.net import headers
-from kwsniff.net.packets import Bytes, Integers
+from kwsniff.net.copies import HEADS, WINDOW
+from kwsniff.net.packets import Bytes, Integers, Mask
 from kwsniff.net.tables import FRAGMENT, PACKET, PEEL, SEGMENT_ARRAYS, SPECS, Tables
 from kwsniff.net.tcp import Segments
+from kwsniff.net.views import WORDS
 
 _RECORDS = {spec.name: np.dtype([(field, np.int64) for field in spec.names]) for spec in SPECS}
 _ROWS = {spec.name: spec.row for spec in SPECS}
@@ -72,16 +75,56 @@ def follow_records(data: Bytes, at: int, end: int, header: int, *, big: bool) ->
     return _array(starts, count).copy(), int(rows[0].at)
 
 
+class Recent:
+    """The latest segments of a run, see `kwsniff.net.copies`."""
+
+    def __init__(self) -> None:
+        self.rows = _rows("recent", WINDOW)
+        self.latest = np.full(HEADS, -1, np.int64) if compiled() else [-1] * HEADS
+        self.count = 0
+        """Segments so far."""
+
+
+def find_copies(recent: Recent, segments: Segments, times: Integers) -> Mask:
+    """Which of these segments are copies of an earlier one, of these or of the `recent` ones, which they
+    become."""
+    count = len(segments)
+    copies = _empty(("copies",), count)["copies"]
+    number = _rows("chain", 1)
+    number[0].count = recent.count
+    tables = _tables(
+        times=_longs(times), copies=copies, recent=recent.rows, latest=recent.latest, chain=number,
+        **{name: _longs(getattr(segments, name)) for name in SEGMENT_ARRAYS},
+    )  # fmt: skip
+    _call(tables, headers.FIND_COPIES, count)
+    recent.count += count
+    found: Mask = _array(copies, count) != 0
+    return found
+
+
+def views(segments: Segments, buffer: Integers, buffers: list[Bytes]) -> NDArray[np.int32]:
+    """Payloads as binary views, see `kwsniff.net.views`; `buffer` says in which of the buffers each lies."""
+    count = len(segments)
+    made: Any = np.zeros(WORDS * count, np.int32)
+    written = made if compiled() else made.tolist()
+    columns = {name: _longs(getattr(segments, name)) for name in ("start", "captured", "length")}
+    for index, data in enumerate(buffers):
+        tables = _tables(data=_bytes(data), views=written, buffer=_longs(buffer), **columns)
+        _call(tables, headers.VIEW + index, count)
+    return np.asarray(written, np.int32).reshape(-1, WORDS)
+
+
 def compiled() -> bool:
     """Whether there is compiled code for this machine."""
     return load(READ) is not None
 
 
 def _columns(packets: Packets) -> Iterable[Any]:
-    columns = (packets.at, packets.end, packets.wire, packets.linktype)
-    if compiled():
-        return [np.ascontiguousarray(column, np.int64) for column in columns]
-    return [column.tolist() for column in columns]
+    return [_longs(column) for column in (packets.at, packets.end, packets.wire, packets.linktype)]
+
+
+def _longs(column: Integers) -> Any:
+    return np.ascontiguousarray(column, np.int64) if compiled() else column.tolist()
 
 
 def _bytes(data: Bytes) -> Any:

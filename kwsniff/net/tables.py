@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from kwsniff.native.table import BYTES, LONGS, Spec
+from kwsniff.native.table import BYTES, LONGS, WORDS, Spec
 
 # fmt: off
 PACKET = {
@@ -37,6 +37,13 @@ SPECS: list[Spec] = [
         header="bytes of a record's header", big="1: it is big-endian",
         count="complete records found",
     ),
+    Spec(
+        "recent",
+        "one of the latest segments, see `kwsniff.net.copies`",
+        before="number of the one of the same hash before it, -1 if there is none", time="packet time",
+        seq="", ack="", ident="", length="", flags="", src_port="", dst_port="",
+        src_hi="", src_lo="", dst_hi="", dst_lo="",
+    ),
 ]
 # fmt: on
 
@@ -52,6 +59,9 @@ ARRAYS: dict[str, str] = {
     "verdict": LONGS,  # on each packet, see below
     **dict.fromkeys(SEGMENT_ARRAYS, LONGS),
     "starts": LONGS,  # of records
+    **dict.fromkeys(("times", "copies", "buffer"), LONGS),  # of each segment
+    "latest": LONGS,  # number of the latest segment of each hash
+    "views": WORDS,  # four of each segment
 }
 """Tables without fields."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from kwsniff.capture.batch import INLINE
+from kwsniff.net.views import INLINE
 from kwsniff.parts.part import EDGE, ENDS, EXTRA, STORED, PartSummary
 from kwsniff.spark.narrow import narrowed, widened
 
