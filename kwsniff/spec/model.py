@@ -103,7 +103,7 @@ class Versions:
             yield from range(low, high + 1)
 
     def __le__(self, other: Versions) -> bool:
-        return all(version in other for version in self)
+        return self.ranges == other.ranges or all(version in other for version in self)
 
     def __bool__(self) -> bool:
         return bool(self.ranges)
