@@ -16,16 +16,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from kwsniff import offline, processes
 from kwsniff.capture.source import CaptureError
 from kwsniff.cli.running import run
 from kwsniff.config import Config
+from kwsniff.events import CALL
 from kwsniff.findings import NEEDED, Findings
 from kwsniff.findings.finding import WARNING
 from kwsniff.offline import events
 from kwsniff.processes import AHEAD, SMALL, EndedError, Pipe, Processes
+from kwsniff.report.store import CallStore
 from kwsniff.stages import Taker
 from tests.samples import CAPTURES, sample
 
@@ -86,6 +89,25 @@ def test_small_batches_that_are_held_are_no_open_files() -> None:
         array[0] = 5
         assert received is not None
         assert received.equals(batch)
+
+
+def test_what_counts_calls_holds_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "SMALL", 0)
+    batch = next(iter(events(PATHS, Config())))
+    sending, receiving = ends()
+    before = len(os.listdir("/proc/self/fd"))
+    store = CallStore()
+    answered = batch.filter(pc.and_(pc.equal(batch["event"], CALL), batch["duration_us"].is_valid()))
+    assert answered.num_rows
+    for _ in range(5):
+        sending.send(None, answered)
+        received = receiving.receive()[1]
+        assert received is not None
+        assert len(os.listdir("/proc/self/fd")) == before + 1
+        store.add(received)
+        del received
+    assert len(os.listdir("/proc/self/fd")) == before
+    store.finish()
 
 
 def test_who_sends_waits_for_who_receives() -> None:

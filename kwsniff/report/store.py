@@ -127,8 +127,9 @@ class CallStore:
     ) -> None:
         """Keep what percentiles need of some calls, and of the pairs of call (by `row`) and topic."""
         self._cell.append(cell.astype(np.int32))
-        self._latency.append(latency)
-        self._duration.append(duration)
+        # Copies: they may look into the batch, which is one piece of memory if another process made it.
+        self._latency.append(latency.copy())
+        self._duration.append(duration.copy())
         self._call.append(_small(row + self._calls))
         self._topic.append(topic.astype(np.int32))
 
