@@ -93,7 +93,7 @@ class Slots:
         if held is None or len(held) < size:
             file = self.files[slot]
             if os.fstat(file).st_size < size:
-                os.ftruncate(file, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+                _grow(file, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
             held = self._maps[slot] = mmap.mmap(file, os.fstat(file).st_size)
         return held
 
@@ -103,6 +103,15 @@ class Slots:
         for file in self.files:
             os.close(file)
         self.files = []
+
+
+def _grow(file: int, size: int) -> None:
+    """Make room. Raises OSError if there is none: writing where there is none would be the end of the
+    process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+    else:
+        os.ftruncate(file, size)
 
 
 def _file() -> int:
