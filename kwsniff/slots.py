@@ -104,6 +104,9 @@ class Slots:
             os.close(file)
         self.files = []
 
+    def __del__(self) -> None:
+        self.close()  # where a run was never begun
+
 
 def _grow(file: int, size: int) -> None:
     """Make room. Raises OSError if there is none: writing where there is none would be the end of the

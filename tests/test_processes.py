@@ -317,6 +317,20 @@ def test_ctrl_c_while_a_process_begins_is_not_for_it(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_events_that_nobody_takes_leave_nothing(full: bool) -> None:
+    multiprocessing.active_children()
+    before = set(os.listdir("/proc/self/fd"))
+    started = events(PATHS, Config(full=full), jobs=3)
+    children = multiprocessing.active_children()
+    assert children
+    del started
+    for child in children:
+        child.join(60)
+        child.close()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
 # Who calls
 
 SCRIPT = """
