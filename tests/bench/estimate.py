@@ -7,8 +7,9 @@ Each capture is run once to warm up and then `--rounds` times by `kwsniff pipeli
 watched as `pipeline.py` watches; what was measured is kept in the file of figures. Without captures, that
 file is taken.
 
-CPU and results go with the bytes. What is shuffled goes with the cuts, and joining with the splits: one task
-takes them one after the other. Nothing else is assumed but the cores, and what storage gives to an executor.
+CPU and results go with the bytes. What is shuffled goes with the cuts, and joining with the splits: they are
+taken one after the other, by tasks that share the connections. Nothing else is assumed but the cores, and
+what storage gives to an executor.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
+from kwsniff.spark.splits import MOST_SHARES
 from tests.bench.pipeline import Watched
 
 GIGA, TERA, GIB = 10**9, 10**12, 1 << 30
@@ -177,7 +179,7 @@ def estimate(each: Measured, cluster: Cluster) -> Estimate:
         reading=2 * cluster.bytes / (cluster.executors * cluster.bytes_per_second),
         cpu=cpu,
         decoding=cpu / cluster.cores,
-        joining=each.joining * cluster.splits,
+        joining=each.joining * cluster.splits / MOST_SHARES,
         shuffled=each.shuffled / max(each.splits - 1, 1) * (cluster.splits - 1),
         results=each.results * factor,
     )
@@ -204,7 +206,7 @@ def table(found: list[Measured], made: list[Estimate], cluster: Cluster) -> list
         "CPU seconds a GB": [f"{each.cpu * GIGA / each.bytes:,.1f}" for each in found],
         "read: once to cut, once to decode": [span(each.reading) for each in made],
         "CPU": [f"{each.cpu:,.0f} s, {span(each.decoding)}" for each in made],
-        "joining, one task": [span(each.joining) for each in made],
+        f"joining, {MOST_SHARES} tasks": [span(each.joining) for each in made],
         "shuffled": [
             f"{each.shuffled / GIGA:,.0f} GB ({100 * each.shuffled / cluster.bytes:.2f} %)" for each in made
         ],
@@ -224,10 +226,10 @@ def breaks(found: list[Measured], made: list[Estimate], cluster: Cluster) -> lis
     worst, name = max((each.joining, figures.name) for each, figures in zip(made, found, strict=True))
     least = min(each.cpu / each.joining for each in made)
     limits = [
-        (worst, f"**Joining.** One task takes the splits in their order: {span(worst)} with *{name}*. From "
-                f"{least:,.0f} cores on a run may wait for it. Capture points are independent, because a "
-                f"connection is seen where its broker is: a run of its own for each of {cluster.executors} "
-                f"brokers joins in {span(worst / cluster.executors)}."),
+        (worst, f"**Joining.** {MOST_SHARES} tasks, each with a share of the connections, take the splits in "
+                f"their order: {span(worst)} with *{name}*. From {least:,.0f} cores on a run may wait for "
+                f"them. Capture points are independent, because a connection is seen where its broker is: a "
+                f"run for each of {cluster.executors} brokers joins in {span(worst / cluster.executors)}."),
         (file, f"**One large file.** Its record headers are followed by one task: {span(file)} for each of "
                f"{cluster.executors} files, all at once; a single one would take {single}."),
     ]  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kwsniff.spark.splits import MOST_SHARES
 from tests.bench.estimate import BEGIN, END, FIGURES, Cluster, Measured, estimate, read, section, table, write
 
 CLUSTER = Cluster(10 * 10**12, 100, 400, 0.625e9, 10**9)
@@ -26,10 +27,10 @@ def test_what_is_shuffled_goes_with_cuts_and_joining_with_splits() -> None:
     found = estimate(PLAIN, CLUSTER)
     assert CLUSTER.splits == 10_000
     assert found.shuffled == 9_999 * 10**6  # a megabyte a cut
-    assert found.joining == pytest.approx(3_000)
-    assert found.whole == pytest.approx(320 + 200 + 3_000)
+    assert found.joining == pytest.approx(3_000 / MOST_SHARES)
+    assert found.whole == pytest.approx(320 + 200 + 3_000 / MOST_SHARES)
     coarse = estimate(PLAIN, Cluster(10 * 10**12, 100, 400, 0.625e9, 2 * 10**9))
-    assert coarse.joining == pytest.approx(1_500)
+    assert coarse.joining == pytest.approx(1_500 / MOST_SHARES)
 
 
 def test_what_breaks_first_comes_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,15 @@ def test_files_of_a_hundred_packets_given_out_of_order(spark: SparkSession, tmp_
     done = job.run(spark, files[::-1], tmp_path / "out", SMALL, split=largest)
     assert done.manifest.splits["splits"] > len(files) / 2
     assert rows(stored(tmp_path / "out")) == with_names(files, SMALL)
+
+
+def test_limits_over_all_connections_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    """What one task joins alone then: shares of the connections cannot know of it."""
+    config = replace(SMALL, max_outstanding_total=3, max_connections=4)
+    run = SplitRun(spark, make_plan(spark, PATHS, config, 25_000), config, Place.of(tmp_path / "staging"), 0)
+    assert run.decode()
+    assert finished(spark, run, tmp_path / "done") == with_names(PATHS, config)
+    assert run.account.whole > 0
 
 
 def test_statistics_of_many_groups_are_those_of_one_pass(
