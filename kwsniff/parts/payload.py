@@ -1,7 +1,7 @@
 """Payload of heads, looked up in the files that it came from.
 
 What a part hands over says where the payload of its heads lies, instead of holding it. It cannot where the
-input is compressed or came through a pipe, nor of datagrams that came in fragments: that payload is kept.
+input is compressed or lies on other storage, nor of datagrams that came in fragments: that payload is kept.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kwsniff.parts.part import EXTRA, STORED, PartSummary
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-GAP = 1 << 16
-"""Bytes between two wanted places that are rather read than passed over."""
+GAP = 1 << 12
+"""Bytes between two wanted places that are rather read than passed over: a page of the system's cache."""
 AT_ONCE = 8 << 20
 """Bytes that are read at a time, about."""
 

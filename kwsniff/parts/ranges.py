@@ -17,6 +17,8 @@ COLUMNS = tuple(
     for each in fields(SegmentColumns)
     if each.name not in ("capture", "buffers", "notes", "share", "place")
 )
+WORDS, A_PORT, B_PORT = 6, 2, 5
+"""Numbers that `endpoints_of` makes a name of: address and port of each end."""
 
 
 def of_endpoints(
@@ -24,13 +26,17 @@ def of_endpoints(
 ) -> Iterator[tuple[SegmentColumns, Ints]]:
     """Of segments from `order` on, those of some endpoints behind the place `after`; and their places."""
     names = np.array(sorted(endpoints))
+    # Few segments have such ports, and numbers are compared far sooner than names.
+    words = np.frombuffer(b"".join(name[: 8 * WORDS] for name in endpoints), np.int64).reshape(-1, WORDS)
+    ports = words[:, A_PORT] + words[:, B_PORT]
     for each in segments:
         orders = order + np.arange(len(each))
         order += len(each)
-        rows = np.zeros(len(each), EDGE)
+        near = np.flatnonzero(np.isin(each.src_port + each.dst_port, ports) & (orders > after))
+        rows = np.zeros(len(near), EDGE)
         for name in ENDS:
-            rows[name] = getattr(each, name)
-        keep = np.isin(endpoints_of(rows), names) & (orders > after)
-        if keep.any():
+            rows[name] = getattr(each, name)[near]
+        keep = near[np.isin(endpoints_of(rows), names)]
+        if len(keep):
             chosen = {name: getattr(each, name)[keep] for name in COLUMNS}
             yield replace(each, notes=[], **chosen), orders[keep]

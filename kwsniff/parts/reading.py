@@ -12,7 +12,7 @@ from kwsniff.capture import source
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
-from kwsniff.capture.place import opened
+from kwsniff.capture.place import is_remote, opened
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
@@ -101,7 +101,10 @@ class SplitReader:
         emitted.waiting = dissector.waiting
 
     def _is_stored(self, path: str) -> bool:
-        """Whether packets lie in their file as they are, and the name of it is told whole."""
+        """Whether packets lie as they are in a file that can be read at any place for nothing: each request
+        to other storage costs as much as a megabyte. The name of it has to be told whole, too."""
+        if is_remote(path):
+            return False
         try:
             path.encode()
         except UnicodeEncodeError:

@@ -97,19 +97,27 @@ def test_a_file_that_became_shorter_is_named(tmp_path: Path) -> None:
         with_payload(made)
 
 
-def test_ranges_of_a_remote_file(tmp_path: Path) -> None:
+def test_payload_of_a_file_on_other_storage_is_kept() -> None:
     pytest.importorskip("fsspec")
     from fsspec import filesystem
 
-    data = bytes(range(256)) * 40
+    path, url = sample("kafka-0.8").paths[0], "memory://kwsniff-payload/some.pcap"
+    data = Path(path).read_bytes()
     memory = filesystem("memory")
-    memory.pipe("/kwsniff-ranges/some.bin", data)
+    memory.pipe("/kwsniff-payload/some.pcap", data)
     try:
-        found = list(
-            place.ranges("memory://kwsniff-ranges/some.bin", [(0, 3), (9_000, 9_500), (10_239, 10_241)])
-        )
+        made = summary_of(cut(url, [len(data) // 3], SMALL), 1)
     finally:
-        memory.rm("/kwsniff-ranges", recursive=True)
+        memory.rm("/kwsniff-payload", recursive=True)
+    local = with_payload(summary_of(cut(path, [len(data) // 3], SMALL), 1))
+    assert not (made.edges["buffer"] == STORED).any()
+    assert payloads(made) == payloads(local)
+
+
+def test_ranges_of_a_file(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 40
+    (tmp_path / "some.bin").write_bytes(data)
+    found = list(place.ranges(str(tmp_path / "some.bin"), [(0, 3), (9_000, 9_500), (10_239, 10_241)]))
     assert found == [data[:3], data[9_000:9_500], data[10_239:]]
 
 
