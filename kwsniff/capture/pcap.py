@@ -19,6 +19,7 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
+from kwsniff.native.records import joined
 from kwsniff.net.machine import compiled, follow_records
 from kwsniff.net.packets import Bytes, Integers, Mask, PacketBlock, gather, number
 from kwsniff.net.totals import CaptureTotals
@@ -125,7 +126,7 @@ class PcapReader(Reader):
         count = len(offsets)
         if stop + self._header <= self._window.size:  # with the header of the record that is not complete
             offsets = np.append(offsets, stop)
-            headers = np.append(headers, gather(self._window.data, self._layout, offsets[-1:]))
+            headers = joined([headers, gather(self._window.data, self._layout, offsets[-1:])])
         impossible = self._impossible(headers)
         if impossible.any():
             good = int(impossible.argmax())

@@ -144,14 +144,19 @@ class Chosen:
         return Chosen(self._rows, np.flatnonzero(mask) if self._index is None else self._index[mask])
 
 
-def listed(machine: Machine, calls: Rows, believed: NDArray[np.bool_] | None) -> dict[str, Rows]:
-    """What calls list. Not all of those in the tables are `believed`, then lists of the others are left out;
-    `calls` are all of them."""
+def listed(
+    machine: Machine, calls: Rows, counts: dict[str, int], believed: NDArray[np.bool_] | None
+) -> dict[str, Rows]:
+    """What calls list, so many rows of each table. Not all of those in the tables are `believed`, then lists
+    of the others are left out; `calls` are all of them."""
     made = {}
     for name, fields in LISTS.items():
-        lengths = sum(np.maximum(calls[field], 0) for field in fields)
-        rows = machine.array(name, int(np.sum(lengths)))
-        made[name] = copied(rows) if believed is None else picked(rows, np.repeat(believed, lengths))
+        rows = machine.array(name, counts[name])
+        if believed is None:
+            made[name] = copied(rows)
+        else:
+            lengths = sum(np.maximum(calls[field], 0) for field in fields)
+            made[name] = picked(rows, np.repeat(believed, lengths))
     return made
 
 

@@ -97,8 +97,9 @@ class Emitter:
             calls, notes, ends = (
                 rows[: int(np.searchsorted(rows["order"], now))] for rows in (calls, notes, ends)
             )
-        drained = self._drained(calls, notes, ends, self._due(None if everything else now))
-        self._forget(calls, [len(calls), len(notes), len(ends)])
+        counts = self._listed(None if everything else calls)
+        drained = self._drained(calls, notes, ends, counts, self._due(None if everything else now))
+        self._forget({"calls": len(calls), "notes": len(notes), "ends": len(ends)} | counts)
         if everything:
             run.packet_bytes = 0
             if self.bodies is not None:
@@ -107,12 +108,27 @@ class Emitter:
         self._forget_kept(int(run.notes))
         return drained
 
+    def _listed(self, calls: Rows | None) -> dict[str, int]:
+        """How many rows of each table these calls list; all calls: None."""
+        store = self._machine.t.store[0]
+        if calls is None:
+            return {name: int(getattr(store, name)) for name in LISTS}
+        return {
+            name: sum(int(np.maximum(calls[field], 0).sum()) for field in fields)
+            for name, fields in LISTS.items()
+        }
+
     def _drained(
-        self, calls: Rows, notes: Rows, ends: Rows, due: tuple[list[PacketNote], list[Problem]]
+        self,
+        calls: Rows,
+        notes: Rows,
+        ends: Rows,
+        counts: dict[str, int],
+        due: tuple[list[PacketNote], list[Problem]],
     ) -> Drained | None:
         machine = self._machine
         known = calls["left"] != k.HEAD
-        lists = listed(machine, calls, None if known.all() else known)
+        lists = listed(machine, calls, counts, None if known.all() else known)
         calls = copied(calls) if known.all() else picked(calls, known)
         notes = picked(notes, notes["left"] != k.HEAD)
         shown = self.shown(ends)
@@ -171,15 +187,11 @@ class Emitter:
         columns |= end_columns(drained, rows) | self._identity(drained, rows)
         return record_batch(columns, len(rows), EVENTS)
 
-    def _forget(self, calls: Rows, counts: list[int]) -> None:
-        """Take rows out of the tables, those of the packet at hand stay."""
+    def _forget(self, counts: dict[str, int]) -> None:
+        """Take so many rows out of the tables, those of the packet at hand stay."""
         machine = self._machine
         run, store = machine.t.run[0], machine.t.store[0]
-        gone = {
-            name: sum(int(np.maximum(calls[field], 0).sum()) for field in fields)
-            for name, fields in LISTS.items()
-        }
-        for name, count in [*zip(("calls", "notes", "ends"), counts, strict=True), *gone.items()]:
+        for name, count in counts.items():
             owner = store if name in LISTS else run
             left = int(getattr(owner, name)) - count
             if count and left:
