@@ -2,7 +2,7 @@
 tens of microseconds each time, and a batch has dozens of columns.
 
 Null is a value that the caller names. Nothing is copied where a column has no nulls and is as wide as what is
-asked for, so what is returned is not written to.
+asked for, and one value stands for all of a column of nulls, so what is returned is not written to.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SPREAD = 4096
 def valid(column: pa.Array) -> Mask:
     """Which rows have a value."""
     if not column.null_count:
-        return np.ones(len(column), np.bool_)
+        return np.broadcast_to(np.True_, len(column))
     if column.null_count == len(column):  # of nothing but nulls there may be no bits
-        return np.zeros(len(column), np.bool_)
+        return np.broadcast_to(np.False_, len(column))
     return _bits(column.buffers()[0], column.offset, len(column))
 
 
 def integers(column: pa.Array, null: int = 0) -> Ints:
     """Whole numbers of any width, times in their unit, flags as 0 and 1; `null` where there is none."""
     if column.null_count == len(column):
-        return np.full(len(column), null, np.int64)
+        return np.broadcast_to(np.int64(null), len(column))
     values = _values(column)
     if column.null_count:
         return np.where(valid(column), values, np.int64(null))
@@ -43,7 +43,7 @@ def integers(column: pa.Array, null: int = 0) -> Ints:
 def reals(column: pa.Array) -> Floats:
     """Numbers, NaN where there is none."""
     if column.null_count == len(column):
-        return np.full(len(column), np.nan)
+        return np.broadcast_to(np.float64(np.nan), len(column))
     values = _values(column)
     if column.null_count:
         return np.where(valid(column), values, np.nan)

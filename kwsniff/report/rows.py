@@ -21,6 +21,9 @@ from kwsniff.report.codes import combined, distinct
 
 T = TypeVar("T")
 
+KEPT = 65_536
+"""Rows up to which what was made of a column is kept; a single call may name 140,000 partitions."""
+
 NOT_A_CODE = -(1 << 40)
 """Stands for null among API keys and error codes."""
 
@@ -160,26 +163,26 @@ class Rows:
 
     def _encoded(self, name: str) -> Coded:
         if not self.filled(name):
-            return Coded([None], np.zeros(len(self), np.int64))
+            return Coded([None], np.broadcast_to(np.int64(0), len(self)))
         coded = kinds_of(self._array(name))
         return coded if self._rows is None else coded.at(self._rows)
 
     def ints(self, name: str, null: int = 0) -> Ints:
         """Whole numbers, times as microseconds, flags as 0 and 1; `null` where there is none."""
         if not self.filled(name):
-            return self.once("ints", name, lambda: np.full(len(self), null, np.int64), null)
+            return np.broadcast_to(np.int64(null), len(self))
         return self.once("ints", name, lambda: self._mine(integers(self._array(name), null)), null)
 
     def floats(self, name: str) -> Floats:
         """Numbers, NaN where there is none."""
         if not self.filled(name):
-            return np.full(len(self), np.nan)
+            return np.broadcast_to(np.float64(np.nan), len(self))
         return self.once("floats", name, lambda: self._mine(reals(self._array(name))))
 
     def known(self, name: str) -> Mask:
         """Which rows have a value."""
         if not self.filled(name):
-            return np.zeros(len(self), np.bool_)
+            return np.broadcast_to(np.False_, len(self))
         return self.once("known", name, lambda: self._mine(valid(self._array(name))))
 
     def first_known(self, *names: str, null: int) -> Ints:
@@ -201,7 +204,9 @@ class Rows:
         return mask
 
     def once(self, kind: str, name: str, make: Callable[[], T], null: int = 0) -> T:
-        """What `make` gives of a column, made once."""
+        """What `make` gives of a column, made once but for whole columns of numbers of a huge batch."""
+        if len(self) > KEPT and kind != "coded":
+            return make()
         key = (kind, name, null)
         if key not in self._made:
             self._made[key] = make()

@@ -232,3 +232,12 @@ def test_a_report_of_many_or_long_names_stays_within_512_mb(
     made = run("report", str(path), "-q", "-j", "1", *options, *[str(tmp_path / "csv")] * len(options))
     assert made.code == 0
     assert made.megabytes < LIMIT_MB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["just_below", "many_partitions"])
+def test_a_report_of_what_comes_near_the_limits_stays_within_512_mb(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](FULL[name]))
+    made = run("report", str(path), "-q", "-j", "1")
+    assert made.code == 0
+    assert made.megabytes < LIMIT_MB
