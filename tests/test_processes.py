@@ -35,6 +35,13 @@ from tests.samples import CAPTURES, sample
 PATHS = sample("librdkafka-groups").paths
 
 
+@pytest.fixture(autouse=True)
+def copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes be copies of this one, whatever threads other tests have left: what is replaced here is
+    replaced in them, too."""
+    monkeypatch.setattr(processes, "may_fork", lambda: True)
+
+
 def rows(jobs: int | None, **choices: Any) -> pa.Table:
     return pa.Table.from_batches(events(PATHS, Config(block_packets=50, **choices), jobs=jobs))
 

@@ -127,9 +127,8 @@ class CallStore:
     ) -> None:
         """Keep what percentiles need of some calls, and of the pairs of call (by `row`) and topic."""
         self._cell.append(cell.astype(np.int32))
-        # Copies: they may look into the batch, which is one piece of memory if another process made it.
-        self._latency.append(latency.copy())
-        self._duration.append(duration.copy())
+        self._latency.append(latency)
+        self._duration.append(duration)
         self._call.append(_small(row + self._calls))
         self._topic.append(topic.astype(np.int32))
 
@@ -268,7 +267,7 @@ def _small(numbers: Ints) -> npt.NDArray[np.integer]:
 
 
 def _own(values: Floats) -> Floats:
-    """The same, without the batch whose memory they may lie in."""
+    """The same, not looking into the batch, which is one piece of memory if another process made it."""
     return values if values.base is None else values.copy()
 
 
