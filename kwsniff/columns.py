@@ -20,6 +20,8 @@ LEAST = 4096
 """Rows of the arrays that hold nothing but nulls, or the same text over and over, and are cut to size."""
 _NULLS: dict[pa.DataType, pa.Array] = {}
 _REPEATED: dict[str, pa.Array] = {}
+MOST_REPEATED = 16
+"""Texts of which such arrays are kept: there may be one for each of many thousand capture files."""
 
 
 def column(values: NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -106,6 +108,8 @@ def repeated(text: str, count: int) -> pa.Array:
     """The same text so many times."""
     made = _REPEATED.get(text)
     if made is None or len(made) < count:
+        if text not in _REPEATED and len(_REPEATED) >= MOST_REPEATED:
+            _REPEATED.clear()
         made = _REPEATED[text] = pa.repeat(pa.scalar(text, pa.string()), max(count, LEAST))
     return made.slice(0, count)
 

@@ -184,11 +184,11 @@ def _arriving(pipe: Pipe) -> Iterator[Read]:
 
 def _segments(paths: Sequence[str], config: Config) -> Iterator[Read]:
     totals, error = CaptureTotals(), None
-    told: list[tuple[int, int | None]] = []
+    now: list[tuple[int, int | None]] = []
     try:
-        for batch in segments(paths, config, totals, lambda *said: told.append(said), prefetch=True):
-            yield _Stand(replace(totals), told[-1] if told else None), segment_columns(batch)
-            told.clear()
+        for batch in segments(paths, config, totals, lambda *said: now.append(said), prefetch=True):
+            yield _Stand(replace(totals), now[-1] if now else None), segment_columns(batch)
+            now.clear()
             del batch
     except CaptureError as raised:
         error = raised

@@ -226,9 +226,10 @@ class Emitter:
         return columns | {"capture": self._capture_names(rows.capture)}
 
     def _capture_names(self, numbers: Ints) -> pa.Array:
-        if self.captures[-1] is not None and (numbers == numbers[0]).all():
-            return repeated(self.captures[int(numbers[0])], len(numbers))
-        return pa.array(self.captures, pa.string()).take(places(numbers))
+        first, last = int(numbers.min()), int(numbers.max())
+        if first == last and (name := self.captures[first]) is not None:
+            return repeated(name, len(numbers))
+        return pa.array(self.captures[first : last + 1], pa.string()).take(places(numbers - first))
 
 
 def _bodies(machine: Machine, config: Config) -> Bodies:

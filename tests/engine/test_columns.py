@@ -9,18 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.columns import Columns, in_order
+from kwsniff import columns
+from kwsniff.columns import Columns, in_order, repeated
 
 SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string()), ("own", pa.int64())])
 
 
 def part(first: int, count: int, *, own: bool) -> tuple[Columns, int]:
     numbers = pa.array(range(first, first + count), pa.int64())
-    columns: Columns = {
+    made: Columns = {
         "number": numbers,
         "name": pa.array([f"row {at}" for at in range(first, first + count)]),
     }
-    return columns | ({"own": numbers} if own else {}), count
+    return made | ({"own": numbers} if own else {}), count
 
 
 def stretches(count: int, longest: int, chance: random.Random) -> list[int]:
@@ -45,3 +46,13 @@ def test_rows_come_in_any_order_with_all_their_columns(counts: tuple[int, ...], 
     assert found["number"].to_pylist() == order
     assert found["name"].to_pylist() == [f"row {row}" for row in order]
     assert found["own"].to_pylist() == [row if row < counts[0] else None for row in order]
+
+
+def test_of_many_texts_that_are_repeated_few_are_kept() -> None:
+    """A stream gives each batch another capture file, and an array of its name takes a quarter of a
+    megabyte."""
+    for number in range(200):
+        text = f"capture-{number}.pcap"
+        assert repeated(text, 3).to_pylist() == [text] * 3
+    assert repeated("capture-0.pcap", 2).to_pylist() == ["capture-0.pcap"] * 2
+    assert len(columns._REPEATED) <= columns.MOST_REPEATED
