@@ -3,8 +3,8 @@
     tests/bench/following.py [--seconds 60] [--rotate 1] [--sample librdkafka-groups] [--master local[2]]
 
 A sample's packets are written at an even pace, over and over, as packets of now, into a file that grows and
-is rotated as by `tcpdump -G`. `kwsniff pipeline --follow` runs with its own defaults. A packet's rows are there
-when the manifest counts its file. Whatever the stream keeps is counted after each batch.
+is rotated as by `tcpdump -G`. `kwsniff pipeline --follow` runs with its own defaults. A packet's rows are
+there when the manifest counts its file. Whatever the stream keeps is counted after each batch.
 """
 
 from __future__ import annotations
