@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,31 @@ def test_what_counts_calls_holds_no_batch(monkeypatch: pytest.MonkeyPatch) -> No
         del received
     assert len(os.listdir("/proc/self/fd")) == before
     store.finish()
+
+
+def test_batches_wait_to_be_counted_together_only_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is one piece of memory, however few of its columns are counted."""
+    monkeypatch.setattr(processes, "SMALL", 0)
+    batch = next(iter(events(PATHS, Config())))
+    monkeypatch.setattr("kwsniff.report.even.KEPT", 3 * batch.nbytes)
+    sending, receiving = ends()
+    before, most = len(os.listdir("/proc/self/fd")), []
+
+    def arriving() -> Iterator[pa.RecordBatch]:
+        for _ in range(30):
+            sending.send(None, batch)
+            received = receiving.receive()[1]
+            assert received is not None
+            most.append(len(os.listdir("/proc/self/fd")) - before)
+            yield received
+            del received
+
+    store = CallStore(topics=False)
+    store.add_all(arriving())
+    assert max(most) <= 8
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_who_sends_waits_for_who_receives() -> None:

@@ -6,7 +6,7 @@ small batches of the engine are joined first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -15,23 +15,36 @@ from kwsniff.columns import record_batch
 BATCH_ROWS = 32_768
 BATCH_BYTES = 8 << 20
 """Rows and bytes of a batch, about: fewer rows take as long, more take several kilobytes each."""
+KEPT = 32 << 20
+"""Bytes of batches of which some columns wait to be joined: what another process made is one piece of memory,
+there as long as anything of it is."""
 
 
-def even(batches: Iterable[pa.RecordBatch], most: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about BATCH_ROWS or `most` bytes. Columns that are null cost nothing."""
+def even(
+    batches: Iterable[pa.RecordBatch],
+    most: int = BATCH_BYTES,
+    narrow: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about BATCH_ROWS or `most` bytes, with the columns that `narrow` leaves of
+    each. Columns that are null cost nothing."""
     waiting: list[pa.RecordBatch] = []
-    rows = held = 0
+    rows = held = kept = 0
     for batch in batches:
+        whole = 0
+        if narrow is not None:
+            whole = _filled(batch)
+            batch = narrow(batch)
         size = _filled(batch)
+        kept += whole
         parts = max(round(batch.num_rows / BATCH_ROWS), round(size / most), 1)
         count = -(-batch.num_rows // parts)
         for part in range(parts):
             waiting.append(batch.slice(part * count, count))
             rows += waiting[-1].num_rows
             held += size // parts
-            if rows >= BATCH_ROWS or held >= most:
+            if rows >= BATCH_ROWS or held >= most or kept >= KEPT:
                 yield _joined(waiting)
-                rows = held = 0
+                rows = held = kept = 0
         del batch
     if waiting:
         yield _joined(waiting)

@@ -16,6 +16,7 @@ calls; a call and topic are one pair, however often the call names the topic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class CallStore:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all batches, joining small ones first."""
-        for batch in even(_needed(batch, self._topics_wanted) for batch in batches):
+        for batch in even(batches, narrow=partial(_needed, topics=self._topics_wanted)):
             self.add(batch)
             is_large = batch.nbytes >= 2 * BATCH_BYTES  # a call with 100,000 partitions
             del batch  # before the next is made
