@@ -2,9 +2,9 @@
 
     tests/bench/following.py [--seconds 60] [--rotate 1] [--sample librdkafka-groups] [--master local[2]]
 
-A sample's packets are written at an even pace, over and over, as packets of now, into a file that grows and
-is rotated as by `tcpdump -G`. `kwsniff pipeline --follow` runs with its own defaults. A packet's rows are
-there when the manifest counts its file. Whatever the stream keeps is counted after each batch.
+A sample's packets are written at an even pace, over and over with later times, into a file that grows and is
+rotated as by `tcpdump -G`. `kwsniff pipeline --follow` runs with its own defaults. A packet's rows are there
+when the manifest counts its file. Whatever the stream keeps is counted after each batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from itertools import cycle
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
@@ -83,25 +82,28 @@ class Writer(threading.Thread):
             self.written.append(times)
 
     def packets(self) -> Iterator[bytes]:
-        """The sample's packets, again and again, as packets of now."""
-        for size, wire, data in cycle(self._records):
-            yield RECORD.pack(*divmod(time.time_ns(), 1_000_000_000), size, wire) + data
+        """The sample's packets, again and again, each time an hour later."""
+        turn = 0
+        while True:
+            for second, rest, size, wire, data in self._records:
+                yield RECORD.pack(second + 3600 * turn, rest, size, wire) + data
+            turn += 1
 
     def stop(self) -> None:
         self._over.set()
         self.join()
 
 
-def recorded(name: str) -> tuple[bytes, list[tuple[int, int, bytes]]]:
-    """A file's header, and its packets: captured and original length, bytes."""
+def recorded(name: str) -> tuple[bytes, list[tuple[int, int, int, int, bytes]]]:
+    """A file's header, and its packets: seconds, nanoseconds, captured and original length, bytes."""
     with tempfile.TemporaryDirectory() as scratch:
         (file,) = rotated(sample(name).paths, Path(scratch), 1 << 30)
         data = file.read_bytes()
     found, at = [], HEADER.size
     while at < len(data):
-        _, _, size, wire = RECORD.unpack_from(data, at)
+        second, rest, size, wire = RECORD.unpack_from(data, at)
         at += RECORD.size
-        found.append((size, wire, data[at : at + size]))
+        found.append((second, rest, size, wire, data[at : at + size]))
         at += size
     return data[: HEADER.size], found
 
