@@ -7,12 +7,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from kwsniff.report.arrays import Ints, Mask, valid
 
 
 def lengths(column: pa.ListArray) -> Ints:
@@ -86,7 +84,7 @@ def aligned(column: pa.ListArray, counts: Ints) -> pa.Array:
     return flat.take(pa.array(index, mask=place >= own[rows]))
 
 
-def rebuilt(values: pa.Array, counts: Ints, null: Bools) -> pa.ListArray:
+def rebuilt(values: pa.Array, counts: Ints, null: Mask) -> pa.ListArray:
     """Lists of `counts` elements each from flattened `values`; null where `null` (its count must be 0)."""
     offsets = np.zeros(len(counts) + 1, np.int32)
     offsets[1:] = np.cumsum(counts)
@@ -97,23 +95,6 @@ def rebuilt(values: pa.Array, counts: Ints, null: Bools) -> pa.ListArray:
     return pa.ListArray.from_buffers(kind, len(counts), buffers, absent, children=[values])
 
 
-def is_null(column: pa.Array) -> Bools:
+def is_null(column: pa.Array) -> Mask:
     """Which values are null."""
-    if column.null_count in (0, len(column)):
-        return np.full(len(column), column.null_count > 0)
-    first, offset = divmod(column.offset, 8)
-    bits = np.frombuffer(column.buffers()[0], np.uint8)[first : first + (offset + len(column) + 7) // 8]
-    missing: Bools = np.unpackbits(bits, bitorder="little", count=offset + len(column))[offset:] == 0
-    return missing
-
-
-def numbers(column: pa.Array, null: int) -> Ints:
-    """Integers, null as this one."""
-    if column.null_count == len(column):
-        return np.full(len(column), null, np.int64)
-    dtype = np.dtype(f"i{column.type.bit_width // 8}")
-    data = np.frombuffer(column.buffers()[1], dtype)[column.offset : column.offset + len(column)]
-    found = data.astype(np.int64)
-    if column.null_count:
-        found[is_null(column)] = null
-    return found
+    return ~valid(column)

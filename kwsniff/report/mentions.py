@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kwsniff.columns import NONE, nulls
 from kwsniff.report import lists
+from kwsniff.report.arrays import integers
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -83,7 +84,7 @@ class _Part(NamedTuple):
         return cls(lists.parents(size), spread.places(rows, size), spread.values)
 
     def numbers(self, name: str, null: int) -> Ints:
-        return lists.numbers(self.values.field(name), null)[self.place]
+        return integers(self.values.field(name), null)[self.place]
 
     def texts(self, name: str) -> pa.Array:
         values = self.values.field(name)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from kwsniff.report import lists
-from kwsniff.report.lists import Ints
+from kwsniff.report.arrays import Ints
 
 
 def elements(column: pa.ListArray, values: pa.Array) -> pa.ListArray:

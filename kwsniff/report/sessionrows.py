@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kwsniff.columns import NONE, numbers
 from kwsniff.report import lists, patch
+from kwsniff.report.arrays import integers
 from kwsniff.report.course import Course, Offsets
 from kwsniff.report.mentions import Ints, Key, Mentions, Topic
 from kwsniff.report.stretch import Session
@@ -138,7 +139,7 @@ def _joined(parts: list[Partitions]) -> Partitions:
 
 
 def _with(column: pa.Array, places: Ints, offsets: Ints) -> pa.Array:
-    found = lists.numbers(column, NONE)
+    found = integers(column, NONE).copy()
     found[places] = offsets
     return numbers(found, column.type)
 

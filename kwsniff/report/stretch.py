@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kwsniff.report import lists
+from kwsniff.report.arrays import integers
 from kwsniff.report.course import Course, Offsets
 from kwsniff.report.mentions import Ints, Key, Mentions, Topic, distinct, sorted_places
 
@@ -104,7 +105,7 @@ class Calls(NamedTuple):
         if epochs.null_count == len(epochs):
             nothing = np.zeros(0, np.int64)
             return cls(nothing, nothing, nothing, [])
-        number, epoch = lists.numbers(batch["session_id"], 0), lists.numbers(epochs, -1)
+        number, epoch = integers(batch["session_id"]), integers(epochs, -1)
         row = np.flatnonzero((number != 0) & (epoch >= 0))
         chosen = pa.array(row)
         hosts, host = lists.encoded(batch["broker_ip"].take(chosen))

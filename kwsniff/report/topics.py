@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from kwsniff.events import MAX_TOPIC
 from kwsniff.report import lists, patch
+from kwsniff.report.arrays import Ints
 
 MAX_LEARNT = 100_000
 """Uuids whose names are kept; of those that come later only the uuid is shown."""
@@ -106,7 +107,7 @@ def lookup(ids: pa.Array, names: Mapping[str, str]) -> pa.Array:
     return values.take(pc.index_in(ids, value_set=known))
 
 
-def elements(topics: pa.ListArray, ids: pa.ListArray) -> tuple[lists.Ints, pa.Array, pa.Array]:
+def elements(topics: pa.ListArray, ids: pa.ListArray) -> tuple[Ints, pa.Array, pa.Array]:
     """How many topics each row names, and name and uuid of each, flattened. Where the list of names is null
     the list of uuids says how many there are."""
     counts = lists.lengths(topics)
@@ -121,10 +122,10 @@ class Pairs(NamedTuple):
 
     names: pa.Array
     """The elements of the lists of names."""
-    name: lists.Ints
+    name: Ints
     """Where among them that of each pair is."""
     ids: pa.Array
-    id: lists.Ints
+    id: Ints
     """The same of uuids."""
 
     @classmethod
@@ -139,14 +140,14 @@ class Pairs(NamedTuple):
 class _Missing(NamedTuple):
     """Names that are null beside a uuid."""
 
-    place: lists.Ints
+    place: Ints
     """Where among the elements of the column."""
     uuids: list[str]
-    code: lists.Ints
+    code: Ints
     """Which of the uuids stands beside each."""
 
     @classmethod
-    def of(cls, place: lists.Ints, ids: pa.Array) -> _Missing:
+    def of(cls, place: Ints, ids: pa.Array) -> _Missing:
         uuids, code = lists.encoded(ids)
         if ids.null_count:
             there = code != uuids.index(None)
