@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import pickle
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kwsniff.capture.source import CaptureError, CaptureTotals, segments
+from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.columns import in_order, record_batch
 from kwsniff.config import Config
 from kwsniff.kernel.keeping import SHARE
@@ -39,12 +38,11 @@ from kwsniff.parts.part import Emitted
 from kwsniff.parts.share import ShareEngine
 from kwsniff.pipeline import analyze
 from kwsniff.processes import EndedError, Pipe, Processes, received, told
-from kwsniff.segments import segment_columns
 from kwsniff.slots import Slots
+from kwsniff.stand import Progress, read
 from kwsniff.table import EVENTS
 
 Ints = NDArray[np.int64]
-Progress = Callable[[int, int | None], None]
 AHEAD = 4
 """Batches that are laid out for the workers at a time."""
 BUCKETS = 4096
@@ -67,17 +65,6 @@ class _Part(NamedTuple):
 
 class _LimitedError(Exception):
     """All workers together could have reached a limit."""
-
-
-class _Read(NamedTuple):
-    """What the reader has to say of a batch, or of the end."""
-
-    slot: int | None
-    """Where it was laid; None at the end."""
-    totals: CaptureTotals
-    progress: tuple[int, int | None] | None = None
-    error: CaptureError | None = None
-    """Why there is no more."""
 
 
 def events(
@@ -146,17 +133,13 @@ class _Crew:
     def events(self, totals: CaptureTotals, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """The events of all workers in order."""
         while True:
-            read: _Read = _receive(self._read)
-            if read.slot is not None:
+            slot, stand = _receive(self._read)
+            if slot is not None:
                 yield from _Block(self._pipes, self._limits).batches()
                 with suppress(BrokenPipeError):  # it may be done
-                    self._free.send_bytes(pickle.dumps(read.slot))
-            totals.become(read.totals)
-            if progress is not None and read.progress is not None:
-                progress(*read.progress)
-            if read.error is not None:
-                raise read.error
-            if read.slot is None:
+                    self._free.send_bytes(pickle.dumps(slot))
+            stand.show(totals, progress)
+            if slot is None:
                 break
         joiner = Joiner(self._config, self._seed)
         for pipe in self._pipes:
@@ -275,25 +258,21 @@ def _read(
     paths: Sequence[str],
     *tasks: Connection,
 ) -> None:
-    """The reader's life: lay out a batch wherever there is room, and tell everybody."""
-    totals, error = CaptureTotals(), None
-    now: list[tuple[int, int | None]] = []
+    """The reader's life: lay out a batch wherever there is room, and tell everybody: its slot (None at the
+    end), and how far reading has come."""
     free = list(range(AHEAD))
     shares = _Shares(len(tasks))
-    try:
-        for batch in segments(paths, config, totals, lambda *said: now.append(said), prefetch=True):
-            slot = free.pop() if free else pickle.loads(freed.recv_bytes())
-            columns = segment_columns(batch)
-            laid = slots.lay(slot, columns, shares.of(columns))
-            _tell(pipe, _Read(slot, replace(totals), now[-1] if now else None))
-            for task in tasks:
-                _tell(task, laid)
-            now.clear()
+    for stand, columns in read(paths, config):
+        if columns is None:
+            for task in tasks if stand.error is None else ():
+                _tell(task, None)
+            _tell(pipe, (None, stand))
+            break
+        slot = free.pop() if free else pickle.loads(freed.recv_bytes())
+        laid = slots.lay(slot, columns, shares.of(columns))
+        _tell(pipe, (slot, stand))
         for task in tasks:
-            _tell(task, None)
-    except CaptureError as raised:
-        error = raised
-    _tell(pipe, _Read(None, totals, None, error))
+            _tell(task, laid)
     with suppress(EOFError):
         while True:  # until nobody frees slots any more
             freed.recv_bytes()

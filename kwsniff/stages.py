@@ -8,35 +8,22 @@ of one process, because one engine follows all connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from pickle import PickleBuffer
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
-from kwsniff.capture.error import CaptureError
-from kwsniff.capture.source import CaptureTotals, segments
+from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.engine import Engine
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.prefetch import prefetched
 from kwsniff.processes import Pipe, Processes, told
-from kwsniff.segments import segment_columns
-
-Progress = Callable[[int, int | None], None]
-
-
-class _Stand(NamedTuple):
-    """How far reading has come."""
-
-    totals: CaptureTotals
-    progress: tuple[int, int | None] | None = None
-    error: CaptureError | None = None
-    """Why it ended early."""
+from kwsniff.stand import Progress, Stand, read
 
 
 def events(
@@ -71,11 +58,7 @@ def _received(
     try:
         while True:
             stand, batch = _next(pipe)
-            totals.become(stand.totals)
-            if progress is not None and stand.progress is not None:
-                progress(*stand.progress)
-            if stand.error is not None:
-                raise stand.error
+            stand.show(totals, progress)
             if batch is None:
                 return
             yield batch
@@ -84,7 +67,7 @@ def _received(
         processes.close()
 
 
-def _next(pipe: Pipe) -> tuple[_Stand, pa.RecordBatch | None]:
+def _next(pipe: Pipe) -> tuple[Stand, pa.RecordBatch | None]:
     with told():
         return pipe.receive()
 
@@ -136,9 +119,9 @@ def _take(end: Connection, what: Any) -> None:
 def _make(end: Connection, source: Connection | None, paths: Sequence[str], config: Config) -> None:
     """The life of the process that makes events."""
     pipe, engine = Pipe(end), Engine(config)
-    read = _segments(paths, config) if source is None else _arriving(Pipe(source))
-    stands = [_Stand(CaptureTotals())]
-    with closing(prefetched(_drained(engine, read, stands))) as drained:
+    arriving = read(paths, config) if source is None else _arriving(Pipe(source))
+    stands = [Stand(CaptureTotals())]
+    with closing(prefetched(_drained(engine, arriving, stands))) as drained:
         for each in drained:
             pipe.send(stands[-1]._replace(error=None), engine.events(each))
             del each
@@ -146,13 +129,13 @@ def _make(end: Connection, source: Connection | None, paths: Sequence[str], conf
     pipe.drain()
 
 
-Read = tuple[_Stand, SegmentColumns | None]
+Read = tuple[Stand, SegmentColumns | None]
 """What was read, None at the end."""
 
 
-def _drained(engine: Engine, read: Iterator[Read], stands: list[_Stand]) -> Generator[Drained]:
+def _drained(engine: Engine, arriving: Iterator[Read], stands: list[Stand]) -> Generator[Drained]:
     """What all segments tell; `stands` holds how far reading has come."""
-    for stand, columns in read:
+    for stand, columns in arriving:
         stands[:] = [stand]
         if columns is not None:
             yield from engine.follow(columns)
@@ -164,7 +147,7 @@ def _drained(engine: Engine, read: Iterator[Read], stands: list[_Stand]) -> Gene
 def _read(end: Connection, paths: Sequence[str], config: Config) -> None:
     """The life of the process that reads."""
     pipe = Pipe(end)
-    for stand, columns in _segments(paths, config):
+    for stand, columns in read(paths, config):
         if columns is not None:
             columns.buffers = [cast("memoryview", PickleBuffer(each)) for each in columns.buffers]
         pipe.send((stand, columns))
@@ -175,21 +158,8 @@ def _read(end: Connection, paths: Sequence[str], config: Config) -> None:
 def _arriving(pipe: Pipe) -> Iterator[Read]:
     """What the process that reads has read."""
     while True:
-        read: Read = pipe.receive()[0]
-        yield read
-        if read[1] is None:
+        arrived: Read = pipe.receive()[0]
+        yield arrived
+        if arrived[1] is None:
             return
-        del read
-
-
-def _segments(paths: Sequence[str], config: Config) -> Iterator[Read]:
-    totals, error = CaptureTotals(), None
-    now: list[tuple[int, int | None]] = []
-    try:
-        for batch in segments(paths, config, totals, lambda *said: now.append(said), prefetch=True):
-            yield _Stand(replace(totals), now[-1] if now else None), segment_columns(batch)
-            now.clear()
-            del batch
-    except CaptureError as raised:
-        error = raised
-    yield _Stand(totals, error=error), None
+        del arrived
