@@ -81,6 +81,8 @@ def verdict_of(t: Any, c: int, left: Any) -> int:
         return STATE_DIFFERS
     if quiet and not was_quiet(t, c, left):
         return STATE_DIFFERS
+    if conn.handshake < 0 and conn.syn_time >= 0 and conn.syn_ack_time >= 0:
+        return STATE_DIFFERS  # its client's next ACK ends the handshake
     if not same_client(t, c, left):
         return CLIENT_DIFFERS
     if left.syns or not is_new(t, c, left):

@@ -109,9 +109,10 @@ def _named(batch: pa.RecordBatch, known: list[Identity | None], index: Ints) -> 
         if name == "connection":
             column = pc.coalesce(values, batch[name])
         else:
-            column = pc.if_else(pc.equal(batch["event"], CALL), pc.coalesce(batch[name], values), batch[name])
-            if name == "user":
-                column = pc.if_else(pc.equal(batch["event"], CALL), pc.coalesce(values, column), column)
+            own = batch[name], values
+            # A part may have seen a handshake again, or less of what the client said of itself.
+            first, second = own[::-1] if name in ("user", "rtt_us") else own
+            column = pc.if_else(pc.equal(batch["event"], CALL), pc.coalesce(first, second), batch[name])
         batch = batch.set_column(at, kind, column)
     return batch
 

@@ -77,6 +77,14 @@ def test_with_packets_out_of_order_and_twice(name: str) -> None:
     assert in_parts(parts(batches, cuts), CONFIG).events.equals(whole(batches, CONFIG)), cuts
 
 
+def test_a_handshake_that_a_part_ends_after_its_connection_is_known() -> None:
+    """The ACK was captured before its SYN, and the SYN-ACK behind the first request."""
+    batches = shuffled(input_of("kafka-python-tansu"), 5)
+    outcome = in_parts(parts(batches, [20, 366, 587]), CONFIG)
+    assert outcome.events.equals(whole(batches, CONFIG))
+    assert outcome.again == 1
+
+
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", SMALL)
 def test_interpreted(name: str) -> None:
