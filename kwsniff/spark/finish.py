@@ -1,11 +1,12 @@
 """The last jobs of a run: events as tasks left them to tables and statistics as users read them.
 
 Theory of operation. A *group* is some files that follow each other, one task's work; the `corrections` that
-are for a group are brought to its task. Twice its rows go by: once, if topics are given by uuid anywhere, to
-learn their names, and once to be written, with all names, into the files of their tables. On that way they
-are counted: a task hands over statistics and findings of its group as bytes, which are merged a few at a time
-until one is left. So nobody holds more than some groups' worth of them, and percentiles are exact up to
-`EXACT` calls. Small files of a table are joined at the end.
+are for a group are brought to its task. Its rows go by once to be written, with the names of all topics that
+are given by uuid, into the files of their tables; rows whose names were not told (`kwsniff.spark.naming`),
+as those of earlier runs, go by before to be learnt from. On their way rows are counted: a task hands over
+statistics and findings of its group as bytes, which are merged a few at a time until one is left. So nobody
+holds more than some groups' worth of them, and percentiles are exact up to `EXACT` calls. Small files of a
+table are joined at the end.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from kwsniff.spark.control import (
     tasks,
 )
 from kwsniff.spark.counted import Counted, in_turn, merged
+from kwsniff.spark.naming import First, names_of
 from kwsniff.spark.settling import Settling
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order
@@ -88,19 +90,20 @@ class Finish:
         version: Version,
         *,
         in_order: bool = True,
+        names: First | None = None,
     ) -> None:
         """`corrections` are for each group. `in_order`: each group's rows come before those of the next one;
-        otherwise each file's rows are in order by themselves."""
+        otherwise each file's rows are in order by themselves. `names`: what the rows that are no table's yet
+        name; None if they have to be read for it."""
         self._spark, self._groups = spark, [list(group) for group in groups]
         self._corrections, self._version = [list(each) for each in corrections], version
-        self._in_order = in_order
+        self._in_order, self._first = in_order, names
         self.files: list[Stored] = []
         """The files of all tables, once they are written."""
 
     def run(self) -> Counted:
         """Run the jobs. Raises what Spark raises, and OSError."""
-        learnt = self._names() if any(file.named for group in self._groups for file in group) else {}
-        names = learnt | FIXED
+        names = self.topic_names() | FIXED
         emitted = tasks(self._spark, len(self._groups), self._writing(names)).toArrow()
         files = emitted["detail"].to_pylist()
         self.files = [Stored(**each) for detail in files for each in json.loads(detail)]
@@ -132,14 +135,30 @@ class Finish:
             return
         self.files = compacted(self._spark, self.files, found, self._version.out, self._version.below)
 
-    def _names(self) -> dict[str, str]:
+    def topic_names(self) -> dict[str, str]:
         """Names of topics by uuid over the whole input, first seen first."""
-        emitted = tasks(self._spark, len(self._groups), _learning(self._groups, self._corrections))
-        first: dict[str, tuple[int, str]] = {}
-        for detail in emitted.toArrow()["detail"].to_pylist():
+        first = dict(self._first or {})
+        for detail in self._learnt():
             for uuid, (position, name) in json.loads(detail).items():
                 first[uuid] = min(first.get(uuid, (position, name)), (position, name))
-        return {uuid: name for uuid, (_, name) in first.items()}
+        return names_of(first)
+
+    def _learnt(self) -> list[str]:
+        """What tasks learn from the rows whose names nobody told."""
+        told = self._first is not None
+        groups, corrections = [], []
+        for group, own in zip(self._groups, self._corrections, strict=True):
+            # Joining may have names for a split that has none of its own.
+            named = [file for file in group if file.named or file.split is not None]
+            files = [file for file in named if file.table is not None or not told]
+            if files:
+                groups.append(files)
+                corrections.append([] if told else own)
+        if not groups:
+            return []
+        emitted = tasks(self._spark, len(groups), _learning(groups, corrections)).toArrow()
+        learnt: list[str] = emitted["detail"].to_pylist()
+        return learnt
 
 
 def error_names() -> dict[int, tuple[str, bool]]:
@@ -220,7 +239,7 @@ def _believed(
 def _learning(groups: list[list[Staged]], corrections: list[list[Piece]]) -> Work:
     def learn(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
         first: dict[str, tuple[int, str]] = {}
-        new = [file for file in files if file.named and file.table is None]
+        new = [file for file in files if file.table is None]
         for batch in chain(_believed(new, rows, LEARNT_FROM), _earlier(files, LEARNT_FROM)):
             if len(first) < MAX_LEARNT:
                 first |= first_named(batch, batch["position"], first)

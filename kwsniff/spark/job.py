@@ -33,6 +33,7 @@ from kwsniff.report.trust import paragraph
 from kwsniff.spark.control import Piece
 from kwsniff.spark.counted import Counted
 from kwsniff.spark.finish import Finish, error_names, grouped, spark_metadata
+from kwsniff.spark.naming import First
 from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spark.staged import Staged
@@ -162,6 +163,7 @@ class _JobRun:
         self._staging = version.staging
         self._totals = CaptureTotals(**before.capture) if before else CaptureTotals()  # type: ignore[arg-type]
         self._in_order = True
+        self._names: First | None = None
 
     def run(self) -> JobResult:
         try:
@@ -169,7 +171,9 @@ class _JobRun:
             groups = grouped(files, self._cores)
             fixes = corrections(groups)
             self._stage("writing tables and statistics")
-            finish = Finish(self._spark, groups, fixes, self._version, in_order=self._in_order)
+            finish = Finish(
+                self._spark, groups, fixes, self._version, in_order=self._in_order, names=self._names
+            )
             counted = finish.run()
             report = self._report(counted)
             done = self._manifest(counted, [*finish.files, *self._findings(counted)])
@@ -203,7 +207,7 @@ class _JobRun:
             of_split = {file.split: number for number, group in enumerate(groups) for file in group}
             run.join([of_split[file.split] for file in run.files])
             self._totals.merge(run.totals)
-            self._account = asdict(run.account)
+            self._account, self._names = asdict(run.account), run.names
             return run.corrections(len(groups))
 
         return [*self._earlier(), *run.files], corrections

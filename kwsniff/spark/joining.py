@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.weave import Joined
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
 from kwsniff.spark.decode import RUN_BITS
+from kwsniff.spark.naming import Namings
 from kwsniff.spark.packing import packed_object, unpacked_summary
 from kwsniff.spark.rowbytes import packed_rows
 from kwsniff.spark.staged import STAGED
@@ -56,6 +58,10 @@ class Count:
     """What was held behind each split but the last, see `Joiner.held`."""
     limited: bool = False
     """A limit over all connections was reached."""
+    names: dict[str, Any] = field(default_factory=dict)
+    """`Namings` of the rows that joining told ..."""
+    doubted: list[list[int] | None] = field(default_factory=list)
+    """... and in each split those connections that name topics but are not to be believed; None: all."""
 
 
 class _SplitAgain:
@@ -96,14 +102,16 @@ class Joining:
 
     def __init__(
         self, splits: Sequence[Split], places: Sequence[Sequence[str]], config: Config, seed: int, run: int,
-        *, shared: bool,
+        *, shared: bool, namers: Sequence[set[int]],
     ) -> None:  # fmt: skip
         """`seed` is that of the tasks that decoded the splits; `run` as for `placed`. `shared`: other tasks
-        join other shares, so that all parts are taken to fit till somebody sees what all of them held."""
+        join other shares, so that all parts are taken to fit till somebody sees what all of them held.
+        `namers`: of each split the connections that name topics."""
         self._splits, self._places, self._config, self._run = splits, places, config, run
         self._shared = shared
         self._joiner = Joiner(config, seed)
         self._count = Count()
+        self._namers, self._namings = namers, Namings(kept=1)
 
     def rows(self, group_of: Sequence[int]) -> Iterator[Row]:
         """What is to be put right in each split, for its group; at last what it came to."""
@@ -114,6 +122,7 @@ class Joining:
                 yield {**row, "split": group_of[number], "key": str(number)}
             self._count.held.append(self._joiner.held())
         self._count.limited = self._joiner.limited
+        self._count.names = self._namings.plain()
         yield {"kind": EMITTED, "detail": json.dumps(asdict(self._count))}
 
     def _split(self, number: int, summary: PartSummary) -> Iterator[Row]:
@@ -131,6 +140,8 @@ class Joining:
             joined = None
             rows = self._joiner.whole(split.segments(), split.order)
             self._count.whole += 1
+        doubted = None if joined is None else sorted(joined.wrong & self._namers[number])
+        self._count.doubted.append(doubted)
         serial = 0
         for emitted in rows:
             yield self._added(serial, emitted)
@@ -142,4 +153,6 @@ class Joining:
         yield {"kind": JOINED, "data": packed_object(joined)}
 
     def _added(self, serial: int, emitted: Emitted) -> Row:
-        return {"kind": EVENTS, "detail": str(serial), "data": packed_rows(placed(emitted, self._run))}
+        rows = placed(emitted, self._run)
+        self._namings.add(rows)
+        return {"kind": EVENTS, "detail": str(serial), "data": packed_rows(rows)}

@@ -32,6 +32,7 @@ from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
 from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
+from kwsniff.spark.naming import First, Namings, earliest
 from kwsniff.spark.packing import packed_summary
 from kwsniff.spark.staged import STAGED, Staged, StagedFile
 
@@ -123,6 +124,10 @@ class SplitRun:
         cores = spark.sparkContext.defaultParallelism
         self._shares = min(cores, MOST_SHARES) if len(self._splits) > 1 else 1
         self._summaries: list[Summaries] = []
+        self._namings: list[Namings] = []
+        """What each split named, as it knows it."""
+        self.names: First | None = None
+        """What all rows name, once the splits are joined; None: they have to be read for it."""
         self.totals = CaptureTotals()
         self.account = Account(len(splits))
         self.files: list[Staged] = []
@@ -138,6 +143,7 @@ class SplitRun:
             self.totals.merge(each.totals)
         self.files = [Staged(**each["file"]) for each in said]
         self._summaries = [Summaries(**each["summaries"]) for each in said]
+        self._namings = [Namings.of(each["names"]) for each in said]
         self.account.summary_bytes = sum(each.bytes for each in self._summaries)
         return independent(self._splits, emitted)
 
@@ -147,6 +153,7 @@ class SplitRun:
         counts = self._join(list(group_of), shared)
         if shared and not self._fitted(counts):
             counts = self._join(list(group_of), False)
+        self.names = self._named(counts)
         account = self.account
         account.again = sum(each.again for each in counts)
         account.whole = sum(each.whole for each in counts)
@@ -158,10 +165,23 @@ class SplitRun:
         urls = [each.urls for each in self._summaries]
         shares = [[[each[share]] for each in urls] for share in range(self._shares)] if shared else [urls]
         self._joined = KeptInput(self._spark, self._place / "joined")
-        self._joined.write(
-            len(shares), _joining(self._splits, shares, self._config, self._seed, self._run, group_of)
-        )
+        namers = [each.numbers() for each in self._namings]
+        work = _joining(self._splits, shares, self._config, self._seed, self._run, group_of, namers)
+        self._joined.write(len(shares), work)
         return [Count(**json.loads(each)) for each in self._joined.details()]
+
+    def _named(self, counts: list[Count]) -> First | None:
+        """What the rows name that are believed, those of joining among them."""
+        found = [naming for each in counts for naming in Namings.of(each.names).without(()) or ()]
+        for number, namings in enumerate(self._namings):
+            doubted = [each.doubted[number] for each in counts]
+            if None in doubted:
+                continue
+            own = namings.without({number for each in doubted for number in each or ()})
+            if own is None:
+                return None
+            found += own
+        return earliest(found)
 
     def _fitted(self, counts: list[Count]) -> bool:
         """Whether no limit over all connections was reached, with what all shares held at each cut."""
@@ -187,13 +207,16 @@ def _decoding(splits: list[Split], config: Config, place: Place, run: int, seed:
         for number in numbers(batches):
             reader, steadiness = SplitReader(splits, number, config), Steadiness()
             engine = PartEngine(config, seed, number << ORDER_BITS, first=number == 0)
+            namings = Namings()
             with StagedFile(place / "events" / f"{number:06}.arrow", STAGED) as file:
                 for emitted in engine.part(steadiness.watch(reader.columns())):
-                    file.add(placed(emitted, run))
+                    rows = placed(emitted, run)
+                    namings.add(rows)
+                    file.add(rows)
             summaries = _kept(engine.summary(), steadiness, shares, place / "summaries", number)
             said = {
                 "told": reader.emitted.plain(), "file": asdict(file.emitted(number)),
-                "summaries": asdict(summaries),
+                "summaries": asdict(summaries), "names": namings.plain(),
             }  # fmt: skip
             yield from batched([{"kind": EMITTED, "split": number, "detail": json.dumps(said)}])
 
@@ -215,11 +238,12 @@ def _kept(summary: PartSummary, steadiness: Steadiness, shares: int, place: Plac
 
 def _joining(
     splits: list[Split], shares: list[list[list[str]]], config: Config, seed: int, run: int,
-    group_of: list[int],
+    group_of: list[int], namers: list[set[int]],
 ) -> Work:  # fmt: skip
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in numbers(batches):
-            joining = Joining(splits, shares[share], config, seed, run, shared=len(shares) > 1)
+            shared = len(shares) > 1
+            joining = Joining(splits, shares[share], config, seed, run, shared=shared, namers=namers)
             yield from batched(joining.rows(group_of))
 
     return work

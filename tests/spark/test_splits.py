@@ -23,11 +23,13 @@ from kwsniff.lake.version import Version
 from kwsniff.offline import events
 from kwsniff.report import Report
 from kwsniff.report.tables import TABLES
+from kwsniff.report.topics import FIXED, TopicNames
 from kwsniff.spark import counted as counting
 from kwsniff.spark import finish, job
 from kwsniff.spark.finish import Finish
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.table import EVENTS
+from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, counted, cut_at, one_process
 from tests.parts.test_talks import plain
 from tests.samples import names, sample
@@ -52,11 +54,13 @@ def with_names(paths: list[str], config: Config) -> Counter[str]:
 
 
 def finished(spark: SparkSession, run: SplitRun, place: Path) -> Counter[str]:
-    """The rows that a run comes to, in two groups of splits."""
+    """The rows that a run comes to, in two groups of splits. What they name is what tasks tell of it."""
     half = len(run.files) // 2
     groups = [run.files[:half], run.files[half:]]
     run.join([int(number >= half) for number in range(len(run.files))])
-    finish = Finish(spark, groups, run.corrections(len(groups)), Version(Place.of(place), None))
+    parts = groups, run.corrections(len(groups)), Version(Place.of(place), None)
+    finish = Finish(spark, *parts, names=run.names)
+    assert finish.topic_names() == Finish(spark, *parts).topic_names()
     finish.run()
     tables: dict[str, list[Stored]] = {table.name: [] for table in OF_EVENTS}
     for file in finish.files:
@@ -159,6 +163,34 @@ def test_what_is_not_known_of_a_connection_is_decoded_again(spark: SparkSession,
     assert run.decode()
     assert finished(spark, run, tmp_path / "done") == one_process([path]).rows
     assert run.account.again
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("name", ["rebalance-leave", "java-streams", "librdkafka-transactions"])
+def test_topics_are_named_as_in_one_process_with_packets_lost(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    link, everything = packets(sample(name).paths[0])
+    lost = MUTATIONS["1 % of packets dropped"](everything, random.Random(3))
+    path = str(write(tmp_path / "lost.pcap", link, lost))
+    run = SplitRun(spark, cut_at([path], [0.2, 0.4, 0.6, 0.8]), SMALL, Place.of(tmp_path / "staging"), 0)
+    assert run.decode()
+    run.join([0] * len(run.files))
+    expected = TopicNames()
+    for batch in events([path], SMALL):
+        expected.add(batch)
+    parts = [run.files], run.corrections(1), Version(Place.of(tmp_path / "done"), None)
+    assert Finish(spark, *parts, names=run.names).topic_names() | FIXED == expected.names
+    assert expected.names.keys() > FIXED.keys()
+
+
+def test_rows_are_read_for_names_that_nobody_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SplitRun, "_named", lambda *_: None)
+    (path,) = sample("librdkafka-transactions").paths
+    job.run(spark, [path], tmp_path, SMALL, split=25_000)
+    assert rows(stored(tmp_path)) == with_names([path], SMALL)
 
 
 def test_a_run_tells_what_its_splits_came_to(spark: SparkSession, tmp_path: Path) -> None:

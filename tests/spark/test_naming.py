@@ -1,0 +1,71 @@
+"""Names of topics that tasks learn from their rows are those of the first row that is believed."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from kwsniff.spark import naming
+from kwsniff.spark.naming import KEPT, Namings, earliest, names_of
+
+Row = tuple[int, int, list[str | None] | None, list[str | None] | None]
+"""Position, connection, names and uuids."""
+
+
+def learnt(*rows: Row, batch: int = 2) -> Namings:
+    """What some rows name, so many at a time, told as a task tells it."""
+    made = Namings()
+    for first in range(0, len(rows), batch):
+        positions, numbers, names, ids = zip(*rows[first : first + batch], strict=True)
+        lists = pa.list_(pa.string())
+        columns = {
+            "position": pa.array(positions), "rank": pa.array([0] * len(positions)),
+            "number": pa.array(numbers), "topics": pa.array(names, lists), "topic_ids": pa.array(ids, lists),
+        }  # fmt: skip
+        made.add(pa.RecordBatch.from_pydict(columns))
+    return Namings.of(json.loads(json.dumps(made.plain())))
+
+
+def first_of(namings: Namings, *wrong: int) -> dict[str, tuple[int, str]]:
+    left = namings.without(wrong)
+    assert left is not None
+    return earliest(left)
+
+
+def test_the_first_row_names_a_topic() -> None:
+    found = learnt(
+        (1, 7, None, ["a"]), (2, 7, [None, "tea"], ["a", "b"]), (3, 7, ["milk"], None),
+        (4, 8, ["cup", "pot"], ["a", "b"]), (5, 9, ["mug"], ["a"]),
+    )  # fmt: skip
+    assert first_of(found) == {"b": (2, "tea"), "a": (4, "cup")}
+    assert found.numbers() == {7, 8, 9}
+
+
+def test_connections_that_are_not_believed_name_nothing() -> None:
+    found = learnt((1, 7, ["tea"], ["a"]), (2, 8, ["pot"], ["a"]), (3, 7, ["can"], ["b"]))
+    assert first_of(found, 7) == {"a": (2, "pot")}
+    assert first_of(found, 7, 8) == {}
+
+
+def test_names_of_many_connections_are_kept_of_a_few() -> None:
+    rows: list[Row] = [(at, at, [f"name {at}"], ["a"]) for at in range(KEPT + 1)]
+    found = learnt(*rows)
+    assert found.numbers() == set(range(KEPT))
+    assert first_of(found, *range(KEPT - 1)) == {"a": (KEPT - 1, f"name {KEPT - 1}")}
+    assert found.without(range(KEPT)) is None, "a later connection names it, nobody knows how"
+    assert first_of(learnt(*rows[:KEPT]), *range(KEPT)) == {}, "none does"
+
+
+def test_a_name_that_is_too_long_is_none() -> None:
+    assert first_of(learnt((1, 7, ["x" * 100_000, "tea"], ["a", "a"]))) == {"a": (1, "tea")}
+
+
+def test_the_first_uuids_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(naming, "ROOM", 2)
+    found = learnt((1, 7, ["tea"], ["a"]), (2, 8, ["pot"], ["b"]), (3, 9, ["cup"], ["c"]))
+    assert first_of(found) == {"a": (1, "tea"), "b": (2, "pot")}
+    assert found.without([7]) is None, "the third could be kept then"
+    more = learnt((0, 7, ["can"], ["d"]))
+    assert names_of(first_of(found) | first_of(more)) == {"d": "can", "a": "tea"}
