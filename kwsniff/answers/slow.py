@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from kwsniff.answers.grouped import Row, calls_of
 from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, merged
 from kwsniff.report.arrays import Mask
+from kwsniff.report.rows import Rows
 from kwsniff.report.waiting import NEEDED as WAITING
 from kwsniff.report.waiting import waited
 
@@ -67,16 +68,16 @@ class Slowest:
         self._heap: list[tuple[float, int, Row]] = []
         self._order = 0
 
-    def take(self, calls: pa.RecordBatch, left_out: Mask | None = None) -> None:
+    def take(self, calls: Rows, left_out: Mask | None = None) -> None:
         """Take calls of EVENTS but for those without `duration_us` and those of `left_out`."""
-        durations = np.nan_to_num(calls["duration_us"].to_numpy(zero_copy_only=False), nan=-1.0)
+        durations = np.nan_to_num(calls.floats("duration_us"), nan=-1.0)
         if left_out is not None:
             durations = np.where(left_out, -1.0, durations)
         least = self._heap[0][0] if len(self._heap) == self._kept else -1.0
         candidates = np.flatnonzero(durations > least)
         if len(candidates) > self._kept:
             candidates = np.sort(candidates[np.argsort(-durations[candidates], kind="stable")[: self._kept]])
-        for row in calls.select(self._names).take(pa.array(candidates, pa.int64())).to_pylist():
+        for row in calls.some(candidates, self._names).to_pylist():
             self._put(row)
 
     def merge(self, other: Slowest) -> None:
@@ -123,7 +124,7 @@ class Slow:
             calls = calls.filter(pa.array(~on_purpose))
         if len(calls):
             self._parted += len(calls) - calls["broker_us"].null_count
-            self._slowest.take(calls)
+            self._slowest.take(Rows(calls))
             self._take_groups(calls)
 
     def _take_groups(self, calls: pa.RecordBatch) -> None:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from kwsniff.findings.batches import HotPartition, TinyBatches, Uncompressed
 from kwsniff.findings.connections import Churn, Unreachable
 from kwsniff.findings.errors import AuthenticationFailed, ErrorLine, Errors, NotAuthorized, QuotaExceeded
-from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import FINDINGS, NOT_SHOWN, OK, Finding, order, table
 from kwsniff.findings.groups import MemberExpelled, Rebalances, StandsStill
 from kwsniff.findings.lag import FallsBehind
@@ -29,10 +28,11 @@ from kwsniff.findings.thresholds import Thresholds
 from kwsniff.findings.throttling import Throttled
 from kwsniff.findings.unanswered import Unanswered
 from kwsniff.findings.upgrade import OldClients
+from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.topics import TopicNames
 
 if TYPE_CHECKING:
-    from kwsniff.findings.eventrows import EventRows
+    from kwsniff.report.eventrows import EventRows
 
 __all__ = ["FINDINGS", "NEEDED", "RULES", "Finding", "Findings", "Rule", "Thresholds"]
 
@@ -94,10 +94,10 @@ class Findings:
         self._topics = TopicNames()
         self._clients = ClientNames()
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take one EVENTS batch."""
-        seen = EventBatch(batch)
-        self._topics.add(batch)
+        seen = EventBatch.of(batch)
+        self._topics.add(seen.rows)
         self._clients.take(seen.calls)
         for rule in self._rules:
             rule.take(seen)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, Keys, Picked
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import NONE, Counted, Entry, Key, Tally, counted
 from kwsniff.findings.words import client, duration, listed, name, rate, size
+from kwsniff.report.eventrows import EventBatch, Keys, Picked
 from kwsniff.report.text import digits
 
 PRODUCE = (0,)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from kwsniff.findings.eventrows import EventBatch, EventRows, Mask, Picked, addresses
 from kwsniff.findings.finding import (
     CRITICAL,
     NOTICE,
@@ -23,6 +22,7 @@ from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Tally
 from kwsniff.findings.words import client, duration, listed, many, name, rate
 from kwsniff.report import lists
+from kwsniff.report.eventrows import EventBatch, EventRows, Mask, Picked, addresses
 from kwsniff.report.rows import kinds_of
 
 FEW = 3

@@ -18,12 +18,12 @@ from kwsniff.findings.causes import (
     TRANSIENT,
     cause,
 )  # fmt: skip
-from kwsniff.findings.eventrows import Coded, EventBatch, EventRows, Mask, Picked, texts
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, counted, duration, listed, many, name
 from kwsniff.report import lists
+from kwsniff.report.eventrows import Coded, EventBatch, EventRows, Mask, Picked, texts
 from kwsniff.report.topics import elements
 
 API_VERSIONS = 18

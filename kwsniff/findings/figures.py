@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.findings.eventrows import Floats, Ints, Mask
+from kwsniff.report.eventrows import Floats, Ints, Mask
 
 Texts = npt.NDArray[np.object_]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.findings.eventrows import UNKNOWN
 from kwsniff.findings.tally import Entry, Packet
+from kwsniff.report.eventrows import UNKNOWN
 from kwsniff.report.text import printable
 from kwsniff.table import TIMESTAMP
 

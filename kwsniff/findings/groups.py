@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from kwsniff.findings.causes import EXPELLED
-from kwsniff.findings.eventrows import UNKNOWN, Coded, EventBatch, Joint, Keys
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.spans import Spans
 from kwsniff.findings.tally import Entry, Packet, Tally
 from kwsniff.findings.words import client, counted, duration, listed, name, times
+from kwsniff.report.eventrows import UNKNOWN, Coded, EventBatch, Joint, Keys
 
 FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 1, 11, 12, 13, 14
 CONSUMER_HEARTBEAT, SHARE_HEARTBEAT, SHARE_FETCH, STREAMS_HEARTBEAT = 68, 76, 78, 88

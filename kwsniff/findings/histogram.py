@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kwsniff.findings.eventrows import Floats, Ints, Keys
 from kwsniff.findings.tally import Key, grouped
 from kwsniff.report.codes import OTHERS
+from kwsniff.report.eventrows import Floats, Ints, Keys
 
 WIDTH = math.log(1.05)
 BUCKETS = 460

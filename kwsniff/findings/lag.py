@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import WARNING, Finding, command, literal
 from kwsniff.findings.readings import Reading, Readings, when
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Packet, Tally
 from kwsniff.findings.words import client, duration, many, name
+from kwsniff.report.eventrows import EventBatch, Keys
 
 PRODUCE, FETCH, COMMITS, HEARTBEATS = (0,), (1,), (8, 28), (12, 68, 76, 88)
 

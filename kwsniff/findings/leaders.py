@@ -6,11 +6,11 @@ from typing import Any
 
 from kwsniff.findings.causes import LEADER
 from kwsniff.findings.errors import ErrorTally, place, ranked
-from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import CRITICAL, WARNING, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Tally
 from kwsniff.findings.words import client, duration, listed, many, rate
+from kwsniff.report.eventrows import EventBatch, Keys
 
 QUORUM = ("raft-client-",)
 """How client ids of KRaft nodes begin: they find their leader by asking."""

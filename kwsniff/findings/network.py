@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from kwsniff.findings.connections import who
-from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import (
     NOTICE,
     WARNING,
@@ -21,6 +20,7 @@ from kwsniff.findings.finding import (
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, listed, many, percent, times
+from kwsniff.report.eventrows import EventBatch, Keys
 
 SEVERE = 5
 """Times `retransmitted_ratio` from which on it is a warning."""

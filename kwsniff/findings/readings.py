@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.findings.eventrows import EventBatch, Floats, Ints, Keys, Mask
 from kwsniff.findings.tally import Key, Packet, grouped
+from kwsniff.report.eventrows import EventBatch, Floats, Ints, Keys, Mask
 
 LIMIT = 5_000
 """Partitions of consumers, of groups, and ends of partitions that are followed, each."""

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from kwsniff.findings.eventrows import EventBatch
 from kwsniff.findings.finding import Finding
 from kwsniff.findings.thresholds import Thresholds
 from kwsniff.report.codes import OTHERS
+from kwsniff.report.eventrows import EventBatch
 
 METADATA_ID, CLUSTER_METADATA = "00000000-0000-0000-0000-000000000001", "__cluster_metadata"
 """The topic of KRaft's log has the same uuid everywhere (KIP-595)."""

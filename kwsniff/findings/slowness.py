@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, EventRows, Floats, Keys
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, both, command, evidence, is_client, literal
 from kwsniff.findings.histogram import Histogram, quantile
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally, nowhere
 from kwsniff.findings.words import client, duration, listed, many
+from kwsniff.report.eventrows import EventBatch, EventRows, Floats, Keys
 
 WAITING = (1, 11, 14, 78)
 """Fetch, JoinGroup, SyncGroup, ShareFetch: their latency is not the broker's."""

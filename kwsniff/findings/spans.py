@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Ints
 from kwsniff.findings.tally import Packet, packets
 from kwsniff.findings.words import name
+from kwsniff.report.eventrows import UNKNOWN, Coded, EventRows, Ints
 
 Span = tuple[int, int]
 MAX_KEYS = 1_000

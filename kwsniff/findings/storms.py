@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, many, rate, size
 from kwsniff.report.codes import OTHERS
+from kwsniff.report.eventrows import EventBatch, Keys
 
 
 class _Storm(Rule):

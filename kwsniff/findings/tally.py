@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.findings.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Joint, Keys, Mask, Picked
 from kwsniff.findings.figures import Figures, Packets, joined, no_figures
 from kwsniff.report.codes import OTHERS, combined
+from kwsniff.report.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Joint, Keys, Mask, Picked
 
 LIMIT = 2_000
 """Entries kept of one tally."""

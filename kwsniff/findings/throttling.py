@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from kwsniff.findings.eventrows import EventBatch, Keys
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Tally
 from kwsniff.findings.words import client, counted, duration, many
+from kwsniff.report.eventrows import EventBatch, Keys
 
 
 class Throttled(Rule):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, EventRows, Mask
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, counted, duration, listed, many
+from kwsniff.report.eventrows import EventBatch, EventRows, Mask
 from kwsniff.report.text import closer
 
 PRODUCE = 0

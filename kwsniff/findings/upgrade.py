@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.findings.eventrows import EventBatch, Ints, Keys
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, listed, many
+from kwsniff.report.eventrows import EventBatch, Ints, Keys
 
 FLOORS = {
     0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.answers.groups import NEEDS as GROUPS
 from kwsniff.answers.membership import HEARTBEATS, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kwsniff.message.many import NEEDED as MESSAGE
+from kwsniff.report.rows import Rows
 from kwsniff.table import EVENTS
 
 Row = dict[str, Any]
@@ -39,16 +40,12 @@ class GroupCalls:
         self._last: dict[str, tuple[Any, Row | None]] = {}
         """By member: its epoch, and its last heartbeat unless that was kept."""
 
-    def take(self, calls: pa.RecordBatch) -> None:
+    def take(self, calls: Rows) -> None:
         """Take calls of EVENTS, in their order."""
-        keys = pa.array((*CLASSIC, *HEARTBEATS), pa.int32())
-        wanted = pc.and_(
-            pc.fill_null(pc.is_in(calls["api_key"], keys), False), calls["error_code"].is_valid()
-        )
-        if not wanted.true_count:
+        wanted = calls.is_in("api_key", (*CLASSIC, *HEARTBEATS)) & calls.known("error_code")
+        if not wanted.any():
             return
-        known = [name for name in _KEEP if name in calls.schema.names]
-        for row in calls.filter(wanted).select(known).to_pylist():
+        for row in calls.some(np.flatnonzero(wanted), _KEEP).to_pylist():
             if row["api_key"] in CLASSIC:
                 self._keep(row)
             else:

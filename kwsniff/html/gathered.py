@@ -11,16 +11,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.answers.grouped import calls_of
 from kwsniff.answers.slow import NEEDS as SLOW
 from kwsniff.answers.slow import Slowest
-from kwsniff.findings.eventrows import EventRows
 from kwsniff.findings.histogram import Histogram
 from kwsniff.html import chosen, timeline
 from kwsniff.html.chosen import BODIES, GroupCalls
 from kwsniff.html.timeline import Timeline
 from kwsniff.message.many import NEEDED as MESSAGE
-from kwsniff.report.arrays import Mask
+from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.waiting import waited
 
 SHOWN = 50
@@ -41,21 +39,18 @@ class Gathered:
         self.waited = 0
         """Calls that waited on purpose, which are not among the slowest."""
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take one EVENTS batch, in its order."""
-        # Filtering takes longer than all the rest, so only what is looked at is filtered.
-        calls = calls_of(batch.select([name for name in batch.schema.names if name in NEEDED | BODIES]))
-        if not calls.num_rows:
+        calls = EventBatch.of(batch).calls
+        if not len(calls):
             return
         self.timeline.take(calls)
         self.groups.take(calls)
         on_purpose = waited(calls)
-        known: Mask = calls["duration_us"].is_valid().to_numpy(zero_copy_only=False)
-        self.waited += int((on_purpose & known).sum())
+        self.waited += int((on_purpose & calls.known("duration_us")).sum())
         self.slowest.take(calls, on_purpose)
-        rows = EventRows(calls)
-        latency = np.where(on_purpose, np.nan, rows.floats("latency_us"))
-        self.latencies.add([rows.coded("api")], latency)
+        latency = np.where(on_purpose, np.nan, calls.floats("latency_us"))
+        self.latencies.add([calls.coded("api")], latency)
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, taken."""

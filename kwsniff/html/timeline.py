@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-Ints = npt.NDArray[np.int64]
+from kwsniff.report.arrays import Ints
+from kwsniff.report.mentions import distinct
+from kwsniff.report.rows import Rows
 
 MS, S, MIN, H, DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 WIDTHS = (
@@ -55,24 +54,33 @@ class Timeline:
         """Width of a slot in microseconds."""
         return WIDTHS[self._width]
 
-    def take(self, calls: pa.RecordBatch) -> None:
+    def take(self, calls: Rows) -> None:
         """Take calls of EVENTS."""
-        times = _ints(calls["time"], -1)
+        times = calls.ints("time", -1)
         known = times >= 0
         if not known.any():
             return
-        throttle = _ints(calls["throttle_ms"], 0)
+        throttle = calls.ints("throttle_ms")
         counted = [
-            np.ones(len(times), np.int64), _ints(calls["error_code"], 0) != 0, throttle > 0, throttle,
-            _true(pc.equal(calls["status"], "unanswered")),
+            np.ones(len(times), np.int64), calls.ints("error_code") != 0, throttle > 0, throttle,
+            calls.coded("status").equals("unanswered"),
         ]  # fmt: skip
-        times, figures = times[known], np.column_stack(counted).astype(np.int64)[known]
-        while len(np.unique(times // self.width_us)) > 2 * self._limit and self._coarser():
-            pass
-        numbers, place = np.unique(times // self.width_us, return_inverse=True)
+        times = times[known]
+        numbers, place = self._slots_of(times)
+        while len(numbers) > 2 * self._limit and self._coarser():
+            numbers, place = self._slots_of(times)
         sums = np.zeros((len(numbers), len(COUNTED)), np.int64)
-        np.add.at(sums, place, figures)
+        for column, values in enumerate(counted):
+            if values.any():
+                sums[:, column] = np.bincount(place, values[known], len(numbers))
         self._add(numbers.tolist(), sums)
+
+    def _slots_of(self, times: Ints) -> tuple[Ints, Ints]:
+        """The slots of some times, ascending, and which of them each time is in."""
+        slots = times // self.width_us
+        least = int(slots.min())
+        numbers, place = distinct(slots - least, int(slots.max()) - least + 1)
+        return numbers + least, place
 
     def merge(self, other: Timeline) -> None:
         """Take what another one counted."""
@@ -137,12 +145,3 @@ class Timeline:
         """Microseconds that are drawn."""
         first, last = min(self._slots) * self.width_us, (max(self._slots) + 1) * self.width_us
         return last - first - sum(gap.last - gap.first for gap in self.stretches())
-
-
-def _ints(column: pa.Array, null: int) -> Ints:
-    values: Ints = pc.fill_null(column.cast(pa.int64()), null).to_numpy(zero_copy_only=False)
-    return values
-
-
-def _true(column: pa.Array) -> Any:
-    return pc.fill_null(column, False).to_numpy(zero_copy_only=False)

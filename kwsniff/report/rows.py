@@ -24,6 +24,9 @@ T = TypeVar("T")
 KEPT = 65_536
 """Rows up to which what was made of a column is kept; a single call may name 140,000 partitions."""
 
+SCATTERED = 16
+"""Rows of a stretch for each one asked for from which on only those are looked at, column by column."""
+
 NOT_A_CODE = -(1 << 40)
 """Stands for null among API keys and error codes."""
 
@@ -121,7 +124,13 @@ class Rows:
         # From the first to the last of them; between those there may be others, which are left out last.
         first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         self._batch = batch if end - first == batch.num_rows else batch.slice(first, end - first)
-        self._rows: Ints | None = None if len(rows) == end - first else rows - first
+        self._rows: Ints | None = None
+        self._few: Ints | None = None
+        """Where there are so few that columns are cut down to them before anything is made of them."""
+        if SCATTERED * len(rows) < end - first:
+            self._few = rows - first
+        elif len(rows) < end - first:
+            self._rows = rows - first
         self._names = frozenset(batch.schema.names)
         self._arrays: dict[str, pa.Array] = {}
         self._made: dict[tuple[str, str, int], Any] = {}
@@ -133,6 +142,12 @@ class Rows:
         """A column that there is, as it is in Arrow."""
         column = self._array(name)
         return column if self._rows is None else column.take(places_of(self._rows))
+
+    def some(self, rows: Ints, names: Sequence[str]) -> pa.RecordBatch:
+        """Some of these rows with those of these columns that there are, as they are in Arrow."""
+        mine = self._rows if self._few is None else self._few
+        columns = self._batch.select([name for name in names if name in self._names])
+        return columns.take(places_of(rows if mine is None else mine[rows]))
 
     def unfiltered(self, name: str) -> pa.Array:
         """A column of the whole batch."""
@@ -215,7 +230,8 @@ class Rows:
 
     def _array(self, name: str) -> pa.Array:
         if name not in self._arrays:
-            self._arrays[name] = self._batch.column(name)
+            column = self._batch.column(name)
+            self._arrays[name] = column if self._few is None else column.take(places_of(self._few))
         return self._arrays[name]
 
     def _mine(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

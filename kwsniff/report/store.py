@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kwsniff.events import CALL
 from kwsniff.report import waiting
 from kwsniff.report.arrays import Floats, Ints
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
 from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, joined
 from kwsniff.report.even import BATCH_BYTES, even
-from kwsniff.report.rows import Rows, kinds_of
+from kwsniff.report.eventrows import EventBatch
+from kwsniff.report.rows import Rows
 from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
@@ -96,12 +96,14 @@ class CallStore:
             if is_large:
                 pa.default_memory_pool().release_unused()
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take one EVENTS batch."""
-        self._cover(Rows(batch))
+        seen = EventBatch.of(batch)
+        calls = seen.calls
+        self._cover(calls)
+        self._cover(seen.others)
         if self._topics_wanted:
-            self.names.add(batch)
-        calls = Rows(batch, kinds_of(batch["event"]).equals(CALL))
+            self.names.add(seen.rows)
         if not len(calls):
             return
         keys = {name: codes.numbers(*calls.coded(name)) for name, codes in self.codes.items()}
@@ -219,6 +221,8 @@ class CallStore:
 
     def _cover(self, rows: Rows) -> None:
         """Widen the span of time each capture is known to cover."""
+        if not len(rows):
+            return
         first = rows.first_known("request_time", "response_time", "first_time", null=NEVER)
         last = rows.first_known(*LAST, "last_time", null=-NEVER)
         captures, codes = rows.coded("capture")

@@ -42,6 +42,10 @@ def waited(batch: pa.RecordBatch | Rows) -> Mask:
     """True for each call that waited, as the head of this module defines it. Where it is known how long, that
     decides."""
     calls = batch if isinstance(batch, Rows) else Rows(batch)
+    return calls.once("waited", "", lambda: _waited(calls))
+
+
+def _waited(calls: Rows) -> Mask:
     mask: Mask = _empty_fetch(calls) | _group_wait(calls)
     if not calls.filled("waited_us"):
         return mask

@@ -18,6 +18,7 @@ from kwsniff.findings import Findings
 from kwsniff.html.gathered import Gathered
 from kwsniff.lake.place import Place
 from kwsniff.report.bounded import BoundedStore
+from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
 from kwsniff.table import EVENTS
@@ -43,8 +44,8 @@ class Counted:
 
     def add(self, batch: pa.RecordBatch, *, findings: bool = True) -> None:
         """Count rows (ROWS); findings take them in their order only."""
-        events = batch.select(EVENTS.names)
-        self.trust.add(events)
+        events = EventBatch(batch.select(EVENTS.names))
+        self.trust.add(events.rows)
         self.store.add(events)
         self.gathered.take(events)
         if findings:

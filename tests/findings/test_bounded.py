@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.findings import NEEDED, RULES, Findings
-from kwsniff.findings.eventrows import Coded, EventRows
 from kwsniff.findings.finding import OK
 from kwsniff.findings.histogram import BUCKETS, LIMIT, Histogram, quantile
 from kwsniff.findings.spans import MAX_SPANS, Spans
 from kwsniff.findings.tally import Tally
 from kwsniff.report.codes import OTHERS
+from kwsniff.report.eventrows import Coded, EventRows
 from kwsniff.table import EVENTS
 from tests.findings.wide import SCHEMA, connection, row, taken
 from tests.report.events import batch, call

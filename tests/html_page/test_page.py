@@ -25,6 +25,7 @@ from kwsniff.html.timeline import COUNTED, LIMIT, WIDTHS, Timeline
 from kwsniff.message.bytestream import messages_of
 from kwsniff.message.many import messages_of_calls
 from kwsniff.offline import events
+from kwsniff.report.rows import Rows
 from tests.cli.conftest import Ended
 from tests.html_page.echarts import ABOUT, about
 from tests.html_page.events import HOSTILE, hostile, many
@@ -72,9 +73,9 @@ def test_a_timeline_in_parts_is_the_timeline_of_the_whole(
     rows: list[dict[str, Any]], limit: int, cut: int
 ) -> None:
     whole, first, second = Timeline(limit), Timeline(limit), Timeline(limit)
-    whole.take(batch(*rows))
-    first.take(batch(*rows[:cut]))
-    second.take(batch(*rows[cut:]))
+    whole.take(Rows(batch(*rows)))
+    first.take(Rows(batch(*rows[:cut])))
+    second.take(Rows(batch(*rows[cut:])))
     first.merge(second)
     assert first.width_us == whole.width_us
     assert first.columns() == whole.columns()
@@ -94,13 +95,13 @@ def test_hours_without_calls_are_left_out_of_a_drawing() -> None:
     minutes, gap = 60_000_000, 20 * 3600 * 1_000_000
     line = Timeline()
     for begin in (0, gap):
-        line.take(batch(*(call(time=START + begin + at * minutes // 10) for at in range(100))))
+        line.take(Rows(batch(*(call(time=START + begin + at * minutes // 10) for at in range(100)))))
     drawn = line.drawn()
     (stretch,) = drawn.stretches()
     assert stretch.last - stretch.first > gap * 0.9
     assert drawn.width_us <= minutes
     busy = Timeline()
-    busy.take(batch(*(call(time=START + at * 1_000_000) for at in range(5000))))
+    busy.take(Rows(batch(*(call(time=START + at * 1_000_000) for at in range(5000)))))
     assert busy.drawn().stretches() == []
 
 

@@ -1,4 +1,7 @@
-"""EVENTS as the rules see them: the rows of one kind of a batch, and what calls say of partitions.
+"""EVENTS as who counts them sees them: the rows of one kind of a batch, and what calls say of partitions.
+
+Statistics, findings and the page ask for the same columns: an `EventBatch` that they share brings each into
+NumPy once.
 
 A column that the batch lacks is one that is null in every row: rules name columns that a source may not fill.
 """
@@ -138,8 +141,13 @@ class EventBatch:
     """One EVENTS batch."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
+        self.rows = batch
         self._made: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch | EventBatch) -> EventBatch:
+        """A batch that may be seen as one already."""
+        return batch if isinstance(batch, EventBatch) else cls(batch)
 
     def once(self, name: str, make: Callable[[EventBatch], T]) -> T:
         """What `make` gives of this batch; several rules ask for it by its name."""
@@ -161,18 +169,22 @@ class EventBatch:
         return self._of(CONNECTION)
 
     @cached_property
+    def others(self) -> EventRows:
+        """What is no call."""
+        return EventRows(self.rows, ~self._kinds.equals(CALL))
+
+    @cached_property
     def partitions(self) -> Partitions:
         """Of the calls."""
         return Partitions(self.calls)
 
     def _of(self, kind: str) -> EventRows:
-        kinds, codes = self._kinds
-        mine = codes == (kinds.index(kind) if kind in kinds else UNKNOWN)
-        return EventRows(self._batch, None if mine.all() else mine)
+        mine = self._kinds.equals(kind)
+        return EventRows(self.rows, None if mine.all() else mine)
 
     @cached_property
     def _kinds(self) -> Coded:
-        return kinds_of(self._batch.column("event"))
+        return kinds_of(self.rows.column("event"))
 
 
 def addresses(host: Coded, port: Coded) -> Coded:
