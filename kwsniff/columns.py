@@ -133,7 +133,8 @@ def in_order(parts: list[tuple[Columns, int]], order: Ints, schema: pa.Schema) -
     if len(runs) * SHORT < len(order):
         stretches = _stretches(order - starts[whose], whose, runs)
         return {name: _laid(parts, name, stretches, schema.field(name).type) for name in names}
-    return {name: _picked(parts, name, starts, order, schema.field(name).type) for name in names}
+    picking = _Picking(parts, starts, order)
+    return {name: picking.column(name, schema.field(name).type) for name in names}
 
 
 SHORT = 32
@@ -166,16 +167,29 @@ def _laid(
     return pa.concat_arrays(pieces)
 
 
-def _picked(
-    parts: list[tuple[Columns, int]], name: str, starts: Ints, order: Ints, kind: pa.DataType
-) -> pa.Array:
-    # Most columns are of one part: what others lack needs no room.
-    having = [at for at, (part, _) in enumerate(parts) if name in part]
-    first, end = having[0], having[-1] + 1
-    arrays = [part[name] if name in part else nulls(count, kind) for part, count in parts[first:end]]
-    outside = (order < starts[first]) | (order >= starts[end])
-    taken = places(order - starts[first], outside)
-    return (arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)).take(taken)
+class _Picking:
+    """Rows of all parts taken one by one."""
+
+    def __init__(self, parts: list[tuple[Columns, int]], starts: Ints, order: Ints) -> None:
+        self._parts, self._starts, self._order = parts, starts, order
+        self._places: dict[tuple[int, int], pa.Array] = {}
+
+    def column(self, name: str, kind: pa.DataType) -> pa.Array:
+        # Most columns are of one part: what others lack needs no room.
+        having = [at for at, (part, _) in enumerate(self._parts) if name in part]
+        first, end = having[0], having[-1] + 1
+        arrays = [
+            part[name] if name in part else nulls(count, kind) for part, count in self._parts[first:end]
+        ]
+        whole = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        return whole.take(self._places_among(first, end))
+
+    def _places_among(self, first: int, end: int) -> pa.Array:
+        """Where the rows are in these parts; null in others. The same ones have most columns."""
+        if (first, end) not in self._places:
+            outside = (self._order < self._starts[first]) | (self._order >= self._starts[end])
+            self._places[first, end] = places(self._order - self._starts[first], outside)
+        return self._places[first, end]
 
 
 def record_batch(columns: Columns, count: int, schema: pa.Schema) -> pa.RecordBatch:

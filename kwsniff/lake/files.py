@@ -3,7 +3,8 @@
 Theory of operation. Rows come in the order in which they were completed, which is nearly that of their times.
 So each file holds some rows back: when it has `HELD` of them it sorts them and writes the earlier half. A row
 that comes after later ones were written (a request that nobody ever answered is known when its connection
-ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end.
+ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end. How rows wait, see
+`kwsniff.lake.held`.
 
 At most `MAX_OPEN` files are open: the hour that was not written to for longest is rarely wanted again. If it
 is, it gets a second file.
@@ -11,7 +12,7 @@ is, it gets a second file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,19 +22,18 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from kwsniff.columns import filled_columns, in_order, record_batch
+from kwsniff.columns import Ints
+from kwsniff.lake.held import WITHOUT_TIME, Held, Some
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import LakeTable
 
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
 """Where rows without a time lie, as Spark and Hive name it."""
-NO_HOUR = -1
 HOUR = 3_600_000_000
 """Microseconds."""
+NO_HOUR = WITHOUT_TIME // HOUR
 HELD = 1 << 16
 HELD_BYTES = 32 << 20
 """Rows that a file holds back, and their bytes."""
@@ -103,83 +103,50 @@ class SortedFile:
 class _Hour:
     """The rows of one hour: a file, and late rows."""
 
-    def __init__(self, make: Any, order: list[str]) -> None:
+    def __init__(self, make: Callable[[], SortedFile], schema: pa.Schema) -> None:
         self._make = make
-        self._order = order
-        self._waiting: list[pa.RecordBatch] = []
-        self._late: list[pa.RecordBatch] = []
-        self._rows = self._bytes = self._late_bytes = 0
+        self._waiting, self._late = Held(schema), Held(schema)
         self._mark: int | None = None
         """Time of the last row that was written."""
         self._file: SortedFile | None = None
         self.files: list[SortedFile] = []
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: Some) -> None:
         if self._mark is not None:
-            times = rows[self._order[0]].cast(pa.int64())
-            early = pc.less(times, self._mark)
-            if pc.any(early).as_py():
-                self._put_late(rows.filter(early))
-                rows = rows.filter(pc.invert(early))
-        self._waiting.append(rows)
-        self._rows += rows.num_rows
-        self._bytes += _filled_bytes(rows)
-        if self._rows >= HELD or self._bytes >= HELD_BYTES:
-            self._write(self._rows // 2)
+            early = rows.times < self._mark
+            if early.any():
+                self._put_late(rows.where(early))
+                rows = rows.where(~early)
+        self._waiting.add(rows)
+        if self._waiting.rows >= HELD or self._waiting.bytes >= HELD_BYTES:
+            self._write(self._waiting.rows // 2)
 
-    def _put_late(self, rows: pa.RecordBatch) -> None:
-        self._late.append(rows)
-        self._late_bytes += _filled_bytes(rows)
-        if self._late_bytes >= HELD_BYTES:
+    def _put_late(self, rows: Some) -> None:
+        self._late.add(rows)
+        if self._late.bytes >= HELD_BYTES:
             self._write_late()
 
     def _write(self, count: int | None = None) -> None:
         """Write the first ones, or all."""
-        if not self._rows:
+        if not self._waiting.rows:
             return
-        waiting, self._waiting = self._waiting, []
-        order = _order(waiting, self._order)
         if self._file is None:
             self._file = self._new()
-        self._file.add(_picked(waiting, order[:count]))
+        self._file.add(self._waiting.take(count))
         self._mark = self._file.last
-        rest = [_picked(waiting, order[count:])] if count is not None else []
-        self._waiting = rest
-        self._rows = sum(each.num_rows for each in rest)
-        self._bytes = sum(map(_filled_bytes, rest))
 
     def _write_late(self) -> None:
-        if self._late:
-            late, self._late, self._late_bytes = self._late, [], 0
-            self._new().add(_picked(late, _order(late, self._order)))
+        if self._late.rows:
+            self._new().add(self._late.take())
 
     def _new(self) -> SortedFile:
-        made: SortedFile = self._make()
+        made = self._make()
         self.files.append(made)
         return made
 
     def finish(self) -> None:
         self._write()
         self._write_late()
-
-
-def _order(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> NDArray[np.int64]:
-    """The places of the rows of all batches, one after the other, as they are to be sorted."""
-    chosen = pa.Table.from_batches([batch.select(names) for batch in batches])
-    order: NDArray[np.int64] = pc.sort_indices(chosen, [(name, "ascending") for name in names]).to_numpy()
-    return order.astype(np.int64)
-
-
-def _picked(batches: Sequence[pa.RecordBatch], order: NDArray[np.int64]) -> pa.RecordBatch:
-    """The rows at these places. Columns without a value, which most are, cost nothing."""
-    schema = batches[0].schema
-    filled = [(filled_columns(batch), batch.num_rows) for batch in batches]
-    return record_batch(in_order(filled, order, schema), len(order), schema)
-
-
-def _filled_bytes(batch: pa.RecordBatch) -> int:
-    """Bytes of the columns that have values."""
-    return sum(column.nbytes for column in filled_columns(batch).values())
 
 
 class Folders:
@@ -217,16 +184,15 @@ class Folders:
                 for known in self.stored:
                     (self._root / known.path).remove()
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows of the table."""
-        if not rows.num_rows:
+    def add(self, rows: pa.RecordBatch, places: Ints | None = None) -> None:
+        """Take rows of the table, or those at these places of rows that may have more columns."""
+        if not (rows.num_rows if places is None else len(places)):
             return
-        micros = rows[self._table.time].cast(pa.int64())
-        hours = pc.fill_null(pc.divide(micros, HOUR), NO_HOUR)
-        found = pc.unique(hours).to_pylist()
+        some = Some.of(self._table, rows, places)
+        hours = some.times // HOUR
+        found = np.unique(hours).tolist()
         for hour in found:
-            own = rows if len(found) == 1 else rows.filter(pc.equal(hours, hour))
-            self._hour(hour).add(own)
+            self._hour(hour).add(some if len(found) == 1 else some.where(hours == hour))
 
     def add_sorted(self, hour: int, rows: Iterable[pa.Table]) -> None:
         """Take rows of one hour that are sorted already, as one file."""
@@ -240,7 +206,7 @@ class Folders:
         if known is None:
             if len(self._open) >= MAX_OPEN:
                 self._close(next(iter(self._open)))
-            known = _Hour(lambda: self._file(hour), self._table.order)
+            known = _Hour(lambda: self._file(hour), self._table.schema)
         self._open[hour] = known
         return known
 

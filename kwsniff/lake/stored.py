@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.columns import filled_columns, record_batch
+from kwsniff.columns import Ints
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.findings.finding import FINDINGS
 from kwsniff.report.percentiles import QUANTILES
@@ -60,15 +61,11 @@ class LakeTable:
         """The columns by which the rows of a file are sorted."""
         return [self.time, "position"] if POSITION.name in self.schema.names else [self.time]
 
-    def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of EVENTS rows with positions that belong into it."""
+    def places(self, rows: pa.RecordBatch) -> Ints:
+        """Which of EVENTS rows belong into it."""
         mine = pc.equal(rows["event"], self.kind)
-        own = rows.select(self.schema.names)
-        if mine.true_count == len(mine):
-            return pa.RecordBatch.from_arrays(own.columns, schema=self.schema)
-        chosen = pc.indices_nonzero(mine)
-        columns = filled_columns(own).items() if len(chosen) else ()
-        return record_batch({name: each.take(chosen) for name, each in columns}, len(chosen), self.schema)
+        found: Ints = pc.indices_nonzero(mine).to_numpy().astype(np.int64)
+        return found
 
 
 def _columns(kind: str) -> tuple[pa.Field, ...]:

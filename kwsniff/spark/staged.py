@@ -138,7 +138,7 @@ class Tables:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows (ROWS)."""
         for table, folders in self._tables:
-            folders.add(table.of(batch))
+            folders.add(batch, table.places(batch))
 
     @property
     def stored(self) -> list[Stored]:
