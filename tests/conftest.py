@@ -28,7 +28,7 @@ settings.load_profile("kwsniff")
 GROUPS = (
     r"tests/test_wheel\.py",
     r"tests/spark/test_cluster\.py",
-    r"tests/spark/test_stream\.py::test_(a_stream_killed|sigterm)",
+    r"tests/spark/test_following\.py",
     r"tests/spark/",
     r"tests/conformance/test_releases\.py",
     r"tests/kernel/test_checked\.py",

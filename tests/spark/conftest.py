@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kwsniff.spark.session import session
+from tests.samples import sample
+from tests.spark.rotated import rotated
+from tests.spark.streams import Followed, come
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,3 +39,16 @@ def spark() -> Iterator[SparkSession]:
     )
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def ended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Followed, list[Path]]:
+    """A stream that got its files in three steps, and was ended."""
+    place = tmp_path_factory.mktemp("stream")
+    files = rotated(sample("librdkafka-groups").paths, place / "all")
+    followed = Followed(spark, place)
+    for first, last in ((0, 3), (3, 8), (8, len(files))):
+        come(files[first:last], followed.source)
+        followed.run(batch_bytes=40_000)
+    followed.run(end=True)
+    return followed, [followed.source / file.name for file in files]

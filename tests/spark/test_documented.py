@@ -71,7 +71,7 @@ RUN_BY = {
     "python tests/bench/estimate.py ": BENCH,
     "python tests/bench/pipeline.py": BENCH,
     "python tests/bench/following.py":
-        "tests.spark.test_stream:test_rows_are_there_five_seconds_after_their_file",
+        "tests.spark.test_following:test_rows_are_there_five_seconds_after_their_file",
 }  # fmt: skip
 """What runs each command, by its beginning: a test of this module, or of another one."""
 ONCE = {

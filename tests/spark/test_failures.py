@@ -13,7 +13,7 @@ from kwsniff.spark import stream
 from kwsniff.spark.session import SparkFailedError, TaskError, plain_failures
 from tests.samples import sample
 from tests.spark.rotated import rotated
-from tests.spark.test_stream import Followed
+from tests.spark.streams import Followed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
