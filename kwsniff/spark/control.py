@@ -20,7 +20,7 @@ from kwsniff.lake.place import Place
 from kwsniff.tuning import trimmed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 JOINED, EVENTS, EMITTED = "joined", "events", "told"
 """Kinds of rows: what joining a split told of its rows; rows (STAGED) that it could not tell; JSON."""
@@ -70,16 +70,18 @@ def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def tasks(spark: SparkSession, count: int, work: Work) -> DataFrame:
-    """A task for each number below `count`; they yield CONTROL."""
-    return spark.range(0, count, 1, max(count, 1)).mapInArrow(work, spark_schema())
+def tasks(spark: SparkSession, count: int, work: Work) -> pa.Table:
+    """What a task for each number below `count` yields. Raises what Spark raises.
 
+    These are no DataFrames: a query's plan, and the code that is made for it, would take seconds of a first
+    run, and a tenth of one for each job after that.
+    """
 
-def spark_schema() -> Any:
-    """CONTROL as Spark's."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    def run(given: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        return work(pa.RecordBatch.from_pydict({"id": [number]}) for number in given)
 
-    return from_arrow_schema(CONTROL)
+    parts = spark.sparkContext.parallelize(range(count), max(count, 1))
+    return pa.Table.from_batches(parts.mapPartitions(run).collect(), CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class KeptInput:
 
     def write(self, count: int, work: Work) -> None:
         """Run `count` tasks. Rows of the same `split` should follow each other. Raises what Spark raises."""
-        emitted = tasks(self._spark, count, _keeping(self._place, work)).toArrow()
+        emitted = tasks(self._spark, count, _keeping(self._place, work))
         said = zip(emitted["key"].to_pylist(), emitted["detail"].to_pylist(), strict=True)
         for path, detail in sorted(said):
             for split, first, number in json.loads(detail):

@@ -104,7 +104,7 @@ class Finish:
     def run(self) -> Counted:
         """Run the jobs. Raises what Spark raises, and OSError."""
         names = self.topic_names() | FIXED
-        emitted = tasks(self._spark, len(self._groups), self._writing(names)).toArrow()
+        emitted = tasks(self._spark, len(self._groups), self._writing(names))
         files = emitted["detail"].to_pylist()
         self.files = [Stored(**each) for detail in files for each in json.loads(detail)]
         counted = merged(self._spark, self._version.staging, in_turn(emitted))
@@ -124,7 +124,7 @@ class Finish:
     def _findings(self, names: Mapping[str, str]) -> Findings:
         """By one task that takes the rows of all files in their order."""
         files = [file for group in self._groups for file in group]
-        emitted = tasks(self._spark, 1, _finding(files, names)).toArrow()["data"].to_pylist()
+        emitted = tasks(self._spark, 1, _finding(files, names))["data"].to_pylist()
         found: Findings = pickle.loads(emitted[0])
         return found
 
@@ -156,7 +156,7 @@ class Finish:
                 corrections.append([] if told else own)
         if not groups:
             return []
-        emitted = tasks(self._spark, len(groups), _learning(groups, corrections)).toArrow()
+        emitted = tasks(self._spark, len(groups), _learning(groups, corrections))
         learnt: list[str] = emitted["detail"].to_pylist()
         return learnt
 
@@ -204,7 +204,7 @@ def compacted(
             one = joined(bundle, out, places[number], metadata[bundle[0].table])
             yield from batched([{"kind": STORED, "detail": json.dumps(asdict(one))}])
 
-    emitted = tasks(spark, len(found), work).toArrow()["detail"].to_pylist()
+    emitted = tasks(spark, len(found), work)["detail"].to_pylist()
     gone = {file.path for bundle in found for file in bundle}
     rest = [file for file in files if file.path not in gone]
     return [*rest, *(Stored(**json.loads(detail)) for detail in emitted)]

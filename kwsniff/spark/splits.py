@@ -72,7 +72,7 @@ def _index(spark: SparkSession, files: Sequence[CaptureFile], config: Config, si
                 found = pickle.dumps((large[number], pieces(large[number], config, size)))
                 yield from batched([{"kind": EMITTED, "data": found}])
 
-        emitted = tasks(spark, len(large), work).toArrow()["data"].to_pylist()
+        emitted = tasks(spark, len(large), work)["data"].to_pylist()
         parts.update(map(pickle.loads, emitted))
     return [parts[file.path] for file in files]
 
@@ -136,7 +136,7 @@ class SplitRun:
     def decode(self) -> bool:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
         work = _decoding(self._splits, self._config, self._place, self._run, self._seed, self._shares)
-        details = tasks(self._spark, len(self._splits), work).toArrow()["detail"].to_pylist()
+        details = tasks(self._spark, len(self._splits), work)["detail"].to_pylist()
         said = sorted(map(json.loads, details), key=lambda each: each["file"]["split"])
         emitted = [SplitNotes.of(each["told"]) for each in said]
         for each in emitted:

@@ -160,7 +160,7 @@ class Stream:
         work = _writing(
             staged, self._names(staged), before.closed_until_ns, self._out, below, f"batch-{number:06}"
         )
-        emitted = tasks(self._spark, len(staged), work).toArrow().to_pylist()
+        emitted = tasks(self._spark, len(staged), work).to_pylist()
         trust = TrustTotals(**before.trust)
         rows, late = 0, before.late
         files = {name: list(held) for name, held in self._files(version).items()}
