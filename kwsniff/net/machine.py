@@ -76,13 +76,23 @@ def follow_records(data: Bytes, at: int, end: int, header: int, *, big: bool) ->
 
 
 class Recent:
-    """The latest segments of a run, see `kwsniff.net.copies`."""
+    """The latest segments of a run, see `kwsniff.net.copies`. What is pickled goes on in another process
+    whether kernels are compiled there or not."""
 
     def __init__(self) -> None:
         self.rows = _rows("recent", WINDOW)
-        self.latest = np.full(HEADS, -1, np.int64) if compiled() else [-1] * HEADS
+        self.latest = _longs(np.full(HEADS, -1, np.int64))
         self.count = 0
         """Segments so far."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        rows = _values("recent", self.rows, min(self.count, WINDOW))
+        return {"rows": rows, "latest": _array(self.latest, HEADS).copy(), "count": self.count}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.rows = _rows("recent", WINDOW)
+        _set_values("recent", self.rows, state["rows"])
+        self.latest, self.count = _longs(state["latest"]), state["count"]
 
 
 def find_copies(recent: Recent, segments: Segments, times: Integers) -> Mask:
@@ -140,6 +150,27 @@ def _rows(name: str, count: int) -> Any:
     if compiled():
         return np.empty(count, _RECORDS[name]).view(np.recarray)
     return [_ROWS[name]() for _ in range(count)]
+
+
+def _values(name: str, rows: Any, count: int) -> Integers:
+    """The first rows of a table, a row of numbers each."""
+    fields = _RECORDS[name].names or ()
+    if isinstance(rows, list):
+        made = np.array([[getattr(row, field) for field in fields] for row in rows[:count]], np.int64)
+    else:
+        made = np.asarray(rows[:count]).view(np.int64).copy()
+    return made.reshape(count, len(fields))
+
+
+def _set_values(name: str, rows: Any, values: Integers) -> None:
+    """Write the first rows of a table."""
+    fields = _RECORDS[name].names or ()
+    if not isinstance(rows, list):
+        np.asarray(rows).view(np.int64).reshape(len(rows), len(fields))[: len(values)] = values
+        return
+    for row, numbers in zip(rows, values.tolist(), strict=False):
+        for field, number in zip(fields, numbers, strict=True):
+            setattr(row, field, number)
 
 
 def _array(values: Any, count: int) -> Integers:

@@ -21,7 +21,7 @@ from kwsniff.capture.source import CaptureRun, CaptureTotals
 from kwsniff.config import Config
 from kwsniff.pipeline import Analysis
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from netblock import SECOND, START, block
 from scapy.layers.inet import IP, TCP
@@ -11,6 +13,7 @@ from scapy.packet import Raw
 
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.totals import CaptureTotals
+from tests.kernel.kinds import kernels
 
 MS = SECOND // 1000
 
@@ -47,6 +50,19 @@ def doubled(frames, apart):
 def test_each_copy_counts_once_however_blocks_are_cut(apart, at_a_time):
     frames = doubled([v4(1 + 50 * number, 100 + number) for number in range(120)], apart)
     assert counted(frames, at_a_time=at_a_time) == 120
+
+
+@pytest.mark.parametrize("kinds", [("interpreted",), ("", "interpreted"), ("interpreted", "")])
+def test_a_run_that_is_left_goes_on_with_whatever_kernels_there_are(kinds):
+    frames = doubled([v4(1 + 50 * number, 100 + number) for number in range(120)], 60)
+    kept = None
+    for number, first in enumerate(range(0, len(frames), 30)):
+        with kernels(kinds[number % len(kinds)]):
+            dissector = pickle.loads(kept) if kept else Dissector(CaptureTotals())
+            times = [START + index * 1000 for index in range(first, first + 30)]
+            dissector.dissect(block(frames[first : first + 30], first=first + 1, time_ns=times))
+            kept = pickle.dumps(dissector)
+    assert dissector.totals.duplicates == 120
 
 
 def test_a_copy_that_a_router_forwarded_is_one():
