@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -125,20 +125,19 @@ def opened(path: str, start: int = 0, end: int | None = None) -> BinaryIO:
         return _Ahead(whole, whole.get_stream(start, length))  # type: ignore[return-value]
 
 
-def ranges(path: str, wanted: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """The bytes of a file of this machine between two offsets, for each pair; fewer where it ends before.
-    Raises CaptureError."""
+def scattered(path: str, places: Iterable[int], into: Iterable[memoryview]) -> bool:
+    """Fill each of the views with the bytes of a file of this machine from its place on; False if the file
+    ends before. Raises CaptureError."""
     with _plain_errors(path), opened(path) as file:
-        for start, end in wanted:
-            file.seek(start)
-            yield _all_of(file, end - start)
-
-
-def _all_of(file: BinaryIO, size: int) -> bytes:
-    data = file.read(size)
-    while len(data) < size and (more := file.read(size - len(data))):
-        data += more
-    return data
+        number, read = file.fileno(), os.preadv
+        for place, view in zip(places, into, strict=True):
+            got = read(number, [view], place)
+            while got < len(view):
+                more = read(number, [view[got:]], place + got)
+                if not more:
+                    return False
+                got += more
+    return True
 
 
 class _Ahead:

@@ -15,7 +15,6 @@ from kwsniff.capture import place
 from kwsniff.capture.error import CaptureError
 from kwsniff.kernel.tables import SWEEP
 from kwsniff.offline import events
-from kwsniff.parts import payload
 from kwsniff.parts.part import ORDER_BITS, STORED, PartEngine, PartSummary
 from kwsniff.parts.payload import with_payload
 from kwsniff.parts.plan import Split, cut
@@ -47,10 +46,7 @@ def of_packets(path: str, numbers: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8", "ipv6", "snaplen-128"])
-@pytest.mark.parametrize("gap", [0, 1 << 16])
-def test_it_is_found_where_the_packets_are(name: str, gap: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "GAP", gap)
-    monkeypatch.setattr(payload, "AT_ONCE", 10 * gap)
+def test_it_is_found_where_the_packets_are(name: str) -> None:
     path = sample(name).paths[0]
     splits = cut(path, [os.path.getsize(path) // 3], SMALL)
     made = summary_of(splits, 1)
@@ -114,11 +110,18 @@ def test_payload_of_a_file_on_other_storage_is_kept() -> None:
     assert payloads(made) == payloads(local)
 
 
-def test_ranges_of_a_file(tmp_path: Path) -> None:
+def test_stretches_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 40
-    (tmp_path / "some.bin").write_bytes(data)
-    found = list(place.ranges(str(tmp_path / "some.bin"), [(0, 3), (9_000, 9_500), (10_239, 10_241)]))
-    assert found == [data[:3], data[9_000:9_500], data[10_239:]]
+    path, found = tmp_path / "some.bin", bytearray(504)
+    path.write_bytes(data)
+    views = [memoryview(found)[:3], memoryview(found)[3:503], memoryview(found)[503:]]
+    assert place.scattered(str(path), [0, 9_000, 10_239], views)
+    assert found == data[:3] + data[9_000:9_500] + data[10_239:]
+    assert not place.scattered(str(path), [0, 9_741, 0], views)
+    few = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, into, at: few(file, [into[0][:7]], at))
+    assert place.scattered(str(path), [1, 300, 2], views), "a file system may give less at a time"
+    assert found == data[1:4] + data[300:800] + data[2:3]
 
 
 def test_a_cut_in_a_small_file_behind_others(tmp_path: Path) -> None:
