@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from kwsniff.kernel.numbers import SECOND
 from kwsniff.kernel.tables import POOLS, SWEEP, UNTIL
+from kwsniff.native.records import picked
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import EDGE, EXTRA, PartSummary, endpoints_of
 from kwsniff.parts.share import steady
@@ -110,12 +111,12 @@ def _ends_of(conns: Rows) -> NDArray[Any]:
 def _share(summary: PartSummary, own: dict[str, NDArray[np.bool_]]) -> PartSummary:
     """What is its own of a summary."""
     rows = np.append(np.cumsum(own["lefts"]) - 1, -1)
-    edges, spare, ends = (getattr(summary, name)[own[name]] for name in ("edges", "spare", "ends"))
+    edges, spare, ends = (picked(getattr(summary, name), own[name]) for name in ("edges", "spare", "ends"))
     for table, name in ((edges, "left"), (spare, "left"), (ends, "left_row")):
         table[name] = rows[table[name]]
     others = summary.tail.conns["number"][~own["conns"]]
     return replace(
-        summary, edges=edges, spare=spare, ends=ends, lefts=summary.lefts[own["lefts"]],
+        summary, edges=edges, spare=spare, ends=ends, lefts=picked(summary.lefts, own["lefts"]),
         births=summary.births[own["births"]], tail=summary.tail.without(others.tolist()),
         end_texts=[text for text, is_own in zip(summary.end_texts, own["ends"], strict=True) if is_own],
     )  # fmt: skip

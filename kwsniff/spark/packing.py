@@ -16,6 +16,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
+from kwsniff.native.records import picked, put
 from kwsniff.net.views import INLINE
 from kwsniff.parts.part import EDGE, ENDS, EXTRA, STORED, PartSummary
 from kwsniff.spark.narrow import narrowed, widened
@@ -64,7 +65,7 @@ def _grouped(edges: Rows, payload: bytes) -> tuple[Rows, Rows, Rows, Ints, bytes
     told["which"] = which
     for name in IN_ORDER:
         told[name] = edges[name]
-    own = edges[np.argsort(told["which"], kind="stable")]
+    own = picked(edges, np.argsort(told["which"], kind="stable"))
     stored = own["buffer"] == STORED
     places, sizes = own["start"][stored], own["captured"][stored]
     view = memoryview(payload)
@@ -87,7 +88,10 @@ def _directions(edges: Rows) -> tuple[Ints, Ints]:
     which = np.zeros(len(edges), np.int64)
     first = which[:1]
     for name in ENDS:
-        values, of_it = np.unique(edges[name], return_inverse=True)
+        column = edges[name]
+        if not len(column) or (column == column[0]).all():
+            continue
+        values, of_it = np.unique(column, return_inverse=True)
         _, first, which = np.unique(which * len(values) + of_it, return_index=True, return_inverse=True)
     return which, first
 
@@ -96,8 +100,9 @@ def _ungrouped(table: Rows, told: Rows, rest: Rows, places: Ints, data: bytes) -
     """Segments in their order, and their payload."""
     own = np.zeros(len(told), EDGE)
     by = np.argsort(told["which"], kind="stable")
+    which = told["which"][by]
     for name in ENDS:
-        own[name] = table[name][told["which"][by]]
+        own[name] = table[name][which]
     for name in IN_ORDER:
         own[name] = told[name][by]
     for name in rest.dtype.names or ():
@@ -110,7 +115,7 @@ def _ungrouped(table: Rows, told: Rows, rest: Rows, places: Ints, data: bytes) -
         sizes = own["captured"][rows]
         own["start"][rows] = first + np.cumsum(sizes) - sizes
     made = np.zeros(len(own), EDGE)
-    made[by] = own
+    put(made, by, own)
     return made, data
 
 
