@@ -270,17 +270,19 @@ def put(machine: Machine, tail: Tail) -> Ints:
 
 def _places(machine: Machine, name: str, count: int) -> Ints:
     """Free rows of a pool."""
-    pool, table = machine.pool(name), getattr(machine.t, name)
+    pool = machine.pool(name)
     found: list[int] = []
     free = int(pool.first)
-    while free >= 0 and len(found) < count:
-        found.append(free)
-        free = int(table[free].next)
+    if free >= 0 and count:
+        following = machine.column(name, "next", int(pool.used)).tolist()
+        while free >= 0 and len(found) < count:
+            found.append(free)
+            free = following[free]
     first = int(pool.used)
     end = first + count - len(found)
     pool.first, pool.used = free, end
     pool.live += count
-    if end > len(table):
+    if end > len(getattr(machine.t, name)):
         machine.grow(name, end)
     if name == "conns" and 2 * end > len(machine.t.sides):
         machine.grow("sides", 2 * end)
