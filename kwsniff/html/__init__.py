@@ -30,6 +30,7 @@ from kwsniff.html.trees import Tree
 from kwsniff.page.title import named, title
 from kwsniff.report import Report
 from kwsniff.report.bounded import BoundedStore
+from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.store import NEEDED as STATISTICS
 from kwsniff.report.text import printable
 from kwsniff.report.trust import TrustTotals, paragraph
@@ -235,19 +236,24 @@ class Page:
 class Pass:
     """Everything that the page needs, from EVENTS alone, in one pass: bounded, pickles, merges."""
 
-    def __init__(self) -> None:
-        self.store = BoundedStore(limit=EXACT)
+    def __init__(self, exact: int = EXACT) -> None:
+        """`exact`: values of a metric up to which percentiles are exact: calls, and topics that calls
+        name."""
+        self.store = BoundedStore(limit=exact)
         self.findings = Findings()
         self.trust = TrustTotals()
         self.gathered = Gathered()
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Take one EVENTS batch, in its order."""
-        if batch.num_rows:
-            self.trust.add(batch)
-            self.store.add(batch)
-            self.findings.take(batch)
-            self.gathered.take(batch)
+    def take(self, batch: pa.RecordBatch, *, findings: bool = True) -> None:
+        """Take one EVENTS batch, in its order; without `findings` in any order."""
+        if not batch.num_rows:
+            return
+        events = EventBatch(batch)
+        self.trust.add(batch)
+        self.store.add(events)
+        self.gathered.take(events)
+        if findings:
+            self.findings.take(events)
 
     def merge(self, other: Pass) -> None:
         """Take what another one took, of batches that come after those of this one."""

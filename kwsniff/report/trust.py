@@ -28,6 +28,9 @@ _SUMMED = (
     *("resynchronisations", "skipped_bytes", "frames", "undecoded_frames"),
 )
 
+_LOOKED_AT = ("syn", "fin", "rst", "security", *_SUMMED)
+"""Columns of connections."""
+
 
 class SupportsTotals(Protocol):
     """What the packet side counted."""
@@ -89,7 +92,7 @@ class TrustTotals:
         _count(self.anomalies, batch["code"].drop_null())
         others = pc.and_(batch["status"].is_null(), batch["code"].is_null())
         if others.true_count:
-            self._add_connections(batch.filter(others))
+            self._add_connections(batch.select(_LOOKED_AT).filter(others))
 
     def merge(self, other: TrustTotals) -> None:
         """Take what another one counted."""

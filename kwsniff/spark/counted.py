@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
 
-from kwsniff.findings import Findings
-from kwsniff.html.gathered import Gathered
+from kwsniff.html import Pass
 from kwsniff.lake.place import Place
-from kwsniff.report.bounded import BoundedStore
-from kwsniff.report.eventrows import EventBatch
-from kwsniff.report.trust import TrustTotals
 from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
-from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,31 +26,11 @@ MERGED = 16
 """Statistics that one task merges."""
 
 
-@dataclass(slots=True)
-class Counted:
+class Counted(Pass):
     """What was counted of events."""
 
-    store: BoundedStore = field(default_factory=lambda: BoundedStore(limit=EXACT))
-    trust: TrustTotals = field(default_factory=TrustTotals)
-    findings: Findings = field(default_factory=Findings)
-    gathered: Gathered = field(default_factory=Gathered)
-    """For the page."""
-
-    def add(self, batch: pa.RecordBatch, *, findings: bool = True) -> None:
-        """Count rows (ROWS); findings take them in their order only."""
-        events = EventBatch(batch.select(EVENTS.names))
-        self.trust.add(events.rows)
-        self.store.add(events)
-        self.gathered.take(events)
-        if findings:
-            self.findings.take(events)
-
-    def merge(self, other: Counted) -> None:
-        """Take what another one counted, of rows that come after those of this one."""
-        self.store.merge(other.store)
-        self.trust.merge(other.trust)
-        self.findings.merge(other.findings)
-        self.gathered.merge(other.gathered)
+    def __init__(self) -> None:
+        super().__init__(EXACT)
 
     def save(self, place: Place) -> str:
         """Write it into a new file in a directory, piece by piece: all at once, it would be in memory twice.

@@ -269,14 +269,14 @@ def _writing(
     def write(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
         counted = Counted()
         for batch in _earlier(files, ROWS.names):
-            counted.add(batch)
+            counted.take(batch)
         new = [file for file in files if file.table is None]
         with tables(name=f"part-{number:06}") as sink:
             # A session that was opened in an earlier group is known as one opened before the capture.
             for batch in followed(even(_whole(_believed(new, rows, ROWS.names)), GROUP_BYTES // 2)):
                 whole = fill(batch, names)
                 sink.add(whole)
-                counted.add(whole, findings=in_order)
+                counted.take(whole, findings=in_order)
         if not few:
             counted.store.condense()
         written = json.dumps([asdict(each) for each in sink.stored])
