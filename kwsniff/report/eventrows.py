@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.report import lists
@@ -33,6 +32,7 @@ __all__ = [
     "Mask",
     "Partitions",
     "Picked",
+    "Topics",
 ]
 
 T = TypeVar("T")
@@ -114,27 +114,67 @@ class Partitions(EventRows):
     def __init__(self, calls: EventRows) -> None:
         # Only calls have partitions: filtering the lists would change nothing but which call they are of.
         column = calls.unfiltered("partitions")
-        flat = column.flatten()
-        names = [flat.type.field(place).name for place in range(flat.type.num_fields)]
-        super().__init__(pa.RecordBatch.from_arrays([pc.struct_field(flat, name) for name in names], names))
-        self.row = calls.places[lists.parents(lists.lengths(column))]
+        spread = lists.spread(column)
+        flat = spread.values if int(spread.size.sum()) == len(spread.values) else column.flatten()
+        super().__init__(pa.RecordBatch.from_arrays(flat.flatten(), [field.name for field in flat.type]))
+        self.row = calls.places[lists.parents(spread.size)]
 
     @cached_property
     def key(self) -> Coded:
         """The topic's name, or its uuid where the message gives no name."""
         topic = self.coded("topic")
-        if not self.column("topic").null_count:
-            return topic
-        # By their numbers: texts would be copied. A topic may be called as another one's uuid is written.
-        uuid = self.coded("topic_id")
-        codes = np.where(topic.equals(None), len(topic.values) + uuid.codes, topic.codes)
-        distinct = texts([*topic.values, *uuid.values])
-        return Coded(distinct.values, distinct.codes[codes])
+        return named_or(topic, self.coded("topic_id")) if self.column("topic").null_count else topic
 
     @cached_property
     def place(self) -> Joint:
         """Topic and partition."""
         return Joint.of(self.key, self.coded("partition"))
+
+
+class Topics(NamedTuple):
+    """The topics that calls name, one after the other."""
+
+    row: Ints
+    """That of the call."""
+    key: Coded
+    """The topic's name, or its uuid where the message gives no name."""
+
+    @classmethod
+    def of(cls, calls: EventRows) -> Topics:
+        """Those of calls with lists of names and of uuids. Where there is no list of names, that of uuids
+        says how many there are."""
+        rows = calls.in_batch
+        topics, ids = (calls.unfiltered(name) for name in ("topics", "topic_ids"))
+        names, uuids = lists.spread(topics), lists.spread(ids)
+        size = names.size[rows]
+        if topics.null_count:
+            size = np.where(lists.is_null(topics)[rows], uuids.size[rows], size)
+        key = _elements(names, rows, size)
+        if key.equals(None).any():
+            key = named_or(key, _elements(uuids, rows, size))
+        return cls(lists.parents(size), key)
+
+
+def _elements(spread: lists.Spread, rows: Ints, size: Ints) -> Coded:
+    """The first so many elements of some lists; null where a list has fewer."""
+    coded = kinds_of(spread.values)
+    own = spread.size[rows]
+    if np.array_equal(own, size):
+        return coded.at(spread.places(rows, size))
+    parent = lists.parents(size)
+    place = np.arange(len(parent), dtype=np.int64) - lists.starts(size)[parent]
+    there = place < own[parent]
+    codes = np.full(len(parent), len(coded.values), np.int64)
+    codes[there] = coded.codes[(spread.begin[rows][parent] + place)[there]]
+    return Coded([*coded.values, None], codes)
+
+
+def named_or(names: Coded, others: Coded) -> Coded:
+    """Names, and others where they are null."""
+    # By their numbers: texts would be copied. A topic may be called as another one's uuid is written.
+    codes = np.where(names.equals(None), len(names.values) + others.codes, names.codes)
+    distinct = texts([*names.values, *others.values])
+    return Coded(distinct.values, distinct.codes[codes])
 
 
 class EventBatch:
@@ -177,6 +217,11 @@ class EventBatch:
     def partitions(self) -> Partitions:
         """Of the calls."""
         return Partitions(self.calls)
+
+    @cached_property
+    def topics(self) -> Topics:
+        """Of the calls."""
+        return Topics.of(self.calls)
 
     def _of(self, kind: str) -> EventRows:
         mine = self._kinds.equals(kind)

@@ -160,6 +160,11 @@ class Rows:
             return np.arange(self._count, dtype=np.int64)
         return np.cumsum(self._which, dtype=np.int64) - 1
 
+    @cached_property
+    def in_batch(self) -> Ints:
+        """Where these rows are in the whole batch."""
+        return np.arange(self._count, dtype=np.int64) if self._which is None else np.flatnonzero(self._which)
+
     def filled(self, name: str) -> bool:
         """Whether the batch has a value in this column, in these rows or in others between them."""
         if name not in self._names:

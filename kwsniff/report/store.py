@@ -115,7 +115,7 @@ class CallStore:
         self._learn_software(calls, keys)
         row = topic = np.zeros(0, np.int64)
         if self._topics_wanted:
-            row, topic = self.topics.add(calls, cell, measures, self.names.names)
+            row, topic = self.topics.add(seen, cell, measures, self.names.names)
         latency, duration = (_own(calls.floats(name)) for name in ("latency_us", "duration_us"))
         self._keep(latency, duration, cell, keys["waited"], row, topic)
         self._calls += len(calls)

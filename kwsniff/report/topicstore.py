@@ -11,14 +11,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kwsniff.report import lists
-from kwsniff.report.arrays import Ints, integers
+from kwsniff.report.arrays import Ints
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
 from kwsniff.report.cube import MEASURES, Cube, Measures, taken
-from kwsniff.report.rows import Rows
-from kwsniff.report.topics import elements, lookup
+from kwsniff.report.eventrows import EventBatch, EventRows, Partitions
+from kwsniff.report.rows import Coded
 
 KEYS = ("cell", "topic", "topic_error")
 _SHIFT = 32
@@ -26,6 +24,8 @@ MAX_CELLS = 100_000
 """Rows of the cube beyond which topics are no longer told apart."""
 MAX_PAIRS = 65_536
 """Pairs that are counted at a time: a batch of calls that name many topics has ten times as many."""
+DENSE = 16
+"""Possible pairs for each one up to which a table of all is made."""
 MAX_PARTITIONS = 1_000_000
 """Partitions beyond which no more are counted."""
 
@@ -40,35 +40,30 @@ class TopicStore:
         self._seen = np.array([], dtype=np.int64)
 
     def add(
-        self,
-        calls: Rows,
-        cell: Ints,
-        measures: Measures,
-        names: Mapping[str, str],
+        self, seen: EventBatch, cell: Ints, measures: Measures, names: Mapping[str, str]
     ) -> tuple[Ints, Ints]:
-        """Take the topics of `calls`; `cell` and `measures` are parallel to its rows. Returns row and topic
-        of each pair."""
-        named = self._named(calls, names)
-        parts = self._partitions(calls, names)
-        size = max(len(self.codes), 1)
-        pair = np.concatenate([part["row"] * size + part["topic"] for part in (named, parts)])
-        encoded = pa.array(pair).dictionary_encode()
-        pairs = encoded.dictionary.to_numpy()
-        row, topic = pairs // size, pairs % size
-        if not len(pairs):
+        """Take the topics of the calls of a batch; `cell` and `measures` are parallel to them. Returns row
+        and topic of each pair."""
+        calls, topics, parts = seen.calls, seen.topics, seen.partitions
+        named = self._numbers(topics.key, names)
+        told = self._numbers(parts.key, names)
+        known = slice(None) if told.min(initial=0) >= 0 else told >= 0
+        row, topic, place = _pairs(topics.row, named, parts.row[known], told[known], len(calls))
+        if not len(row):
             return row, topic
-        place = encoded.indices.to_numpy()[len(named["row"]) :].astype(np.int64)
-        error = _errors(calls, row, place, parts["error"])
-        records, sizes = (_sums(place, parts[name], len(pairs)) for name in ("records", "bytes"))
-        codes = np.maximum(_sums(place, (parts["error"] != 0).astype(np.int64), len(pairs)), error != 0)
+        fields = ("error_code", "records", "bytes")
+        failures, *counted = (parts.ints(name)[known] for name in fields)
+        error = _errors(calls, row, place, failures)
+        records, sizes = (_sums(place, each, len(row)) for each in counted)
+        codes = np.maximum(_sums(place, (failures != 0).astype(np.int64), len(row)), error != 0)
         if len(self._cube) > MAX_CELLS:
             topic = np.full(len(topic), self.codes.number(OTHERS), dtype=np.int64)
-        for first in range(0, len(pairs), MAX_PAIRS):
+        for first in range(0, len(row), MAX_PAIRS):
             some = slice(first, first + MAX_PAIRS)
             own = taken(measures, row[some])
             own["records"], own["record_bytes"], own["error_codes"] = records[some], sizes[some], codes[some]
             _count(self._cube, [cell[row[some]], topic[some], error[some]], own)
-        self._see(parts)
+        self._see(parts, told)
         return row, topic
 
     def finish(self, names: Mapping[str, str]) -> None:
@@ -105,41 +100,41 @@ class TopicStore:
         _count(cube, keys, {name: cells[name] for name in MEASURES})
         self.cells = {**cube.keys(KEYS), **cube.measures()}
 
-    def _named(self, calls: Rows, names: Mapping[str, str]) -> dict[str, Ints]:
-        counts, given, ids = elements(calls.column("topics"), calls.column("topic_ids"))
-        rows, codes = self._coded(lists.parents(counts), given, ids, names)
-        return {"row": rows[codes >= 0], "topic": codes[codes >= 0]}
-
-    def _partitions(self, calls: Rows, names: Mapping[str, str]) -> dict[str, Ints]:
-        column = calls.unfiltered("partitions")  # nothing but calls has any
-        flat = column.flatten()
-        rows, codes = self._coded(
-            calls.places[lists.parents(lists.lengths(column))],
-            pc.struct_field(flat, "topic"),
-            pc.struct_field(flat, "topic_id"),
-            names,
-        )
-        fields = {"partition": "partition", "error": "error_code", "records": "records", "bytes": "bytes"}
-        parts = {name: integers(pc.struct_field(flat, field)) for name, field in fields.items()}
-        parts |= {"row": rows, "topic": codes}
-        return {name: values[codes >= 0] for name, values in parts.items()}
-
-    def _coded(
-        self, rows: Ints, given: pa.Array, ids: pa.Array, names: Mapping[str, str]
-    ) -> tuple[Ints, Ints]:
+    def _numbers(self, keys: Coded, names: Mapping[str, str]) -> Ints:
         """Number of each topic by its name or else its uuid, -1 where it has neither."""
-        keys = pc.coalesce(given, lookup(ids, names), ids) if given.null_count else given
-        if keys.null_count == 0:
-            return rows, self.codes.encode(keys)
-        codes = np.full(len(keys), -1, dtype=np.int64)
-        codes[~lists.is_null(keys)] = self.codes.encode(keys.drop_null())
-        return rows, codes
+        codes, rows = combined([keys.codes], [keys.size])
+        chosen = [keys.values[code] for code in keys.codes[rows].tolist()]
+        numbers = [-1 if key is None else self.codes.number(names.get(key, key)) for key in chosen]
+        return np.array(numbers, np.int64)[codes]
 
-    def _see(self, parts: dict[str, Ints]) -> None:
+    def _see(self, parts: Partitions, topic: Ints) -> None:
         if len(self._seen) >= MAX_PARTITIONS:
             return
-        both = parts["topic"] << _SHIFT | parts["partition"] & 0xFFFFFFFF
-        self._seen = _unique(np.concatenate([self._seen, _unique(both)]))
+        rows = parts.place.rows
+        rows = rows[topic[rows] >= 0]
+        both = topic[rows] << _SHIFT | parts.ints("partition")[rows] & 0xFFFFFFFF
+        self._seen = _unique(np.concatenate([self._seen, both]))
+
+
+def _pairs(row: Ints, topic: Ints, of: Ints, told: Ints, calls: int) -> tuple[Ints, Ints, Ints]:
+    """The pairs of call and topic in the order in which they come: first those that calls name (-1: none),
+    then those of which partitions are told. Gives row and topic of each, and which of them the partitions
+    are of."""
+    if (topic < 0).any():
+        row, topic = row[topic >= 0], topic[topic >= 0]
+    size = int(max(topic.max(initial=0), told.max(initial=0))) + 1
+    named, parts = row * size + topic, of * size + told
+    if calls * size <= DENSE * (len(named) + len(parts)):
+        # Most calls name a topic once, and all of which they tell anything: then nothing has to be sorted.
+        places = np.full(calls * size, -1, np.int64)
+        order = np.arange(len(named), dtype=np.int64)
+        places[named] = order
+        place = places[parts]
+        if np.array_equal(places[named], order) and (place >= 0).all():
+            return row, topic, place
+    pairs = np.concatenate([named, parts])
+    numbers, firsts = combined([pairs], [calls * size])
+    return *np.divmod(pairs[firsts], size), numbers[len(named) :]
 
 
 def _count(cube: Cube, keys: list[Ints], measures: Measures) -> None:
@@ -152,7 +147,7 @@ def _count(cube: Cube, keys: list[Ints], measures: Measures) -> None:
     cube.add(places[numbers], measures)
 
 
-def _errors(calls: Rows, row: Ints, place: Ints, error: Ints) -> Ints:
+def _errors(calls: EventRows, row: Ints, place: Ints, error: Ints) -> Ints:
     """Error code of each pair, whose call is `row`; `place` and `error` are those of the partitions."""
     failed = error != 0
     codes = calls.ints("error_code")[row]
