@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kwsniff.columns import Ints
+from kwsniff.encoding import options
 from kwsniff.lake.held import WITHOUT_TIME, Held, Some
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import LakeTable
@@ -66,11 +67,10 @@ class SortedFile:
         self.last: int | None = None
         schema = table.schema
         self.schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]  # whose values repeat
         order = [pq.SortingColumn(schema.get_field_index(name)) for name in table.order]
         self._stream = place.create()
         self._writer = pq.ParquetWriter(
-            self._stream, self.schema, compression="zstd", use_dictionary=texts, sorting_columns=order
+            self._stream, self.schema, sorting_columns=order, **options(self.schema)
         )
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:

@@ -1,18 +1,14 @@
-"""Events as Parquet: the schema of `kwsniff.table.EVENTS`, zstd, the same bytes for the same events.
-
-Texts repeat and get dictionaries; numbers hardly do, and theirs would cost more than they save. Readers skip
-row groups by what statistics say of a column, but not of what is in its lists: those have none.
-"""
+"""Events as Parquet: the schema of `kwsniff.table.EVENTS`, the same bytes for the same events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kwsniff.cli.formats.sink import Sink
+from kwsniff.encoding import options
 from kwsniff.table import EVENTS
 
 GROUP_ROWS = 32_768
@@ -27,14 +23,7 @@ class ParquetWriter:
 
     def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
         self._schema = EVENTS if columns is None else pa.schema([EVENTS.field(name) for name in columns])
-        paths = list(_paths(self._schema))
-        self._writer = pq.ParquetWriter(
-            Sink(stream),
-            self._schema,
-            compression="zstd",
-            use_dictionary=[path for path, kind in paths if pa.types.is_string(kind)],
-            write_statistics=[path for path, _ in paths if "." not in path],
-        )
+        self._writer = pq.ParquetWriter(Sink(stream), self._schema, **options(self._schema))
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -63,17 +52,3 @@ class ParquetWriter:
         """Write the last row group and the footer."""
         self._flush()
         self._writer.close()
-
-
-def _paths(fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
-    """Path and type of each column that a file has for these fields."""
-    for field in fields:
-        kind = field.type
-        if pa.types.is_list(kind):
-            inner: Iterable[pa.Field] = [pa.field("list.element", kind.value_type)]
-        elif pa.types.is_struct(kind):
-            inner = kind
-        else:
-            yield field.name, kind
-            continue
-        yield from ((f"{field.name}.{path}", leaf) for path, leaf in _paths(inner))
