@@ -38,8 +38,13 @@ def even(
         kept += whole
         parts = max(round(batch.num_rows / BATCH_ROWS), round(size / most), 1)
         count = -(-batch.num_rows // parts)
+        first = 0
         for part in range(parts):
-            waiting.append(batch.slice(part * count, count))
+            if part and waiting:  # what it was cut into is one again: joining would copy it
+                rows -= waiting.pop().num_rows
+            else:
+                first = part * count
+            waiting.append(batch.slice(first, (part + 1) * count - first))
             rows += waiting[-1].num_rows
             held += size // parts
             if rows >= BATCH_ROWS or held >= most or kept >= KEPT:
