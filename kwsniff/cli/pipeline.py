@@ -50,8 +50,8 @@ def pipeline(request: PipelineRequest) -> int:
         SparkFailedError,
         SparkMissingError,
         TaskError,
+        context,
         plain_failures,
-        session,
     )
 
     unread: list[Unread] = []
@@ -60,7 +60,7 @@ def pipeline(request: PipelineRequest) -> int:
         inputs(request.paths, 0, unread)  # before Spark takes its seconds to start
         for each in unread:
             said(f"{each}; it is passed over")
-        spark = session(request.master, verbose=request.verbose)
+        spark = context(request.master, verbose=request.verbose)
         with watched(spark, quiet=request.quiet) as steps, plain_failures():
             result = job.run(
                 spark,

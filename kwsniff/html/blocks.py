@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from kwsniff.answers.groups import Groups
 from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, TIME, AnswerField, AnswerTable
@@ -26,6 +25,8 @@ from kwsniff.report.cube import PARTS
 from kwsniff.report.text import printable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kwsniff.findings.errors import ErrorLine
 
 Row = Mapping[str, Any]
@@ -52,14 +53,22 @@ PART_NAMES = {
 
 def text(value: Any) -> str | None:
     """A text from the wire as it may be shown."""
-    if value is None or value is pd.NA:
+    if _missing(value):
         return None
     shown = printable(str(value))
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
+def _missing(value: Any) -> bool:
+    import pandas as pd  # which who only gathers figures for a page does without
+
+    return value is None or value is pd.NA
+
+
 def micros(moment: datetime | None) -> int | None:
     """Microseconds since 1970."""
+    import pandas as pd
+
     return None if pd.isna(moment) else round(moment.timestamp() * 1e6)
 
 
@@ -78,7 +87,7 @@ def cell(value: Any, kind: str) -> Any:
         values = list(value or ())
         more = [f"and {len(values) - LISTED:,} more"] if len(values) > LISTED else []
         return [*(text(each) for each in values[:LISTED]), *more]
-    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+    if _missing(value) or (isinstance(value, float) and math.isnan(value)):
         return None
     if kind == TIME:
         return micros(value)
@@ -93,6 +102,8 @@ def _number(value: Any) -> float | int:
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame, what is missing as None."""
+    import pandas as pd
+
     rows = frame.to_dict(orient="records")
     return [{str(name): None if pd.isna(value) else value for name, value in row.items()} for row in rows]
 
@@ -215,6 +226,8 @@ def client_table(frame: pd.DataFrame) -> AnswerTable:
 
 def error_table(lines: Sequence[ErrorLine]) -> AnswerTable:
     """Errors with who got them and for what."""
+    import pandas as pd
+
     rows = [
         {
             "error": line.error, "api": line.api, "calls": line.calls, "who": line.who, "where": line.where,

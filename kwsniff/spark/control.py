@@ -20,7 +20,10 @@ from kwsniff.lake.place import Place
 from kwsniff.tuning import trimmed
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+    Spark = SparkSession | SparkContext
 
 JOINED, EVENTS, EMITTED = "joined", "events", "told"
 """Kinds of rows: what joining a split told of its rows; rows (STAGED) that it could not tell; JSON."""
@@ -70,7 +73,14 @@ def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def tasks(spark: SparkSession, count: int, work: Work) -> pa.Table:
+def context_of(spark: Spark) -> SparkContext:
+    """What runs tasks; a session is more, which queries need."""
+    from pyspark import SparkContext
+
+    return spark if isinstance(spark, SparkContext) else spark.sparkContext
+
+
+def tasks(spark: Spark, count: int, work: Work) -> pa.Table:
     """What a task for each number below `count` yields. Raises what Spark raises.
 
     These are no DataFrames: a query's plan, and the code that is made for it, would take seconds of a first
@@ -80,7 +90,7 @@ def tasks(spark: SparkSession, count: int, work: Work) -> pa.Table:
     def run(given: Iterable[int]) -> Iterator[pa.RecordBatch]:
         return work(pa.RecordBatch.from_pydict({"id": [number]}) for number in given)
 
-    parts = spark.sparkContext.parallelize(range(count), max(count, 1))
+    parts = context_of(spark).parallelize(range(count), max(count, 1))
     return pa.Table.from_batches(parts.mapPartitions(run).collect(), CONTROL)
 
 
@@ -96,7 +106,7 @@ class Piece:
 class KeptInput:
     """CONTROL rows between two jobs, in files that tasks write: so nothing is computed twice."""
 
-    def __init__(self, spark: SparkSession, place: Place) -> None:
+    def __init__(self, spark: Spark, place: Place) -> None:
         self._spark, self._place = spark, place
         self._pieces: dict[int | None, list[Piece]] = {}
 

@@ -18,7 +18,7 @@ from kwsniff.lake.place import Place
 from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kwsniff.spark.control import Spark
 
 EXACT = 1_000_000
 """Values of a metric up to which percentiles are exact: calls, and topics that calls name."""
@@ -48,7 +48,7 @@ class Counted(Pass):
             return counted
 
 
-def merged(spark: SparkSession, staging: Place, urls: Sequence[str]) -> Counted:
+def merged(spark: Spark, staging: Place, urls: Sequence[str]) -> Counted:
     """One of all, which follow each other, by levels. Raises OSError, and what Spark raises."""
     files, level = list(urls), 0
     while len(files) > MERGED:

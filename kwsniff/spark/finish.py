@@ -52,7 +52,7 @@ from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kwsniff.spark.control import Spark
 
 FILES_BYTES = 96 * MIB
 """Staged events that one task finishes, about: a file a day and hour comes of them."""
@@ -84,7 +84,7 @@ class Finish:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Spark,
         groups: Sequence[Sequence[Staged]],
         corrections: Sequence[Sequence[Piece]],
         version: Version,
@@ -188,7 +188,7 @@ def spark_metadata() -> dict[str, dict[str, str]]:
 
 
 def compacted(
-    spark: SparkSession,
+    spark: Spark,
     files: Sequence[Stored],
     found: Sequence[Sequence[Stored]],
     out: Place,

@@ -30,7 +30,7 @@ from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
-from kwsniff.spark.control import Piece
+from kwsniff.spark.control import Piece, context_of
 from kwsniff.spark.counted import Counted
 from kwsniff.spark.finish import Finish, error_names, grouped, spark_metadata
 from kwsniff.spark.naming import First
@@ -39,7 +39,7 @@ from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spark.staged import Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kwsniff.spark.control import Spark
 
 Corrections = Callable[[list[list[Staged]]], list[list[Piece]]]
 """Takes the groups of files that are finished together; gives what is to be put right in each."""
@@ -63,7 +63,7 @@ class JobResult:
 
 
 def run(
-    spark: SparkSession,
+    spark: Spark,
     paths: Sequence[str],
     out: str | os.PathLike[str],
     config: Config,
@@ -74,7 +74,8 @@ def run(
     form: str = PARQUET,
     tell: Tell = lambda step, size: None,
 ) -> JobResult:
-    """Decode the captures at `paths` on `spark` and write the results to `out`, a directory or a URL.
+    """Decode the captures at `paths` on `spark`, a session or its context, and write the results to `out`, a
+    directory or a URL.
 
     A run replaces the results of an earlier one. With `append` it reads only files the earlier ones did not,
     adds their rows, and makes statistics and findings of all. Large input is read in splits, of `split` bytes
@@ -103,7 +104,7 @@ def check(out: str | os.PathLike[str], form: str) -> Place:
 
 
 def _run_alone(
-    spark: SparkSession,
+    spark: Spark,
     paths: Sequence[str],
     place: Place,
     config: Config,
@@ -146,7 +147,7 @@ class _JobRun:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Spark,
         version: Version,
         config: Config,
         before: Manifest | None,
@@ -236,7 +237,7 @@ class _JobRun:
 
     @property
     def _cores(self) -> int:
-        return int(self._spark.sparkContext.defaultParallelism)
+        return int(context_of(self._spark).defaultParallelism)
 
     def _report(self, counted: Counted) -> Report:
         report = Report.from_store(counted.store, errors=error_names(), uses=True)
@@ -295,4 +296,4 @@ class _JobRun:
 
     def _stage(self, name: str, size: int = 0) -> None:
         self._tell(name, size)
-        self._spark.sparkContext.setJobDescription(f"kwsniff: {name}")
+        context_of(self._spark).setJobDescription(f"kwsniff: {name}")

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kwsniff.report.text import bytes_text
+from kwsniff.spark.control import context_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kwsniff.spark.control import Spark
 
 INTERVAL = 0.5
 """Seconds between two looks."""
@@ -56,7 +57,7 @@ def _span(seconds: float) -> str:
 
 
 @contextmanager
-def watched(spark: SparkSession, *, quiet: bool = False) -> Iterator[Steps]:
+def watched(spark: Spark, *, quiet: bool = False) -> Iterator[Steps]:
     """Show the progress of Spark's jobs on standard error during the block, which tells the steps; `quiet`
     shows it on a terminal only."""
     steps = Steps()
@@ -111,9 +112,9 @@ def _print(line: str) -> None:
     print(f"kwsniff: {line}", file=sys.stderr, flush=True)
 
 
-def tasks(spark: SparkSession) -> tuple[int, int]:
+def tasks(spark: Spark) -> tuple[int, int]:
     """Tasks of the stages that run: how many are done, and how many there are."""
-    tracker = spark.sparkContext.statusTracker()
+    tracker = context_of(spark).statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
     known = [each for each in stages if each is not None]
     return sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.spark.java import JavaError, java_home
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
@@ -50,42 +51,75 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
         kwsniff.spark.java.JavaError: there is no Java that Spark runs on, it ended at once, or
             `master` is one that the pipeline can't use.
     """
+    _prepare(master, verbose)
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder
+    for name, text in _chosen(master, verbose, settings).items():
+        builder = builder.config(name, text)
+    with _plain_start():
+        made: SparkSession = builder.getOrCreate()
+    return made
+
+
+def context(master: str | None = None, *, verbose: bool = False, **settings: str) -> SparkContext:
+    """As `session`, without what queries need: that takes as long again to start. Raises the same."""
+    _prepare(master, verbose)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors.exceptions.captured import install_exception_handler
+
+    install_exception_handler()  # a session does that
+    active: SparkContext | None = SparkContext._active_spark_context
+    if active is not None:
+        return active
+    conf = SparkConf().setAll(list(_chosen(master, verbose, settings).items()))
+    with _plain_start():
+        return SparkContext(conf=conf)
+
+
+def _prepare(master: str | None, verbose: bool) -> None:
     if find_spec("pyspark") is None:
         raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
     _no_connect(master or os.environ.get("SPARK_REMOTE"))
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark import accumulators
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
 
     if not verbose:
         # Threads of PySpark's tell at length that Java ended; we say so in one line.
         for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
             server.handle_error = lambda *_: None  # type: ignore[method-assign]
         logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+
+
+def _chosen(master: str | None, verbose: bool, settings: Mapping[str, str]) -> dict[str, str]:
+    """All settings; in the environment, what Java and the workers are."""
     # spark-submit started the JVM already, and said where the job runs.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         os.environ["JAVA_HOME"] = java_home()
     # Workers would otherwise run whatever Python comes first on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    chosen = {**_settings(verbose), **{name.replace("_", "."): text for name, text in settings.items()}}
-    builder = SparkSession.builder.appName("kwsniff")
+    chosen = {"spark.app.name": "kwsniff", **_settings(verbose)}
+    chosen |= {name.replace("_", "."): text for name, text in settings.items()}
     if not submitted:
-        builder = builder.master(master or LOCAL)
+        chosen["spark.master"] = master or LOCAL
         if (master or LOCAL).startswith("local"):
             chosen["spark.driver.host"] = "127.0.0.1"
-    for name, text in chosen.items():
-        builder = builder.config(name, text)
+    return chosen
+
+
+@contextmanager
+def _plain_start() -> Iterator[None]:
+    from pyspark.errors import PySparkRuntimeError
+
     try:
-        made: SparkSession = builder.getOrCreate()
+        yield
     except PySparkRuntimeError as error:
         raise JavaError(f"Spark did not start: {error}") from None
-    return made
 
 
 def _no_connect(master: str | None) -> None:

@@ -17,14 +17,14 @@ from kwsniff.spark.decode import rows
 from kwsniff.spark.staged import Staged, StagedFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kwsniff.spark.control import Spark
 
 
 class ShardRun:
     """One run of `shards` tasks that share the connections."""
 
     def __init__(
-        self, spark: SparkSession, paths: Sequence[str], config: Config, place: Place, run: int, shards: int
+        self, spark: Spark, paths: Sequence[str], config: Config, place: Place, run: int, shards: int
     ) -> None:
         """Events go into files in `place`. `run` puts positions behind those of runs with a lower number."""
         self._spark, self._paths, self._config = spark, list(paths), config

@@ -30,14 +30,14 @@ from kwsniff.parts.join import limits_of, within
 from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
 from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
-from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, numbers, tasks
+from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, context_of, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
 from kwsniff.spark.naming import First, Namings, earliest
 from kwsniff.spark.packing import packed_summary
 from kwsniff.spark.staged import STAGED, Staged, StagedFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kwsniff.spark.control import Spark
 
 LEAST_SPLIT = 32 * MIB
 """Smaller splits would have more edges than they gain."""
@@ -53,15 +53,15 @@ def split_bytes(total: int, cores: int) -> int:
     return max(wanted, -(-total // (MOST_SPLITS // 2)))
 
 
-def make_plan(spark: SparkSession, paths: Sequence[str], config: Config, size: int | None) -> list[Split]:
+def make_plan(spark: Spark, paths: Sequence[str], config: Config, size: int | None) -> list[Split]:
     """The splits of the captures at `paths`; `size` is that of a split in bytes. Raises CaptureError."""
     files = resolve(paths)
     total = sum(file.size or 0 for file in files)
-    size = size or split_bytes(total, spark.sparkContext.defaultParallelism)
+    size = size or split_bytes(total, context_of(spark).defaultParallelism)
     return joined(files, _index(spark, files, config, size), size)
 
 
-def _index(spark: SparkSession, files: Sequence[CaptureFile], config: Config, size: int) -> list[list[Split]]:
+def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int) -> list[list[Split]]:
     """The pieces of each file; large files are looked into, each by a task."""
     parts = {file.path: [Split(file.path)] for file in files}
     large = [file.path for file in files if (file.size or 0) > size]
@@ -114,14 +114,12 @@ class Summaries:
 class SplitRun:
     """One run over `splits`, with the files between its jobs in `place`."""
 
-    def __init__(
-        self, spark: SparkSession, splits: Sequence[Split], config: Config, place: Place, run: int
-    ) -> None:
+    def __init__(self, spark: Spark, splits: Sequence[Split], config: Config, place: Place, run: int) -> None:
         """`run` puts the positions behind those of runs with a lower number."""
         self._spark, self._splits, self._config = spark, list(splits), config
         self._place, self._run = place, run
         self._seed = secrets.randbits(62)
-        cores = spark.sparkContext.defaultParallelism
+        cores = context_of(spark).defaultParallelism
         self._shares = min(cores, MOST_SHARES) if len(self._splits) > 1 else 1
         self._summaries: list[Summaries] = []
         self._namings: list[Namings] = []
