@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -50,14 +50,14 @@ class Version:
         """The directory in `out` for new files of a table."""
         return f"{DATA}/{self._name}/{table}" if self.form == PARQUET else table
 
-    def clear(self) -> None:
-        """Remove what no manifest names. Raises OSError."""
+    def clear(self, spared: Collection[str] = ()) -> None:
+        """Remove what no manifest names, but for the files at the paths `spared`. Raises OSError."""
         known = {file.path for file in self.before.files} if self.before else set()
         statistics = f"{self.before.statistics}/" if self.before and self.before.statistics else None
         for part in (STAGING, DATA, *TABLES):
             for each in (self.out / part).files():
                 path = each.place.relative_to(self.out)
-                kept = path in known or (statistics and path.startswith(statistics))
+                kept = path in known or path in spared or (statistics and path.startswith(statistics))
                 if not kept and path.split("/")[1] not in LOGS:
                     each.place.remove()
         _prune(self.out)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -55,7 +56,11 @@ POLL = "1 second"
 """How often the directories are looked at."""
 JOINED = 8
 """Small files of an hour that are joined."""
+GRACE = 300.0
+"""Seconds for which files stay that no longer count: readers of an earlier manifest have so long."""
 NAMES = "names.json"
+REPLACED = "replaced.json"
+"""Files that no longer count, and since when."""
 
 
 Told = Callable[[StreamRecord, StreamRecord, pa.Table], None]
@@ -84,7 +89,7 @@ class Stream:
         """Begin, or go on from the last finished batch; `once` takes the files that are there and ends."""
         from kwsniff.spark.datasource import FollowedSource
 
-        Version(self._out, manifest.read(self._out), self._settings.form).clear()
+        Version(self._out, manifest.read(self._out), self._settings.form).clear(self._replaced())
         self._spark.dataSource.register(FollowedSource)
         reader = self._spark.readStream.format("kwsniff_followed")
         rows = reader.option("following", FollowedSource.emitted(self._following)).load()
@@ -238,16 +243,21 @@ class Stream:
         return {table: [file for file in joined if file.table == table] for table in files}
 
     def _forget(self, before: Manifest | None, now: Manifest) -> None:
-        """Remove files that were joined by an earlier batch: who read its manifest has had time."""
-        place = self._own / "dropped.json"
-        if place.exists():
-            kept = {file.path for file in now.files}
-            for path in json.loads(place.read_text()):
-                if path not in kept:
-                    (self._out / path).remove()
+        """Remove files that ceased to count `GRACE` ago: who read a manifest that names them has had time."""
+        moment = time.time()
+        replaced = self._replaced()
+        over = [path for path, since in replaced.items() if since + GRACE <= moment]
+        for path in over:
+            (self._out / path).remove()
+            del replaced[path]
         held = {file.path for file in before.files} if before else set()
-        dropped = sorted(held - {file.path for file in now.files})
-        Place(str(place)).replace(json.dumps(dropped).encode())
+        replaced |= dict.fromkeys(held - {file.path for file in now.files}, moment)
+        Place(str(self._own / REPLACED)).replace(json.dumps(replaced).encode())
+
+    def _replaced(self) -> dict[str, float]:
+        place = self._own / REPLACED
+        known: dict[str, float] = json.loads(place.read_text()) if place.exists() else {}
+        return known
 
     def _manifest(self, record: StreamRecord, files: dict[str, list[Stored]]) -> Manifest:
         trust = TrustTotals(**record.trust)

@@ -41,3 +41,8 @@ def python() -> list[tuple[str, str | None]]:
     """Every block of Python, and the block without a language that follows it at once: what it prints."""
     blocks = re.findall(r"^```python\n(.*?)^```\n(?:^```\n(.*?)^```)?", text(), re.MULTILINE | re.DOTALL)
     return [(code, None if SHELL.match(said) else said or None) for code, said in blocks]
+
+
+def sql() -> list[str]:
+    """Every block of SQL."""
+    return [block for kind, block in FENCED.findall(text()) if kind == "sql"]

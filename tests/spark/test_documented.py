@@ -72,6 +72,8 @@ RUN_BY = {
     "python tests/bench/pipeline.py": BENCH,
     "python tests/bench/following.py":
         "tests.spark.test_following:test_rows_are_there_five_seconds_after_their_file",
+    "python tests/bench/querying.py":
+        "tests.spark.test_stream:test_who_began_to_read_before_files_were_joined_reads_on",
 }  # fmt: skip
 """What runs each command, by its beginning: a test of this module, or of another one."""
 ONCE = {

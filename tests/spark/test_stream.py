@@ -135,6 +135,7 @@ def test_nothing_grows_with_the_number_of_batches(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "JOINED", 4)
+    monkeypatch.setattr(stream, "GRACE", 0.0)
     followed = Followed(spark, tmp_path)
     files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 40 if ALL else 80)
     assert len(files) > (25 if ALL else 12)
@@ -152,6 +153,28 @@ def test_nothing_grows_with_the_number_of_batches(
     assert len(found.files("calls")) <= 8
     followed.run(end=True)
     assert stored(followed.out).equals(expected([followed.source / file.name for file in files]))
+
+
+def test_who_began_to_read_before_files_were_joined_reads_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "JOINED", 2)
+    followed = Followed(spark, tmp_path)
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 300)
+    began, counted = [], []
+    for file in files:
+        come([file], followed.source)
+        followed.run()
+        began.append(Results(followed.out))
+        counted.append(began[-1].table("calls", ["time"]).num_rows)
+    assert len({path for each in began for path in each.files("calls")}) > len(began[-1].files("calls"))
+    for reader, count in zip(began, counted, strict=True):
+        assert reader.table("calls", ["time"]).num_rows == count == reader.manifest.events["call"]
+    assert counted == sorted(counted)
+    monkeypatch.setattr(stream, "GRACE", 0.0)
+    followed.run(end=True)
+    with pytest.raises(FileNotFoundError):
+        began[0].table("calls", ["time"])
 
 
 def test_a_stream_writes_a_delta_table_that_can_be_read_meanwhile(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pandas as pd
 
 from kwsniff.lake.place import Place
 from kwsniff.spark import ledger
 from tests.samples import sample
+from tests.spark import documented
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed, by_window, stored, windows
 
@@ -43,3 +45,11 @@ def test_responses_without_request_are_in_the_total_of_a_window_only(
     assert orphans
     assert found[found["api"].isna()]["calls"].sum() == len(calls)
     assert found[found["api"].notna()]["calls"].sum() == len(calls) - orphans
+
+
+def test_the_page_s_query_for_duckdb_finds_the_windows(ended: tuple[Followed, list[Path]]) -> None:
+    followed, _ = ended
+    (query,) = documented.sql()
+    rows = duckdb.connect().sql(query.replace("results/", f"{followed.out}/")).to_arrow_table()
+    wanted = windows(followed.out)
+    assert rows["calls"].to_pylist() == wanted[wanted["api"].isna()]["calls"].tolist()
