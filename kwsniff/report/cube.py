@@ -32,6 +32,7 @@ MEASURES = (*SUMS, *MAXES, *MINS)
 NEVER = np.iinfo(np.int64).max
 """`first_us` of a call whose time is not known."""
 
+_FOLDS = dict.fromkeys(SUMS, np.add) | dict.fromkeys(MAXES, np.fmax) | dict.fromkeys(MINS, np.minimum)
 _REAL = frozenset(("duration_us", "overrun_us", *PARTS))
 _ROWS = 64
 
@@ -48,13 +49,20 @@ def _nothing(name: str, size: int) -> npt.NDArray[Any]:
 
 def _take(totals: Measures, group: Ints, measures: Measures) -> None:
     """Add calls to the totals; `group` has the place of each."""
-    for name in SUMS:
-        if measures[name].any():  # most of them are nothing for most batches
-            np.add.at(totals[name], group, measures[name])
-    for name in MAXES:
-        np.fmax.at(totals[name], group, measures[name])
-    for name in MINS:
-        np.minimum.at(totals[name], group, measures[name])
+    if not len(group):
+        return
+    counts = np.bincount(group, minlength=len(totals["calls"]))
+    for name in MEASURES:
+        total, values = totals[name], measures[name]
+        if not is_steady(values):
+            _FOLDS[name].at(total, group, values)
+        elif name not in SUMS:
+            there = np.flatnonzero(counts)
+            total[there] = _FOLDS[name](total[there], values[0])
+        elif name not in _REAL:
+            total += counts * values[0]
+        elif values[0]:  # most are nothing for most batches; else one after the other, as they are rounded
+            np.add.at(total, group, values)
 
 
 def folded(measures: Measures, group: Ints, size: int) -> dict[str, npt.NDArray[Any]]:
@@ -97,6 +105,32 @@ class Cube:
     def measures(self) -> dict[str, npt.NDArray[Any]]:
         """MEASURES in the order of the rows."""
         return {name: total[: len(self.kinds)] for name, total in self._totals.items()}
+
+
+def steady(measures: Measures) -> dict[str, npt.NDArray[Any]]:
+    """The same, but that those which are one value throughout take room for one, and little time."""
+    return {name: _steady(values) for name, values in measures.items()}
+
+
+def is_steady(values: npt.NDArray[Any]) -> bool:
+    """Whether this is one value that stands for all."""
+    return values.strides == (0,)
+
+
+def _steady(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if not len(values) or is_steady(values):
+        return values
+    first = values[:1]
+    same = values == first if first == first else np.isnan(values)
+    return np.broadcast_to(first[0], values.shape) if same.all() else values
+
+
+def chosen(measures: Measures, rows: Ints) -> dict[str, npt.NDArray[Any]]:
+    """The measures of some calls; those of `steady` stay so."""
+    return {
+        name: np.broadcast_to(values[0], rows.shape) if is_steady(values) else values[rows]
+        for name, values in measures.items()
+    }
 
 
 def taken(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:

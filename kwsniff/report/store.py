@@ -26,7 +26,7 @@ import pyarrow as pa
 from kwsniff.report import waiting
 from kwsniff.report.arrays import Floats, Ints
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, joined
+from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, is_steady, joined, steady
 from kwsniff.report.even import BATCH_BYTES, even
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.rows import Rows
@@ -241,8 +241,8 @@ class CallStore:
 def _measures(calls: Rows, waited: Ints) -> Measures:
     throttle = calls.ints("throttle_ms")
     fetch = calls.is_in("api_key", waiting.FETCHES)
-    return {
-        "calls": np.ones(len(calls), dtype=np.int64),
+    return steady({
+        "calls": np.broadcast_to(np.int64(1), len(calls)),
         "request_bytes": calls.ints("request_bytes"),
         "response_bytes": calls.ints("response_bytes"),
         "records": calls.ints("record_count"),
@@ -250,20 +250,24 @@ def _measures(calls: Rows, waited: Ints) -> Measures:
         "error_codes": calls.ints("error_count"),
         "throttled_calls": (throttle > 0).astype(np.int64),
         "throttle_ms": throttle,
-        "duration_us": np.nan_to_num(calls.floats("duration_us")),
+        "duration_us": _or_zero(calls.floats("duration_us")),
         **_parts(calls),
         "last_us": calls.first_known(*LAST, null=0),
         "in_flight_max": calls.ints("in_flight", -1),
         "throttle_max_ms": throttle,
         "overrun_us": np.where(waited * fetch == 1, waiting.overrun_us(calls), np.nan),
         "first_us": calls.first_known("request_time", "response_time", null=NEVER),
-    }
+    })  # fmt: skip
 
 
 def _parts(calls: Rows) -> dict[str, npt.NDArray[Any]]:
     """The parts of each call's time, 0 where they are not known, and whether they are."""
     known = calls.known("broker_us").astype(np.int64)
-    return {"parted_calls": known} | {name: np.nan_to_num(calls.floats(name)) for name in PARTS}
+    return {"parted_calls": known} | {name: _or_zero(calls.floats(name)) for name in PARTS}
+
+
+def _or_zero(values: Floats) -> Floats:
+    return np.broadcast_to(np.float64(0), len(values)) if is_steady(values) else np.nan_to_num(values)
 
 
 def _small(numbers: Ints) -> npt.NDArray[np.integer]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kwsniff.report.arrays import Ints
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.report.cube import MEASURES, Cube, Measures, taken
+from kwsniff.report.cube import MEASURES, Cube, Measures, chosen
 from kwsniff.report.eventrows import EventBatch, EventRows, Partitions
 from kwsniff.report.rows import Coded
 
@@ -60,7 +60,7 @@ class TopicStore:
             topic = np.full(len(topic), self.codes.number(OTHERS), dtype=np.int64)
         for first in range(0, len(row), MAX_PAIRS):
             some = slice(first, first + MAX_PAIRS)
-            own = taken(measures, row[some])
+            own = chosen(measures, row[some])
             own["records"], own["record_bytes"], own["error_codes"] = records[some], sizes[some], codes[some]
             _count(self._cube, [cell[row[some]], topic[some], error[some]], own)
         self._see(parts, told)
