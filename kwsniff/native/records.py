@@ -27,8 +27,10 @@ def picked(rows: Rows, which: Any) -> Rows:
     return made
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
-    """Rows of one type, of at least one array, one after the other."""
+def joined(parts: Sequence[Rows], kind: np.dtype[Any] | None = None) -> Rows:
+    """Rows of one type, one after the other; `kind` is that type where there may be none of them."""
+    if not parts:
+        return np.zeros(0, kind)
     return np.concatenate([_bytes(rows) for rows in parts]).view(parts[0].dtype)
 
 

@@ -161,16 +161,16 @@ class PartEngine(Engine):
         if self._emitter.bodies is not None:
             tail.serial, tail.shown = int(run.serial), self._emitter.bodies.waiting()
         return PartSummary(
-            _joined(self._edges, EDGE), bytes(self._payload), *self._spoilt(lefts),
+            joined(self._edges, EDGE), bytes(self._payload), *self._spoilt(lefts),
             list(self._emitter.captures), lefts,
-            _joined(self._ends, RECORDS["ends"]), self._end_texts, _joined(self._births, BIRTH), tail,
+            joined(self._ends, RECORDS["ends"]), self._end_texts, joined(self._births, BIRTH), tail,
             int(run.clock), self._began, int(run.jump), int(run.order), limited, most,
             int(run.floor),
         )  # fmt: skip
 
     def _spoilt(self, lefts: Rows) -> tuple[Rows, bytes]:
         """Of what was kept of quiet connections, that of those which were not."""
-        spare = _joined(self._spare, EDGE)
+        spare = joined(self._spare, EDGE)
         of = lefts[spare["left"]]
         spare = spare[(of["quiet"] == SPOILT) & (of["spare"] != 0)]
         data = bytearray()
@@ -313,7 +313,3 @@ def endpoints_of(segments: Rows) -> NDArray[Any]:
     made[:, :48] = np.stack(words, axis=1).astype(np.int64).view(np.uint8).reshape(len(segments), 48)
     made[:, 51] = 1
     return made.view("S52").reshape(len(segments))
-
-
-def _joined(parts: list[Rows], kind: np.dtype[Any]) -> Rows:
-    return joined(parts) if parts else np.zeros(0, kind)
