@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.place import scattered
 from kwsniff.native.records import copied
-from kwsniff.parts.part import EXTRA, STORED, PartSummary
+from kwsniff.net.columns import SegmentColumns
+from kwsniff.parts.part import BLOCK, EXTRA, STORED, PartSummary
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -27,6 +28,31 @@ def with_payload(summary: PartSummary) -> PartSummary:
     edges, payload = _filled(summary.edges, summary.payload, summary.captures)
     spare, spare_payload = _filled(summary.spare, summary.spare_payload, summary.captures)
     return replace(summary, edges=edges, payload=payload, spare=spare, spare_payload=spare_payload)
+
+
+def without_block(segments: SegmentColumns) -> SegmentColumns:
+    """Segments without what can be read in their file again."""
+    if segments.place is None or len(segments.buffers) <= BLOCK:
+        return segments
+    buffers = list(segments.buffers)
+    buffers[BLOCK] = memoryview(b"")
+    return replace(segments, buffers=buffers)
+
+
+def with_block(segments: SegmentColumns) -> SegmentColumns:
+    """What was left out by `without_block`, for these segments. Raises CaptureError."""
+    place, path = segments.place, segments.capture
+    if place is None or len(segments.buffers) <= BLOCK or len(segments.buffers[BLOCK]):
+        return segments
+    assert path is not None
+    own = np.flatnonzero((segments.buffer == BLOCK) & (segments.captured > 0))
+    sizes, start = segments.captured[own], segments.start.copy()
+    start[own] = np.cumsum(sizes) - sizes
+    data = bytearray(int(sizes.sum()))
+    _read(path, place + segments.start[own], data, start[own], sizes)
+    buffers = list(segments.buffers)
+    buffers[BLOCK] = memoryview(data)
+    return replace(segments, start=start, buffers=buffers, place=None)
 
 
 def _filled(segments: Rows, payload: bytes, captures: list[str | None]) -> tuple[Rows, bytes]:
@@ -43,10 +69,15 @@ def _filled(segments: Rows, payload: bytes, captures: list[str | None]) -> tuple
         assert path is not None
         # Neighbours in the file share pages of the system's cache.
         own = own[np.argsort(places[own], kind="stable")]
-        if not scattered(path, places[own].tolist(), _views(data, begins[own], sizes[own])):
-            raise CaptureError(f"{path}: the file is shorter than it was")
+        _read(path, places[own], data, begins[own], sizes[own])
     made["start"][stored], made["buffer"][stored] = begins, EXTRA
     return made, bytes(data)
+
+
+def _read(path: str, places: Ints, data: bytearray, begins: Ints, sizes: Ints) -> None:
+    """Put stretches of a file where they begin in `data`."""
+    if not scattered(path, places.tolist(), _views(data, begins, sizes)):
+        raise CaptureError(f"{path}: the file is shorter than it was")
 
 
 def _views(data: bytearray, begins: Ints, sizes: Ints) -> Iterator[memoryview]:

@@ -21,22 +21,33 @@ WORDS, A_PORT, B_PORT = 6, 2, 5
 """Numbers that `endpoints_of` makes a name of: address and port of each end."""
 
 
-def of_endpoints(
-    segments: Iterable[SegmentColumns], order: int, endpoints: set[bytes], after: int
-) -> Iterator[tuple[SegmentColumns, Ints]]:
-    """Of segments from `order` on, those of some endpoints behind the place `after`; and their places."""
+Placed = tuple[SegmentColumns, Ints]
+"""Segments, and their places in the input."""
+
+
+def placed(segments: Iterable[SegmentColumns], order: int) -> Iterator[Placed]:
+    """Segments from `order` on."""
+    for each in segments:
+        yield each, order + np.arange(len(each))
+        order += len(each)
+
+
+def picked(segments: SegmentColumns, rows: Ints) -> SegmentColumns:
+    """Some of these segments."""
+    return replace(segments, notes=[], **{name: getattr(segments, name)[rows] for name in COLUMNS})
+
+
+def of_endpoints(segments: Iterable[Placed], endpoints: set[bytes], after: int) -> Iterator[Placed]:
+    """Of these segments those of some endpoints behind the place `after`."""
     names = np.array(sorted(endpoints))
     # Few segments have such ports, and numbers are compared far sooner than names.
     words = np.frombuffer(b"".join(name[: 8 * WORDS] for name in endpoints), np.int64).reshape(-1, WORDS)
     ports = words[:, A_PORT] + words[:, B_PORT]
-    for each in segments:
-        orders = order + np.arange(len(each))
-        order += len(each)
+    for each, orders in segments:
         near = np.flatnonzero(np.isin(each.src_port + each.dst_port, ports) & (orders > after))
         rows = np.zeros(len(near), EDGE)
         for name in ENDS:
             rows[name] = getattr(each, name)[near]
         keep = near[np.isin(endpoints_of(rows), names)]
         if len(keep):
-            chosen = {name: getattr(each, name)[keep] for name in COLUMNS}
-            yield replace(each, notes=[], **chosen), orders[keep]
+            yield picked(each, keep), orders[keep]

@@ -13,16 +13,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.dealt import together
-from kwsniff.parts.join import Ints, Joiner
+from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import ORDER_BITS, Emitted, PartSummary
+from kwsniff.parts.payload import with_block, without_block
 from kwsniff.parts.plan import Split
-from kwsniff.parts.ranges import of_endpoints
+from kwsniff.parts.ranges import COLUMNS, Placed, of_endpoints, picked
+from kwsniff.parts.ranges import placed as placed_segments
 from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.weave import Joined
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
@@ -32,8 +36,9 @@ from kwsniff.spark.packing import packed_object, unpacked_summary
 from kwsniff.spark.rowbytes import packed_rows
 from kwsniff.spark.staged import STAGED
 
-HELD_BYTES = 32 * MIB
+HELD_BYTES = 64 * MIB
 """Segments of a split that are kept to be looked through again; beyond that the split is read each time."""
+Rows = NDArray[Any]
 
 
 def placed(emitted: Emitted, run: int) -> pa.RecordBatch:
@@ -64,35 +69,40 @@ class Count:
     """... and in each split those connections that name topics but are not to be believed; None: all."""
 
 
-class _SplitAgain:
-    """A split whose segments are wanted again."""
+class SplitAgain:
+    """A split whose segments are wanted again; those of `edges`, by connection."""
 
-    def __init__(self, splits: Sequence[Split], number: int, config: Config) -> None:
+    def __init__(self, splits: Sequence[Split], number: int, config: Config, edges: Rows) -> None:
         self._splits, self._number, self._config = splits, number, config
+        self._edges = edges
         self.order = number << ORDER_BITS
-        self._held: list[SegmentColumns] | None = None
+        self._held: list[Placed] | None = None
 
     def segments(self) -> Iterator[SegmentColumns]:
         """All of them."""
         return SplitReader(self._splits, self._number, self._config).columns()
 
-    def again(self, endpoints: set[bytes], after: int) -> Iterator[tuple[SegmentColumns, Ints]]:
+    def again(self, endpoints: set[bytes], after: int) -> Iterator[Placed]:
         """The segments of some endpoints behind a place in the input, and their places."""
-        return of_endpoints(self._kept(), self.order, endpoints, after)
+        kept = self._keeping() if self._held is None else self._held
+        for segments, orders in of_endpoints(kept, endpoints, after):
+            yield with_block(segments), orders
 
-    def _kept(self) -> Iterable[SegmentColumns]:
-        if self._held is not None:
-            return self._held
-        return self._keeping()
-
-    def _keeping(self) -> Iterator[SegmentColumns]:
-        held: list[SegmentColumns] | None = []
+    def _keeping(self) -> Iterator[Placed]:
+        """All segments, of which those are kept that may be wanted: of these ports, without their payload if
+        it can be read again."""
+        held: list[Placed] | None = []
+        ports = np.unique(self._edges["src_port"] + self._edges["dst_port"])
         size = 0
-        for each in self.segments():
-            yield each
-            size += int(each.captured.sum()) + 200 * len(each)
-            if held is not None:
-                held = [*held, each] if size <= HELD_BYTES else None
+        for segments, orders in placed_segments(self.segments(), self.order):
+            yield segments, orders
+            if held is None:
+                continue
+            rows = np.flatnonzero(np.isin(segments.src_port + segments.dst_port, ports))
+            own = without_block(picked(segments, rows))
+            held.append((own, orders[rows]))
+            size += 8 * (len(COLUMNS) + 1) * len(own) + sum(each.nbytes for each in own.buffers)
+            held = held if size <= HELD_BYTES else None
         self._held = held
 
 
@@ -128,7 +138,7 @@ class Joining:
     def _split(self, number: int, summary: PartSummary) -> Iterator[Row]:
         joined: Joined | None = Joined()
         rows: Iterable[Emitted] = ()
-        split = _SplitAgain(self._splits, number, self._config)
+        split = SplitAgain(self._splits, number, self._config, summary.edges)
         if number == 0:
             self._joiner.first(summary)
         elif self._shared or self._joiner.fits(summary):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Ints, Joiner
 from kwsniff.parts.part import Emitted, PartSummary
-from kwsniff.parts.ranges import of_endpoints
+from kwsniff.parts.ranges import of_endpoints, placed
 from kwsniff.parts.weave import woven
 
 
@@ -30,7 +30,7 @@ class Decoded:
 
     def again(self, endpoints: set[bytes], after: int) -> Iterator[tuple[SegmentColumns, Ints]]:
         """The segments of some endpoints behind a place in the input, and their places."""
-        return of_endpoints(self.segments, self.order, endpoints, after)
+        return of_endpoints(placed(self.segments, self.order), endpoints, after)
 
 
 def joined(joiner: Joiner, part: Decoded) -> Iterator[Emitted]:
