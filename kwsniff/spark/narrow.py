@@ -20,6 +20,8 @@ HEAD = 2
 DIFFERENCES, THOUSANDS, SAME = 1, 2, 4
 SAMPLE = 2048
 """Numbers by which it is told which way takes less."""
+SHORT = 256
+"""Numbers so few that telling it takes longer than it saves."""
 FEW = 16
 """Numbers that tell of most columns that they are no multiples."""
 BITS = np.log2(np.maximum(np.arange(SAMPLE + 1), 1)) * np.arange(SAMPLE + 1)
@@ -51,25 +53,29 @@ def _narrowed(column: Ints) -> bytes:
     values, kept = column, 0
     if not (column[:FEW] % THOUSAND).any() and not (column % THOUSAND).any():
         values, kept = column // THOUSAND, THOUSANDS
-    sample = values[:SAMPLE]
-    if _cost(_planes(_steps(sample))) <= _cost(_planes(sample)):
-        values, kept = _steps(values), kept | DIFFERENCES
-    planes = _planes(values)
-    return bytes((len(planes), kept)) + planes.tobytes()
+    if len(values) <= SHORT:
+        planes = _planes(values)
+        steps = _planes(_steps(values)) if len(planes) > 1 else planes
+        less = len(steps) < len(planes)
+        planes = steps if less else planes
+    else:
+        sample = values[:SAMPLE]
+        less = _cost(_planes(_steps(sample))) <= _cost(_planes(sample))
+        planes = _planes(_steps(values) if less else values)
+    return bytes((len(planes), kept | DIFFERENCES if less else kept)) + planes.tobytes()
 
 
 def _steps(values: Ints) -> Ints:
-    with np.errstate(over="ignore"):
-        made = values.copy()
-        made[1:] -= values[:-1]
-        return made
+    made = values.copy()
+    made[1:] -= values[:-1]
+    return made
 
 
 def _planes(values: Ints) -> NDArray[np.uint8]:
     """Lowest bytes first. Small negative numbers become small ones (zigzag)."""
-    folded = ((values << 1) ^ (values >> 63)).astype(np.uint64)
-    width = (int(folded.max(initial=0)).bit_length() + 7) // 8
-    return np.ascontiguousarray(folded.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)[:, :width].T)
+    folded = (values << 1) ^ (values >> 63)
+    width = (int(folded.view(np.uint64).max(initial=0)).bit_length() + 7) // 8
+    return np.ascontiguousarray(folded.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)[:, :width].T)
 
 
 def _cost(planes: NDArray[np.uint8]) -> float:
@@ -85,7 +91,6 @@ def _widened(data: NDArray[np.uint8], width: int, kept: int, count: int) -> Ints
     wide[:, :width] = data.reshape(width, count).T
     folded = wide.view("<u8").reshape(count).astype(np.uint64, copy=False)
     values = (folded >> np.uint64(1)).astype(np.int64) ^ -(folded & np.uint64(1)).astype(np.int64)
-    with np.errstate(over="ignore"):
-        if kept & DIFFERENCES:
-            values = np.cumsum(values)
-        return values * THOUSAND if kept & THOUSANDS else values
+    if kept & DIFFERENCES:
+        values = np.cumsum(values)
+    return values * THOUSAND if kept & THOUSANDS else values

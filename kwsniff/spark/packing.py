@@ -148,8 +148,7 @@ class _Packer(pickle.Pickler):
             columns = {name: what[name] for name in names}
             for name, near in NEAR:
                 if name in columns and near in columns:
-                    with np.errstate(over="ignore"):
-                        columns[name] = what[name] - what[near]
+                    columns[name] = what[name] - what[near]
             return _table, (names, len(what), narrowed(list(columns.values())))
         return NotImplemented
 
@@ -162,8 +161,7 @@ def _table(names: tuple[str, ...], count: int, data: bytes) -> Rows:
     made = np.zeros(count, [(name, np.int64) for name in names])
     for name, column in zip(names, widened(data, len(names), count), strict=True):
         made[name] = column
-    with np.errstate(over="ignore"):
-        for name, near in reversed(NEAR):
-            if name in names and near in names:
-                made[name] += made[near]
+    for name, near in reversed(NEAR):
+        if name in names and near in names:
+            made[name] += made[near]
     return made
