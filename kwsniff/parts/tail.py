@@ -30,6 +30,8 @@ Rows = NDArray[Any]
 CONN_PIECES = (
     "held_first", "held_last", "pending_first", "pending_last", "misplaced_first", "misplaced_last",
 )  # fmt: skip
+FEW = 32
+"""Lists that are walked one after the other."""
 
 
 @dataclass(slots=True)
@@ -110,11 +112,24 @@ def walked(following: Ints, heads: Ints) -> Ints:
     """The rows of all lists that begin at `heads`."""
     found = []
     at = heads[heads >= 0]
-    while len(at):
+    while len(at) > FEW:
         found.append(at)
         at = following[at]
         at = at[at >= 0]
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+    found.append(_walked_apart(following, at))
+    return np.concatenate(found)
+
+
+def _walked_apart(following: Ints, heads: Ints) -> Ints:
+    """The same of a few, which may be long: NumPy takes as long for a step of one as of many."""
+    if not len(heads):
+        return heads
+    next_of, found = following.tolist(), []
+    for at in heads.tolist():
+        while at >= 0:
+            found.append(at)
+            at = next_of[at]
+    return np.array(found, np.int64)
 
 
 def _renumbered(rows: Ints, used: int) -> Ints:
