@@ -6,7 +6,7 @@ are until no manifest names them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,17 @@ AT_ONCE = 1 << 14
 LATEST = 1 << 62
 
 
-def bundles(files: Iterable[Stored], least: int = 2) -> list[list[Stored]]:
-    """Files to be joined, at least `least` each; those that are well as they are are in none."""
+def bundles(
+    files: Iterable[Stored], least: int = 2, over: Container[int] = frozenset()
+) -> list[list[Stored]]:
+    """Files to be joined, at least `least` each, or two of hours that are `over`; those that are well as they
+    are are in none."""
     hours: dict[tuple[str, int], list[Stored]] = {}
     for file in files:
         if file.bytes < SMALL and file.rows < FULL_ROWS:
             hours.setdefault((file.table, file.hour), []).append(file)
     found: list[list[Stored]] = []
-    for small in hours.values():
+    for (_, hour), small in hours.items():
         own: list[list[Stored]] = []
         size = rows = 0
         for file in small:
@@ -44,7 +47,8 @@ def bundles(files: Iterable[Stored], least: int = 2) -> list[list[Stored]]:
                 size = rows = 0
             own[-1].append(file)
             size, rows = size + file.bytes, rows + file.rows
-        found += [bundle for bundle in own if len(bundle) >= least]
+        wanted = 2 if hour in over else least
+        found += [bundle for bundle in own if len(bundle) >= wanted]
     return found
 
 

@@ -33,7 +33,7 @@ from kwsniff.capture.rotation import grown, last_listed, unread
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.lake import formats, manifest
 from kwsniff.lake.compact import bundles
-from kwsniff.lake.files import Folders, Stored
+from kwsniff.lake.files import HOUR, Folders, Stored
 from kwsniff.lake.manifest import Manifest
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import FOUND, OF_EVENTS, WINDOWS, LakeTable
@@ -56,6 +56,8 @@ POLL = "1 second"
 """How often the directories are looked at."""
 JOINED = 8
 """Small files of an hour that are joined."""
+LAST_HOUR = 1 << 32
+"""Later than any."""
 GRACE = 300.0
 """Seconds for which files stay that no longer count: readers of an earlier manifest have so long."""
 NAMES = "names.json"
@@ -131,7 +133,7 @@ class Stream:
         closed = self._closed(before, record, files["calls"])
         files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)
         files[FOUND.name] = self._files_of(FOUND, self._found(said, before, record), version)
-        files = self._compacted(files, version)
+        files = self._compacted(files, version, _over(before, record))
         made = self._manifest(record, files)
         formats.commit(version, made)
         version.publish(made, whole=record.ended, shown=False)
@@ -233,9 +235,12 @@ class Stream:
                 folders.add(batch.cast(table.schema))
         return folders.stored
 
-    def _compacted(self, files: dict[str, list[Stored]], version: Version) -> dict[str, list[Stored]]:
+    def _compacted(
+        self, files: dict[str, list[Stored]], version: Version, over: range
+    ) -> dict[str, list[Stored]]:
+        """With small files joined: of hours that are just over, all."""
         every = [file for own in files.values() for file in own]
-        found = bundles(every, JOINED)
+        found = bundles(every, JOINED, over)
         if not found:
             return files
         below = {table: self._below(version, table) for table in files}
@@ -277,6 +282,12 @@ class Stream:
             stream=asdict(record),
             trust=paragraph(trust, CaptureTotals(**record.capture)),  # type: ignore[arg-type]
         )
+
+
+def _over(before: StreamRecord, now: StreamRecord) -> range:
+    """Hours since 1970 that closed with this batch; no rows are to be expected of them but late ones."""
+    first, end = (each.closed_until_ns // (1000 * HOUR) for each in (before, now))
+    return range(first, LAST_HOUR if now.ended else end)
 
 
 def _writing(

@@ -40,3 +40,16 @@ def rotated(paths: Sequence[str], into: Path, packets: int = 100) -> list[Path]:
         os.utime(file, (BEGAN + number, BEGAN + number))
         files.append(file)
     return files
+
+
+def later(file: Path, into: Path, hours: int) -> None:
+    """A file that `rotated` made, again at `into`, so many hours later."""
+    data = bytearray(file.read_bytes())
+    at = HEADER.size
+    while at < len(data):
+        second, rest, size, wire = RECORD.unpack_from(data, at)
+        RECORD.pack_into(data, at, second + 3600 * hours, rest, size, wire)
+        at += RECORD.size + size
+    into.write_bytes(data)
+    modified = int(file.stat().st_mtime) + 3600 * hours
+    os.utime(into, (modified, modified))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from kwsniff.report.topics import FIXED, fill
 from kwsniff.spark import ledger, stream
 from kwsniff.spark.finish import error_names
 from tests.samples import sample
-from tests.spark.rotated import rotated
+from tests.spark.rotated import later, rotated
 from tests.spark.streams import LATE, WINDOW, Followed, by_window, come, expected, stored, windows
 from tests.strength import ALL
 
@@ -153,6 +154,27 @@ def test_nothing_grows_with_the_number_of_batches(
     assert len(found.files("calls")) <= 8
     followed.run(end=True)
     assert stored(followed.out).equals(expected([followed.source / file.name for file in files]))
+
+
+def test_an_hour_that_is_over_has_one_file_of_each_table(spark: SparkSession, tmp_path: Path) -> None:
+    followed = Followed(spark, tmp_path)
+    files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 300)[:3]
+    for hours in range(2):
+        for file in files:
+            later(file, followed.source / f"{hours}-{file.name}", hours)
+            followed.run()
+    tables = Results(followed.out).manifest.tables
+    by_hour = {name: Counter(file.hour for file in own) for name, own in tables.items() if name != "findings"}
+    first = min(by_hour["calls"])
+    assert by_hour["calls"][first + 1] > 1
+    assert {counts[first] for counts in by_hour.values() if counts} == {1}
+    followed.run(end=True)
+    tables = Results(followed.out).manifest.tables
+    assert max(len(own) for own in tables.values()) == len(tables["calls"]) == 2
+    read = [followed.source / f"{hours}-{file.name}" for hours in range(2) for file in files]
+    # Which of the connections that were silent for an hour ends first, each task says of its own.
+    order = [(name, "ascending") for name in ("event", "connection", "time", "correlation_id")]
+    assert stored(followed.out).sort_by(order).equals(expected(read).sort_by(order))
 
 
 def test_who_began_to_read_before_files_were_joined_reads_on(
