@@ -181,8 +181,10 @@ def test_findings_taken_elsewhere_are_the_same() -> None:
     batches = [batch for name in ("librdkafka-groups", "librdkafka-errors") for batch in
                events(sample(name).paths, Config())]  # fmt: skip
     here = Findings()
+    for batch in batches:
+        here.take(batch)
     taker = Taker(Findings(), NEEDED)
-    assert pa.Table.from_batches(taker.watch(here.watch(batches))).equals(pa.Table.from_batches(batches))
+    assert pa.Table.from_batches(taker.watch(batches)).equals(pa.Table.from_batches(batches))
     there = taker.taken()
     taker.close()
     assert there.found() == here.found()

@@ -85,15 +85,15 @@ def report(request: ReportRequest) -> int:
             closing(_events(request, predicate, damage, trust, progress, stop)) as rows,
         ):
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-            taking = taker or found
-            watched = rows if taking is None else taking.watch(rows)
+            taking = None if taker else found
             statistics = Report.from_events(
-                watched if gathered is None else gathered.watch(watched),
+                rows if taker is None else taker.watch(rows),
                 errors=errors,
                 keep_calls=request.csv is not None,
                 only=only,
                 samples=request.config.max_samples,
                 uses=gathered is not None,
+                others=[each for each in (taking, gathered) if each is not None],
             )
             found = found if taker is None else taker.taken()
     except CaptureError as error:

@@ -6,7 +6,7 @@ what others took of other parts of it. docs/findings.md says what each rule mean
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -101,13 +101,6 @@ class Findings:
         self._clients.take(seen.calls)
         for rule in self._rules:
             rule.take(seen)
-
-    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, taken."""
-        for batch in batches:
-            self.take(batch)
-            yield batch
-            del batch  # before the next is made
 
     def merge(self, other: Findings) -> None:
         """Take what another one took, of batches that come after those of this one."""

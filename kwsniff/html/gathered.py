@@ -6,8 +6,6 @@ merging; only where calls are equally slow, or groups do more than is kept, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 import pyarrow as pa
 
@@ -51,12 +49,6 @@ class Gathered:
         self.slowest.take(calls, on_purpose)
         latency = np.where(on_purpose, np.nan, calls.floats("latency_us"))
         self.latencies.add([calls.coded("api")], latency)
-
-    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, taken."""
-        for batch in batches:
-            self.take(batch)
-            yield batch
 
     def merge(self, other: Gathered) -> None:
         """Take what another one took, of batches that come after those of this one."""

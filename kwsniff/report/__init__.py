@@ -8,7 +8,7 @@ asks for those, and go to a terminal, to CSV files or to JSON. What the tables h
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kwsniff.report.spool import Spool
-    from kwsniff.report.store import CallStore
+    from kwsniff.report.store import CallStore, Takes
 
 DEFAULT_BY = ("api", "error", "client")
 """Tables printed if none are asked for."""
@@ -66,6 +66,7 @@ class Report:
         only: Collection[str] | None = None,
         samples: int | None = None,
         uses: bool = False,
+        others: Sequence[Takes] = (),
     ) -> Report:
         """Read all batches (EVENTS) once.
 
@@ -73,7 +74,8 @@ class Report:
         and `retriable` is null. `keep_calls` keeps the calls on disk, so that `write_csv` writes calls.csv.
         `only` these tables are made, if given. `samples` are the calls, and topics of calls, up to which
         percentiles are exact (None: always, which takes 28 bytes for each call and topic); beyond it they
-        are within `percentile_error`. `uses`: also count by client and topic.
+        are within `percentile_error`. `uses`: also count by client and topic. `others` take the batches,
+        too, and share what is made of them.
         """
         from kwsniff.report.bounded import BoundedStore
         from kwsniff.report.spool import Spool
@@ -82,7 +84,7 @@ class Report:
         topics = uses or only is None or not OF_TOPICS.isdisjoint(only)
         store = CallStore(topics=topics) if samples is None else BoundedStore(samples, topics=topics)
         spool = Spool("call") if keep_calls else None
-        store.add_all(spool.tee(batches) if spool else batches)
+        store.add_all(spool.tee(batches) if spool else batches, others)
         report = cls.from_store(store, errors=errors, only=only, uses=uses)
         report._calls = spool
         return report

@@ -15,9 +15,9 @@ calls; a call and topic are one pair, however often the call names the topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,12 @@ NEEDED = (
 """Columns of EVENTS that the statistics use."""
 
 
+class Takes(Protocol):
+    """What counts batches, too."""
+
+    def take(self, batch: EventBatch) -> None: ...
+
+
 class CallStore:
     """Takes EVENTS batches and keeps what the statistics need."""
 
@@ -87,12 +93,16 @@ class CallStore:
         self._topic: list[npt.NDArray[np.int32]] = []
         self._calls = 0
 
-    def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take all batches, joining small ones first."""
-        for batch in even(batches, narrow=partial(_needed, topics=self._topics_wanted)):
-            self.add(batch)
+    def add_all(self, batches: Iterable[pa.RecordBatch], others: Sequence[Takes] = ()) -> None:
+        """Take all batches, joining small ones first; with `others`, which take them first, as they are."""
+        narrow = partial(_needed, topics=self._topics_wanted)
+        for batch in batches if others else even(batches, narrow=narrow):
+            seen = EventBatch(batch)
+            for other in others:
+                other.take(seen)
+            self.add(seen)
             is_large = batch.nbytes >= 2 * BATCH_BYTES  # a call with 100,000 partitions
-            del batch  # before the next is made
+            del batch, seen  # before the next is made
             if is_large:
                 pa.default_memory_pool().release_unused()
 
