@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kwsniff.report.arrays import Ints
-from kwsniff.report.mentions import distinct
+from kwsniff.report.codes import occurring
 from kwsniff.report.rows import Rows
 
 MS, S, MIN, H, DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
@@ -79,7 +79,7 @@ class Timeline:
         """The slots of some times, ascending, and which of them each time is in."""
         slots = times // self.width_us
         least = int(slots.min())
-        numbers, place = distinct(slots - least, int(slots.max()) - least + 1)
+        numbers, place = occurring(slots - least, int(slots.max()) - least + 1)
         return numbers + least, place
 
     def merge(self, other: Timeline) -> None:

@@ -66,9 +66,11 @@ class Codes:
 
 
 def distinct(column: pa.Array) -> tuple[list[Any], Ints]:
-    """Distinct values of a column, or of Arrow's dictionary of it, null among them, and the place of each
-    row's among them. Of a dictionary not every value needs to occur."""
+    """Distinct values of a column, or of Arrow's dictionary of it, null among them if there is any, and the
+    place of each row's among them. Of a dictionary not every value needs to occur, nor null."""
     if not pa.types.is_dictionary(column.type):
+        if len(column) and column.null_count == len(column):
+            return [None], np.zeros(len(column), np.int64)
         if (one := _one_text(column)) is not None:
             return one
         encoded = column.dictionary_encode(null_encoding="encode")
@@ -94,7 +96,8 @@ def _one_text(column: pa.Array) -> tuple[list[str | None], Ints] | None:
     filled = sizes == size
     if not np.array_equal(filled, valid(column)) or not _repeats(texts, size):
         return None
-    return [texts[:size].tobytes().decode(), None], np.where(filled, 0, 1)
+    text = texts[:size].tobytes().decode()
+    return [text, None] if column.null_count else [text], np.where(filled, 0, 1)
 
 
 def _repeats(data: npt.NDArray[np.uint8], size: int) -> bool:
@@ -142,3 +145,17 @@ def _numbered(codes: Ints, size: int) -> tuple[Ints, Ints]:
     number = np.zeros(size, np.int64)
     number[kinds] = np.arange(len(kinds))
     return number[codes], first[kinds]
+
+
+DENSE = 4
+"""Possible codes for each one from which on they are sorted, and no table of all is made."""
+
+
+def occurring(codes: Ints, limit: int) -> tuple[Ints, Ints]:
+    """The codes (from 0 to before `limit`) that occur, ascending, and which of them each is."""
+    if limit > DENSE * len(codes):
+        found, index = np.unique(codes, return_inverse=True)
+        return found, index.reshape(-1)
+    there = np.zeros(limit, np.bool_)
+    there[codes] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]

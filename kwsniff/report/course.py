@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from kwsniff.columns import NONE
-from kwsniff.report.mentions import Bools, Ints, Key, Mentions, distinct, sorted_places
+from kwsniff.report.codes import occurring
+from kwsniff.report.mentions import Bools, Ints, Key, Mentions, sorted_places
 
 Offsets = dict[Key, int | None]
 """Partitions of a session, each with the offset asked for last."""
@@ -24,7 +25,7 @@ class Course:
         """`of`: which of the `sessions` each call belongs to; they are as they were before the calls."""
         self._said, self._width, self._calls = said, max(len(said.keys), 1), len(of)
         codes = of[said.call] * self._width + said.key
-        self._groups, group = distinct(codes, len(sessions) * self._width)
+        self._groups, group = occurring(codes, len(sessions) * self._width)
         self._order = sorted_places(group, len(self._groups))
         self._group = group[self._order]
         self._start = np.searchsorted(self._group, np.arange(len(self._groups)))

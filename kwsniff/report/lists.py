@@ -4,7 +4,7 @@ empty."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -62,14 +62,6 @@ def expanded(begin: Ints, size: Ints) -> Ints:
     end = np.cumsum(size)
     total = int(end[-1])
     return np.repeat(begin - end + size, size) + np.arange(total, dtype=np.int64)
-
-
-def encoded(values: pa.Array) -> tuple[list[Any], Ints]:
-    """Distinct values, null among them if there is any, and which each is."""
-    if len(values) and values.null_count == len(values):
-        return [None], np.zeros(len(values), np.int64)
-    found = values.dictionary_encode(null_encoding="encode")
-    return found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64)
 
 
 def aligned(column: pa.ListArray, counts: Ints) -> pa.Array:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from kwsniff.columns import NONE, nulls
 from kwsniff.report import lists
 from kwsniff.report.arrays import integers
+from kwsniff.report.codes import distinct, occurring
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -63,8 +64,7 @@ def mentions(batch: pa.RecordBatch, rows: Ints) -> Mentions:
     offset = np.concatenate([part.numbers("fetch_offset", NONE) for part in parts])
     number = np.concatenate([part.numbers("partition", -1) for part in parts])
     names, uuids = (
-        lists.encoded(pa.concat_arrays([part.texts(name) for part in parts]))
-        for name in ("topic", "topic_id")
+        distinct(pa.concat_arrays([part.texts(name) for part in parts])) for name in ("topic", "topic_id")
     )
     key, keys = _keys(names, uuids, number)
     return Mentions(call[order], key[order], offset[order], answered[order], place[order], keys)
@@ -96,28 +96,14 @@ class _Part(NamedTuple):
 def _keys(
     names: tuple[list[str], Ints], uuids: tuple[list[str], Ints], number: Ints
 ) -> tuple[Ints, list[Key]]:
-    topics, topic = distinct(names[1] * len(uuids[0]) + uuids[1], len(names[0]) * len(uuids[0]))
+    topics, topic = occurring(names[1] * len(uuids[0]) + uuids[1], len(names[0]) * len(uuids[0]))
     least = int(number.min(initial=0))
     width = int(number.max(initial=0)) - least + 1
-    found, key = distinct(topic * width + number - least, len(topics) * width)
+    found, key = occurring(topic * width + number - least, len(topics) * width)
     name, uuid = np.divmod(topics[found // width], max(len(uuids[0]), 1))
     partition = found % width + least
     chosen = zip(name.tolist(), uuid.tolist(), partition.tolist(), strict=True)
     return key, [(names[0][name], uuids[0][uuid], partition) for name, uuid, partition in chosen]
-
-
-def distinct(codes: Ints, limit: int) -> tuple[Ints, Ints]:
-    """The codes (from 0 to before `limit`) that occur, ascending, and which of them each is."""
-    if limit > DENSE * len(codes):
-        found, index = np.unique(codes, return_inverse=True)
-        return found, index.reshape(-1)
-    there = np.zeros(limit, np.bool_)
-    there[codes] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
-
-
-DENSE = 4
-"""Possible codes for each one from which on they are sorted, and no table of all is made."""
 
 
 def sorted_places(codes: Ints, limit: int) -> Ints:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.report import lists
 from kwsniff.report.arrays import integers
+from kwsniff.report.codes import distinct, occurring
 from kwsniff.report.course import Course, Offsets
-from kwsniff.report.mentions import Ints, Key, Mentions, Topic, distinct, sorted_places
+from kwsniff.report.mentions import Ints, Key, Mentions, Topic, sorted_places
 
 MAX_SHOWN = 100
 """Partitions that a call which brought nothing is given; a broker's replica fetcher may follow thousands."""
@@ -108,11 +108,11 @@ class Calls(NamedTuple):
         number, epoch = integers(batch["session_id"]), integers(epochs, -1)
         row = np.flatnonzero((number != 0) & (epoch >= 0))
         chosen = pa.array(row)
-        hosts, host = lists.encoded(batch["broker_ip"].take(chosen))
-        ports, port = lists.encoded(batch["broker_port"].take(chosen))
+        hosts, host = distinct(batch["broker_ip"].take(chosen))
+        ports, port = distinct(batch["broker_port"].take(chosen))
         numbers, which = np.unique(number[row], return_inverse=True)
-        ends, end = distinct(host * len(ports) + port, len(hosts) * len(ports))
-        codes, whose = distinct(end * len(numbers) + which, len(ends) * len(numbers))
+        ends, end = occurring(host * len(ports) + port, len(hosts) * len(ports))
+        codes, whose = occurring(end * len(numbers) + which, len(ends) * len(numbers))
         parts = (each.tolist() for each in (ends[codes // len(numbers)], numbers[codes % len(numbers)]))
         names = [
             (hosts[end // len(ports)], ports[end % len(ports)], each)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kwsniff.events import MAX_TOPIC
 from kwsniff.report import lists, patch
 from kwsniff.report.arrays import Ints
+from kwsniff.report.codes import distinct
 
 MAX_LEARNT = 100_000
 """Uuids whose names are kept; of those that come later only the uuid is shown."""
@@ -52,11 +53,11 @@ class TopicNames:
         both = ~(lists.is_null(pairs.names)[pairs.name] | lists.is_null(pairs.ids)[pairs.id])
         if not both.any():
             return
-        uuids, code = lists.encoded(pairs.ids.take(pa.array(pairs.id[both])))
+        uuids, code = distinct(pairs.ids.take(pa.array(pairs.id[both])))
         new = np.array([uuid not in self.names for uuid in uuids])[code]
         if not new.any():
             return
-        names, which = lists.encoded(pairs.names.take(pa.array(pairs.name[both][new])))
+        names, which = distinct(pairs.names.take(pa.array(pairs.name[both][new])))
         # In the order in which they come; a name that is too long is not one, and leaves room for another.
         for uuid, name in dict.fromkeys(zip(code[new].tolist(), which.tolist(), strict=True)):
             if len(self.names) >= MAX_LEARNT:
@@ -148,7 +149,7 @@ class _Missing(NamedTuple):
 
     @classmethod
     def of(cls, place: Ints, ids: pa.Array) -> _Missing:
-        uuids, code = lists.encoded(ids)
+        uuids, code = distinct(ids)
         if ids.null_count:
             there = code != uuids.index(None)
             place, code = place[there], code[there]

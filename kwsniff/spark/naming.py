@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kwsniff.events import MAX_TOPIC
 from kwsniff.report import lists
+from kwsniff.report.codes import distinct
 from kwsniff.report.topics import FIXED, MAX_LEARNT
 from kwsniff.spark.staged import PLACE
 
@@ -64,9 +65,9 @@ class Namings:
 
     def _learn(self, batch: pa.RecordBatch, rows: Any, uuids: pa.Array, names: pa.Array) -> None:
         """Learn from names beside uuids, in the order in which these rows have them."""
-        texts, uuid = lists.encoded(uuids)
+        texts, uuid = distinct(uuids)
         unsettled = np.array([text not in self._more for text in texts])
-        told, name = lists.encoded(names)
+        told, name = distinct(names)
         usable = np.array([len(text) <= MAX_TOPIC for text in told])
         open_ = np.flatnonzero(unsettled[uuid] & usable[name])
         numbers, number = np.unique(batch[PLACE[-1]].to_numpy()[rows[open_]], return_inverse=True)

@@ -33,6 +33,7 @@ def test_distinct_values_and_places_give_the_column_again(name: str) -> None:
         values, codes = distinct(column)
         assert [values[code] for code in codes.tolist()] == column.to_pylist()
         assert len(set(values)) == len(values)
+        assert pa.types.is_dictionary(column.type) or (None in values) == (column.null_count > 0)
 
 
 def test_a_null_may_have_bytes_of_a_text_beneath_it() -> None:
