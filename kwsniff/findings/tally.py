@@ -249,12 +249,13 @@ def _other(part: Any) -> str | None:
 
 
 def _sums(group: Ints, size: int, values: Any) -> Floats:
-    return np.bincount(group, np.nan_to_num(values), size).astype(np.float64, copy=False)
+    known = np.nan_to_num(values) if values.dtype.kind == "f" else values
+    return np.bincount(group, known, size).astype(np.float64, copy=False)
 
 
 def _greatest(group: Ints, size: int, values: Any) -> Floats:
     found = np.full(size, -np.inf)
-    np.fmax.at(found, group, values)
+    np.fmax.at(found, group, values.astype(np.float64, copy=False))  # several times as quick as of integers
     return found
 
 
