@@ -97,7 +97,7 @@ class Findings:
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take one EVENTS batch."""
         seen = EventBatch.of(batch)
-        self._topics.add(seen.rows)
+        self._topics.know(seen.named)
         self._clients.take(seen.calls)
         for rule in self._rules:
             rule.take(seen)

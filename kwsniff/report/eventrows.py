@@ -20,6 +20,7 @@ from kwsniff.report import lists
 from kwsniff.report.arrays import Floats, Ints, Mask
 from kwsniff.report.codes import combined
 from kwsniff.report.rows import Coded, Joint, Keys, Rows, kinds_of
+from kwsniff.report.topics import Named, Pairs
 
 __all__ = [
     "Coded",
@@ -217,6 +218,11 @@ class EventBatch:
     def partitions(self) -> Partitions:
         """Of the calls."""
         return Partitions(self.calls)
+
+    @cached_property
+    def named(self) -> Named:
+        """Topics of any rows that are named with their uuid."""
+        return Named.of(Pairs.of(*(self.rows.column(name) for name in ("topics", "topic_ids"))))
 
     @cached_property
     def topics(self) -> Topics:

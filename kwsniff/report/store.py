@@ -113,7 +113,7 @@ class CallStore:
         self._cover(calls)
         self._cover(seen.others)
         if self._topics_wanted:
-            self.names.add(seen.rows)
+            self.names.know(seen.named)
         if not len(calls):
             return
         keys = {name: codes.numbers(*calls.coded(name)) for name, codes in self.codes.items()}
@@ -201,11 +201,15 @@ class CallStore:
             (self.api_names, "api_key", "api"),
             (self.error_names, "error_code", "error"),
         ):
-            names, codes = calls.coded(name)
-            for row in combined([keys[key], codes], [len(self.codes[key]), len(names)])[1].tolist():
-                value, text = self.codes[key].values[keys[key][row]], names[codes[row]]
-                if value is not None and text is not None:
-                    known.setdefault(value, text)
+            (names, codes), values = calls.coded(name), self.codes[key].values
+            new = np.array([value is not None and value not in known for value in values])[keys[key]]
+            new &= np.array([text is not None for text in names])[codes]
+            rows = np.flatnonzero(new)
+            if not len(rows):
+                continue
+            pairs = [keys[key][rows], codes[rows]]
+            for row in rows[combined(pairs, [len(values), len(names)])[1]].tolist():
+                known.setdefault(values[keys[key][row]], names[codes[row]])
 
     def _learn_software(self, calls: Rows, keys: Mapping[str, Ints]) -> None:
         if not calls.has("software_name"):

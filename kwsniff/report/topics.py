@@ -50,20 +50,22 @@ class TopicNames:
 
     def learn(self, pairs: Pairs) -> None:
         """Learn from names and uuids that stand side by side."""
-        both = ~(lists.is_null(pairs.names)[pairs.name] | lists.is_null(pairs.ids)[pairs.id])
-        if not both.any():
+        self.know(Named.of(pairs))
+
+    def know(self, named: Named) -> None:
+        """Learn from topics of which both are there."""
+        if not named.uuids:
             return
-        uuids, code = distinct(pairs.ids.take(pa.array(pairs.id[both])))
-        new = np.array([uuid not in self.names for uuid in uuids])[code]
+        new = np.array([uuid not in self.names for uuid in named.uuids])[named.code]
         if not new.any():
             return
-        names, which = distinct(pairs.names.take(pa.array(pairs.name[both][new])))
+        names, which = distinct(named.names.take(pa.array(named.name[new])))
         # In the order in which they come; a name that is too long is not one, and leaves room for another.
-        for uuid, name in dict.fromkeys(zip(code[new].tolist(), which.tolist(), strict=True)):
+        for uuid, name in dict.fromkeys(zip(named.code[new].tolist(), which.tolist(), strict=True)):
             if len(self.names) >= MAX_LEARNT:
                 return
             if len(names[name]) <= MAX_TOPIC:
-                self.names.setdefault(uuids[uuid], names[name])
+                self.names.setdefault(named.uuids[uuid], names[name])
 
 
 def first_named(
@@ -136,6 +138,26 @@ class Pairs(NamedTuple):
         names, uuids = lists.spread(topics), lists.spread(ids)
         size = np.minimum(names.size[rows], uuids.size[rows])
         return cls(names.values, names.places(rows, size), uuids.values, uuids.places(rows, size))
+
+
+class Named(NamedTuple):
+    """Topics of which both the name and the uuid are there."""
+
+    names: pa.Array
+    """As in `Pairs`."""
+    name: Ints
+    uuids: list[str]
+    code: Ints
+    """Which of the uuids each has."""
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Named:
+        """Those among pairs."""
+        both = ~(lists.is_null(pairs.names)[pairs.name] | lists.is_null(pairs.ids)[pairs.id])
+        if not both.any():
+            return cls(pairs.names, pairs.name[both], [], pairs.id[both])
+        uuids, code = distinct(pairs.ids.take(pa.array(pairs.id[both])))
+        return cls(pairs.names, pairs.name[both], uuids, code)
 
 
 class _Missing(NamedTuple):
