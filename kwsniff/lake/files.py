@@ -36,7 +36,7 @@ HOUR = 3_600_000_000
 """Microseconds."""
 NO_HOUR = WITHOUT_TIME // HOUR
 HELD = 1 << 16
-HELD_BYTES = 32 << 20
+HELD_BYTES = 48 << 20
 """Rows that a file holds back, and their bytes."""
 MAX_OPEN = 48
 
