@@ -19,7 +19,9 @@ from kwsniff.lake.place import Place
 from kwsniff.lake.stored import TABLES, LakeTable
 
 SMALL = 4 << 20
-"""Bytes of a file that counts as small: some ten thousand calls. Joining costs as much as writing did."""
+"""Bytes of a file that counts as small, of which a stream goes on making more: some ten thousand calls."""
+TINY = 1 << 20
+"""The same where no more will come: joining costs as much as writing did."""
 FULL = 32 << 20
 FULL_ROWS = 500_000
 """What is joined at a time."""
@@ -29,19 +31,19 @@ LATEST = 1 << 62
 
 
 def bundles(
-    files: Iterable[Stored], least: int = 2, over: Container[int] = frozenset()
+    files: Iterable[Stored], least: int = 2, *, small: int = SMALL, over: Container[int] = frozenset()
 ) -> list[list[Stored]]:
-    """Files to be joined, at least `least` each, or two of hours that are `over`; those that are well as they
-    are are in none."""
+    """Files below `small` bytes to be joined, at least `least` each, or two of hours that are `over`; those
+    that are well as they are are in none."""
     hours: dict[tuple[str, int], list[Stored]] = {}
     for file in files:
-        if file.bytes < SMALL and file.rows < FULL_ROWS:
+        if file.bytes < small and file.rows < FULL_ROWS:
             hours.setdefault((file.table, file.hour), []).append(file)
     found: list[list[Stored]] = []
-    for (_, hour), small in hours.items():
+    for (_, hour), together in hours.items():
         own: list[list[Stored]] = []
         size = rows = 0
-        for file in small:
+        for file in together:
             if not own or size + file.bytes > FULL or rows + file.rows > FULL_ROWS:
                 own.append([])
                 size = rows = 0

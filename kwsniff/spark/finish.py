@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kwsniff.config import MIB
 from kwsniff.findings import NEEDED, Findings
-from kwsniff.lake.compact import bundles, joined
+from kwsniff.lake.compact import TINY, bundles, joined
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS, TABLES
@@ -130,7 +130,7 @@ class Finish:
 
     def _compact(self) -> None:
         """Join small files, a task for each bundle."""
-        found = bundles(self.files)
+        found = bundles(self.files, small=TINY)
         if not found:
             return
         self.files = compacted(self._spark, self.files, found, self._version.out, self._version.below)

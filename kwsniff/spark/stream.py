@@ -240,7 +240,7 @@ class Stream:
     ) -> dict[str, list[Stored]]:
         """With small files joined: of hours that are just over, all."""
         every = [file for own in files.values() for file in own]
-        found = bundles(every, JOINED, over)
+        found = bundles(every, JOINED, over=over)
         if not found:
             return files
         below = {table: self._below(version, table) for table in files}

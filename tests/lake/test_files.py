@@ -136,3 +136,4 @@ def test_joined_files_stay_of_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     found = bundles(stored)
     assert [[int(file.path) for file in bundle] for bundle in found] == [[0, 2, 3], [4, 5]]
     assert bundles(stored, least=3) == [found[0]]
+    assert [[int(file.path) for file in bundle] for bundle in bundles(stored, small=61)] == [[0, 2, 3, 5]]
