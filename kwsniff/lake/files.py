@@ -20,11 +20,11 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kwsniff.columns import Ints
+from kwsniff.columns import Ints, column
 from kwsniff.encoding import options
 from kwsniff.lake.held import WITHOUT_TIME, Held, Some
 from kwsniff.lake.place import Place
@@ -190,9 +190,11 @@ class Folders:
             return
         some = Some.of(self._table, rows, places)
         hours = some.times // HOUR
-        found = np.unique(hours).tolist()
-        for hour in found:
-            self._hour(hour).add(some if len(found) == 1 else some.where(hours == hour))
+        if (hours == hours[0]).all():
+            self._hour(int(hours[0])).add(some)
+            return
+        for hour in pc.unique(column(hours, pa.int64())).to_pylist():
+            self._hour(hour).add(some.where(hours == hour))
 
     def add_sorted(self, hour: int, rows: Iterable[pa.Table]) -> None:
         """Take rows of one hour that are sorted already, as one file."""
