@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.capture.pcap import FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
-from kwsniff.capture.pcapng import INTERFACE, MAGIC, PcapngReader
+from kwsniff.capture.pcap import CHAIN, FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
+from kwsniff.capture.pcapng import INTERFACE, MAGIC, SMALLEST, PcapngReader
 from kwsniff.capture.place import opened, size_of
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.source import CaptureFile, resolve
@@ -54,12 +54,16 @@ class Split:
     """Further whole files behind a whole file."""
 
 
+Cut = tuple[int, int, int, bytes]
+"""A place in a file, how many packets are before it, the time of the last, and the prelude of what begins."""
+
+
 @dataclass(slots=True)
 class _Cuts:
-    """Where a file could be cut: places in it, the packets before them, and what has to be known there."""
+    """Where a file could be cut."""
 
     wanted: list[int]
-    found: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    found: list[Cut] = field(default_factory=list)
     last_ns: int = 0
 
     def offer(self, places: Integers, block: PacketBlock, prelude: bytes) -> None:
@@ -83,8 +87,13 @@ def plan(paths: Sequence[str | os.PathLike[str]], config: Config, size: int = SP
 
 def pieces(path: str, config: Config, size: int) -> list[Split]:
     """A file in splits of about so many bytes. Raises CaptureError."""
-    wanted = list(range(size, size_of(path) - size // 2, size))
+    wanted = places(size_of(path), size)
     return cut(path, wanted, config) if wanted else [Split(path)]
+
+
+def places(total: int, size: int) -> list[int]:
+    """Where splits of about so many bytes should begin, but for the first, in a file of `total` bytes."""
+    return list(range(size, total - size // 2, size))
 
 
 def joined(files: Sequence[CaptureFile], parts: Sequence[list[Split]], size: int) -> list[Split]:
@@ -104,63 +113,90 @@ def joined(files: Sequence[CaptureFile], parts: Sequence[list[Split]], size: int
 
 def cut(path: str, wanted: Sequence[int], config: Config) -> list[Split]:
     """A file in splits that begin at the first records behind the offsets `wanted`. Raises CaptureError."""
-    with opened(path) as file:
-        magic = file.read(4)
-    size = size_of(path)
-    if magic not in MAGICS and magic != MAGIC:
+    if not can_be_cut(path):
         return [Split(path)]
+    size = size_of(path)
     totals = CaptureTotals()
     cuts = _Cuts(sorted(set(wanted)))
     with opened(path) as file:
         window = Window(ByteStream(file, path, size), config.block_bytes)
         window.move(0)
-        index = _pcap_index if magic in MAGICS else _pcapng_index
-        sound = index(window, path, config, totals, cuts)
+        sound = _offered(indexer(window, path, config, totals), cuts)
     if not sound or not cuts.found or totals.damaged:
         return [Split(path)]
-    starts = [(0, 0, 0, b""), *cuts.found]
-    ends = [start for start, *_ in cuts.found] + [size]
+    return splits_at(path, cuts.found, size, totals.dropped)
+
+
+def can_be_cut(path: str) -> bool:
+    """Whether a file is an uncompressed capture. Raises CaptureError."""
+    with opened(path) as file:
+        magic = file.read(4)
+    return magic in MAGICS or magic == MAGIC
+
+
+def splits_at(path: str, cuts: Sequence[Cut], size: int, dropped: int) -> list[Split]:
+    """A file of so many bytes in splits that begin at its start and at the cuts."""
+    starts = [(0, 0, 0, b""), *cuts]
+    ends = [start for start, *_ in cuts] + [size]
     return [
-        Split(
-            path, start, end, before + 1, before_ns, prelude, end == size,
-            totals.dropped if end == size else 0,
-        )
+        Split(path, start, end, before + 1, before_ns, prelude, end == size, dropped if end == size else 0)
         for (start, before, before_ns, prelude), end in zip(starts, ends, strict=True)
-    ]  # fmt: skip
+    ]
 
 
-def _pcap_index(window: Window, path: str, config: Config, totals: CaptureTotals, cuts: _Cuts) -> bool:
-    """Offer all places; whether each split can be read on its own."""
-    prelude = window.data[:FILE_HEADER].tobytes()
-    reader = PcapReader(window, path, config, totals)
-    header = reader.record_header
-    for block in _even(reader):
-        if block is None:
-            return False
-        cuts.offer(block.offset - header + window.start, block, prelude)
-    return True
+class PcapIndexer(PcapReader):
+    """Reads a pcap file for places of packets, and what a packet further on needs to be read (`prelude`)."""
+
+    timeless = False
+    dropped = 0
+    """pcap files don't tell of any."""
+
+    def __init__(self, window: Window, capture: str, config: Config, totals: CaptureTotals) -> None:
+        super().__init__(window, capture, config, totals)
+        self.prelude = window.data[:FILE_HEADER].tobytes()
+
+    def places(self, block: PacketBlock) -> Integers:
+        """Where in the file the records of the packets begin."""
+        return block.offset - self._header + (block.place or 0)
+
+    def found(self, at: int) -> int | None:
+        """The first place from `at` on in the window from which records seem to go on."""
+        place, sure = self._find(at)
+        return place + self._window.start if sure else None
 
 
-def _even(reader: Reader) -> Iterator[PacketBlock | None]:
-    """The reader's blocks; None if times jump so far that it might have looked for damage."""
-    last: int | None = None
-    for block in reader.blocks():
-        if not len(block):
-            continue
-        jumps = np.abs(np.diff(block.time_ns, prepend=block.time_ns[0] if last is None else last))
-        if int(jumps.max()) > MAX_JUMP * 1_000_000_000:
-            yield None
-            return
-        last = int(block.time_ns[-1])
-        yield block
-
-
-class _PcapngIndex(PcapngReader):
-    """Reads a pcapng file and remembers what a packet further on needs to be read."""
+class PcapngIndexer(PcapngReader):
+    """The same for a pcapng file."""
 
     prelude = b""
     timeless = False
     """There are packets without a time: they have that of the packet before."""
+
+    @property
+    def dropped(self) -> int:
+        """Packets that this section says were dropped, so far."""
+        return self._interfaces.dropped()
+
+    def places(self, block: PacketBlock) -> Integers:
+        """As that of `PcapIndexer`, in which blocks are records."""
+        return block.offset - PACKET_AT + (block.place or 0)
+
+    def found(self, at: int) -> int | None:
+        """As that of `PcapIndexer`."""
+        self._order = self._section_order(0) or self._order
+        place, sure = self._find(at)
+        while sure and not self._goes_on(place):
+            place, sure = self._find(place + 1)
+        return place + self._window.start if sure else None
+
+    def _goes_on(self, place: int) -> bool:
+        """Whether some blocks follow each other from a place on, as far as the window shows."""
+        for _ in range(CHAIN):
+            whole = self._is_block(place) if place + SMALLEST <= self._window.size else None
+            if not whole:
+                return whole is None
+            place += self._size_at(place)
+        return True
 
     def _simple(self, places: Integers) -> Any:
         self.timeless = self.timeless or len(places) > 0
@@ -178,13 +214,36 @@ class _PcapngIndex(PcapngReader):
             self.prelude += self._window.data[place : place + self._size_at(place)].tobytes()
 
 
-def _pcapng_index(window: Window, path: str, config: Config, totals: CaptureTotals, cuts: _Cuts) -> bool:
-    """As `_pcap_index`, for pcapng."""
-    reader = _PcapngIndex(window, path, config, totals)
+Indexer = PcapIndexer | PcapngIndexer
+
+
+def indexer(window: Window, path: str, config: Config, totals: CaptureTotals) -> Indexer:
+    """The one for the file that the window begins with."""
+    if window.data[:4].tobytes() in MAGICS:
+        return PcapIndexer(window, path, config, totals)
+    return PcapngIndexer(window, path, config, totals)
+
+
+def _offered(reader: Indexer, cuts: _Cuts) -> bool:
+    """Offer all places; whether each split can be read on its own."""
+    blocks = _even(reader) if isinstance(reader, PcapIndexer) else reader.blocks()
+    for block in blocks:
+        if block is None or reader.timeless:
+            return False
+        if len(block):
+            cuts.offer(reader.places(block), block, reader.prelude)
+    return True
+
+
+def _even(reader: Reader) -> Iterator[PacketBlock | None]:
+    """The reader's blocks; None if times jump so far that it might have looked for damage."""
+    last: int | None = None
     for block in reader.blocks():
         if not len(block):
             continue
-        if reader.timeless:
-            return False
-        cuts.offer(block.offset - PACKET_AT + window.start, block, reader.prelude)
-    return True
+        jumps = np.abs(np.diff(block.time_ns, prepend=block.time_ns[0] if last is None else last))
+        if int(jumps.max()) > MAX_JUMP * 1_000_000_000:
+            yield None
+            return
+        last = int(block.time_ns[-1])
+        yield block

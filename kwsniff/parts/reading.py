@@ -120,7 +120,7 @@ class SplitReader:
         if split.end is None:
             yield from source.blocks(path, self._config, totals)
             return
-        bytes_of = _Range(split)
+        bytes_of = Range(split)
         try:
             yield from _reader(split, bytes_of, self._config, totals).blocks()
         finally:
@@ -128,7 +128,7 @@ class SplitReader:
         totals.files, totals.dropped = int(split.start == 0), split.dropped
 
 
-def _reader(split: Split, bytes_of: _Range, config: Config, totals: CaptureTotals) -> Reader:
+def _reader(split: Split, bytes_of: Range, config: Config, totals: CaptureTotals) -> Reader:
     window = Window(ByteStream(bytes_of, split.path), config.block_bytes)  # type: ignore[arg-type]
     window.move(0)
     window.start = split.start - len(split.prelude)
@@ -139,7 +139,7 @@ def _reader(split: Split, bytes_of: _Range, config: Config, totals: CaptureTotal
     return reader
 
 
-class _Range:
+class Range:
     """Bytes of a file, behind a prelude."""
 
     def __init__(self, split: Split) -> None:

@@ -1,10 +1,10 @@
 """Captures to staged events on Spark in splits: each byte of the input is read by one task.
 
 Theory of operation. What `kwsniff.parts` describes, in three jobs: `_index` finds where large files can be
-cut (a task a file); `decode` decodes the splits (a task each), which write their events into files of their
-own, and their summaries, dealt out by connection; `join` takes the summaries one after the other, since the
-state behind a split is needed for the next one: a task for each share of the connections. `corrections` then
-are what has to be put right in the files, or added to them (`kwsniff.spark.finish`).
+cut (a task for each part); `decode` decodes the splits (a task each), which write their events into files of
+their own, and their summaries, dealt out by connection; `join` takes the summaries one after the other, since
+the state behind a split is needed for the next one: a task for each share of the connections. `corrections`
+then are what has to be put right in the files, or added to them (`kwsniff.spark.finish`).
 
 Between the jobs lie files, so nothing is computed twice and a task that fails is simply run again.
 """
@@ -14,9 +14,10 @@ from __future__ import annotations
 import json
 import pickle
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,8 +29,9 @@ from kwsniff.net.totals import CaptureTotals
 from kwsniff.parts.dealt import Steadiness, dealt, even
 from kwsniff.parts.join import limits_of, within
 from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
-from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces
+from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces, places
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
+from kwsniff.parts.stretch import Stretch, followed, together
 from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, context_of, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
 from kwsniff.spark.naming import First, Namings, earliest
@@ -45,6 +47,8 @@ MOST_SHARES = 16
 """Tasks that join, at most: what a group of splits is told lies in so many files."""
 MOST_SPLITS = 1 << 15
 """A position has room for the numbers of so many."""
+Wanted = tuple[str, int, int | None, int]
+"""A stretch of a file, as `followed` is asked for it."""
 
 
 def split_bytes(total: int, cores: int) -> int:
@@ -62,19 +66,39 @@ def make_plan(spark: Spark, paths: Sequence[str], config: Config, size: int | No
 
 
 def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int) -> list[list[Split]]:
-    """The pieces of each file; large files are looked into, each by a task."""
-    parts = {file.path: [Split(file.path)] for file in files}
-    large = [file.path for file in files if (file.size or 0) > size]
-    if large:
+    """The pieces of each file. Large files are looked into: a task for each piece finds out where it begins,
+    and a task for each file follows it whole where that proved nothing."""
+    ranges = {file.path: _ranges(file, size) for file in files}
+    wanted = [each for some in ranges.values() for each in some]
+    found = iter(_pickled(spark, len(wanted), lambda number: followed(*wanted[number], config)))
+    parts = {path: _proven(path, list(islice(found, len(some))), some) for path, some in ranges.items()}
+    odd = [path for path, splits in parts.items() if splits is None]
+    parts.update(zip(odd, _pickled(spark, len(odd), lambda at: pieces(odd[at], config, size)), strict=True))
+    return [parts[file.path] or [] for file in files]
 
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for number in numbers(batches):
-                found = pickle.dumps((large[number], pieces(large[number], config, size)))
-                yield from batched([{"kind": EMITTED, "data": found}])
 
-        emitted = tasks(spark, len(large), work)["data"].to_pylist()
-        parts.update(map(pickle.loads, emitted))
-    return [parts[file.path] for file in files]
+def _ranges(file: CaptureFile, size: int) -> list[Wanted]:
+    """The pieces that a file is to have, if there are several."""
+    total = file.size or 0
+    begins = [0, *places(total, size)]
+    ends = [*begins[1:], None]
+    return [(file.path, *each, total) for each in zip(begins, ends, strict=True)] if begins[1:] else []
+
+
+def _proven(path: str, found: list[Stretch | None], ranges: Sequence[Wanted]) -> list[Split] | None:
+    return together(path, found, ranges[0][-1]) if ranges else [Split(path)]
+
+
+def _pickled(spark: Spark, count: int, find: Callable[[int], Any]) -> list[Any]:
+    """What tasks find out for each number."""
+    if not count:
+        return []
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers(batches):
+            yield from batched([{"kind": EMITTED, "split": number, "data": pickle.dumps(find(number))}])
+
+    return [pickle.loads(each) for each in tasks(spark, count, work).sort_by("split")["data"].to_pylist()]
 
 
 @dataclass(slots=True)

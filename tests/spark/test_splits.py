@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from collections import Counter
 from dataclasses import replace
@@ -21,6 +22,7 @@ from kwsniff.lake.place import Place
 from kwsniff.lake.stored import OF_EVENTS
 from kwsniff.lake.version import Version
 from kwsniff.offline import events
+from kwsniff.parts.plan import plan
 from kwsniff.report import Report
 from kwsniff.report.tables import TABLES
 from kwsniff.report.topics import FIXED, TopicNames
@@ -29,6 +31,7 @@ from kwsniff.spark import finish, job
 from kwsniff.spark.finish import Finish
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.table import EVENTS
+from tests.capture.files import frames, pcap, pcapng
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, counted, cut_at, one_process
 from tests.parts.test_talks import plain
@@ -78,6 +81,25 @@ def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -
     account = run.account
     assert account.splits > 10
     assert account.shuffled_bytes > account.summary_bytes > 0
+
+
+def test_tasks_find_the_cuts_that_following_each_file_whole_gives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    plain = pcap(frames(300))
+    contents = {
+        "a.pcap": plain, "b.pcap.gz": gzip.compress(pcap(frames(3000))), "c.pcapng": pcapng(frames(200)),
+        "d.pcap": plain[:9000] + bytes(range(200)) + plain[9000:], "e.pcap": pcap(frames(20)),
+        "f.pcap": pcap(frames(25)),
+    }  # fmt: skip
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    splits = make_plan(spark, [str(tmp_path)], SMALL, 4_000)
+    assert splits == plan([str(tmp_path)], SMALL, 4_000)
+    counts = Counter(Path(split.path).name for split in splits)
+    assert counts.pop("a.pcap") > 5
+    assert counts.pop("c.pcapng") > 3
+    assert set(counts.values()) == {1}
 
 
 def test_all_samples_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
