@@ -80,6 +80,13 @@ def context_of(spark: Spark) -> SparkContext:
     return spark if isinstance(spark, SparkContext) else spark.sparkContext
 
 
+def described(spark: Spark) -> Callable[[], None]:
+    """Gives the jobs of the thread that calls it the description of those of this one."""
+    context, name = context_of(spark), "spark.job.description"
+    text = context.getLocalProperty(name)
+    return lambda: context.setLocalProperty(name, text) if text else None
+
+
 def tasks(spark: Spark, count: int, work: Work) -> pa.Table:
     """What a task for each number below `count` yields. Raises what Spark raises.
 

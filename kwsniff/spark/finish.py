@@ -6,7 +6,7 @@ are given by uuid, into the files of their tables; rows whose names were not tol
 as those of earlier runs, go by before to be learnt from. On their way rows are counted: a task hands over
 statistics and findings of its group as bytes, which are merged a few at a time until one is left. So nobody
 holds more than some groups' worth of them, and percentiles are exact up to `EXACT` calls. Small files of a
-table are joined at the end.
+table are joined at the end, while the driver merges and reports.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -39,6 +41,7 @@ from kwsniff.spark.control import (
     Row,
     Work,
     batched,
+    described,
     numbers,
     rows_of,
     tasks,
@@ -103,15 +106,23 @@ class Finish:
 
     def run(self) -> Counted:
         """Run the jobs. Raises what Spark raises, and OSError."""
+        with self.running() as counted:
+            return counted
+
+    @contextmanager
+    def running(self) -> Iterator[Counted]:
+        """Run the jobs. What the block does with what was counted is done while small files are joined, which
+        goes on to its end if the block fails. Raises what Spark raises, and OSError."""
         names = self.topic_names() | FIXED
         emitted = tasks(self._spark, len(self._groups), self._writing(names))
-        files = emitted["detail"].to_pylist()
-        self.files = [Stored(**each) for detail in files for each in json.loads(detail)]
-        counted = merged(self._spark, self._version.staging, in_turn(emitted))
-        if not self._in_order:
-            counted.findings = self._findings(names)
-        self._compact()
-        return counted
+        written = [Stored(**each) for detail in emitted["detail"].to_pylist() for each in json.loads(detail)]
+        with ThreadPoolExecutor(1) as beside:
+            compacting = beside.submit(self._compacted, written, described(self._spark))
+            counted = merged(self._spark, self._version.staging, in_turn(emitted))
+            if not self._in_order:
+                counted.findings = self._findings(names)
+            yield counted
+            self.files = compacting.result()
 
     def _writing(self, names: Mapping[str, str]) -> Work:
         version = self._version
@@ -128,12 +139,13 @@ class Finish:
         found: Findings = pickle.loads(emitted[0])
         return found
 
-    def _compact(self) -> None:
-        """Join small files, a task for each bundle."""
-        found = bundles(self.files, small=TINY)
-        if not found:
-            return
-        self.files = compacted(self._spark, self.files, found, self._version.out, self._version.below)
+    def _compacted(self, files: list[Stored], described: Callable[[], None]) -> list[Stored]:
+        """With small files joined, a task for each bundle."""
+        described()
+        found = bundles(files, small=TINY)
+        return (
+            compacted(self._spark, files, found, self._version.out, self._version.below) if found else files
+        )
 
     def topic_names(self) -> dict[str, str]:
         """Names of topics by uuid over the whole input, first seen first."""

@@ -175,8 +175,8 @@ class _JobRun:
             finish = Finish(
                 self._spark, groups, fixes, self._version, in_order=self._in_order, names=self._names
             )
-            counted = finish.run()
-            report = self._report(counted)
+            with finish.running() as counted:
+                report = self._report(counted)
             done = self._manifest(counted, [*finish.files, *self._findings(counted)])
             self._stage("publishing")
             self._lock.held()
