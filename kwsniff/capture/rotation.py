@@ -58,7 +58,6 @@ class Rotation:
         """Size and time of modification of files that were looked into."""
         self.files: list[ListedFile] = []
         self._keys: set[tuple[str, int]] = set()
-        self._unread = self._path.with_name(UNREAD)
         for each in listed(self._path):
             self._take(each)
 
@@ -106,16 +105,10 @@ class Rotation:
                 first = _first_time(path)
             except CaptureError as error:
                 first = None
-                self._tell(Unread.of(path, error))
+                tell_unread(self._path, Unread.of(path, error))
             if first is not None:
                 yield ListedFile(path, size, modified, first)
             self._seen[path] = (size, modified)
-
-    def _tell(self, unread: Unread) -> None:
-        """Name a capture that is passed over."""
-        self._unread.parent.mkdir(parents=True, exist_ok=True)
-        with self._unread.open("a") as file:
-            file.write(json.dumps(unread._asdict()) + "\n")
 
     def _append(self, added: Iterable[ListedFile]) -> None:
         text = "".join(json.dumps(asdict(each)) + "\n" for each in added)
@@ -151,12 +144,29 @@ def last_listed(path: str | Path) -> list[ListedFile]:
     return [ListedFile(**json.loads(line)) for line in lines[1 if begin else 0 : -1]]
 
 
-def present(path: str) -> str:
-    """`path`, or what became of it when it was compressed. Raises CaptureError if there is neither."""
+def present(listed_file: ListedFile) -> str:
+    """The path of a file of the list, or of what became of it when it was compressed.
+
+    Raises:
+        CaptureError: it is gone, or its name was used again for other packets; the text is one line.
+    """
+    path, others = listed_file.path, False
     for suffix in ("", *_SUFFIXES):
         if os.path.exists(path + suffix):
-            return path + suffix
-    raise CaptureError(f"{path}: was removed before it could be read")
+            # Of a file without packets so far others may have come.
+            if listed_file.first_time_ns in (0, _first_time(path + suffix)):
+                return path + suffix
+            others = True
+    why = "holds other packets than when it was found" if others else "was removed before it could be read"
+    raise CaptureError(f"{path}: {why}")
+
+
+def tell_unread(list_path: str | Path, unread_file: Unread) -> None:
+    """Name a capture that is passed over, in a file beside the list."""
+    place = Path(list_path).with_name(UNREAD)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("a") as file:
+        file.write(json.dumps(unread_file._asdict()) + "\n")
 
 
 def unread(list_path: str | Path, skip: int = 0) -> list[Unread]:

@@ -74,7 +74,7 @@ def _segments(
     capture_run: CaptureRun,
     progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
-    yield from map(_unread_batch, unread)
+    yield from map(unread_batch, unread)
     sizes = [file.size for file in files]
     total = sum(size for size in sizes if size is not None) if None not in sizes else None
     for file in files:
@@ -83,11 +83,12 @@ def _segments(
         except CaptureError as error:
             if not file.found:
                 raise
-            yield _unread_batch(Unread.of(file.path, error))
+            yield unread_batch(Unread.of(file.path, error))
     yield from capture_run.end()
 
 
-def _unread_batch(unread: Unread) -> pa.RecordBatch:
+def unread_batch(unread: Unread) -> pa.RecordBatch:
+    """What is said of a file that is passed over."""
     return note_batch(unread.path, [Note(1, "capture_unreadable", unread.why)])
 
 

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.streaming.datasource import (
@@ -28,11 +29,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kwsniff.capture.rotation import Rotation, present
+from kwsniff.capture.directory import Unread
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.rotation import ListedFile, Rotation, present
+from kwsniff.capture.source import unread_batch
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS
-from kwsniff.pipeline import Part
+from kwsniff.pipeline import Ints, Part
 from kwsniff.spark.decode import TOTALS
 from kwsniff.spark.kept import Kept
 from kwsniff.spark.staged import Staged, StagedFile
@@ -45,8 +49,8 @@ QUIET = 60.0
 BATCH_BYTES = 1024 * MIB
 """Stored bytes of files that make a batch full."""
 LIST = "files.jsonl"
-BLOCK = 32
-"""Bits of a position below the number of the batch of segments."""
+TIES = 16
+"""Bits of a position below the key of an event: one packet may settle several."""
 STATE = "state"
 
 
@@ -73,7 +77,7 @@ class Share(datasource.InputPartition):
     """One task of a batch."""
 
     index: int
-    paths: list[str]
+    files: list[ListedFile]
     start: int
     end: int
     ended: bool
@@ -125,9 +129,9 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         if self._rotation is None:
             self._files()
         assert self._rotation is not None
-        paths = [each.path for each in self._rotation.files[start["files"] : end["files"]]]
+        files = self._rotation.files[start["files"] : end["files"]]
         shares = range(self._following.shares)
-        return [Share(index, paths, start["files"], end["files"], end["ended"]) for index in shares]
+        return [Share(index, files, start["files"], end["files"], end["ended"]) for index in shares]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
@@ -147,7 +151,7 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
     def _rows(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
         for batch, keys in self._parts(share, kept):
             if batch is not None:
-                positions = pa.array(keys + (kept.blocks << BLOCK))
+                positions = pa.array(_positions(keys, kept))
                 yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
 
     def _kept(self, share: Share) -> Kept:
@@ -157,15 +161,22 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         return Kept.load(self._place(share.start, share.index))
 
     def _parts(self, share: Share, kept: Kept) -> Iterator[Part]:
-        for path in share.paths:
-            for batch in kept.capture_run.file(present(path), self._following.config):
-                yield from kept.analysis.feed(batch)
-                kept.blocks += 1
+        for batch in self._segments(share, kept):
+            yield from kept.analysis.feed(batch)
         if share.ended:
-            for batch in kept.capture_run.end():
-                yield from kept.analysis.feed(batch)
-                kept.blocks += 1
             yield from kept.analysis.finish()
+
+    def _segments(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
+        """Of the files, and their end. What happened to a file since it was listed must not stop all others:
+        the batch would fail again and again."""
+        for each in share.files:
+            try:
+                yield from kept.capture_run.file(present(each), self._following.config)
+            except (CaptureError, OSError) as error:
+                kept.lost.append(Unread.of(each.path, error))
+                yield unread_batch(kept.lost[-1])
+        if share.ended:
+            yield from kept.capture_run.end()
 
     def _place(self, files: int, share: int) -> Path:
         return self._state / STATE / f"{files:08}" / f"share-{share:04}"
@@ -177,11 +188,21 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
                 shutil.rmtree(place, ignore_errors=True)
 
 
+def _positions(keys: Ints, kept: Kept) -> Ints:
+    """What sorts events by their keys, and those of the same key as they are."""
+    steps = np.arange(len(keys))
+    made: Ints = np.maximum.accumulate(np.maximum((keys << TIES) - steps, kept.position + 1)) + steps
+    if len(made):
+        kept.position = int(made[-1])
+    return made
+
+
 def _told_row(kept: Kept, share: Share, file: Staged) -> pa.RecordBatch:
     """What a task has to tell besides the events that it wrote."""
     said = {"file": asdict(file), "files": share.end, "ended": share.ended}
     if share.index == 0:  # they all read the same packets
         said["capture"] = asdict(kept.capture_run.totals)
+        said["lost"] = kept.lost
     given = {"event": TOTALS, "detail": json.dumps(said), "position": share.index}
     arrays = [pa.array([given.get(field.name)], field.type) for field in ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import zstandard
 
 from kwsniff import __version__
+from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import CaptureRun, CaptureTotals
 from kwsniff.config import Config
@@ -30,8 +31,10 @@ class Kept:
 
     capture_run: CaptureRun
     analysis: Analysis
-    blocks: int = 0
-    """Batches of segments so far: the upper part of the positions of events."""
+    position: int = -1
+    """That of the last event."""
+    lost: list[Unread] = field(default_factory=list)
+    """Files of this batch that were listed and could not be read any more."""
 
     @classmethod
     def fresh(cls, config: Config, shard: tuple[int, int]) -> Kept:
@@ -40,6 +43,7 @@ class Kept:
 
     def save(self, path: Path) -> None:
         """Write to `path`, whole or not at all. Raises OSError."""
+        self.lost = []
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         head = json.dumps({"format": FORMAT, "kwsniff": __version__})

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from kwsniff import __version__
 from kwsniff.capture.directory import Unread
-from kwsniff.capture.rotation import grown, last_listed, unread
+from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.lake import formats, manifest
 from kwsniff.lake.compact import bundles
@@ -141,7 +141,15 @@ class Stream:
         shutil.rmtree(self._staging, ignore_errors=True)
         if record.ended:
             shutil.rmtree(self._own / STATE, ignore_errors=True)
+        self._tell_lost(said)
         self._told(before, record, closed)
+
+    def _tell_lost(self, said: list[dict[str, Any]]) -> None:
+        """Name files that were listed and could not be read any more, unless that was done."""
+        known = unread(self._own / LIST)
+        for each in (Unread(*lost) for share in said for lost in share.get("lost", ())):
+            if each not in known:
+                tell_unread(self._own / LIST, each)
 
     def record(self) -> StreamRecord:
         """That of the last finished batch."""
