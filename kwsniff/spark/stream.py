@@ -47,6 +47,7 @@ from kwsniff.spark.followed import LIST, STATE, Following
 from kwsniff.spark.found import found
 from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
 from kwsniff.spark.staged import Staged, Tables, stored
+from kwsniff.spark.warm import warm
 from kwsniff.spark.windows import SECOND, Windows
 
 if TYPE_CHECKING:
@@ -93,8 +94,11 @@ class Stream:
 
         Version(self._out, manifest.read(self._out), self._settings.form).clear(self._replaced())
         self._spark.dataSource.register(FollowedSource)
-        reader = self._spark.readStream.format("kwsniff_followed")
-        rows = reader.option("following", FollowedSource.emitted(self._following)).load()
+        name, options = FollowedSource.name(), {"following": FollowedSource.emitted(self._following)}
+        if not once:
+            nothing = self._spark.read.format(name).options(**options)
+            warm(self._spark, nothing, self._following.shares)
+        rows = self._spark.readStream.format(name).options(**options).load()
         writer = rows.writeStream.foreachBatch(self.batch)
         writer = writer.option("checkpointLocation", str(self._own / "checkpoint"))
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": POLL}
@@ -128,7 +132,9 @@ class Stream:
             return
         shutil.rmtree(self._staging, ignore_errors=True)
         version = Version(self._out, known, self._settings.form)
-        said = [json.loads(row[0]) for row in rows.select("detail").orderBy("position").collect()]
+        # Sorted here: to sort them, Spark would take samples first, and so read everything twice.
+        details = rows.select("position", "detail").toArrow().sort_by("position")["detail"]
+        said = [json.loads(detail) for detail in details.to_pylist()]
         record, files = self._written(said, before, version, number)
         closed = self._closed(before, record, files["calls"])
         files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)

@@ -199,6 +199,25 @@ def test_who_began_to_read_before_files_were_joined_reads_on(
         began[0].table("calls", ["time"])
 
 
+def test_a_batch_reads_its_files_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, ran = stream.Stream._written, []
+
+    def written(*given: Any) -> Any:
+        tracker = spark.sparkContext.statusTracker()
+        jobs = tracker.getJobIdsForGroup(spark.sparkContext.getLocalProperty("spark.jobGroup.id"))
+        stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
+        ran.append(sum(tracker.getStageInfo(stage).numTasks for stage in stages))
+        return real(*given)
+
+    monkeypatch.setattr(stream.Stream, "_written", written)
+    followed = Followed(spark, tmp_path, shares=3)
+    rotated(sample("midstream").paths, followed.source, 1000)
+    followed.run()
+    assert ran == [3]
+
+
 def test_a_stream_writes_a_delta_table_that_can_be_read_meanwhile(
     spark: SparkSession, tmp_path: Path
 ) -> None:
