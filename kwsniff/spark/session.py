@@ -114,12 +114,15 @@ def _chosen(master: str | None, verbose: bool, settings: Mapping[str, str]) -> d
 
 @contextmanager
 def _plain_start() -> Iterator[None]:
+    from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkRuntimeError
 
     try:
         yield
     except PySparkRuntimeError as error:
         raise JavaError(f"Spark did not start: {error}") from None
+    except (ConnectionError, Py4JNetworkError) as error:
+        raise JavaError("Spark did not start: its Java ended") from error
 
 
 def _no_connect(master: str | None) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kwsniff.spark import stream
-from kwsniff.spark.session import SparkFailedError, TaskError, plain_failures
+from kwsniff.spark.java import JavaError
+from kwsniff.spark.session import SparkFailedError, TaskError, plain_failures, session
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed
@@ -40,3 +41,15 @@ def test_why_a_stream_failed_is_told_in_one_line(
         said = r"^Spark failed: ZeroDivisionError: of ours$"
         with pytest.raises(SparkFailedError, match=said), plain_failures():
             followed.run()
+
+
+def test_java_that_is_killed_while_spark_starts_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    def gone(*_: Any) -> Any:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", gone)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with pytest.raises(JavaError, match=r"^Spark did not start: its Java ended$"):
+        session("local[1]")
