@@ -52,6 +52,7 @@ class Rotation:
         """`quiet` is how many seconds nobody must have written to the newest file of a directory until it
         counts as finished."""
         self._directories = [os.path.abspath(each) for each in directories]
+        self._real = {os.path.realpath(each) for each in self._directories}
         self._path = Path(list_path)
         self._quiet_ns = int(quiet * _SECOND)
         self._seen: dict[str, tuple[int, int]] = {}
@@ -86,15 +87,7 @@ class Rotation:
 
     def _new(self, directory: str) -> Iterator[ListedFile]:
         """Finished captures that were not looked into yet."""
-        entries = []
-        try:
-            for entry in os.scandir(directory):
-                with suppress(FileNotFoundError):  # compressed or removed meanwhile
-                    about = entry.stat()
-                    if S_ISREG(about.st_mode) and not entry.name.startswith("."):
-                        entries.append((about.st_mtime_ns, entry.path, about.st_size))
-        except OSError as error:
-            raise CaptureError(f"{directory}: {error.strerror or error}") from error
+        entries = self._entries(directory)
         newest = max((modified for modified, _, _ in entries), default=0)
         latest = time.time_ns() - self._quiet_ns
         for modified, path, size in entries:
@@ -109,6 +102,42 @@ class Rotation:
             if first is not None:
                 yield ListedFile(path, size, modified, first)
             self._seen[path] = (size, modified)
+
+    def _entries(self, directory: str) -> list[tuple[int, str, int]]:
+        """Time of modification, path and size of the files in a directory, each once: a link to one that is
+        followed anyway, as to the latest one, is none."""
+        entries: dict[tuple[int, int], tuple[int, str, int]] = {}
+        try:
+            found = sorted(os.scandir(directory), key=self._rank)
+        except OSError as error:
+            raise CaptureError(f"{directory}: {error.strerror or error}") from error
+        for entry in found:
+            if entry.name.startswith(".") or self._leads_back(entry):
+                continue
+            try:
+                about = entry.stat()
+            except FileNotFoundError:  # compressed or removed meanwhile
+                continue
+            except OSError as error:
+                self._tell_once(entry.path, error)
+                continue
+            if S_ISREG(about.st_mode):
+                known = (about.st_mtime_ns, entry.path, about.st_size)
+                entries.setdefault((about.st_dev, about.st_ino), known)
+        return list(entries.values())
+
+    def _rank(self, entry: os.DirEntry[str]) -> tuple[bool, bool, str]:
+        """Of several names for a file the first is taken: one that was looked into."""
+        return entry.path not in self._seen, entry.is_symlink(), entry.name
+
+    def _leads_back(self, entry: os.DirEntry[str]) -> bool:
+        return entry.is_symlink() and os.path.dirname(os.path.realpath(entry.path)) in self._real
+
+    def _tell_once(self, path: str, error: OSError) -> None:
+        """Name what the system refuses to show."""
+        if self._seen.get(path) != (0, 0):
+            self._seen[path] = (0, 0)
+            tell_unread(self._path, Unread.of(path, error))
 
     def _append(self, added: Iterable[ListedFile]) -> None:
         text = "".join(json.dumps(asdict(each)) + "\n" for each in added)

@@ -102,8 +102,8 @@ def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread])
         spark = thread.submit(session, request.master, verbose=request.verbose).result()
     with plain_failures():
         shares = wanted.shares or spark.sparkContext.defaultParallelism
-        settings = ledger.settled(where, replace(wanted, shares=shares))
         with ledger.alone(where.out):
+            settings = ledger.settled(where, replace(wanted, shares=shares))
             made = stream.Stream(spark, following, where, settings, _tell)
             _say(f"following {', '.join(request.directories)} into {request.out}; {_so_far(made.record())}")
             if not stop.is_set():

@@ -135,6 +135,8 @@ class Stream:
         # Sorted here: to sort them, Spark would take samples first, and so read everything twice.
         details = rows.select("position", "detail").toArrow().sort_by("position")["detail"]
         said = [json.loads(detail) for detail in details.to_pylist()]
+        if not said:  # nothing was there to be read
+            return
         record, files = self._written(said, before, version, number)
         closed = self._closed(before, record, files["calls"])
         files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.rotation import Rotation, grown, listed, present
+from kwsniff.capture.rotation import Rotation, grown, listed, present, unread
 from tests.samples import CAPTURES
 
 OLD, NEWER = CAPTURES / "midstream.pcap", CAPTURES / "librdkafka-errors.pcap"
+LATEST = CAPTURES / "connection-churn.pcapng.zst"
 
 
 def put(into: Path, source: Path, seconds: int) -> Path:
@@ -131,3 +133,33 @@ def test_a_line_that_was_not_written_to_its_end_is_written_again(tmp_path: Path)
 def test_a_directory_that_is_gone_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="No such file or directory"):
         Rotation([str(tmp_path / "none")], tmp_path / ".list", quiet=0).look()
+
+
+def test_a_link_to_a_file_that_is_followed_is_no_other_file(tmp_path: Path) -> None:
+    """As some programs keep one to the latest file."""
+    source = tmp_path / "in"
+    source.mkdir()
+    (tmp_path / "other").mkdir()
+    rotation = Rotation([str(source)], tmp_path / "list", quiet=0)
+    for number, (name, capture) in enumerate((("a.pcap", OLD), ("b.pcap", NEWER))):
+        put(source / name, capture, 100 + number)
+        (source / "0-latest.pcap").unlink(missing_ok=True)
+        (source / "0-latest.pcap").symlink_to(name)
+        found(rotation)
+        (source / f"0-hard-{name}").hardlink_to(source / name)
+    (source / "c.pcap").symlink_to(put(tmp_path / "other" / "c.pcap", LATEST, 105))
+    assert found(rotation) == ["a.pcap", "b.pcap", "c.pcap"]
+
+
+def test_what_the_system_refuses_to_show_is_named_once_and_stops_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    put(source / "a.pcap", OLD, 100)
+    (source / "loop.pcap").symlink_to(tmp_path / "loop")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (source / "nowhere.pcap").symlink_to("gone.pcap")
+    rotation = Rotation([str(source)], tmp_path / "list", quiet=0)
+    assert found(rotation) == ["a.pcap"]
+    assert found(rotation) == ["a.pcap"]
+    told = unread(tmp_path / "list")
+    assert told == [Unread(str(source / "loop.pcap"), "Too many levels of symbolic links")]

@@ -6,11 +6,14 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from kwsniff.cli import streaming
+from kwsniff.cli.problem import CommandError
 from kwsniff.config import Config
 from kwsniff.findings import Findings
 from kwsniff.lake.manifest import OutputError
@@ -130,6 +133,32 @@ def test_two_processes_do_not_write_to_one_stream(tmp_path: Path) -> None:
     out = Place.of(tmp_path)
     with ledger.alone(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
         ledger.alone(out).__enter__()
+
+
+def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both began while there were none."""
+    (tmp_path / "in").mkdir()
+    started = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3))
+    monkeypatch.setattr("kwsniff.spark.session.session", lambda *_, **__: started)
+    request = streaming.StreamRequest(
+        [str(tmp_path / "in")], str(tmp_path / "out"), Config(), None, None, "1m", "1m", "60s",
+        once=True, end=False, quiet=True, verbose=False,
+    )  # fmt: skip
+    with ledger.alone(Place.of(tmp_path / "out")), pytest.raises(CommandError, match="another run"):
+        streaming.follow(request)
+    assert not (tmp_path / "out" / ledger.KEPT).exists()
+
+
+def test_a_stream_without_finished_files_begins_with_the_first_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    followed = Followed(spark, tmp_path)
+    assert followed.run() == ledger.StreamRecord()
+    files = rotated(sample("midstream").paths, followed.source, 200)
+    followed.run(end=True)
+    assert stored(followed.out).equals(expected(files))
 
 
 def test_nothing_grows_with_the_number_of_batches(
