@@ -129,11 +129,11 @@ def test_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_joined_files_stay_of_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact, "SMALL", 100)
     monkeypatch.setattr(compact, "FULL", 200)
     sizes = [60, 150, 60, 60, 99, 20, 300]
     stored = [Stored("calls", str(number), 1, 10, size) for number, size in enumerate(sizes)]
-    found = bundles(stored)
+    found = bundles(stored, small=100)
     assert [[int(file.path) for file in bundle] for bundle in found] == [[0, 2, 3], [4, 5]]
-    assert bundles(stored, least=3) == [found[0]]
+    assert bundles(stored, least=3, small=100) == [found[0]]
+    assert bundles(stored, least=3, small=100, over=[1]) == found
     assert [[int(file.path) for file in bundle] for bundle in bundles(stored, small=61)] == [[0, 2, 3, 5]]
