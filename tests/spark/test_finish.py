@@ -97,9 +97,9 @@ from kwsniff.cli.running import run
 from kwsniff.spark import finish
 
 real = finish.bundles
-def bundles(files):
+def bundles(files, **how):
     os.kill(os.getpid(), signal.SIGINT)
-    return real(files)
+    return real(files, **how)
 finish.bundles = bundles
 sys.exit(run(sys.argv[1:]))
 """
