@@ -1,8 +1,9 @@
 """Cutting the input into splits: ranges of packets of one file each.
 
 An uncompressed pcap or pcapng file is cut where records begin. Those places come from reading all record
-headers of the file with the same reader that will read the splits (`index`), so they cannot be wrong; a file
-in which that reader had to look for records, because of damage, is not cut, nor is a compressed one.
+headers of the file with the same reader that will read the splits (`cut`, or in `kwsniff.parts.stretch` many
+at once), so they cannot be wrong; a file in which that reader had to look for records, because of damage, is
+not cut, nor is a compressed one.
 """
 
 from __future__ import annotations

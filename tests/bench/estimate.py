@@ -230,8 +230,9 @@ def breaks(found: list[Measured], made: list[Estimate], cluster: Cluster) -> lis
                 f"their order: {span(worst)} with *{name}*. From {least:,.0f} cores on a run may wait for "
                 f"them. Capture points are independent, because a connection is seen where its broker is: a "
                 f"run for each of {cluster.executors} brokers joins in {span(worst / cluster.executors)}."),
-        (file, f"**One large file.** Its record headers are followed by one task: {span(file)} for each of "
-               f"{cluster.executors} files, all at once; a single one would take {single}."),
+        (file, f"**One large file.** If it is not as most are (damage, several sections), its record headers "
+               f"are followed by one task: {span(file)} for each of {cluster.executors} files, all at once; "
+               f"a single one would take {single}."),
     ]  # fmt: skip
     texts = [text for _, text in sorted(limits, reverse=True)]
     room = max(each.results for each in made) / GIGA

@@ -54,7 +54,7 @@ def test_files_are_joined_to_the_end_whatever_fails_meanwhile(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = Event()
-    joined = watched(monkeypatch, failing.wait)
+    joined = watched(monkeypatch, lambda: failing.wait(60))
     made = finishing(spark, tmp_path)
     with pytest.raises(OSError, match="of ours"), made.running():  # noqa: PT012
         assert not joined
