@@ -6,8 +6,8 @@ that comes after later ones were written (a request that nobody ever answered is
 ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end. How rows wait, see
 `kwsniff.lake.held`.
 
-At most `MAX_OPEN` files are open: the hour that was not written to for longest is rarely wanted again. If it
-is, it gets a second file.
+At most `MAX_OPEN` hours are open, which hold `OPEN_BYTES` together: the one that was not written to for
+longest is rarely wanted again. If it is, it gets a second file.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ HELD = 1 << 16
 HELD_BYTES = 48 << 20
 """Rows that a file holds back, and their bytes."""
 MAX_OPEN = 48
+OPEN_BYTES = 96 << 20
+"""Hours whose files are open, and bytes of the rows that all of them hold back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,11 @@ class _Hour:
         if self._waiting.rows >= HELD or self._waiting.bytes >= HELD_BYTES:
             self._write(self._waiting.rows // 2)
 
+    @property
+    def bytes(self) -> int:
+        """Of what waits."""
+        return self._waiting.bytes + self._late.bytes
+
     def _put_late(self, rows: Some) -> None:
         self._late.add(rows)
         if self._late.bytes >= HELD_BYTES:
@@ -191,10 +198,15 @@ class Folders:
         some = Some.of(self._table, rows, places)
         hours = some.times // HOUR
         if (hours == hours[0]).all():
-            self._hour(int(hours[0])).add(some)
+            self._put(int(hours[0]), some)
             return
         for hour in pc.unique(column(hours, pa.int64())).to_pylist():
-            self._hour(hour).add(some.where(hours == hour))
+            self._put(hour, some.where(hours == hour))
+
+    def _put(self, hour: int, rows: Some) -> None:
+        self._hour(hour).add(rows)
+        while len(self._open) > 1 and sum(each.bytes for each in self._open.values()) > OPEN_BYTES:
+            self._close(next(iter(self._open)))
 
     def add_sorted(self, hour: int, rows: Iterable[pa.Table]) -> None:
         """Take rows of one hour that are sorted already, as one file."""

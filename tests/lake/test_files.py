@@ -76,6 +76,18 @@ def test_late_rows_and_disorder_leave_sorted_files(
     assert sum(1 for path in tmp_path.rglob("*.parquet")) == len(folders.stored)
 
 
+def test_all_hours_together_hold_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Place.of(tmp_path)
+    monkeypatch.setattr(files, "OPEN_BYTES", 20_000)
+    most = 0
+    with Folders(CALLS, root, "calls", "part") as folders:
+        for number in range(60):
+            folders.add(rows([START + timedelta(hours=number % 20)] * 50, 50 * number))
+            most = max(most, sum(hour.bytes for hour in folders._open.values()))
+    assert 15_000 < most <= 20_000
+    assert sorted(row["position"] for row in read(root, folders.stored)) == list(range(3000))
+
+
 def broken(root: Place) -> None:
     with Folders(CALLS, root, "calls", "part") as folders:
         folders.add(rows([START]))
