@@ -111,11 +111,11 @@ def of_session(count: int, captures: list[Path], choice: argparse.Namespace) -> 
 
 def in_session(count: int, captures: list[Path], rounds: int) -> dict[str, list[dict[str, Any]]]:
     """Start a session with so many cores; its runs by capture, and `start` and `first`."""
-    from kwsniff.spark.session import session
+    from kwsniff.spark.session import context
 
     with Watched() as watch:
-        spark = session(f"local[{count}]")
-        spark.range(2).count()
+        spark = context(f"local[{count}]")
+        spark.parallelize(range(count), count).count()
     found = {"start": [asdict(watch.took)], "first": [asdict(run(spark, captures[0]))]}
     for capture in captures:
         found[capture.stem] = [asdict(run(spark, capture)) for _ in range(rounds)]
