@@ -21,12 +21,13 @@ longest ago go first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.report.mentions import Ints, mentions
+from kwsniff.report.course import Offsets
+from kwsniff.report.mentions import Ints, Mentions, mentions
 from kwsniff.report.sessionrows import Given, Shown
 from kwsniff.report.stretch import Calls, Name, Session, Stretch
 
@@ -47,22 +48,38 @@ class Sessions:
     """The fetch sessions of one input."""
 
     def __init__(
-        self, *, sessions: int = MAX_SESSIONS, partitions: int = MAX_PARTITIONS, idle: bool = True
+        self,
+        *,
+        sessions: int = MAX_SESSIONS,
+        partitions: int = MAX_PARTITIONS,
+        idle: bool = True,
+        known: Mapping[Name, Offsets] | None = None,
     ) -> None:
         """`idle`: give partitions also to calls that brought nothing; who only looks at what was fetched does
-        without."""
+        without. `known`: sessions that are open before, in the order in which they were last used."""
         self._open: OrderedDict[Name, Session] = OrderedDict()
         self._size = 0
         self._most, self._largest = partitions, sessions
         self._idle = idle
+        for name, offsets in (known or {}).items():
+            self._open[name] = Session.of(offsets)
+            self._size += len(offsets)
+        self._bound()
+
+    def open(self) -> dict[Name, Offsets]:
+        """The sessions as they are, in the order in which they were last used."""
+        return {name: session.offsets for name, session in self._open.items()}
 
     def fill(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """`batch` (EVENTS) with the topics and partitions that its incremental fetches are about."""
         calls = Calls.of(batch)
-        count = len(calls.row)
-        if not count:
+        if not len(calls.row):
             return batch
-        said, given = mentions(batch, calls.row), Given(calls.row)
+        return self.follow(calls, mentions(batch, calls.row)).into(batch)
+
+    def follow(self, calls: Calls, said: Mentions) -> Given:
+        """Follow some calls; what they are given."""
+        given, count = Given(calls.row), len(calls.row)
         begin, many = 0, count
         while begin < count:
             end = min(begin + many, count)
@@ -70,7 +87,7 @@ class Sessions:
             done = self._follow(part, given)
             many = 2 * many if begin + done == end else max(2 * done, LEAST)
             begin += done
-        return given.into(batch)
+        return given
 
     def _follow(self, part: Stretch, given: Given) -> int:
         """How many calls were followed: all, or as many as go without a session that was let go."""
@@ -123,9 +140,12 @@ class Sessions:
         return gone
 
 
-def followed(batches: Iterable[pa.RecordBatch], *, idle: bool = True) -> Iterator[pa.RecordBatch]:
-    """EVENTS batches in their order, with what fetch sessions are about filled in; `idle`: see `Sessions`."""
-    sessions = Sessions(idle=idle)
+def followed(
+    batches: Iterable[pa.RecordBatch], *, idle: bool = True, known: Mapping[Name, Offsets] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """EVENTS batches in their order, with what fetch sessions are about filled in; `idle` and `known`: see
+    `Sessions`."""
+    sessions = Sessions(idle=idle, known=known)
     for batch in batches:
         filled = sessions.fill(batch)
         del batch  # before the next is made

@@ -37,6 +37,15 @@ class Session:
         self._topics: tuple[Topic, ...] | None = None
         self._shown: tuple[Key, ...] | None = None
 
+    @classmethod
+    def of(cls, offsets: Offsets) -> Session:
+        """One with these partitions."""
+        made = cls()
+        for key, offset in offsets.items():
+            made.join(key)
+            made.offsets[key] = offset
+        return made
+
     def join(self, key: Key) -> None:
         """Add a partition that isn't there."""
         self.offsets[key] = None
