@@ -34,6 +34,7 @@ from kwsniff.report.even import even
 from kwsniff.report.sessions import NEEDED as SESSIONS
 from kwsniff.report.sessions import followed
 from kwsniff.report.topics import FIXED, MAX_LEARNT, fill, first_named
+from kwsniff.spark.carrying import TAKEN, in_sessions, known_sessions, noticed, opened_before
 from kwsniff.spark.control import (
     EMITTED,
     STORED,
@@ -94,13 +95,14 @@ class Finish:
         *,
         in_order: bool = True,
         names: First | None = None,
+        sessions: bool = True,
     ) -> None:
         """`corrections` are for each group. `in_order`: each group's rows come before those of the next one;
         otherwise each file's rows are in order by themselves. `names`: what the rows that are no table's yet
-        name; None if they have to be read for it."""
+        name; None if they have to be read for it. `sessions`: some of them may be of fetch sessions."""
         self._spark, self._groups = spark, [list(group) for group in groups]
         self._corrections, self._version = [list(each) for each in corrections], version
-        self._in_order, self._first = in_order, names
+        self._in_order, self._first, self._sessions = in_order, names, sessions
         self.files: list[Stored] = []
         """The files of all tables, once they are written."""
 
@@ -130,7 +132,17 @@ class Finish:
         tables = partial(Tables, version.out, below, metadata=spark_metadata())
         few = sum(file.rows for group in self._groups for file in group) <= MOST_ROWS
         place = version.staging / "counted-0"
-        return _writing(self._groups, self._corrections, names, tables, place, few, self._in_order)
+        opened = self._opened()
+        return _writing(self._groups, self._corrections, names, opened, tables, place, few, self._in_order)
+
+    def _opened(self) -> list[Place | None]:
+        """For each group where the fetch sessions lie that are open before it."""
+        nothing: list[Place | None] = [None] * len(self._groups)
+        calls = [in_sessions(group) for group in self._groups]
+        if not self._sessions or sum(map(bool, calls)) < 2:
+            return nothing
+        emitted = tasks(self._spark, len(calls) - 1, _noticing(calls, self._corrections)).sort_by("split")
+        return opened_before(emitted["data"].to_pylist(), self._version.staging / "opened")
 
     def _findings(self, names: Mapping[str, str]) -> Findings:
         """By one task that takes the rows of all files in their order."""
@@ -260,6 +272,14 @@ def _learning(groups: list[list[Staged]], corrections: list[list[Piece]]) -> Wor
     return _each_group(groups, corrections, learn)
 
 
+def _noticing(groups: list[list[Staged]], corrections: list[list[Piece]]) -> Work:
+    def notice(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
+        found = noticed(_believed(files, rows, TAKEN))
+        yield {"kind": EMITTED, "split": number, "data": found}
+
+    return _each_group(groups, corrections, notice)
+
+
 def _earlier(files: Iterable[Staged], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of files of an earlier version."""
     for file in files:
@@ -271,6 +291,7 @@ def _writing(
     groups: list[list[Staged]],
     corrections: list[list[Piece]],
     names: Mapping[str, str],
+    opened: list[Place | None],
     tables: Callable[..., Tables],
     place: Place,
     few: bool,
@@ -284,8 +305,8 @@ def _writing(
             counted.take(batch)
         new = [file for file in files if file.table is None]
         with tables(name=f"part-{number:06}") as sink:
-            # A session that was opened in an earlier group is known as one opened before the capture.
-            for batch in followed(even(_whole(_believed(new, rows, ROWS.names)), GROUP_BYTES // 2)):
+            batches = even(_whole(_believed(new, rows, ROWS.names)), GROUP_BYTES // 2)
+            for batch in followed(batches, known=known_sessions(opened[number])):
                 whole = fill(batch, names)
                 sink.add(whole)
                 counted.take(whole, findings=in_order)

@@ -165,6 +165,7 @@ class _JobRun:
         self._totals = CaptureTotals(**before.capture) if before else CaptureTotals()  # type: ignore[arg-type]
         self._in_order = True
         self._names: First | None = None
+        self._sessions = True
 
     def run(self) -> JobResult:
         try:
@@ -173,8 +174,9 @@ class _JobRun:
             fixes = corrections(groups)
             self._stage("writing tables and statistics")
             finish = Finish(
-                self._spark, groups, fixes, self._version, in_order=self._in_order, names=self._names
-            )
+                self._spark, groups, fixes, self._version, in_order=self._in_order, names=self._names,
+                sessions=self._sessions,
+            )  # fmt: skip
             with finish.running() as counted:
                 report = self._report(counted)
             done = self._manifest(counted, [*finish.files, *self._findings(counted)])
@@ -208,7 +210,7 @@ class _JobRun:
             of_split = {file.split: number for number, group in enumerate(groups) for file in group}
             run.join([of_split[file.split] for file in run.files])
             self._totals.merge(run.totals)
-            self._account, self._names = asdict(run.account), run.names
+            self._account, self._names, self._sessions = asdict(run.account), run.names, run.sessions
             return run.corrections(len(groups))
 
         return [*self._earlier(), *run.files], corrections

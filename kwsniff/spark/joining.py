@@ -29,6 +29,7 @@ from kwsniff.parts.ranges import COLUMNS, Placed, of_endpoints, picked
 from kwsniff.parts.ranges import placed as placed_segments
 from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.weave import Joined
+from kwsniff.spark.carrying import calls_of_sessions
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
 from kwsniff.spark.decode import RUN_BITS
 from kwsniff.spark.naming import Namings
@@ -67,6 +68,8 @@ class Count:
     """`Namings` of the rows that joining told ..."""
     doubted: list[list[int] | None] = field(default_factory=list)
     """... and in each split those connections that name topics but are not to be believed; None: all."""
+    sessions: bool = False
+    """Rows that joining told are of fetch sessions."""
 
 
 class SplitAgain:
@@ -165,4 +168,5 @@ class Joining:
     def _added(self, serial: int, emitted: Emitted) -> Row:
         rows = placed(emitted, self._run)
         self._namings.add(rows)
+        self._count.sessions = self._count.sessions or calls_of_sessions(rows) is not None
         return {"kind": EVENTS, "detail": str(serial), "data": packed_rows(rows)}

@@ -15,7 +15,7 @@ import json
 import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -32,6 +32,7 @@ from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
 from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces, places
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
 from kwsniff.parts.stretch import Stretch, followed, together
+from kwsniff.spark.carrying import calls_of_sessions
 from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, context_of, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
 from kwsniff.spark.naming import First, Namings, earliest
@@ -150,6 +151,8 @@ class SplitRun:
         """What each split named, as it knows it."""
         self.names: First | None = None
         """What all rows name, once the splits are joined; None: they have to be read for it."""
+        self.sessions = False
+        """Rows are of fetch sessions, of what is believed or not."""
         self.totals = CaptureTotals()
         self.account = Account(len(splits))
         self.files: list[Staged] = []
@@ -166,6 +169,7 @@ class SplitRun:
         self.files = [Staged(**each["file"]) for each in said]
         self._summaries = [Summaries(**each["summaries"]) for each in said]
         self._namings = [Namings.of(each["names"]) for each in said]
+        self.sessions = any(each["in_sessions"] for each in said)
         self.account.summary_bytes = sum(each.bytes for each in self._summaries)
         return independent(self._splits, emitted)
 
@@ -176,6 +180,7 @@ class SplitRun:
         if shared and not self._fitted(counts):
             counts = self._join(list(group_of), False)
         self.names = self._named(counts)
+        self.sessions = self.sessions or any(each.sessions for each in counts)
         account = self.account
         account.again = sum(each.again for each in counts)
         account.whole = sum(each.whole for each in counts)
@@ -230,14 +235,21 @@ def _decoding(splits: list[Split], config: Config, place: Place, run: int, seed:
             reader, steadiness = SplitReader(splits, number, config), Steadiness()
             engine = PartEngine(config, seed, number << ORDER_BITS, first=number == 0)
             namings = Namings()
-            with StagedFile(place / "events" / f"{number:06}.arrow", STAGED) as file:
+            file, sessions = (
+                StagedFile(place / kind / f"{number:06}.arrow", STAGED) for kind in ("events", "sessions")
+            )
+            with file, sessions:
                 for emitted in engine.part(steadiness.watch(reader.columns())):
                     rows = placed(emitted, run)
                     namings.add(rows)
                     file.add(rows)
+                    if (calls := calls_of_sessions(rows)) is not None:
+                        sessions.add(calls)
+            own = sessions.emitted()
+            written = replace(file.emitted(number), sessions=own.path)
             summaries = _kept(engine.summary(), steadiness, shares, place / "summaries", number)
             said = {
-                "told": reader.emitted.plain(), "file": asdict(file.emitted(number)),
+                "told": reader.emitted.plain(), "file": asdict(written), "in_sessions": own.rows,
                 "summaries": asdict(summaries), "names": namings.plain(),
             }  # fmt: skip
             yield from batched([{"kind": EMITTED, "split": number, "detail": json.dumps(said)}])

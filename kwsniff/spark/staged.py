@@ -44,6 +44,8 @@ class Staged:
     """The split whose events they are: they may have to be put right."""
     table: str | None = None
     """The table of an earlier version whose file it is: its rows are counted, and stay where they are."""
+    sessions: str | None = None
+    """The file with its calls of fetch sessions, which may go on in others (`kwsniff.spark.carrying`)."""
 
 
 class StagedFile:

@@ -1,0 +1,57 @@
+"""Fetch sessions whose calls several tasks finish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from kwsniff.cli.naming import named
+from kwsniff.config import Config
+from kwsniff.lake.results import Results
+from kwsniff.offline import events
+from kwsniff.spark import finish, job
+from kwsniff.table import EVENTS
+from tests.samples import sample
+from tests.spark.rotated import rotated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def unpacked(name: str, folder: Path) -> list[str]:
+    """A sample as one file that can be cut."""
+    return [str(file) for file in rotated(sample(name).paths, folder / name, packets=1_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("names", "split"), [(["java-groups"], 20_000), (["java-streams", "java-groups"], 20_000)]
+)
+def test_groups_go_on_with_the_sessions_of_those_before(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], split: int
+) -> None:
+    """A group for each split: full fetches and incremental ones of the same session lie in several."""
+    monkeypatch.setattr(finish, "LEAST_BYTES", 1)
+    monkeypatch.setattr(finish, "FILES_BYTES", 1)
+    paths = [path for name in names for path in unpacked(name, tmp_path)]
+    made = job.run(spark, paths, tmp_path / "out", Config(), split=split)
+    assert made.manifest.splits["splits"] > 3
+    expected = pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+    found = Results(tmp_path / "out").events().select(EVENTS.names)
+    assert [name for name in EVENTS.names if not found[name].equals(expected[name])] == []
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_rows_without_sessions_are_not_read_for_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sessions: bool
+) -> None:
+    monkeypatch.setattr(finish, "LEAST_BYTES", 1)
+    monkeypatch.setattr(finish, "FILES_BYTES", 1)
+    read = []
+    noticing = finish._noticing
+    monkeypatch.setattr(finish, "_noticing", lambda *given: read.append(given) or noticing(*given))
+    name = "java-groups" if sessions else "librdkafka-groups"
+    job.run(spark, unpacked(name, tmp_path), tmp_path / "out", Config(), split=20_000)
+    assert bool(read) is sessions
