@@ -16,11 +16,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.columns import record_batch
+from kwsniff.columns import nulls, record_batch
 from kwsniff.lake.place import Place
+from kwsniff.report import lists
 from kwsniff.report.arrays import integers
 from kwsniff.report.carried import Change, Noticed, bounded, composed
 from kwsniff.report.course import Offsets
+from kwsniff.report.mentions import Ints
 from kwsniff.report.stretch import Name
 from kwsniff.spark.staged import PLACE, STAGED, Staged
 
@@ -34,7 +36,10 @@ TAKEN = (
     "partitions",
     "position",
 )
-"""Columns that what becomes of sessions is made of."""
+"""Columns that what becomes of sessions is made of ..."""
+LISTS = ("asked", "partitions")
+MENTIONED = ("topic", "topic_id", "partition", "fetch_offset")
+"""... and fields of the elements of these."""
 
 
 def calls_of_sessions(rows: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -47,8 +52,25 @@ def calls_of_sessions(rows: pa.RecordBatch) -> pa.RecordBatch | None:
     if not len(chosen):
         return None
     places = pa.array(chosen)
-    columns = {name: rows[name].take(places) for name in {*TAKEN, *PLACE}}
+    columns = {name: rows[name].take(places) for name in {*TAKEN, *PLACE}.difference(LISTS)}
+    columns |= {name: _narrowed(rows[name], chosen) for name in LISTS}
     return record_batch(columns, len(chosen), STAGED)
+
+
+def _narrowed(column: pa.ListArray, rows: Ints) -> pa.ListArray:
+    """The lists of these rows; of an element only which partition it is, and the offset asked for. That is a
+    fraction of what responses tell of partitions."""
+    spread = lists.spread(column)
+    size = spread.size[rows]
+    places = pa.array(spread.places(rows, size))
+    fields = list(spread.values.type)
+    arrays = [
+        spread.values.field(field.name).take(places) if field.name in MENTIONED
+        else nulls(len(places), field.type)
+        for field in fields
+    ]  # fmt: skip
+    structs = pa.StructArray.from_arrays(arrays, fields=fields)
+    return lists.rebuilt(structs, size, np.zeros(len(size), np.bool_))
 
 
 def in_sessions(files: Iterable[Staged]) -> list[Staged]:
