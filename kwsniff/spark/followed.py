@@ -140,7 +140,7 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         if self._following.staging:
             with StagedFile(Place(self._following.staging) / f"share-{partition.index:04}.arrow") as file:
                 for batch in rows:
-                    file.add(batch)
+                    file.add(kept.sessions.fill(batch))
             yield _told_row(kept, partition, file.emitted())
         else:
             for batch in rows:

@@ -1,7 +1,7 @@
 """The findings of a stream: those of all batches so far, made anew by each.
 
-What the rules counted, and the fetch sessions that were open, are kept in a file for each batch, beside what
-else the stream keeps. A batch that is done again begins with that of the batch before it.
+What the rules counted is kept in a file for each batch, beside what else the stream keeps. A batch that is
+done again begins with that of the batch before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from kwsniff.findings import Findings
 from kwsniff.lake.place import Place
-from kwsniff.report.sessions import Sessions
 from kwsniff.report.topics import FIXED, fill
 from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
 from kwsniff.spark.staged import Staged, merged, stored
@@ -32,11 +31,10 @@ class Found:
     """What the findings of a stream are made of."""
 
     findings: Findings = field(default_factory=Findings)
-    sessions: Sessions = field(default_factory=Sessions)
 
     def take(self, batch: pa.RecordBatch, names: Mapping[str, str]) -> None:
         """Take rows (ROWS) that come after all taken before."""
-        self.findings.take(fill(self.sessions.fill(batch), names).select(EVENTS.names))
+        self.findings.take(fill(batch, names).select(EVENTS.names))
 
 
 def found(

@@ -21,8 +21,9 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import CaptureRun, CaptureTotals
 from kwsniff.config import Config
 from kwsniff.pipeline import Analysis
+from kwsniff.report.sessions import Sessions
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Kept:
     analysis: Analysis
     position: int = -1
     """That of the last event."""
+    sessions: Sessions = field(default_factory=Sessions)
+    """Fetch sessions of its connections."""
     lost: list[Unread] = field(default_factory=list)
     """Files of this batch that were listed and could not be read any more."""
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from kwsniff.config import Config
 from kwsniff.lake.results import Results
 from kwsniff.offline import events
+from kwsniff.report.sessions import followed
 from kwsniff.report.topics import fill, topic_names
 from kwsniff.report.waiting import waited
 from kwsniff.spark import ledger, stream
@@ -35,7 +36,7 @@ WINDOW, LATE = 5.0, 1.0
 
 def expected(files: list[Path]) -> pa.Table:
     """What one process makes of the files, with the topic names of all of them."""
-    batches = list(events([str(file) for file in files], Config()))
+    batches = list(followed(events([str(file) for file in files], Config())))
     names = topic_names(batches)
     return pa.Table.from_batches([fill(batch, names) for batch in batches], EVENTS)
 

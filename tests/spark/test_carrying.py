@@ -1,4 +1,4 @@
-"""Fetch sessions whose calls several tasks finish."""
+"""Fetch sessions whose calls several tasks finish, or several batches of a stream."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kwsniff.spark import finish, job
 from kwsniff.table import EVENTS
 from tests.samples import sample
 from tests.spark.rotated import rotated
+from tests.spark.streams import Followed, expected, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,3 +56,14 @@ def test_rows_without_sessions_are_not_read_for_them(
     name = "java-groups" if sessions else "librdkafka-groups"
     job.run(spark, unpacked(name, tmp_path), tmp_path / "out", Config(), split=20_000)
     assert bool(read) is sessions
+
+
+def test_a_stream_goes_on_with_the_sessions_of_batches_before(spark: SparkSession, tmp_path: Path) -> None:
+    followed = Followed(spark, tmp_path)
+    files = rotated(sample("java-groups").paths, followed.source, packets=150)
+    wanted = expected(files)
+    size = sum(file.stat().st_size for file in files)
+    made = followed.run(batch_bytes=size // 3, end=True)
+    assert made.batch > 1
+    found = stored(followed.out)
+    assert [name for name in EVENTS.names if not found[name].equals(wanted[name])] == []
