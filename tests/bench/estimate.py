@@ -237,8 +237,8 @@ def breaks(found: list[Measured], made: list[Estimate], cluster: Cluster) -> lis
     texts = [text for _, text in sorted(limits, reverse=True)]
     room = max(each.results for each in made) / GIGA
     texts.append(
-        f"**Room.** Staged events and results, up to {room:,.0f} GB each, are in the output until the run is "
-        "over, and the version before until the next."
+        f"**Room.** Results, up to {room:,.0f} GB, and staged events, four times as much, are in the output "
+        "until the run is over, and the version before until the next."
     )
     lines = [line for number, text in enumerate(texts, 1) for line in wrapped(f"{number}. {text}", "   ")]
     return ["What breaks first, of what more executors do not help:", "", *lines]
