@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kwsniff.columns import Columns, Ints, filled_columns, in_order, places, record_batch
 from kwsniff.lake.stored import POSITION, LakeTable
+from kwsniff.report.arrays import integers
 
 WITHOUT_TIME = -3_600_000_000
 """Microseconds since 1970 that stand for no time: an hour before it."""
@@ -47,8 +48,8 @@ class Some:
         columns = filled_columns(batch.select(table.schema.names))
         count = batch.num_rows
         at = np.arange(count) if chosen is None else chosen
-        times = _integers(batch[table.time], WITHOUT_TIME)
-        positions = _integers(batch[POSITION.name]) if POSITION.name in table.order else np.zeros_like(times)
+        times = integers(batch[table.time], WITHOUT_TIME)
+        positions = integers(batch[POSITION.name]) if POSITION.name in table.order else np.zeros_like(times)
         size = sum(column.nbytes for column in columns.values())
         return cls(columns, count, size, at, times[at], positions[at])
 
@@ -111,8 +112,3 @@ def _taken(waiting: Sequence[Some], used: Sequence[bool], order: Ints, schema: p
     at = np.concatenate([each.places + start for each, start in zip(waiting, starts[:-1], strict=True)])
     parts = [(each.columns, each.count) for each, use in zip(waiting, used, strict=True) if use]
     return record_batch(in_order(parts, at[order], schema), len(order), schema)
-
-
-def _integers(column: pa.Array, missing: int = 0) -> Ints:
-    made: Ints = column.cast(pa.int64()).fill_null(missing).to_numpy()
-    return made
