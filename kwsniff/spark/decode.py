@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from kwsniff.capture.source import CaptureTotals, segments
@@ -42,3 +43,11 @@ def rows(
 def positioned(batch: pa.RecordBatch, keys: Ints, run: int) -> pa.RecordBatch:
     """EVENTS with the keys that order them, behind those of earlier runs."""
     return pa.RecordBatch.from_arrays([*batch.columns, pa.array(keys + (run << RUN_BITS))], schema=ROWS)
+
+
+def ascending(positions: Ints, last: int) -> Ints:
+    """The same, but later ones where one is not behind the one before, or the first not behind `last`: rows
+    that one packet settled stay in their order."""
+    steps = np.arange(len(positions))
+    made: Ints = np.maximum.accumulate(np.maximum(positions - steps, last + 1)) + steps
+    return made

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.streaming.datasource import (
@@ -37,7 +36,7 @@ from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS
 from kwsniff.pipeline import Ints, Part
-from kwsniff.spark.decode import TOTALS
+from kwsniff.spark.decode import TOTALS, ascending
 from kwsniff.spark.kept import Kept
 from kwsniff.spark.staged import Staged, StagedFile
 
@@ -190,8 +189,7 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
 def _positions(keys: Ints, kept: Kept) -> Ints:
     """What sorts events by their keys, and those of the same key as they are."""
-    steps = np.arange(len(keys))
-    made: Ints = np.maximum.accumulate(np.maximum((keys << TIES) - steps, kept.position + 1)) + steps
+    made = ascending(keys << TIES, kept.position)
     if len(made):
         kept.position = int(made[-1])
     return made

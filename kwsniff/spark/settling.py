@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kwsniff.parts.part import Emitted
 from kwsniff.parts.weave import Joined, woven
 from kwsniff.spark.control import EVENTS, JOINED, Row
+from kwsniff.spark.decode import ascending
 from kwsniff.spark.packing import unpacked_object
 from kwsniff.spark.rowbytes import unpacked_rows
 from kwsniff.spark.staged import PLACE, Staged, stored
@@ -66,9 +67,7 @@ class Settling:
         return woven((_placed(batch, names) for batch in stored(file.path, [*names, *PLACE])), joined)
 
     def _positions(self, positions: Ints) -> Ints:
-        """The same, and later ones for rows whose position is that of the row before."""
-        steps = np.arange(len(positions))
-        made = np.maximum.accumulate(np.maximum(positions - steps, self._last + 1)) + steps
+        made = ascending(positions, self._last)
         if len(made):
             self._last = int(made[-1])
         return made
