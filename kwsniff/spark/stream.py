@@ -154,8 +154,9 @@ class Stream:
 
     def _tell_lost(self, said: list[dict[str, Any]]) -> None:
         """Name files that were listed and could not be read any more, unless that was done."""
-        known = unread(self._own / LIST)
-        for each in (Unread(*lost) for share in said for lost in share.get("lost", ())):
+        lost = [Unread(*each) for share in said for each in share.get("lost", ())]
+        known = unread(self._own / LIST) if lost else []
+        for each in lost:
             if each not in known:
                 tell_unread(self._own / LIST, each)
 
