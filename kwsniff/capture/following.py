@@ -117,7 +117,7 @@ class Follower:
                     break
             if stopping or not self._paths:
                 break
-            yield from self._time()
+            yield from self._time(began)
             self._stop.wait(max(POLL_S, BUSY * took))
         if stopping:
             yield from self._unpacked(found, last=True)
@@ -299,12 +299,11 @@ class Follower:
 
     # Time
 
-    def _time(self) -> Iterator[pa.RecordBatch]:
-        """How late it must be by now, once a second."""
-        now = time.monotonic()
-        if now - max(self._heard, self._ticked) >= TICK_S and self._totals.last_time_ns is not None:
-            self._ticked = now
-            yield at_time(self._totals.last_time_ns + round((now - self._heard) * 1e9))
+    def _time(self, looked: float) -> Iterator[pa.RecordBatch]:
+        """How late it must be, once a second: nothing came until `looked`, which may be long ago."""
+        if looked - max(self._heard, self._ticked) >= TICK_S and self._totals.last_time_ns is not None:
+            self._ticked = looked
+            yield at_time(self._totals.last_time_ns + round((looked - self._heard) * 1e9))
 
 
 def followed(

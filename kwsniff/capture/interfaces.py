@@ -59,6 +59,9 @@ class Interfaces:
     def __len__(self) -> int:
         return len(self._interfaces)
 
+    def __iter__(self) -> Iterator[Interface]:
+        return iter(self._interfaces)
+
     def __getitem__(self, index: int) -> Interface:
         return self._interfaces[index]
 

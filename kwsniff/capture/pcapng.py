@@ -11,10 +11,12 @@ length at both ends of the block.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.interfaces import Interface, Interfaces
@@ -50,26 +52,93 @@ class _Columns(NamedTuple):
     """Timestamp in the units of the interface, or -1 if the block has none."""
 
 
-def block_starts(data: Bytes, at: int, end: int, order: str) -> tuple[list[int], int]:
-    """Follow the chain of blocks from `at`: the offsets of all complete ones, and where it goes on.
+class _Chain(NamedTuple):
+    """Complete blocks, one behind the other."""
 
-    It stops at a new section and at a length that cannot be. A length that is no multiple of 4, as some
-    writers have it, stands for the next one.
+    places: Integers
+    stop: int
+    """Where the chain goes on."""
+    turns: list[tuple[int, str]]
+    """Where which byte order begins: at the first block and at each section."""
+
+    def order_at(self, place: int) -> str:
+        """The byte order of the block there."""
+        return self.turns[max(bisect_right(self.turns, (place, "~")) - 1, 0)][1]
+
+
+def follow_blocks(data: Bytes, at: int, end: int, order: str) -> _Chain:
+    """Follow the chain of blocks from `at`.
+
+    It stops at a length that cannot be. A length that is no multiple of 4, as some writers have it, stands
+    for the next one.
     """
-    type_and_length = struct.Struct(order + "II").unpack_from
+    readers = {each: struct.Struct(each + "II").unpack_from for each in "<>"}
+    type_and_length = readers[order]
     starts: list[int] = []
+    turns = [(at, order)]
     append = starts.append
     last = end - SMALLEST
     buffer = data.data
     while at <= last:
         kind, length = type_and_length(buffer, at)
-        if kind == SECTION or length < SMALLEST or length > MAX_BLOCK:
-            return starts, at
+        if kind == SECTION and (of_it := _BYTE_ORDER_MAGIC.get(bytes(buffer[at + 8 : at + 12]))):
+            turns.append((at, of_it))
+            type_and_length = readers[of_it]
+            _, length = type_and_length(buffer, at)
+        elif kind == SECTION:
+            break
+        if length < SMALLEST or length > MAX_BLOCK:
+            break
         append(at)
         at += (length + 3) & ~3
     if starts and at > end:
         at = starts.pop()
-    return starts, at
+    if len(turns) > 1 and turns[-1][0] == at:
+        turns.pop()
+    return _Chain(np.array(starts, np.int64), at, turns)
+
+
+class _Known(NamedTuple):
+    """The interfaces that packets of a chain may name."""
+
+    sections: Integers
+    """Where sections begin."""
+    interfaces: list[Interfaces]
+    """Of the section that was there before, then those of each that begins."""
+
+    def snaplens(self, places: Integers) -> Integers:
+        """The snaplen of the first interface of the sections in which places lie, 0 if there is none."""
+        firsts = [each[0].snaplen if len(each) else 0 for each in self.interfaces]
+        return np.array(firsts, np.int64)[self._section(places)]
+
+    def counts(self, places: Integers) -> Integers:
+        """How many interfaces the sections have in which places lie."""
+        return np.array([len(each) for each in self.interfaces], np.int64)[self._section(places)]
+
+    def packets(self, columns: _Columns) -> Iterator[tuple[Interface, Integers]]:
+        """Which packets came by which interface; those that are alike, of whatever section, are one."""
+        kinds: dict[tuple[int, int, int], tuple[int, Interface]] = {}
+        of_all = [
+            kinds.setdefault((each.linktype, each.resolution, each.offset), (len(kinds), each))[0]
+            for section in self.interfaces
+            for each in section
+        ]
+        first = np.cumsum([0, *(len(each) for each in self.interfaces)])
+        kind = np.array(of_all, np.int64)[first[self._section(columns.place)] + columns.interface]
+        if len(kinds) == 1:
+            yield next(iter(kinds.values()))[1], np.arange(len(kind))
+            return
+        order = np.argsort(kind, kind="stable")
+        for interface, of_it in zip(
+            (each for _, each in kinds.values()),
+            np.split(order, np.cumsum(np.bincount(kind, minlength=len(kinds)))),
+            strict=False,
+        ):
+            if len(of_it):
+                yield interface, of_it
+
+    def _section(self, places: Integers) -> Integers:
+        return np.searchsorted(self.sections, places, "right")
 
 
 class PcapngReader(Reader):
@@ -80,22 +149,21 @@ class PcapngReader(Reader):
         if window.size < 28 or self._section_order(0) is None:
             raise CaptureError(f"{capture}: ends inside its section header or has a broken one")
         self._order = "<"
+        self._chain = _Chain(np.empty(0, np.int64), 0, [(0, "<")])
         self._interfaces = Interfaces()
 
     def blocks(self) -> Iterator[PacketBlock]:
         """See `Reader.blocks`."""
         at, window = 0, self._window
         while True:
-            at = self._section(at)
-            starts, stop = block_starts(window.data, at, window.size, self._order)
-            places = np.array(starts, np.int64)
+            self._chain = follow_blocks(window.data, at, window.size, self._order)
+            places, stop, _ = self._chain
             good = self._intact(places)
             yield from self._packets(places[:good])
+            self._order = self._chain.order_at(places[good] if good < len(places) else stop)
             broken = int(places[good]) if good < len(places) else self._broken(stop)
             if broken is not None or self._goes_on_behind(stop):
                 at = self._resume(stop if broken is None else broken)
-            elif self._section_follows(stop):
-                at = stop
             elif not window.at_end:
                 window.move(stop, self._size_at(stop))
                 at = 0
@@ -111,24 +179,9 @@ class PcapngReader(Reader):
     def _section_order(self, at: int) -> str | None:
         return _BYTE_ORDER_MAGIC.get(self._window.data[at + 8 : at + 12].tobytes())
 
-    def _section_follows(self, at: int) -> bool:
-        """Whether a whole section header block starts here."""
-        window = self._window
-        is_whole = self._is_section(at) and at + self._size_at(at) <= window.size
-        return is_whole and self._broken(at) is None
-
     def _is_section(self, at: int) -> bool:
         window = self._window
         return at + SMALLEST <= window.size and window.data[at : at + 4].tobytes() == MAGIC
-
-    def _section(self, at: int) -> int:
-        """Begin a section if one starts at `at`; return where its blocks start."""
-        if not self._section_follows(at):
-            return at
-        self._order = self._section_order(at) or self._order
-        self._totals.dropped += self._interfaces.dropped()
-        self._interfaces = Interfaces()
-        return at + self._size_at(at)
 
     def _size_at(self, at: int) -> int:
         """Length of the block that starts at `at`, 0 if its header is not in the window."""
@@ -142,41 +195,67 @@ class PcapngReader(Reader):
 
     def _packets(self, places: Integers) -> Iterator[PacketBlock]:
         kinds = self._words(places, 0)
-        for place, kind in self._others(places, kinds):
-            self._describe(place, kind)
+        known = self._described(places, kinds)
         found = [
             self._enhanced(places[kinds == ENHANCED]),
-            self._simple(places[kinds == SIMPLE]),
+            self._simple(places[kinds == SIMPLE], known),
             self._obsolete(places[kinds == OBSOLETE]),
         ]
         columns = found[0]
         if len(found[1].place) or len(found[2].place):
             order = np.argsort(np.concatenate([each.place for each in found]), kind="stable")
             columns = _Columns(*(np.concatenate(each)[order] for each in zip(*found, strict=True)))
-        yield from self._checked(columns)
+        yield from self._checked(columns, known)
 
-    def _others(self, places: Integers, kinds: Integers) -> Iterator[tuple[int, int]]:
-        other = (kinds == INTERFACE) | (kinds == STATISTICS)
-        return zip(places[other].tolist(), kinds[other].tolist(), strict=True)
+    def _described(self, places: Integers, kinds: Integers) -> _Known:
+        """Take the blocks that describe; the interfaces that packets may name."""
+        other = (kinds == SECTION) | (kinds == INTERFACE) | (kinds == STATISTICS)
+        begun, sections = [self._interfaces], []
+        of_it = zip(places[other].tolist(), kinds[other].tolist(), self._sizes(places[other]), strict=True)
+        for place, kind, size in of_it:
+            self._describe(place, kind, size)
+            if kind == SECTION:
+                begun.append(self._interfaces)
+                sections.append(place)
+        return _Known(np.array(sections, np.int64), begun)
 
-    def _describe(self, place: int, kind: int) -> None:
-        length = self._size_at(place)
-        body = self._window.data[place + 8 : place + length - 4].tobytes()
-        if kind == INTERFACE:
-            self._interfaces.add(body, self._order)
+    def _describe(self, place: int, kind: int, size: int) -> None:
+        order = self._chain.order_at(place)
+        body = self._window.data[place + 8 : place + size - 4].tobytes()
+        if kind == SECTION:
+            self._totals.dropped += self._interfaces.dropped()
+            self._interfaces = Interfaces()
+        elif kind == INTERFACE:
+            self._interfaces.add(body, order)
         else:
-            self._interfaces.add_statistics(body, self._order)
+            self._interfaces.add_statistics(body, order)
 
-    def _words(self, places: Integers, offset: int) -> Integers:
-        """The 32-bit words at `offset` from each place."""
-        return number(gather(self._window.data, np.dtype(self._order + "u4"), places + offset))
+    def _gathered(
+        self, layout: Callable[[str], np.dtype[Any]], places: Integers, offset: int | Integers
+    ) -> NDArray[Any]:
+        """What stands at `offset` from each place of a block, in the byte order of its section."""
+        data, at = self._window.data, places + offset
+        begins, orders = zip(*self._chain.turns, strict=True)
+        found = gather(data, layout(orders[-1]), at)
+        if len(set(orders)) > 1:
+            index = np.maximum(np.searchsorted(begins, places, "right") - 1, 0)
+            other = np.array(orders)[index] != orders[-1]
+            found[other] = gather(data, layout("<" if orders[-1] == ">" else ">"), at[other])
+        return found
+
+    def _words(self, places: Integers, offset: int | Integers) -> Integers:
+        """The 32-bit words at `offset` from each place of a block."""
+        return number(self._gathered(lambda order: np.dtype(order + "u4"), places, offset))
+
+    def _sizes(self, places: Integers) -> list[int]:
+        """How long blocks are."""
+        sizes: list[int] = ((self._words(places, 4) + 3) & ~3).tolist()
+        return sizes
 
     def _columns(self, places: Integers) -> Any:
         """The fixed part of the body of enhanced and obsolete packet blocks."""
-        layout = np.dtype(
-            [(name, self._order + "u4") for name in ("interface", "high", "low", "cap", "orig")]
-        )
-        return gather(self._window.data, layout, places + 8)
+        names = ("interface", "high", "low", "cap", "orig")
+        return self._gathered(lambda order: np.dtype([(name, order + "u4") for name in names]), places, 8)
 
     def _enhanced(self, places: Integers) -> _Columns:
         places = self._long_enough(places, 32)
@@ -187,45 +266,46 @@ class PcapngReader(Reader):
         """Like enhanced, but the interface has 16 bits; the others count drops."""
         places = self._long_enough(places, 32)
         fields = self._columns(places)
-        interface = number(gather(self._window.data, np.dtype(self._order + "u2"), places + 8))
+        interface = number(self._gathered(lambda order: np.dtype(order + "u2"), places, 8))
         return self._with_ticks(places, fields, interface)
 
     def _with_ticks(self, places: Integers, fields: Any, interface: Integers) -> _Columns:
         ticks = number(fields["high"]) << 32 | number(fields["low"])
         return _Columns(places, places + 28, number(fields["cap"]), number(fields["orig"]), interface, ticks)
 
-    def _simple(self, places: Integers) -> _Columns:
+    def _simple(self, places: Integers, known: _Known) -> _Columns:
         """No timestamp, no captured length: that is the snaplen, or all of the packet."""
         places = self._long_enough(places, 16)
         origlen = self._words(places, 8)
-        snaplen = self._interfaces[0].snaplen if len(self._interfaces) else 0
-        caplen = np.minimum(origlen, snaplen) if snaplen else origlen
+        snaplen = known.snaplens(places)
+        caplen = np.where(snaplen > 0, np.minimum(origlen, snaplen), origlen)
         return _Columns(places, places + 12, caplen, origlen, np.zeros_like(places), np.full_like(places, -1))
 
     def _long_enough(self, places: Integers, size: int) -> Integers:
         short = self._words(places, 4) < size
-        for place in places[short].tolist():
-            self._note_skipped(self._window.start + place, self._size_at(place))
+        self._skip(places[short])
         return places[~short]
 
-    def _checked(self, columns: _Columns) -> Iterator[PacketBlock]:
+    def _skip(self, places: Integers) -> None:
+        """Note blocks that are damaged."""
+        for place, size in zip(places.tolist(), self._sizes(places), strict=True):
+            self._note_skipped(self._window.start + place, size)
+
+    def _checked(self, columns: _Columns, known: _Known) -> Iterator[PacketBlock]:
         """Hand out the packets; one longer than its block or of no interface counts as damage."""
         length = self._words(columns.place, 4)
         room = columns.place + length - 4 - columns.start
-        bad = (columns.caplen > room) | (columns.interface >= len(self._interfaces))
+        bad = (columns.caplen > room) | (columns.interface >= known.counts(columns.place))
         if bad.any():
-            for place in columns.place[bad].tolist():
-                self._note_skipped(self._window.start + place, self._size_at(place))
+            self._skip(columns.place[bad])
             columns = _Columns(*(column[~bad] for column in columns))
-        time_ns, linktype = self._times_and_links(columns)
+        time_ns, linktype = self._times_and_links(columns, known)
         yield from self._cut(columns.start, columns.caplen, columns.origlen, time_ns, linktype)
 
-    def _times_and_links(self, columns: _Columns) -> tuple[Integers, Integers]:
+    def _times_and_links(self, columns: _Columns, known: _Known) -> tuple[Integers, Integers]:
         time_ns = np.zeros_like(columns.ticks)
         linktype = np.zeros_like(columns.ticks)
-        for index in np.unique(columns.interface).tolist():
-            interface: Interface = self._interfaces[index]
-            of_it = columns.interface == index
+        for interface, of_it in known.packets(columns):
             time_ns[of_it] = interface.nanoseconds(columns.ticks[of_it])
             linktype[of_it] = interface.linktype
         timeless = columns.ticks == -1
@@ -243,7 +323,7 @@ class PcapngReader(Reader):
     def _intact(self, places: Integers) -> int:
         """How many blocks come before the first whose two lengths differ."""
         sizes = self._words(places, 4)
-        differs = self._words(places + ((sizes + 3) & ~3) - 4, 0) != sizes
+        differs = (self._words(places, ((sizes + 3) & ~3) - 4) != sizes) & (self._words(places, 0) != SECTION)
         return int(differs.argmax()) if differs.any() else len(places)
 
     def _broken(self, stop: int) -> int | None:
@@ -259,8 +339,7 @@ class PcapngReader(Reader):
     def _goes_on_behind(self, stop: int) -> bool:
         """Whether a block that seems to reach beyond the end of the file has blocks inside it."""
         window = self._window
-        unfinished = window.at_end and stop < window.size and not self._section_follows(stop)
-        return unfinished and self._find(stop + 1)[1]
+        return window.at_end and stop < window.size and self._find(stop + 1)[1]
 
     def _resume(self, broken: int) -> int:
         """Note what is skipped and return where blocks go on, at the latest at the end of the file."""

@@ -26,7 +26,6 @@ from kwsniff.native.code import (
     NATIVE,
     OUT_OF_BOUNDS,
     READ,
-    WRITE,
     digest,
     digest_now,
     path_of,
@@ -52,8 +51,6 @@ from numba.np import arrayobj
 
 from kwsniff.kernel import checks, tables
 from kwsniff.kernel.entry import act
-from kwsniff.lines import tables as lines
-from kwsniff.lines.rows import write as write_lines
 from kwsniff.native.linker import as_library
 from kwsniff.native.table import Spec
 from kwsniff.net import tables as packets
@@ -95,7 +92,6 @@ class TablesType(types.Type):  # type: ignore[misc]
 ENTRIES = {
     ACT: (act, TablesType("Tables", tables.SPECS, tables.ARRAYS)),
     READ: (read, TablesType("Packets", packets.SPECS, packets.ARRAYS)),
-    WRITE: (write_lines, TablesType("Lines", lines.SPECS, lines.ARRAYS)),
 }
 """What can be called from outside, and the tables that it takes."""
 
@@ -222,6 +218,8 @@ def compiled(cpu: str) -> bytes:
     options = llvm.create_pipeline_tuning_options(speed_level=level(cpu))
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(linked, builder)
+    if cpu == CHECKED:
+        linked = checks.counting(linked)
     return bytes(machine.emit_object(linked))
 
 

@@ -61,8 +61,8 @@ _DURATIONS = (
 _NUMBERS = {
     "correlation_id": "correlation_id", "request_bytes": "size", "response_bytes": "response_size",
     "error_code": "error", "error_count": "errors", "throttle_ms": "throttle", "acks": "acks",
-    "max_wait_ms": "max_wait", "record_count": "records", "record_bytes": "record_bytes",
-    "in_flight": "in_flight", "generation": "generation",
+    "max_wait_ms": "max_wait", "min_bytes": "min_bytes", "record_count": "records",
+    "record_bytes": "record_bytes", "in_flight": "in_flight", "generation": "generation",
     "session_id": "session_id", "session_epoch": "session_epoch",
 }  # fmt: skip
 _NOT_NEGATIVE = {
@@ -80,8 +80,8 @@ _SHARED = {
 }  # fmt: skip
 """Columns that calls and connections have, and the fields of both that they are made from."""
 _PARTS = frozenset(
-    ("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us",
-     "waited_open_us", "rtt_us")
+    ("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "broker_least_us",
+     "response_transfer_us", "waited_open_us", "rtt_us")
 )  # fmt: skip
 _ROW_FIELDS = {
     "partition": "partition", "error_code": "error", "base_offset": "base_offset", "records": "records",

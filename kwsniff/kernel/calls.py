@@ -59,7 +59,8 @@ def join(t: Any, row: int, call: int) -> int:
         _join_resources(t, query, reply, out)
         _emit_brokers(t, reply, out)
     out.error, out.errors = reply.error, reply.errors if reply.error != NONE else NONE
-    out.throttle, out.acks, out.max_wait = reply.throttle, query.acks, query.max_wait
+    out.throttle, out.acks = reply.throttle, query.acks
+    out.max_wait, out.min_bytes = query.max_wait, query.min_bytes
     out.group, out.member = _either(t, query.group, reply.group), _either(t, query.member, reply.member)
     out.transactional_id = _either(t, query.transactional_id, reply.transactional_id)
     if query.coordinator_key >= 0:

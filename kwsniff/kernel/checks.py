@@ -4,10 +4,13 @@ numba can check indexes, and raises IndexError with Python's help. Here what fai
 which index, how many rows) and the function returns with numba's mark of an error, which each of its callers
 passes on; `kwsniff.native.code` raises what is written there. A negative index is wrong too: it would count
 from the end in Python only.
+
+The code also counts how often each of its blocks ran, which is what a fuzzer is led by.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from numba.core.callconv import RETCODE_USEREXC
 from numba.core.lowering import Lower
 from numba.np import arrayobj
 
-from kwsniff.native.code import BOUNDS
+from kwsniff.native.code import BOUNDS, COVERED
 
 WRONG = "kwsniff_wrong_index"
 LONG = ir.IntType(64)
@@ -53,6 +56,37 @@ def add_report(linked: Any) -> None:
     """Add what the checks write to."""
     linked.link_in(llvm.parse_assembly(REPORT))
     linked.get_global_variable(WRONG).linkage = "internal"
+
+
+COUNT = """
+  %kwsniff.{n} = getelementptr i8, ptr @kwsniff_counts, i64 {at}
+  %kwsniff.{n}.was = load i8, ptr %kwsniff.{n}
+  %kwsniff.{n}.is = add i8 %kwsniff.{n}.was, 1
+  store i8 %kwsniff.{n}.is, ptr %kwsniff.{n}
+"""
+COUNTS = """
+@kwsniff_counts = internal global {{ i64, [{count} x i8] }} {{ i64 {count}, [{count} x i8] zeroinitializer }}
+
+define i64 @{covered}() {{
+  ret i64 ptrtoint (ptr @kwsniff_counts to i64)
+}}
+"""
+_LABEL = re.compile(r"^[^\s;@!].*:\s*(;.*)?$")
+
+
+def counting(linked: Any) -> Any:
+    """The module with a counter in each block, behind the values that it takes from the blocks before it."""
+    made: list[str] = []
+    count, due = 0, False
+    for line in str(linked).splitlines():
+        begins = line.startswith("define ") or bool(_LABEL.match(line))
+        if due and line.strip() and not begins and " = phi " not in line:
+            made.append(COUNT.format(n=count, at=8 + count))
+            count, due = count + 1, False
+        made.append(line)
+        due = due or begins
+    made.append(COUNTS.format(count=count, covered=COVERED))
+    return llvm.parse_assembly("\n".join(made))
 
 
 def _as_it_is(context: Any, builder: Any, kind: Any, index: Any, _size: Any) -> Any:

@@ -126,7 +126,7 @@ def finish_frames(t: Any, c: int) -> int:
             if s.got < s.size:
                 note_now(t, c, FRAME_INCOMPLETE, (0 if k == conn.client else 1) | (s.size << 1), s.have)
                 if not s.broken and s.have == s.got and not is_tail_missing(s):
-                    conn.ended_inside = 1
+                    conn.ended_inside |= 1 if k == conn.client else 2
                     t.notes[t.run[0].notes - 1].c = conn.closed_by
                 s.broken, s.frame_time, s.got = 1, -1, s.size
             code = finish_frame(t, c, k)
@@ -134,7 +134,6 @@ def finish_frames(t: Any, c: int) -> int:
                 code = pair_pending(t)
             if code != OK:
                 return code
-            conn.ended_inside = 0
         elif s.have:
             s.skipped += s.have
             empty_buffer(t, s)
@@ -157,7 +156,7 @@ def end(t: Any, c: int, reason: int) -> int:
     run, conn = t.run[0], t.conns[c]
     if conn.step != CLOSED_:
         if conn.step == OPEN:
-            if conn.reset_time >= 0:
+            if conn.rst or t.sides[2 * c].rst_at >= 0 or t.sides[2 * c + 1].rst_at >= 0:
                 reason = RESET_REASON
             elif conn.fin:
                 reason = CLOSED_REASON

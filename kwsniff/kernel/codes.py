@@ -9,7 +9,6 @@ CODES = tuple(ANOMALIES)
 
 GAP = CODES.index("gap")
 OVERLAP_DIFFERS = CODES.index("overlap_differs")
-SEGMENT_MISPLACED = CODES.index("segment_misplaced")
 REORDER_LIMIT = CODES.index("reorder_limit")
 TIME_BACKWARDS = CODES.index("time_backwards")
 CLOCKS_DIFFER = CODES.index("clocks_differ")

@@ -12,9 +12,7 @@ from typing import Any
 
 from kwsniff.kernel.history import forget_latest
 from kwsniff.kernel.leaving import note_opened
-from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import inlined, kernel
-from kwsniff.kernel.outliers import drop_far
 from kwsniff.kernel.pools import drop, take
 from kwsniff.kernel.silence import (
     TALKING,
@@ -135,8 +133,7 @@ def open_connection(t: Any, seg: Any) -> int:
         conn.ended_inside
     ) = conn.ending = 0
     conn.held_first = conn.held_last = conn.pending_first = conn.pending_last = -1
-    conn.misplaced_first = conn.misplaced_last = -1
-    conn.pending_notes = conn.misplaced = 0
+    conn.pending_notes = 0
     conn.held = conn.held_bytes = conn.judged = conn.tries = conn.held_pending = 0
     conn.first_request = conn.last_request = conn.first_unasked = conn.last_unasked = -1
     conn.first_early = conn.last_early = -1
@@ -144,7 +141,6 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.answered = UNKNOWN
     conn.raw_tokens = conn.raw_waiting = conn.tokens = 0
     conn.mechanism = conn.user = conn.software = conn.software_version = -1
-    conn.asked_software = conn.asked_version = -1
     conn.client_id = -2
     conn.response_end = conn.throttled_until = -1
     conn.undecoded = conn.frames = conn.turned = conn.giving = conn.proven = 0
@@ -197,7 +193,6 @@ def reset_side(t: Any, at: int) -> None:
     s.hole_packets = s.hole_time = 0
     s.wait_first = s.wait_last = -1
     s.waiting = s.waiting_bytes = 0
-    s.far = -1
     s.spoken = 0
     s.history, s.history_at, s.history_room = 0, -1, 0
     s.synchronised = s.lost = 0
@@ -207,7 +202,8 @@ def reset_side(t: Any, at: int) -> None:
     s.frames = s.resynchronised = s.skipped = s.skipped_before = 0
     s.latest = UNKNOWN
     s.searched = s.hope = 0
-    s.stray_end = -1
+    s.assumed = 0
+    s.rst_at = s.syn_next = s.syn_ack = s.syn_time = -1
 
 
 @inlined
@@ -246,11 +242,7 @@ def remove(t: Any, c: int) -> None:
     """Give the row of a connection back."""
     take_out(t, c)
     for k in range(2):
-        s = t.sides[2 * c + k]
-        forget_latest(t, s)
-        if s.far >= 0:
-            drop_far(t, s)
-    forget_all(t, c)
+        forget_latest(t, t.sides[2 * c + k])
     t.conns[c].number = 0
     drop(t, t.conns, CONNS, c)
 

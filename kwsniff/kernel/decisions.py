@@ -19,7 +19,7 @@ from kwsniff.spec.load import catalog
 
 FLAGS = ((2, "SYN"), (1, "FIN"), (4, "RST"))
 HOLES = (
-    "", "the receiver acknowledged them, so the capture lost them", "nobody sent them again for long",
+    "", "the receiver acknowledged them, so the capture lost them", "nothing was captured of the receiver",
     "too much waits behind them", "the connection ends or its content has to be settled",
 )  # fmt: skip
 """Why a hole is given up, in the order of `kwsniff.kernel.streams`."""
@@ -87,8 +87,12 @@ OF_NO_END = frozenset(("let_go", "refused", "orphan", "dropped", "unanswered", "
 """Decisions on the connection as a whole."""
 
 
+def _flags(flags: int) -> str:
+    return " ".join(name for bit, name in FLAGS if flags & bit)
+
+
 def _segment(length: int, flags: int) -> str:
-    said = " ".join(name for bit, name in FLAGS if flags & bit)
+    said = _flags(flags)
     return f"segment of {length:,} bytes" + (f", {said}" if said else "")
 
 
@@ -138,10 +142,9 @@ def _limit(count: int, requests: int) -> str:
 WORDS: dict[str, Callable[[int, int], str]] = {
     "segment": _segment,
     "waits": lambda ahead, _: f"waits behind a hole of {ahead:,} bytes",
-    "far": lambda ahead, _: f"{ahead:,} bytes ahead: not believed until another segment lies beside it",
+    "out_of_window": lambda ahead, _: f"{ahead:,} bytes ahead: no receiver takes it",
     "seen": lambda size, _: f"{size:,} bytes were seen before",
-    "misplaced": lambda away, _: f"out of place by {away:,} bytes, but holds what comes next: read aside",
-    "moved": lambda away, _: f"out of place by {away:,} bytes like the one before: the stream goes on here",
+    "ignored": lambda flag, away: f"{_flags(flag)} {away:,} bytes from where the stream stands: ignored",
     "gap": lambda size, why: f"gap of {size:,} bytes given up: {HOLES[why]}",
     "held": lambda held, _: f"held until the connection is judged, {held:,} bytes by now",
     "let_go": lambda tries, _: f"nothing proves a direction: older half let go, for the {tries}. time",

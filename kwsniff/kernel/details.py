@@ -20,6 +20,10 @@ Ints = NDArray[np.int64]
 ENDS = ("request", "response")
 TLS_ALERTS = range(0x150300, 0x150305)
 """What begins a TLS record with an alert (RFC 8446, 5.1), as the upper bytes of a length."""
+NOT_KAFKA = (
+    "the first bytes are no Kafka request", "no Kafka frame was found",
+    "it begins like a Kafka request, but nothing more bears that out",
+)  # fmt: skip
 CLOSERS = {
     1 | 4: "the client reset the connection", 2 | 4: "the broker reset the connection",
     1 | 8: "the client closed the connection", 2 | 8: "the broker closed the connection",
@@ -92,7 +96,7 @@ def _detail_of(row: _Note, config: Config, machine: Any) -> str:
     if name == "buffer_limit":
         return f"{a} bytes let go"
     if name == "not_kafka":
-        return "no Kafka frame was found" if a else "the first bytes are no Kafka request"
+        return NOT_KAFKA[a]
     if name in ("unknown_api", "unknown_version"):
         return f"API key {a}, version {b}"
     if name == "header_malformed":
@@ -105,8 +109,6 @@ def _detail_of(row: _Note, config: Config, machine: Any) -> str:
         return f"silent for {a / 1e9:.1f} s"
     if name == "trailing_bytes":
         return f"{a} bytes after the {ENDS[b]} body"
-    if name == "segment_misplaced":
-        return f"{a} bytes at an unlikely sequence number"
     if name in ("crc_mismatch", "batch_malformed", "codec_unknown"):
         return _damage(name, a, b, c, machine)
     return f"correlation id {a}"

@@ -19,20 +19,36 @@ REBALANCE_IN_PROGRESS = 27
 MILLISECOND = 1_000_000
 
 
-def waits(calls: Rows, left: Ints) -> NDArray[np.bool_]:
-    """Which calls waited on purpose: see `kwsniff.report.waiting`, which has the rule in words. `left` is the
-    time, ns, in which they were neither queued nor held back by a quota."""
-    allowed = np.where(calls["max_wait"] == NONE, 0, calls["max_wait"]) * MILLISECOND
-    in_time = (allowed > 0) & (left >= allowed - np.minimum(MILLISECOND, allowed // 2))
-    empty = (calls["record_bytes"] == 0) & (calls["records"] == 0) & (calls["status"] == k.OK_)
-    until = np.maximum(allowed, MILLISECOND) + MILLISECOND
-    arrived = (calls["tail"] > 0) & (left >= MILLISECOND) & (left <= until) & (allowed > 0)
-    served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
+def waits(calls: Rows, left: Ints) -> tuple[Ints, Ints]:
+    """How long each call waited on purpose, and how long it may have, ns. `left` is the time in which it was
+    neither queued nor held back by a quota.
+
+    - **JoinGroup and SyncGroup** wait for the other members of the group. Every answered one waited, but
+      those refused with an error, which come at once; REBALANCE_IN_PROGRESS is what ends a wait early.
+    - **Fetch and ShareFetch** wait until there are `min_bytes` of data, for `max_wait` at the most. What is
+      beyond that is the broker's own time, the rest may have been waiting; it was
+      if less came than was asked for, `max_wait` or more after the request (brokers count in milliseconds: an
+      answer up to one early counts too, or half of `max_wait` where that is less);
+      or if what came reaches the end of each partition and could only just have been enough, within
+      `max_wait` but not in the first millisecond: one batch of each, as who waits is answered with the
+      first that comes, or several where they are less than twice the `min_bytes` of more than one.
+
+    A Produce with acks=all waits for replicas, and that is service: it is what the client asked for."""
     fetches, group_waits = (
         functools.reduce(np.logical_or, (calls["key"] == key for key in keys))
         for keys in (FETCHES, GROUP_WAITS)
     )
-    return (fetches & ((in_time & empty) | arrived)) | (group_waits & served)
+    served = (calls["error"] == 0) | (calls["error"] == REBALANCE_IN_PROGRESS)
+    allowed = np.where(fetches & (calls["max_wait"] != NONE), calls["max_wait"], 0) * MILLISECOND
+    most = np.minimum(left, np.maximum(allowed, 0))
+    size, asked = calls["record_bytes"], np.maximum(calls["min_bytes"], 1)
+    in_time = left >= allowed - np.minimum(MILLISECOND, allowed // 2)
+    lacking = in_time & (size != NONE) & (size < asked) & (calls["status"] == k.OK_)
+    enough = (calls["tail"] > 1) | ((calls["tail"] > 0) & (asked > 1) & (size < 2 * asked))
+    arrived = enough & (left >= MILLISECOND) & (left <= np.maximum(allowed, MILLISECOND) + MILLISECOND)
+    together = group_waits & served
+    waited = np.where((lacking | arrived) & (allowed > 0), most, np.where(together, left, 0))
+    return waited, np.where(fetches, most, waited)
 
 
 def time_parts(calls: Rows) -> Columns:
@@ -45,13 +61,14 @@ def time_parts(calls: Rows) -> Columns:
     free = np.clip(calls["response_end"], asked, np.maximum(begun, asked))
     heard = np.clip(calls["throttled_until"], free, np.maximum(begun, free))
     left = begun - heard
-    waited = np.where(waits(calls, left), left, 0)
+    waited, may_have = waits(calls, left)
     parts = {
         "request_transfer_us": asked - calls["first_time"],
         "queued_us": free - asked,
         "throttled_us": heard - free,
         "waited_us": waited,
         "broker_us": left - waited,
+        "broker_least_us": left - may_have,
         "response_transfer_us": calls["response_last"] - begun,
     }
     columns = {name: durations(value, unknown) for name, value in parts.items()}

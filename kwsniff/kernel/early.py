@@ -1,8 +1,9 @@
 """Responses without request.
 
 Theory of operation. A response that comes before any request it could answer waits: packets of the two
-directions may have been captured in another order than they were sent. It is an orphan once a later request
-has come, or a while has gone by, unless requests wait behind a hole.
+directions may have been captured in another order than they were sent. It is an orphan once a response behind
+it has found its request, since brokers answer in order, or a while has gone by, unless requests wait behind a
+hole.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.headers import AHEAD, comes_next
+from kwsniff.kernel.headers import AHEAD
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import blank
@@ -89,21 +90,13 @@ def remove_early(t: Any, c: int, row: int) -> None:
 
 
 @kernel
-def pass_early(t: Any, c: int, correlation_id: int) -> int:
-    """A request has come, and requests come in order: give up the responses whose requests should have come
-    before it, unless requests wait behind a hole."""
-    conn = t.conns[c]
-    if t.sides[2 * c + conn.client].waiting > (1 if t.run[0].item >= 0 else 0):
-        return OK
-    row = conn.first_early
-    while row >= 0:
-        t.run[0].steps += 1
-        following = t.early[row].next
-        if comes_next(correlation_id, t.early[row].correlation_id):
-            code = orphan(t, c, row)
-            if code != OK:
-                return code
-        row = following
+def pass_early(t: Any, c: int, last: int) -> int:
+    """Give up the responses before `last`, or all if it is -1: a later one found its request, and requests
+    come in the order in which brokers answer them."""
+    while t.conns[c].first_early != last:
+        code = orphan(t, c, t.conns[c].first_early)
+        if code != OK:
+            return code
     return OK
 
 

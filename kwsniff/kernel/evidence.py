@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.headers import (
+    LOOSE,
     MORE,
     NO,
     REQUEST_HEADER,
@@ -13,7 +14,6 @@ from kwsniff.kernel.headers import (
     comes_next,
     is_gssapi,
     is_known,
-    may_be_batch,
     names_client,
     request_at,
 )
@@ -28,6 +28,8 @@ CHAIN = 64
 """Requests in a row that are looked at."""
 SEVERAL = 2
 """Requests in a row that prove Kafka without an answer."""
+FRAMED = 3
+"""Requests answered in order that prove Kafka on any port, although none decodes."""
 BAD = 3
 """Requests that name their client, but none of which decodes: they are of something else."""
 RISING = 2
@@ -79,8 +81,12 @@ def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
             if conn.ports and is_gssapi(t.arena, s.buf, s.buf + s.have):
                 conn.raw_tokens = 1
                 return OK, PLAUSIBLE
-            return damaged(t, c, k, final)
-        return chain(t, c, k, s.buf, s.buf + s.have, True, final)
+            return OK, REFUTED
+        code, found = chain(t, c, k, s.buf, s.buf + s.have, True, final)
+        if code == OK and UNDECIDED <= found < PROVEN and t.sides[2 * c + 1 - k].from_start:
+            if answered_in_order(t, c, k) >= (SEVERAL if conn.ports else FRAMED):
+                return OK, PROVEN
+        return code, found
     best = UNDECIDED
     row, seen, offset = conn.held_first, 0, 0
     while row >= 0 and seen < PIECES and offset < s.have:
@@ -97,32 +103,6 @@ def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
                     best = found
         row = piece.next
     return OK, best
-
-
-@kernel
-def damaged(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
-    """The first bytes are no request: on a Kafka port they may have been damaged, and another request follows
-    with a segment of its own."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    if not conn.ports:
-        return OK, REFUTED
-    row, seen = conn.held_first, 0
-    while row >= 0:
-        piece = t.pieces[row]
-        if piece.side == k and piece.size:
-            at, end = piece.at, piece.at + piece.size
-            looks = request_at(t, t.arena, at, end, False)
-            if looks == YES and names_client(t.arena, at) and not may_be_batch(t.arena, at, end):
-                after = at + 4 + int32(t.arena, at)
-                code = skim_request(t, t.arena, at, after) if after <= end else OK
-                if code == OK:
-                    s.from_start = 0
-                    return OK, PLAUSIBLE
-                if code != REFUSED:
-                    return code, UNDECIDED
-            seen += 1
-        row = piece.next
-    return OK, REFUTED if final or seen > 8 else UNDECIDED
 
 
 @kernel
@@ -143,7 +123,8 @@ def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) 
             known = is_known(t, int16(t.arena, at + 4), int16(t.arena, at + 6))
             goes_on = seen == 1 and known
             if known and t.sides[2 * c + k].broken and names_client(t.arena, at):
-                code, fits = is_answered(t, c, 1 - k, at)  # the snap length took the rest of the request
+                # The snap length took the rest of the request.
+                code, fits = is_answered(t, c, 1 - k, at, False)
                 if code != OK or fits:
                     return code, PROVEN if fits else UNDECIDED
             break
@@ -160,13 +141,15 @@ def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) 
         else:
             unknown += 1
         if wants_answer:
-            code, fits = is_answered(t, c, 1 - k, at)
+            code, fits = is_answered(t, c, 1 - k, at, code == OK and named)
             if code != OK:
                 return code, UNDECIDED
             if fits:
                 return OK, PROVEN
         at = after
     if not named:
+        if begins and good and not bad and t.conns[c].ports:
+            return OK, PLAUSIBLE
         return OK, REFUTED if begins and bad and not t.sides[2 * c + k].broken else UNDECIDED
     if good:
         return OK, PROVEN if good >= SEVERAL else PLAUSIBLE
@@ -179,8 +162,9 @@ def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) 
 
 
 @kernel
-def is_answered(t: Any, c: int, k: int, at: int) -> tuple[int, bool]:
-    """OK and whether end `k` answers the request at `at` with a body that decodes; or another code."""
+def is_answered(t: Any, c: int, k: int, at: int, sure: bool) -> tuple[int, bool]:
+    """OK and whether end `k` answers the request at `at` with a body that decodes; or another code. Of an
+    answer to a request that is `sure` to be one, because it decodes, the beginning is enough."""
     asked, s = int32(t.arena, at + 8), t.sides[2 * c + k]
     row, seen, offset, behind = t.conns[c].held_first, 0, 0, 0
     while row >= 0 and seen < PIECES and offset < s.have:
@@ -193,9 +177,10 @@ def is_answered(t: Any, c: int, k: int, at: int) -> tuple[int, bool]:
                 size = int32(t.arena, start)
                 if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
                     break
-                if int32(t.arena, start + 4) == asked and start + 4 + size <= stop:
-                    code = skim_response(t, t.arena, start, start + 4 + size, at)
-                    if code == OK:
+                if int32(t.arena, start + 4) == asked:
+                    whole = start + 4 + size <= stop
+                    code = skim_response(t, t.arena, start, start + 4 + size, at) if whole else REFUSED
+                    if code == OK or (sure and not whole):
                         return OK, True
                     if code != REFUSED:
                         return code, False
@@ -204,3 +189,54 @@ def is_answered(t: Any, c: int, k: int, at: int) -> tuple[int, bool]:
                     behind = start  # frames begin where the stream does: no other chain is looked at
         row = piece.next
     return OK, False
+
+
+@kernel
+def answered_in_order(t: Any, c: int, k: int) -> int:
+    """How many requests of end `k` the other end answers, in order and by their correlation ids, if both
+    streams are cut into frames from their first bytes on; 0 if anything contradicts that. Only what the
+    lengths step over may be missing."""
+    asked_row = answer_row = t.conns[c].held_first
+    asked_begin, asked, answer_begin, answer = 0, 0, 0, 0
+    count, before = 0, UNKNOWN
+    while count < CHAIN:
+        answer_row, answer_begin = piece_with(t, answer_row, answer_begin, 1 - k, answer, RESPONSE_HEADER)
+        if answer_row < 0:
+            return count
+        at = t.pieces[answer_row].at + answer - answer_begin
+        size, found = int32(t.arena, at), int32(t.arena, at + 4)
+        if size < RESPONSE_HEADER - 4 or size > t.limits[0].max_frame_bytes:
+            return 0
+        answer += 4 + size
+        while True:
+            asked_row, asked_begin = piece_with(t, asked_row, asked_begin, k, asked, REQUEST_HEADER - 2)
+            if asked_row < 0:
+                return count
+            at = t.pieces[asked_row].at + asked - asked_begin
+            size, key, version = int32(t.arena, at), int16(t.arena, at + 4), int16(t.arena, at + 6)
+            if size < RESPONSE_HEADER or size > t.limits[0].max_frame_bytes:
+                return 0
+            if key < 0 or key >= LOOSE or version < 0 or version >= LOOSE:
+                return 0
+            asked += 4 + size
+            if int32(t.arena, at + 8) == found:
+                break
+            if key != 0:
+                return 0  # only a Produce may want no answer
+        count += 1 if found != before else 0
+        before = found
+    return count
+
+
+@kernel
+def piece_with(t: Any, row: int, begin: int, k: int, pos: int, size: int) -> tuple[int, int]:
+    """The piece that end `k` sent, from `row` on, with all `size` bytes from an offset of its stream on, and
+    the offset at which it begins; -1 if they are not at hand. `row` itself begins at `begin`."""
+    while row >= 0:
+        piece = t.pieces[row]
+        if piece.side == k:
+            if pos < begin + piece.end:
+                return (row if pos + size <= begin + piece.size else -1), begin
+            begin += piece.end
+        row = piece.next
+    return -1, begin

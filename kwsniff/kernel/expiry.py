@@ -174,7 +174,8 @@ def time_out(t: Any, c: int, now: int) -> int:
         allowed = t.limits[0].request_timeout + max(request.max_wait, 0) * 1_000_000
         if request.layout >= 0:
             allowed += t.layouts[request.layout].held
-        if now - request.last_time > allowed:
+        # The end of a request that is not whole was not captured, so neither was when it came.
+        if now - max(request.first_time, request.last_time) > allowed:
             code = give_up(t, c, row, GAP_REASON if lacks_responses(t, c) else TIMEOUT_REASON)
             if code != OK:
                 return code

@@ -14,7 +14,8 @@ _SOFTWARE, _SOFTWARE_VERSION = i.REGISTER["software_name"], i.REGISTER["software
 _MECHANISM, _PROTOCOL_TYPE = i.REGISTER["mechanism"], i.REGISTER["protocol_type"]
 _COORDINATOR, _COORDINATOR_TYPE = i.REGISTER["coordinator_key"], i.REGISTER["coordinator_type"]
 _GROUP_PROTOCOL, _REASON, _RACK = (i.REGISTER[role] for role in ("group_protocol", "reason", "rack"))
-_THROTTLE, ACKS, _MAX_WAIT = (i.REGISTER[role] for role in ("throttle", "acks", "max_wait"))
+_THROTTLE, ACKS = i.REGISTER["throttle"], i.REGISTER["acks"]
+_MAX_WAIT, _MIN_BYTES = i.REGISTER["max_wait"], i.REGISTER["min_bytes"]
 _SESSION, _EPOCH = i.REGISTER["session_id"], i.REGISTER["session_epoch"]
 _GENERATION, _VALIDATE_ONLY = i.REGISTER["generation"], i.REGISTER["validate_only"]
 
@@ -27,7 +28,8 @@ def clear(t: Any, side: int) -> None:
     fact.group = fact.member = fact.transactional_id = fact.software_name = fact.software_version = -1
     fact.mechanism = fact.protocol_type = fact.coordinator_key = fact.group_protocol = fact.reason = -1
     fact.rack = -1
-    fact.error = fact.throttle = fact.acks = fact.max_wait = fact.session_id = fact.session_epoch = NONE
+    fact.error = fact.throttle = fact.acks = fact.max_wait = fact.min_bytes = NONE
+    fact.session_id = fact.session_epoch = NONE
     fact.coordinator_type = fact.generation = fact.validate_only = fact.token = fact.token_end = NONE
     fact.records = fact.record_bytes = NONE
     fact.name_first = fact.names = fact.row_first = fact.rows = fact.brokers = fact.resources = 0
@@ -42,7 +44,8 @@ def fill_facts(r: Any, fact: Any) -> None:
     fact.mechanism, fact.protocol_type = r[_MECHANISM], r[_PROTOCOL_TYPE]
     fact.coordinator_key, fact.coordinator_type = r[_COORDINATOR], r[_COORDINATOR_TYPE]
     fact.group_protocol, fact.reason, fact.rack = r[_GROUP_PROTOCOL], r[_REASON], r[_RACK]
-    fact.throttle, fact.acks, fact.max_wait = r[_THROTTLE], r[ACKS], r[_MAX_WAIT]
+    fact.throttle, fact.acks = r[_THROTTLE], r[ACKS]
+    fact.max_wait, fact.min_bytes = r[_MAX_WAIT], r[_MIN_BYTES]
     fact.session_id, fact.session_epoch = r[_SESSION], r[_EPOCH]
     fact.generation, fact.validate_only = r[_GENERATION], r[_VALIDATE_ONLY]
     fact.token, fact.token_end = r[i.TOKEN], r[i.TOKEN + 1]

@@ -12,15 +12,14 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note
 from kwsniff.kernel.numbers import SECOND, distance
 from kwsniff.kernel.silence import spoke
-from kwsniff.kernel.states import OPEN
-from kwsniff.kernel.streams import MASK, acknowledge
+from kwsniff.kernel.states import CLOSED_, OPEN
+from kwsniff.kernel.streams import FAR, MASK, acknowledge, last_seen
 from kwsniff.kernel.tables import KAFKA, PROBING
+from kwsniff.kernel.trace import IGNORED, decided
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 ZERO_WINDOW = 256
 """Of `flags`, see `kwsniff.net.columns`."""
-STRAY_SYN = 1 << 16
-"""A SYN so near to where a stream stands is no new connection: the flag was damaged."""
 
 
 @kernel
@@ -30,28 +29,95 @@ def is_from_a(conn: Any, seg: Any) -> bool:
 
 
 @kernel
-def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
-    """Whether a SYN is that of another connection."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    if is_stray_syn(t, c, k, seg.seq):
-        return False
+def is_own_syn(t: Any, c: int, k: int, seg: Any) -> bool:
+    """Whether a SYN is that of this connection, perhaps once more."""
+    s = t.sides[2 * c + k]
     if s.isn >= 0:
-        return s.isn != seg.seq
-    over = conn.step != OPEN or conn.reset_time >= 0
-    if s.next_seq < 0:
-        return over
-    return over or (s.next_seq - s.offset - seg.seq - 1) & MASK != 0
+        return s.isn == seg.seq
+    return s.next_seq < 0 or (s.next_seq - s.offset - seg.seq - 1) & MASK == 0
 
 
 @kernel
-def is_stray_syn(t: Any, c: int, k: int, seq: int) -> bool:
-    """Whether a SYN stands in the middle of a stream, where there can be none."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    if conn.step != OPEN or conn.reset_time >= 0 or s.next_seq < 0 or s.isn == seq:
+def keep_syn(t: Any, c: int, k: int, seg: Any) -> None:
+    """Remember a SYN that is not this connection's. An end that has the connection open answers it with an
+    ACK of what it expects, and that is all (RFC 5961, 4.2): only a handshake shows that it was over."""
+    s = t.sides[2 * c + k]
+    s.syn_next = (seg.seq + 1) & MASK
+    s.syn_ack, s.syn_time = seg.ack if seg.flags & ACK else -1, seg.time
+    t.conns[c].syns += 1
+    if s.next_seq >= 0:
+        decided(t, c, IGNORED, k, SYN, distance(seg.seq, s.next_seq))
+
+
+@kernel
+def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
+    """Whether a segment is of another connection with the same ends: a SYN after the end, or what goes on
+    with the handshake of a SYN that this one did not take; `run.begun` is the end that began it then, unless
+    the segment itself says so, and `run.syn_time` when the SYN came."""
+    conn, s, other = t.conns[c], t.sides[2 * c + k], t.sides[2 * c + 1 - k]
+    t.run[0].begun = t.run[0].syn_time = -1
+    if seg.flags & SYN:
+        if (s.next_seq < 0 and conn.step == OPEN and not conn.rst) or is_own_syn(t, c, k, seg):
+            return False
+        if conn.rst or not is_followed(conn) or (has_ended(s) and has_ended(other)):
+            return True
+        if seg.flags & ACK == 0 or seg.ack != other.syn_next:
+            return False
+        t.run[0].syn_time = other.syn_time
+        return True
+    answers = seg.flags & ACK and seg.ack == other.syn_next and seg.seq == other.syn_ack
+    if answers or (seg.length and seg.seq == s.syn_next and s.syn_ack < 0 and not is_near(s, seg.seq)):
+        t.run[0].begun = k
+        return True
+    if conn.rst and s.rst_at < 0:
+        return False  # it was sent before the other end's RST came
+    return conn.step == CLOSED_ and is_followed(conn) and goes_on(s, seg)
+
+
+@kernel
+def has_ended(s: Any) -> bool:
+    """Whether the other end acknowledged the FIN of a stream."""
+    return s.fin_at >= 0 and s.acked > s.fin_at
+
+
+@kernel
+def is_followed(conn: Any) -> bool:
+    """Whether the streams of a connection are followed."""
+    return conn.state == KAFKA or conn.state == PROBING
+
+
+@kernel
+def is_near(s: Any, seq: int) -> bool:
+    """Whether a sequence number may belong to a stream at present."""
+    return s.next_seq >= 0 and -FAR <= distance(seq, s.next_seq) <= FAR
+
+
+@kernel
+def goes_on(s: Any, seg: Any) -> bool:
+    """Whether a segment brings the next bytes of a stream that has ended: it was no end."""
+    return (
+        seg.length > 0 and s.next_seq >= 0 and 0 < distance((seg.seq + seg.length) & MASK, s.next_seq) <= FAR
+    )
+
+
+@kernel
+def continues(t: Any, c: int, k: int, seg: Any) -> bool:
+    """Whether a segment that comes after a long silence goes on where its connection stood, as its sequence
+    number says, or what it acknowledges. No SYN is sent again so late (RFC 9293, 3.8.3)."""
+    s, other = t.sides[2 * c + k], t.sides[2 * c + 1 - k]
+    if not is_followed(t.conns[c]) or seg.flags & SYN:
         return False
-    if not (s.offset > 0 or s.from_start) or (s.next_seq - s.offset - seq - 1) & MASK == 0:
-        return False
-    return -STRAY_SYN <= distance(seq, s.next_seq) <= STRAY_SYN
+    return is_near(s, seg.seq) or (s.next_seq < 0 and seg.flags & ACK != 0 and is_near(other, seg.ack))
+
+
+@kernel
+def take_handshake(t: Any, c: int, k: int, seg: Any) -> None:
+    """A connection begins with what followed a SYN of end `k`: both streams begin here."""
+    conn, s, other = t.conns[c], t.sides[2 * c + k], t.sides[2 * c + 1 - k]
+    conn.syn, conn.client = 1, k
+    begin_stream(conn, s, seg.seq)
+    if seg.flags & ACK:
+        begin_stream(conn, other, seg.ack)
 
 
 @kernel
@@ -82,16 +148,32 @@ def count(t: Any, c: int, seg: Any) -> None:
         conn.last_time = moment
     conn.last_packet, conn.last_order = seg.packet, run.order
     spoke(t, c)
-    if seg.flags & SYN and not is_stray_syn(t, c, k, seg.seq):
+    if seg.flags & SYN and is_own_syn(t, c, k, seg):
         note_syn(t, c, k, seg)
-    elif seg.flags & ACK and conn.handshake < 0 and conn.syn_time >= 0 and k == conn.client:
+    elif seg.flags & SYN:
+        keep_syn(t, c, k, seg)
+    elif seg.flags & ACK and conn.handshake < 0 and conn.syn_time >= 0 and is_first(conn, s, k, seg):
         if conn.syn_ack_time >= 0:
             conn.handshake = seg.time - conn.syn_time
         elif conn.client_time < 0:
             conn.client_time = seg.time
-    followed = conn.state == KAFKA or conn.state == PROBING
-    if seg.flags & ACK and not seg.flags & SYN and conn.step == OPEN and followed:
+    if seg.flags & ACK and not seg.flags & SYN and is_followed(conn):
         acknowledge(t, other, seg.ack)
+
+
+@kernel
+def is_first(conn: Any, s: Any, k: int, seg: Any) -> bool:
+    """Whether a segment stands where the client's stream begins, as the ACK that ends a handshake does: one
+    that was under way to an earlier connection does not."""
+    return k == conn.client and seg.seq == (s.next_seq - s.offset) & MASK
+
+
+@kernel
+def begin_stream(conn: Any, s: Any, seq: int) -> None:
+    """A stream begins at a sequence number; data in the SYN may have shown already that it is Kafka."""
+    s.next_seq, s.from_start = seq, 1
+    if conn.state == KAFKA:
+        s.synchronised = 1
 
 
 @kernel
@@ -115,12 +197,12 @@ def note_syn(t: Any, c: int, k: int, seg: Any) -> None:
     s.isn = seg.seq
     client = 1 - k if seg.flags & ACK else k
     if s.next_seq < 0:
-        s.next_seq = (seg.seq + 1) & MASK
-        s.from_start = 1
+        begin_stream(conn, s, (seg.seq + 1) & MASK)
     if not seg.flags & ACK:
         if conn.syn_time < 0:
             conn.syn_time = seg.time
-            if conn.early_syn_ack >= 0:
+            # A SYN that is sent again comes a second later (RFC 6298, 2.1): the first may not be there.
+            if conn.early_syn_ack >= 0 and seg.time - conn.early_syn_ack < SECOND:
                 compare(t, c, seg.time, conn.early_syn_ack, seg.packet, seg.time)
     elif conn.syn_time >= 0:
         if conn.syn_ack_time < 0:
@@ -132,28 +214,77 @@ def note_syn(t: Any, c: int, k: int, seg: Any) -> None:
     if seg.flags & ACK:
         first = t.sides[2 * c + client]
         if first.next_seq < 0:
-            first.next_seq = seg.ack
-            first.from_start = 1
+            begin_stream(conn, first, seg.ack)
     if conn.state == PROBING:
         conn.client = client
 
 
 @kernel
 def take_flags(t: Any, c: int, k: int, seg: Any) -> None:
-    """Note an RST or a FIN."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
-    who = 1 if k == conn.client else 2
+    """Note an RST or a FIN, and whether one that was noted holds."""
+    s = t.sides[2 * c + k]
     if seg.flags & RST:
-        conn.rst = 1
-        if conn.reset_time < 0:
-            conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
-            spoke(t, c)
-        closed_first(conn, who | 4, seg.time)
+        take_rst(t, c, k, seg)
+    else:
+        if s.rst_at >= 0 and not t.conns[c].rst and seg.length == 0:
+            s.rst_at = -1  # its sender goes on
+        if seg.flags & FIN:
+            take_fin(t, c, k, seg)
+    for side in range(2):
+        if t.sides[2 * c + side].rst_at >= 0:
+            settle_rst(t, c, side, seg.time)
+
+
+@kernel
+def take_rst(t: Any, c: int, k: int, seg: Any) -> None:
+    """Note an RST, unless it can't stand where its receiver expects the next byte: only there it counts (RFC
+    9293, 3.10.7.4; RFC 5961, 3.2). Behind all that was seen it waits for the bytes before it. Where a SYN was
+    not answered yet, it has to acknowledge that SYN (RFC 9293, 3.10.7.3)."""
+    s = t.sides[2 * c + k]
+    at = 0
+    if s.next_seq < 0 and t.sides[2 * c + 1 - k].from_start and not seg.flags & ACK:
         return
-    if seg.flags & FIN:
-        conn.fin = 1
-        closed_first(conn, who | 8, seg.time)
-        s.fin_at = s.offset + distance((seg.seq + seg.length) & MASK, s.next_seq) if s.next_seq >= 0 else 0
+    if s.next_seq >= 0:
+        at = s.offset + distance(seg.seq, s.next_seq)
+        if at > last_seen(t, s) + FAR or (at < s.offset and at != s.acked):
+            decided(t, c, IGNORED, k, RST, at - s.offset)
+            return
+    s.rst_at = max(at, s.offset)
+
+
+@kernel
+def settle_rst(t: Any, c: int, k: int, time: int) -> None:
+    """An RST ends the connection once the bytes before it are there, and none if its sender goes on."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    end = last_seen(t, s)
+    if s.offset > s.rst_at:
+        s.rst_at = -1
+        if conn.rst and t.sides[2 * c + 1 - k].rst_at < 0:
+            conn.rst, conn.reset_time = 0, -1
+            conn.closed_by = 0 if conn.closed_by & 4 else conn.closed_by
+    elif conn.reset_time < 0 and (
+        s.rst_at in (s.offset, end, s.acked) or (s.fin_at >= 0 and s.rst_at == s.fin_at + 1)
+    ):
+        conn.rst = 1
+        conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
+        closed_first(conn, (1 if k == conn.client else 2) | 4, time)
+        spoke(t, c)
+
+
+@kernel
+def take_fin(t: Any, c: int, k: int, seg: Any) -> None:
+    """Note a FIN, unless the receiver has more than what came before it, or it is far beyond all that was
+    sent (RFC 9293, 3.10.7.4)."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    at = 0
+    if s.next_seq >= 0:
+        at = s.offset + distance((seg.seq + seg.length) & MASK, s.next_seq)
+        if at < s.offset or at > last_seen(t, s) + FAR:
+            decided(t, c, IGNORED, k, FIN, at - s.offset)
+            return
+    conn.fin = 1
+    closed_first(conn, (1 if k == conn.client else 2) | 8, seg.time)
+    s.fin_at = at
 
 
 @kernel

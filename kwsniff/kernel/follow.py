@@ -12,7 +12,17 @@ from typing import Any
 from kwsniff.kernel.closing import close, end
 from kwsniff.kernel.connections import find, open_connection
 from kwsniff.kernel.expiry import make_room, sweep
-from kwsniff.kernel.flags import SYN, begins_anew, count, is_from_a, take_flags
+from kwsniff.kernel.flags import (
+    RST,
+    SYN,
+    begins_anew,
+    continues,
+    count,
+    is_from_a,
+    is_own_syn,
+    take_flags,
+    take_handshake,
+)
 from kwsniff.kernel.leaving import mark, note_segment
 from kwsniff.kernel.left import settle_left
 from kwsniff.kernel.limits import keep_within_limits
@@ -22,7 +32,6 @@ from kwsniff.kernel.numbers import FULL, LEFT, OK, SECOND
 from kwsniff.kernel.payload import take_payload
 from kwsniff.kernel.silence import is_reset, patience
 from kwsniff.kernel.states import CLOSED_, OPEN
-from kwsniff.kernel.strays import is_next_request
 from kwsniff.kernel.streams import replay, set_free
 from kwsniff.kernel.tables import (
     BEGINS,
@@ -42,6 +51,8 @@ from kwsniff.kernel.trace import SEGMENT, decided, room_for_decisions
 
 DAY = 86_400 * SECOND
 """So far ahead a packet's time is not believed unless the next bears it out."""
+REUSED = 600 * SECOND
+"""After so much silence a segment whose sequence number is not that of its connection is of another one."""
 (FIND, COUNT, HOLES, PAYLOAD, GO_ON, FLAGS, WITHIN) = range(7)
 """PHASES of a segment."""
 
@@ -128,16 +139,17 @@ def take_segment(t: Any, seg: Any) -> int:
         code = replay(t, c)
         if code != OK:
             return code
-        for j in range(2):
-            side = 1 - k if j == 0 else k
-            if t.sides[2 * c + side].wait_first >= 0:
-                code = set_free(t, c, side, seg.time, False)
-                if code != OK:
-                    return code
+        if seg.flags & SYN and not is_own_syn(t, c, k, seg):
+            return OK
+        # What this end sent before may just be filled: its own holes are looked at afterwards.
+        if t.sides[2 * c + 1 - k].wait_first >= 0:
+            code = set_free(t, c, 1 - k, seg.time, False)
+            if code != OK:
+                return code
         run.phase = PAYLOAD
         run.cursor, run.item = 0, -1
     if run.phase == PAYLOAD:
-        if seg.length > 0:
+        if seg.length > 0 and not seg.flags & RST:
             code = take_payload(t, c, k, seg)
             if code != OK:
                 return code
@@ -179,6 +191,10 @@ def find_connection(t: Any, seg: Any) -> int:
         run.conn = open_connection(t, seg)
         if run.conn < 0:
             return FULL
+        t.conns[run.conn].syn_time = run.syn_time
+        if run.begun >= 0:
+            take_handshake(t, run.conn, run.begun, seg)
+        run.begun = run.syn_time = -1
     return OK
 
 
@@ -226,35 +242,18 @@ def succeed(t: Any, c: int, seg: Any) -> int:
         code = close(t, c, conn.ending)
         if code != OK:
             return code
-    if run.moment - conn.last_time > patience(t, c) or (seg.flags & SYN and begins_anew(t, c, k, seg)):
-        if conn.left == KNOWN and run.moment - conn.last_time <= patience(t, c):
+    silent = run.moment - conn.last_time
+    expired = silent > patience(t, c)
+    if expired or begins_anew(t, c, k, seg) or (silent > REUSED and not continues(t, c, k, seg)):
+        if conn.left == KNOWN and not expired:
             t.lefts[conn.left_row].by_end, t.lefts[conn.left_row].by_seq = k, seg.seq
         code = end(t, c, CLOSED_REASON)
         if code == OK:
             run.conn = -1
         return code
     if is_reset(t, c, seg.time):
-        code = close(t, c, RESET_REASON)
-        if code != OK:
-            return code
-    if conn.step == CLOSED_ and conn.state == KAFKA and k == conn.client and seg.length:
-        if goes_on(t, c, k, seg):
-            code = end(t, c, CLOSED_REASON)
-            if code == OK:
-                run.conn = -1
-            return code
+        return close(t, c, RESET_REASON)
     return OK
-
-
-@kernel
-def goes_on(t: Any, c: int, k: int, seg: Any) -> bool:
-    """Whether a segment after the end holds the client's next request: there was no end, or none was seen of
-    what came between."""
-    if seg.buffer == 0:
-        return is_next_request(t, c, k, t.inline, seg.start, seg.start + seg.captured)
-    if seg.buffer == 1:
-        return is_next_request(t, c, k, t.block, seg.start, seg.start + seg.captured)
-    return is_next_request(t, c, k, t.extra, seg.start, seg.start + seg.captured)
 
 
 @kernel

@@ -6,9 +6,12 @@ across bytes that the capture lacks: a gap inside a frame whose length is known 
 else. A gap that swallows a length, a late start or an impossible length loses the framing; then the next
 plausible header is searched for (`search`), and what is skipped is counted.
 
+Framing that was found by a search is *assumed* until a frame bears it out: a request that decodes, or a
+response of a request that waits. Only while it is assumed may a segment inside a frame that begins with the
+frame that is due end it; afterwards a frame ends where its length says, whatever it looks like.
+
 A frame that lies in one segment is taken from where the segment lies; only what goes on in the next segment
-is copied to the arena. A damaged length hides what follows: so a segment of the client inside a frame that
-begins with the request that comes next ends that frame, whatever its length said.
+is copied to the arena.
 
 Every function that may find a table full leaves everything so that it can be called again: what was taken of
 the item at hand is in `run.cursor`, and a frame that is complete but was not told has `got == size`.
@@ -23,16 +26,14 @@ from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
 from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.headers import (
     REQUEST_HEADER,
-    RESPONSE_HEADER,
     begins_request,
     comes_next,
     correlation_id,
     is_known,
 )
-from kwsniff.kernel.misplaced import is_misplaced, pass_by
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK, byte, int16, int32
+from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.search import (
     EFFORT,
@@ -69,27 +70,13 @@ def finish_frame(t: Any, c: int, k: int) -> int:
     f.whole = 0 if s.broken else 1
     if s.buf < 0:
         f.start = f.end = 0
-    code = take_once(t, t.arena)
+    code = take_frame(t, t.arena)
     if code != OK:
         return code
     count_frame(t, c, s, k, t.arena, f.start, f.end)
     empty_buffer(t, s)
     s.size = s.got = s.broken = 0
     return OK
-
-
-@kernel
-def take_once(t: Any, data: Any) -> int:
-    """Take the frame at hand, unless it was taken already, when it lay out of place."""
-    f = t.frame[0]
-    conn = t.conns[f.conn]
-    if conn.misplaced == 0 or f.side != conn.client:
-        return take_frame(t, data)
-    found = correlation_id(data, f.start, f.end)
-    code = OK if is_misplaced(t, f.conn, found) else take_frame(t, data)
-    if code == OK and found != UNKNOWN:
-        pass_by(t, f.conn, found)
-    return code
 
 
 @kernel
@@ -119,7 +106,7 @@ def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int, tim
     f.start, f.end, f.size = start, start + size, size
     f.first_time, f.last_time, f.packet = time, time, packet
     f.whole = 1
-    code = take_once(t, data)
+    code = take_frame(t, data)
     if code != OK:
         return code
     count_frame(t, c, s, k, data, start, start + size)
@@ -159,15 +146,17 @@ def begin_frame(t: Any, c: int, k: int, size: int, packet: int) -> int:
 
 
 @kernel
-def hides_request(t: Any, c: int, k: int, data: Any, pos: int, end: int) -> bool:
-    """Whether a segment of the client, inside a frame, begins with the request that comes next."""
+def hides_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int) -> int:
+    """OK if a segment inside a frame whose beginning was only assumed begins with the frame that is due;
+    REFUSED if not; or another code."""
+    if k != t.conns[c].client:
+        return hides_response(t, c, k, data, pos, end)
     s = t.sides[2 * c + k]
-    if end - pos < REQUEST_HEADER or byte(data, pos + 4) or byte(data, pos + 6):
-        return False
-    if not begins_request(t, data, pos, end):
-        return False
+    if s.got < REQUEST_HEADER or not begins_request(t, data, pos, end):
+        return REFUSED
     found = correlation_id(data, pos, end)
-    return comes_next(found, s.latest) or comes_next(found, in_progress(t, s))
+    due = comes_next(found, s.latest) or comes_next(found, in_progress(t, s))
+    return OK if due else REFUSED
 
 
 @kernel
@@ -177,7 +166,6 @@ def cut_short(t: Any, c: int, k: int, packet: int) -> int:
     if room_for_notes(t, 1) != OK:
         return FULL
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
-    s.resynchronised += 1
     decided(t, c, CUT_SHORT, k, s.size, s.got)
     if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
         s.size = s.got = s.have
@@ -251,16 +239,10 @@ def go_on(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pack
     """Take bytes of a frame whose length is known."""
     run = t.run[0]
     s = t.sides[2 * c + k]
-    if (
-        k == t.conns[c].client
-        and run.cursor == 0
-        and s.got >= REQUEST_HEADER
-        and hides_request(t, c, k, data, at, at + left)
-    ):
-        return cut_short(t, c, k, packet)
-    if k != t.conns[c].client and run.cursor == 0 and s.have >= RESPONSE_HEADER and s.buf >= 0:
-        if hides_response(t, c, int32(t.arena, s.buf + 4), data, at, at + left):
-            return cut_short(t, c, k, packet)
+    if s.assumed and run.cursor == 0:
+        code = hides_frame(t, c, k, data, at, at + left)
+        if code != REFUSED:
+            return cut_short(t, c, k, packet) if code == OK else code
     wanted = min(s.size - s.got, left)
     if not s.broken:
         if append(t, s, data, at, wanted) != OK:
@@ -325,7 +307,7 @@ def unbuffer(t: Any, c: int, k: int) -> int:
     f.start, f.end, f.size = s.buf, s.buf + size + 4, size + 4
     f.first_time, f.last_time, f.packet = s.first_time, s.frame_time, s.frame_packet
     f.whole = 1
-    code = take_once(t, t.arena)
+    code = take_frame(t, t.arena)
     if code != OK:
         return code
     count_frame(t, c, s, k, t.arena, s.buf, s.buf + size + 4)

@@ -114,7 +114,7 @@ def is_quiet(t: Any, c: int, seg: Any) -> bool:
     if conn.client < 0 or conn.answered != UNKNOWN or conn.unasked < UNASKED or conn.in_flight:
         return False
     client, broker = t.sides[2 * c + conn.client], t.sides[2 * c + 1 - conn.client]
-    if not client.synchronised or broker.wait_first >= 0 or broker.far >= 0:
+    if not client.synchronised or broker.wait_first >= 0:
         return False
     if broker.spoken:
         return broker.synchronised != 0
@@ -151,7 +151,7 @@ def heard(t: Any, c: int, seg: Any, left: Any) -> int:
         return SPOILT
     if s.skipped != (left.b_skipped if conn.client == 0 else left.a_skipped):
         return SPOILT
-    if not s.synchronised or s.wait_first >= 0 or s.far >= 0 or s.stray_end >= 0:
+    if not s.synchronised or s.wait_first >= 0:
         return SPOILT
     if conn.early or seg.time < left.time:
         return SPOILT
@@ -272,7 +272,7 @@ def digest(t: Any, c: int, seed: int, quiet: int, unsure: int) -> int:
         return add(found, t.sides[2 * c].shut + 2 * t.sides[2 * c + 1].shut)
     gap = 0 if unsure else conn.response_gap
     found = add(found, gap + 2 * conn.proven + 4 * conn.raw_tokens + 8 * conn.turned)
-    found = add(found, conn.raw_waiting + 65536 * conn.misplaced)
+    found = add(found, conn.raw_waiting)
     if not quiet:
         found = add(add(add(found, conn.in_flight), conn.answered), conn.response_end)
     found = add(found, print_of(t, conn.client_id))
@@ -305,7 +305,7 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
     found = add(found, s.next_seq)
     found = add(found, max(s.acked - s.offset, 0))
     found = add(found, s.fin_at - s.offset if s.fin_at >= 0 else -1)
-    found = add(found, s.synchronised + 4 * s.broken + 16 * s.shut)
+    found = add(found, s.synchronised + 2 * s.assumed + 4 * s.broken + 16 * s.shut)
     found = add(found, s.size)
     found = add(found, s.got)
     found = add(found, s.have)
@@ -317,7 +317,8 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
     found = add(found, s.latest)
     found = add(found, s.searched)
     found = add(found, s.hope)
-    found = add(found, s.stray_end)
+    found = add(found, s.rst_at - s.offset if s.rst_at >= 0 else -1)
+    found = add(add(found, s.syn_next), s.syn_ack)
     found = add(found, s.skipped - s.skipped_before)
     if s.wait_first >= 0:
         found = add(found, s.hole_time)
@@ -327,7 +328,7 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
         found = add_piece(t, row, s.offset, found)
         found = add(found, t.sides[2 * c].packets + t.sides[2 * c + 1].packets - t.pieces[row].packets)
         row = t.pieces[row].next
-    return add_piece(t, s.far, s.offset, found) if s.far >= 0 else found
+    return found
 
 
 @kernel

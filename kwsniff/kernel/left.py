@@ -21,10 +21,8 @@ from kwsniff.kernel.frames import TOKEN_FRAMES
 from kwsniff.kernel.history import forget_latest
 from kwsniff.kernel.holding import pop_held
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
-from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
-from kwsniff.kernel.outliers import drop_far
 from kwsniff.kernel.packing import move_request
 from kwsniff.kernel.pools import drop, drop_piece
 from kwsniff.kernel.references import move_connection
@@ -180,7 +178,6 @@ def dissolve(t: Any, c: int) -> None:
         remove_early(t, c, conn.first_early)
     while conn.held_first >= 0:
         pop_held(t, c)
-    forget_all(t, c)
     while conn.pending_first >= 0:
         row = conn.pending_first
         conn.pending_first = t.pieces[row].next
@@ -189,8 +186,6 @@ def dissolve(t: Any, c: int) -> None:
         s = t.sides[2 * c + k]
         while s.wait_first >= 0:
             drop_first(t, s)
-        if s.far >= 0:
-            drop_far(t, s)
         empty_buffer(t, s)
         forget_latest(t, s)
     conn.number = 0

@@ -47,8 +47,6 @@ def merge(t: Any, left: Any, old: int, new: int) -> None:
     conn.frames += was.frames - left.frames
     if was.software >= 0 and conn.software < 0:
         conn.software, conn.software_version = was.software, was.software_version
-    if was.asked_software >= 0 and conn.asked_software < 0:
-        conn.asked_software, conn.asked_version = was.asked_software, was.asked_version
     if was.user >= 0:
         conn.user = was.user
     if conn.mechanism < 0:
@@ -103,6 +101,8 @@ def move_side(t: Any, was: Any, s: Any, by: int) -> None:
     s.isn = was.isn if s.isn < 0 else s.isn
     if s.fin_at >= 0:
         s.fin_at += by
+    if s.rst_at >= 0:
+        s.rst_at += by
     s.acked = max(was.acked, s.acked + by if s.acked >= 0 else -1)
     if s.history_at < 0 and was.history_at >= 0:
         s.history, s.history_at, s.history_room = was.history, was.history_at, was.history_room
@@ -119,9 +119,6 @@ def move_side(t: Any, was: Any, s: Any, by: int) -> None:
         t.pieces[row].start += by
         t.pieces[row].end += by
         row = t.pieces[row].next
-    if s.far >= 0:
-        t.pieces[s.far].start += by
-        t.pieces[s.far].end += by
 
 
 @kernel

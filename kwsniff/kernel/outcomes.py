@@ -42,7 +42,7 @@ def blank(t: Any, call: Any, c: int) -> None:
     call.response_end = call.throttled_until = -1
     call.closed_by, call.open_until, call.handshake = 0, -1, conn.handshake
     call.request_body = call.response_body = -1
-    call.error = call.errors = call.throttle = call.acks = call.max_wait = NONE
+    call.error = call.errors = call.throttle = call.acks = call.max_wait = call.min_bytes = NONE
     call.group = call.member = call.transactional_id = -1
     call.group_protocol = call.protocol_type = call.reason = call.rack = -1
     call.generation = call.validate_only = call.session_id = call.session_epoch = NONE
@@ -71,6 +71,8 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
     )  # fmt: skip
     call.in_flight, call.status, call.because = request.in_flight, status, because
     call.request_body = request.serial
+    if request.software >= 0:
+        call.software, call.software_version = request.software, request.software_version
     if replied:
         f = t.frame[0]
         call.response_first, call.response_last = f.first_time, f.last_time
@@ -79,13 +81,14 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
         call.response_end, call.throttled_until = conn.response_end, conn.throttled_until
         if is_shown(t, 1):
             call.response_body = run.serial
-        if status == TRUNCATED_ and conn.ended_inside:
+        if status == TRUNCATED_ and conn.ended_inside & 2:
             call.closed_by = conn.closed_by
     else:
         clear(t, 1)
+        if because or conn.ended_inside & 1:
+            call.closed_by = conn.closed_by
         if because:
-            call.closed_by = t.conns[request.conn].closed_by
-            call.open_until = t.conns[request.conn].last_time
+            call.open_until = conn.last_time
     code = join(t, row, run.calls)
     if code != OK:
         return code
@@ -118,8 +121,11 @@ def size_of(t: Any, number: int) -> int:
 
 @kernel
 def give_up(t: Any, c: int, row: int, because: int) -> int:
-    """Report a request that waits as unanswered."""
-    code = tell(t, row, False, UNANSWERED_, because)
+    """Report a request that waits as unanswered; one whose end was not captured has no answer to wait for."""
+    if t.requests[row].status == TRUNCATED_ and t.requests[row].last_time < 0:
+        code = tell(t, row, False, TRUNCATED_, 0)
+    else:
+        code = tell(t, row, False, UNANSWERED_, because)
     if code != OK:
         return code
     decided(t, c, UNANSWERED, 0, t.requests[row].correlation_id, because)

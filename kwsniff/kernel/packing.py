@@ -69,13 +69,15 @@ def keep(t: Any, row: int) -> int:
     request.names, request.rows, request.resources = names, rows, resources
     request.flags, request.columns = fact.flags, fact.columns
     request.acks = fact.acks if fact.clean else NONE
-    request.max_wait, request.group, request.member = fact.max_wait, fact.group, fact.member
+    request.max_wait, request.min_bytes = fact.max_wait, fact.min_bytes
+    request.group, request.member = fact.group, fact.member
     request.transactional_id, request.coordinator_key = fact.transactional_id, fact.coordinator_key
     request.coordinator_type = fact.coordinator_type
     request.session_id, request.session_epoch = fact.session_id, fact.session_epoch
     request.generation, request.group_protocol = fact.generation, fact.group_protocol
     request.protocol_type, request.reason, request.rack = fact.protocol_type, fact.reason, fact.rack
     request.validate_only = fact.validate_only
+    request.software = request.software_version = -1
     request.records, request.record_bytes = fact.records, fact.record_bytes
     request.named = _named(t, request, names, rows, resources)
     t.store[0].named += request.named
@@ -234,6 +236,8 @@ def mark_request(t: Any, row: int) -> None:
     mark(t, request.protocol_type)
     mark(t, request.reason)
     mark(t, request.rack)
+    mark(t, request.software)
+    mark(t, request.software_version)
     at, width = request.words, width_of(request.columns)
     for index in range(request.names + request.rows + request.resources):
         word = int64(t.words[uintp(at)])
@@ -253,6 +257,8 @@ def move_request(t: Any, row: int) -> None:
     request.group_protocol = moved(t, request.group_protocol)
     request.protocol_type = moved(t, request.protocol_type)
     request.reason, request.rack = moved(t, request.reason), moved(t, request.rack)
+    request.software = moved(t, request.software)
+    request.software_version = moved(t, request.software_version)
     at, width = request.words, width_of(request.columns)
     for index in range(request.names + request.rows + request.resources):
         word = int64(t.words[uintp(at)])

@@ -1,18 +1,23 @@
-"""The payload of a segment: delivered if its place has come, kept if not."""
+"""The payload of a segment: delivered if its place has come, kept if not.
+
+Its sequence number alone says where it belongs (RFC 9293, 3.10.7.4). What the receiver has is not taken
+again; what lies beyond the largest window that TCP can announce is no part of the stream.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.flags import SYN
+from kwsniff.kernel.flags import ACK, SYN
 from kwsniff.kernel.history import remember, room_for_history, seen_before
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance
-from kwsniff.kernel.outliers import is_near, keep_far
-from kwsniff.kernel.strays import IN_PLACE, OUT_OF_PLACE, take_stray
-from kwsniff.kernel.streams import FAR, MASK, advance, deliver, insert
-from kwsniff.kernel.trace import FAR_AHEAD, SEEN, WAITS, decided
+from kwsniff.kernel.streams import MASK, advance, deliver, insert
+from kwsniff.kernel.trace import OUT_OF_WINDOW, SEEN, WAITS, decided
+
+WINDOW = 65_535 << 14
+"""The largest receive window (RFC 7323, 2.3), in bytes: no receiver takes what lies further ahead."""
 
 
 @kernel
@@ -32,17 +37,14 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
     s = t.sides[2 * c + k]
     seq = (seg.seq + 1) & MASK if seg.flags & SYN else seg.seq
     if s.next_seq < 0:
+        if is_older(t, c, k, seg):
+            return OK
         s.next_seq = seq
-    if seq != s.next_seq or run.stray != IN_PLACE:
-        code = take_stray(t, c, k, seg, seq, data)
-        if code != OK or run.stray == OUT_OF_PLACE:
-            if code == OK:
-                run.stray = IN_PLACE
-            return code
-    elif seg.captured < seg.length:
-        s.stray_end = (seq + seg.captured) & MASK  # unless the capture cuts packets, its length is wrong
     start = s.offset + distance(seq, s.next_seq)
     end, pos, size, length = start + seg.length, seg.start, seg.captured, seg.length
+    if start - s.offset > WINDOW:
+        decided(t, c, OUT_OF_WINDOW, k, start - s.offset, 0)
+        return OK
     if start < s.offset:
         if run.cursor == 0:
             if room_for_notes(t, 1) != OK:
@@ -52,23 +54,17 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
                 decided(t, c, SEEN, k, min(end, s.offset) - start, 0)
                 run.compared = 1
         if end <= s.offset:
-            run.compared = run.stray = 0
+            run.compared = 0
             return OK
         cut = s.offset - start
         start, pos, size, length = start + cut, pos + cut, max(size - cut, 0), length - cut
-    code = OK
     if start > s.offset:
         if s.wait_first < 0:
             s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
             s.hole_time = seg.time
-        if start - s.offset > FAR and not is_near(t, s, start):
-            code = keep_far(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
-            if code == OK:
-                decided(t, c, FAR_AHEAD, k, start - s.offset, 0)
-        else:
-            code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
-            if code == OK:
-                decided(t, c, WAITS, k, start - s.offset, 0)
+        code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
+        if code == OK:
+            decided(t, c, WAITS, k, start - s.offset, 0)
     elif s.wait_first >= 0 and t.pieces[s.wait_first].start < end:
         # It reaches into what waits: the parts that are new wait with it for a moment.
         code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
@@ -81,5 +77,15 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
             advance(s, length)
             remember(t, s, data, pos, size, length)
     if code == OK:
-        run.compared, run.stray = 0, IN_PLACE
+        run.compared = 0
     return code
+
+
+@kernel
+def is_older(t: Any, c: int, k: int, seg: Any) -> bool:
+    """Whether the first bytes of an end acknowledge what came before the other end's SYN: they were under way
+    to an earlier connection of the same ends, and are dropped (RFC 9293, 3.10.7.3)."""
+    other = t.sides[2 * c + 1 - k]
+    if seg.flags & ACK == 0 or other.from_start == 0 or other.next_seq < 0:
+        return False
+    return other.offset + distance(seg.ack, other.next_seq) < 0

@@ -37,8 +37,6 @@ def mark_connection(t: Any, c: int) -> None:
     mark(t, conn.user)
     mark(t, conn.software)
     mark(t, conn.software_version)
-    mark(t, conn.asked_software)
-    mark(t, conn.asked_version)
     mark(t, conn.client_id)
 
 
@@ -48,6 +46,4 @@ def move_connection(t: Any, c: int) -> None:
     conn = t.conns[c]
     conn.mechanism, conn.user = moved(t, conn.mechanism), moved(t, conn.user)
     conn.software, conn.software_version = moved(t, conn.software), moved(t, conn.software_version)
-    conn.asked_software = moved(t, conn.asked_software)
-    conn.asked_version = moved(t, conn.asked_version)
     conn.client_id = moved(t, conn.client_id)

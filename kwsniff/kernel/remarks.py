@@ -60,10 +60,11 @@ def note_body(t: Any, row: int, direction: int, data: Any) -> None:
 
 @kernel
 def unreadable(t: Any, direction: int) -> None:
-    """A frame too short for its header."""
+    """A frame too short for its header; or no more of it was captured, which is told elsewhere."""
     f = t.frame[0]
     conn = t.conns[f.conn]
     conn.undecoded += 1
     conn.frames += 1
-    note(t, f.conn, HEADER_MALFORMED, f.packet, time_of(f), direction, f.size)
-    t.notes[t.run[0].notes - 1].c = f.end - f.start
+    if f.whole:
+        note(t, f.conn, HEADER_MALFORMED, f.packet, time_of(f), direction, f.size)
+        t.notes[t.run[0].notes - 1].c = f.end - f.start

@@ -19,7 +19,7 @@ from kwsniff.kernel.codes import (
     UNKNOWN_VERSION,
 )
 from kwsniff.kernel.damage import note_damage
-from kwsniff.kernel.early import find_early, pass_early, remove_early
+from kwsniff.kernel.early import find_early, remove_early
 from kwsniff.kernel.facts import clear
 from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.headers import YES, names_client, request_at
@@ -66,10 +66,6 @@ def take_request_frame(t: Any, data: Any) -> int:
         return OK
     key, version, correlation_id = int16(data, pos), int16(data, pos + 2), int32(data, pos + 4)
     limits = t.limits[0]
-    if conn.early:
-        code = pass_early(t, f.conn, correlation_id)
-        if code != OK:
-            return code
     if conn.in_flight >= limits.max_outstanding:
         oldest = conn.first_request
         given_up = t.requests[oldest].correlation_id
@@ -210,8 +206,10 @@ def settle_request(t: Any, row: int, data: Any) -> int:
         return code
     if is_shown(t, 0):
         let_wait(t, row)
-    if t.facts[0].clean and request.layout >= 0 and request.client_id >= 0 and names_client(data, f.start):
-        conn.proven = 1
+    if t.facts[0].clean and request.layout >= 0:
+        t.sides[2 * f.conn + f.side].assumed = 0
+        if request.client_id >= 0 and names_client(data, f.start):
+            conn.proven = 1
     code = learn(t, row, data)
     if code != OK:
         forget(t, row)
@@ -261,7 +259,9 @@ def settle_unasked(t: Any, row: int, data: Any) -> int:
     """A request that wants no response is a whole call."""
     f, request = t.frame[0], t.requests[row]
     conn = t.conns[f.conn]
-    code = tell(t, row, False, NO_REPLY_, 0)
+    # One whose end never came did not reach the broker, or is not known to.
+    ended = request.status != TRUNCATED_ or request.last_time >= 0
+    code = tell(t, row, False, NO_REPLY_ if ended else TRUNCATED_, 0)
     if code != OK:
         forget(t, row)
         return code
@@ -310,7 +310,7 @@ def learn(t: Any, row: int, data: Any) -> int:
         name, version = shortened(t, facts.software_name), shortened(t, facts.software_version)
         if name == FULL or (version == FULL and facts.software_version >= 0):
             return FULL
-        conn.asked_software, conn.asked_version = name, version
+        t.requests[row].software, t.requests[row].software_version = name, version
         if conn.software < 0:
             conn.software, conn.software_version = name, version
     if facts.mechanism >= 0:

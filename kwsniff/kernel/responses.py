@@ -18,7 +18,7 @@ from kwsniff.kernel.codes import (
     TRAILING_BYTES,
 )
 from kwsniff.kernel.damage import note_damage
-from kwsniff.kernel.early import find_early, remove_early, wait_for_request
+from kwsniff.kernel.early import find_early, pass_early, remove_early, wait_for_request
 from kwsniff.kernel.facts import clear
 from kwsniff.kernel.fields import after_tags
 from kwsniff.kernel.keeping import is_shown, keep_body
@@ -100,6 +100,10 @@ def answer(t: Any, row: int, data: Any) -> int:
     conn = t.conns[f.conn]
     if room_for_frame(t) != OK:
         return FULL
+    if t.run[0].pairing < 0:
+        code = pass_early(t, f.conn, -1)
+        if code != OK:
+            return code
     status = request.status
     facts = t.facts[1]
     clear(t, 1)
@@ -121,6 +125,8 @@ def answer(t: Any, row: int, data: Any) -> int:
             return FULL
     if facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
         conn.proven = 1
+    if f.whole and not bad and t.run[0].pairing < 0:
+        t.sides[2 * f.conn + f.side].assumed = 0
     reason, offset = facts.code, facts.offset
     shown = is_shown(t, 1) and conn.proven
     code = tell(t, row, True, status, 0)
@@ -194,8 +200,8 @@ def answered(t: Any, row: int) -> None:
     if facts.clean and request.layout >= 0:
         if t.layouts[request.layout].tokens and facts.error == 0:
             conn.raw_tokens = 1
-        if facts.error == 0 and conn.asked_software >= 0 and t.layouts[request.layout].downgraded >= 0:
-            conn.software, conn.software_version = conn.asked_software, conn.asked_version
+        if facts.error == 0 and request.software >= 0:
+            conn.software, conn.software_version = request.software, request.software_version
         if facts.throttle != NONE and facts.throttle > 0:
             conn.throttled_until = max(conn.throttled_until, time_of(f) + facts.throttle * 1000000)
     ordinary = request.correlation_id < RESERVED
@@ -216,6 +222,9 @@ def pair_early(t: Any, row: int) -> int:
     found = find_early(t, c, request.correlation_id)
     if found < 0:
         return OK
+    code = pass_early(t, c, found)
+    if code != OK:
+        return code
     early = t.early[found]
     f = t.frame[0]
     f.conn, f.side = c, 1 - t.conns[c].client

@@ -1,8 +1,10 @@
 """Deciding what a connection carries and which end is the client.
 
 Theory of operation. Until that is decided, what both streams deliver is held. Content has to prove itself: a
-request whose body decodes together with a response that has its correlation id and decodes too, or several
-requests in a row. On a Kafka port one request is believed if it names its client, or decodes and is answered.
+request whose body decodes together with a response that has its correlation id and decodes too, as far as it
+is there; several requests in a row; or two streams that are cut into frames without a byte left over, where
+those of one answer those of the other in order. On a Kafka port one request is believed if it names its
+client, or decodes and is answered.
 A header alone, without a client id, counts for nothing, and neither does a Produce that wants no answer.
 
 The SYN says which end is the client; without it a Kafka port does, and without that both ends are tried: the
@@ -21,19 +23,25 @@ from kwsniff.kernel.evidence import PLAUSIBLE, PROVEN, REFUTED, UNDECIDED, answe
 from kwsniff.kernel.headers import (
     MORE,
     NO,
+    REQUEST_HEADER,
     YES,
     is_tls,
     is_tls_alert,
+    names_client,
     request_at,
 )
 from kwsniff.kernel.holding import let_go, let_go_half
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, release_notes, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.numbers import FULL, OK, int32
 from kwsniff.kernel.states import become
 from kwsniff.kernel.tables import HEAD, KAFKA, OTHER, PROBING, TLS
 from kwsniff.kernel.trace import ACCEPTED, LET_GO, REFUSED_, TURNED, decided
 
+MAX_FIRST = 4 << 20
+"""Bytes of a first request that are held, on any port; producers send up to a mebibyte by default."""
+LIKE_KAFKA = 4
+"""In `conns.ports`: no end is on a Kafka port, but one began like a client."""
 TRIES = 64
 """How often what is held is let go before a connection is left alone."""
 TRIES_OF_HEAD = 8
@@ -52,7 +60,7 @@ def judge(t: Any, c: int, final: bool) -> int:
     if code != OK:
         return code
     conn.judged = conn.held_bytes
-    if verdict == PROBING and (final or conn.held_bytes > t.limits[0].detect_bytes):
+    if verdict == PROBING and (final or conn.held_bytes > enough(t, c)):
         verdict = forced(t, c, final)
     if verdict == KAFKA:
         accept(t, c)
@@ -61,6 +69,29 @@ def judge(t: Any, c: int, final: bool) -> int:
     if verdict != PROBING and conn.pending_notes:
         release_notes(t, c)
     return OK
+
+
+@kernel
+def enough(t: Any, c: int) -> int:
+    """How many bytes are held at the most: what seems to be the first request has to be seen whole before it
+    says more."""
+    limit = t.limits[0].detect_bytes
+    if t.conns[c].held_bytes <= limit:
+        return limit
+    size = first_request(t, c)
+    return limit + (size if size <= MAX_FIRST else 0)
+
+
+@kernel
+def first_request(t: Any, c: int) -> int:
+    """Bytes of what looks like a request at the beginning of a stream, 0 if nothing does."""
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        named = t.conns[c].ports or names_client(t.arena, s.buf)
+        if s.from_start and not s.broken and s.have > REQUEST_HEADER and named:
+            if request_at(t, t.arena, s.buf, s.buf + s.have, False) == YES:
+                return int32(t.arena, s.buf)
+    return 0
 
 
 @kernel
@@ -100,8 +131,12 @@ def refuse(t: Any, c: int, verdict: int) -> None:
     conn = t.conns[c]
     spoken = t.sides[2 * c].spoken or t.sides[2 * c + 1].spoken
     started = t.sides[2 * c].from_start or t.sides[2 * c + 1].from_start
-    if verdict == OTHER and conn.ports and spoken and started and not cut_off(t, c):
-        note_now(t, c, NOT_KAFKA, 0, 0)
+    if verdict == OTHER and spoken and started and not cut_off(t, c):
+        if conn.ports:
+            note_now(t, c, NOT_KAFKA, 0, 0)
+        elif first_request(t, c):
+            conn.ports = LIKE_KAFKA
+            note_now(t, c, NOT_KAFKA, 2, 0)
     let_go(t, c)
     become(t, c, verdict)
     decided(t, c, REFUSED_, 0, verdict, 0)
@@ -109,11 +144,11 @@ def refuse(t: Any, c: int, verdict: int) -> None:
 
 @kernel
 def cut_off(t: Any, c: int) -> bool:
-    """Whether the snap length left less of the client's first request than a header."""
+    """Whether less of the client's first request came, or was captured, than its header."""
     if t.conns[c].client < 0:
         return False
     s = t.sides[2 * c + t.conns[c].client]
-    return s.broken != 0 and request_at(t, t.arena, s.buf, s.buf + s.have, True) == MORE
+    return request_at(t, t.arena, s.buf, s.buf + s.have, True) == MORE
 
 
 @kernel

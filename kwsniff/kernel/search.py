@@ -189,12 +189,20 @@ def is_sure(t: Any, c: int, data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def hides_response(t: Any, c: int, now: int, data: Any, at: int, end: int) -> bool:
-    """Whether a segment of the broker, inside a frame with the correlation id `now` that nobody waits for,
-    begins with a response that is waited for: the framing was found in the wrong place."""
-    if end - at < RESPONSE_HEADER or byte(data, at) > t.limits[0].max_frame_bytes >> 24:
-        return False
-    return find_waiting(t, c, now) < 0 and is_sure(t, c, data, at, end)
+def hides_response(t: Any, c: int, k: int, data: Any, at: int, end: int) -> int:
+    """OK if a segment of the broker, inside a frame whose beginning was only assumed, begins with a response
+    that is waited for; REFUSED if not; or another code. Where one waits for the assumed frame too, the one
+    that decodes is believed, or that of two unfinished ones that is not huge."""
+    s = t.sides[2 * c + k]
+    if s.buf < 0 or s.have < RESPONSE_HEADER or end - at < RESPONSE_HEADER:
+        return REFUSED
+    if byte(data, at) > t.limits[0].max_frame_bytes >> 24 or not is_sure(t, c, data, at, end):
+        return REFUSED
+    if find_waiting(t, c, int32(t.arena, s.buf + 4)) < 0:
+        return OK
+    if at + 4 + int32(data, at) > end:
+        return OK if s.size > MAX_HOPE else REFUSED
+    return answers(t, c, data, at)
 
 
 @kernel
@@ -386,7 +394,7 @@ def synchronise(t: Any, c: int, k: int, packet: int) -> None:
     s = t.sides[2 * c + k]
     skipped = s.skipped - s.skipped_before
     s.skipped_before = s.skipped
-    s.synchronised = 1
+    s.synchronised = s.assumed = 1
     decided(t, c, FRAMING_FOUND, k, skipped, 0)
     if s.lost or skipped:
         s.lost = 0

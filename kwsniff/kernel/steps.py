@@ -142,7 +142,7 @@ def add_row(t: Any, data: Any, step: Any, side: int) -> int:
         fact.record_bytes += row.bytes
         fact.records = total(fact.records, row.records)
         if row.bytes > 0 and side == 1:
-            fact.tail = int64(1) if fact.tail >= 0 and reaches_end(row) else int64(-1)
+            fact.tail = reaches_end(row) if fact.tail == 0 else min(fact.tail, reaches_end(row))
         fact.damaged += 1 if row.mismatches or row.damage else 0
     if reading.lists or row.mismatches or row.damage:
         fact.rows += 1
@@ -182,12 +182,14 @@ def total(first: int, second: int) -> int:
 
 
 @inlined
-def reaches_end(row: Any) -> bool:
-    """Whether what a partition brought is one batch and the last that could be read: a request that waits for
-    data is answered with the first that comes."""
-    if row.records == NONE or row.base_offset == NONE or row.high_watermark == NONE or row.batches != 1:
-        return False
-    return row.base_offset + row.records >= row.high_watermark
+def reaches_end(row: Any) -> int:
+    """1 if a partition brought the last that could be read, 2 if that is one batch, as a request that waited
+    for data is answered with the first that comes; else -1."""
+    if row.records == NONE or row.base_offset == NONE or row.high_watermark == NONE:
+        return int64(-1)
+    if row.base_offset + row.records < row.high_watermark:
+        return int64(-1)
+    return int64(2) if row.batches == 1 else int64(1)
 
 
 @inlined

@@ -6,9 +6,10 @@ bytes that were delivered or wait already are not taken again (the first copy wi
 differing copy is noted).
 
 A hole is given up, and becomes a gap, when the capture can no longer be expected to fill it: the receiver has
-acknowledged bytes beyond it and more packets or a time have gone by; or nobody acknowledged it for long; or
-too much waits; or the connection ends. A segment more than a mebibyte ahead counts only once a second one
-lies beside it: its sequence number may be damaged. A segment cut by the snap length leaves a gap at once.
+acknowledged bytes that are not there, and more packets or a time have gone by; or too much waits; or the
+connection ends. While the receiver has not acknowledged them, the bytes may still be sent again, however long
+that takes. Only where the capture holds nothing of the receiver does a hole end by time alone. A segment cut
+by the snap length leaves a gap at once.
 
 Invariants: the pieces that wait are in order and free of overlap, and the first begins beyond `offset`, but
 while it is being delivered. Offsets never wrap; only sequence numbers do.
@@ -28,20 +29,20 @@ from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.roles import judge
-from kwsniff.kernel.tables import KAFKA, PROBING
+from kwsniff.kernel.tables import KAFKA, PROBING, RESET_REASON
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import GAP_GIVEN_UP, decided
 
 FAR = 1 << 20
-"""Bytes ahead of the next byte wanted from which on a segment alone is not believed."""
+"""How many bytes behind the last one seen an acknowledgement, a FIN or an RST is believed to know of."""
 COST = 256
 """Bytes charged for a piece that waits, besides its payload."""
 MAX_WAITING = 8192
 """Pieces that may wait behind holes of one stream."""
 MASK = 0xFFFFFFFF
 ACKNOWLEDGED, LONG, MUCH, END = range(1, 5)
-"""Why a hole is given up: its bytes arrived, nobody filled it for long, too much waits behind it, or no more
-comes."""
+"""Why a hole is given up: its bytes arrived, nobody is there to acknowledge them, too much waits behind it,
+or no more comes."""
 
 
 @kernel
@@ -69,7 +70,7 @@ def deliver(
         run.cursor = length
         return OK
     if conn.state == KAFKA:
-        if run.cursor < size:
+        if size and run.cursor <= size:  # all may be taken, and a frame of it wait for room
             code = frames.feed(t, c, k, data, pos, size, time, packet, order)
             if code != OK:
                 return code
@@ -119,15 +120,25 @@ def advance(s: Any, count: int) -> None:
 @kernel
 def why_given_up(t: Any, c: int, k: int, now: int) -> int:
     """Why the capture can no longer be expected to fill the first hole, 0 if it can."""
-    s, limits = t.sides[2 * c + k], t.limits[0]
+    s, other, limits = t.sides[2 * c + k], t.sides[2 * c + 1 - k], t.limits[0]
     if s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING:
         return MUCH
     waited = now - s.hole_time
     if s.acked >= t.pieces[s.wait_first].start:
-        count = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
+        count = s.packets + other.packets
         over = count - s.hole_packets > limits.reorder_packets or waited > limits.reorder_time
         return ACKNOWLEDGED if over else 0
-    return LONG if waited > limits.hole_time else 0
+    return LONG if other.packets == 0 and waited > limits.hole_time else 0
+
+
+@kernel
+def never_arrived(t: Any, c: int, k: int) -> bool:
+    """Whether what waits behind the first hole, at the end of the connection, is nothing that the receiver
+    handed on: it was reset before it had the bytes of the hole, or they are further off than is believed."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if s.acked > s.offset + 1 or t.sides[2 * c + 1 - k].packets == 0:  # a FIN counts for one byte
+        return False
+    return conn.ending == RESET_REASON or t.pieces[s.wait_first].start - s.offset > FAR
 
 
 @kernel
@@ -144,6 +155,10 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
         piece = t.pieces[s.wait_first]
         hole = piece.start - s.offset
         if hole > 0:
+            if all_of_it and run.item != s.wait_first and never_arrived(t, c, k):
+                while s.wait_first >= 0:
+                    drop_first(t, s)
+                return OK
             if run.item != s.wait_first:
                 if not all_of_it and not why_given_up(t, c, k, now):
                     return OK
@@ -297,11 +312,17 @@ def put(
 
 
 @kernel
+def last_seen(t: Any, s: Any) -> int:
+    """Offset behind the last byte of a stream that was captured."""
+    return t.pieces[s.wait_last].end if s.wait_last >= 0 else s.offset
+
+
+@kernel
 def acknowledge(t: Any, s: Any, ack: int) -> None:
-    """Note an acknowledgement number of the other end. One far beyond all that was seen is damaged."""
+    """Note an acknowledgement number of the other end. TCP drops one of bytes that were never sent (RFC 9293,
+    3.10.7.4): so one far beyond all that was seen is not believed before some of them are."""
     if s.next_seq < 0:
         return
     offset = s.offset + distance(ack, s.next_seq)
-    seen = t.pieces[s.wait_last].end if s.wait_last >= 0 else s.offset
-    if offset <= seen + FAR and offset > s.acked:
+    if s.acked < offset <= last_seen(t, s) + FAR:
         s.acked = offset

@@ -13,13 +13,13 @@ from kwsniff.kernel.numbers import OK
 from kwsniff.kernel.room import WANT_DECISIONS, lacks
 
 DECISIONS = (
-    "opened", "segment", "waits", "far", "seen", "misplaced", "moved", "gap", "held", "let_go", "accepted",
+    "opened", "segment", "waits", "out_of_window", "seen", "ignored", "gap", "held", "let_go", "accepted",
     "refused", "turned", "framing_lost", "framing_found", "cut_short", "request", "paired", "early",
     "paired_early", "orphan", "dropped", "unanswered", "limit", "closing", "unasked",
 )  # fmt: skip
 """What is decided, by number."""
 (
-    OPENED, SEGMENT, WAITS, FAR_AHEAD, SEEN, MISPLACED, MOVED_ON, GAP_GIVEN_UP, HELD, LET_GO, ACCEPTED,
+    OPENED, SEGMENT, WAITS, OUT_OF_WINDOW, SEEN, IGNORED, GAP_GIVEN_UP, HELD, LET_GO, ACCEPTED,
     REFUSED_, TURNED, FRAMING_LOST, FRAMING_FOUND, CUT_SHORT, REQUEST, PAIRED, EARLY, PAIRED_EARLY, ORPHANED,
     DROPPED, UNANSWERED, LIMITED, CLOSING, UNASKED,
 ) = range(len(DECISIONS))  # fmt: skip

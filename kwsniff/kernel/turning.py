@@ -18,7 +18,6 @@ from typing import Any
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.early import remove_early
 from kwsniff.kernel.headers import YES, names_client, request_at
-from kwsniff.kernel.misplaced import forget_all
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK, REFUSED
 from kwsniff.kernel.search import lose_framing
@@ -66,7 +65,6 @@ def turn(t: Any, c: int) -> None:
         release(t, conn.first_request)
     while conn.first_unasked >= 0:
         release(t, conn.first_unasked)
-    forget_all(t, c)
     conn.answered, conn.known_since, conn.client_id = UNKNOWN, -1, -2
     conn.undecoded = 0
     if conn.closed_by:

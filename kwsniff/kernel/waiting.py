@@ -4,6 +4,10 @@ A broker answers the requests of one connection in the order they came (protocol
 oldest one is expected; but the correlation id decides, because a capture may have lost either side.
 
 A Produce that wants no reply is remembered for a while in a list of its own: some brokers answer it.
+
+Theory of operation. The hash table leads to one request of each connection and correlation id; those that
+have the same stand behind it in the order in which they will be found: the oldest of those in flight first,
+the latest of those remembered. However many there are, each costs the same.
 """
 
 from __future__ import annotations
@@ -56,17 +60,69 @@ def find_unasked(t: Any, c: int, correlation_id: int) -> int:
 def find_request(t: Any, c: int, correlation_id: int, unasked: int) -> int:
     """See the two above."""
     row = t.asked[place_of(t, c, correlation_id)].first
-    found = -1
     t.run[0].steps += 1
     while row >= 0:
         t.run[0].steps += 1
         request = t.requests[row]
         if request.correlation_id == correlation_id and request.conn == c and request.unasked == unasked:
-            found = row  # the latest stands first
-            if unasked:
-                return found
+            return row
         row = request.next
-    return found
+    return -1
+
+
+@kernel
+def enter(t: Any, c: int, row: int) -> None:
+    """Put a request of a connection into its place of the hash table; those with its id that came before it
+    are there."""
+    request = t.requests[row]
+    first = find_request(t, c, request.correlation_id, request.unasked)
+    request.twin, request.twin_before, request.last_twin = -1, -1, row
+    if first < 0:
+        slot = t.asked[place_of(t, c, request.correlation_id)]
+        request.next, slot.first = slot.first, row
+    elif request.unasked:
+        request.twin, request.last_twin = first, t.requests[first].last_twin
+        t.requests[first].twin_before = row
+        replace(t, c, first, row)
+    else:
+        last = t.requests[first].last_twin
+        t.requests[last].twin, request.twin_before = row, last
+        t.requests[first].last_twin = row
+
+
+@kernel
+def leave(t: Any, c: int, row: int) -> None:
+    """Take a request of a connection out of its place of the hash table."""
+    request = t.requests[row]
+    before, after = request.twin_before, request.twin
+    if before < 0:
+        if after >= 0:
+            t.requests[after].twin_before, t.requests[after].last_twin = -1, request.last_twin
+        replace(t, c, row, after)
+        return
+    t.requests[before].twin = after
+    if after >= 0:
+        t.requests[after].twin_before = before
+    else:
+        t.requests[find_request(t, c, request.correlation_id, request.unasked)].last_twin = before
+
+
+@kernel
+def replace(t: Any, c: int, row: int, other: int) -> None:
+    """Let another request with the same id, or none (-1), stand in the hash table where one does."""
+    request = t.requests[row]
+    following = request.next
+    if other >= 0:
+        t.requests[other].next, following = following, other
+    slot = t.asked[place_of(t, c, request.correlation_id)]
+    if slot.first == row:
+        slot.first = following
+        return
+    at = slot.first
+    while t.requests[at].next != row:
+        t.run[0].steps += 1
+        at = t.requests[at].next
+    t.requests[at].next = following
 
 
 @kernel
@@ -74,10 +130,7 @@ def link(t: Any, row: int) -> None:
     """Add a request to those in flight, or to those remembered."""
     request = t.requests[row]
     conn = t.conns[request.conn]
-    slot = t.asked[place_of(t, request.conn, request.correlation_id)]
-    t.run[0].steps += 1
-    request.next = slot.first
-    slot.first = row
+    enter(t, request.conn, row)
     request.after = -1
     if request.unasked:
         request.before = conn.last_unasked
@@ -127,15 +180,7 @@ def unlink(t: Any, row: int) -> None:
     """Take a request out of its lists."""
     request = t.requests[row]
     conn = t.conns[request.conn]
-    slot = t.asked[place_of(t, request.conn, request.correlation_id)]
-    if slot.first == row:
-        slot.first = request.next
-    else:
-        at = slot.first
-        while t.requests[at].next != row:
-            t.run[0].steps += 1
-            at = t.requests[at].next
-        t.requests[at].next = request.next
+    leave(t, request.conn, row)
     if request.before >= 0:
         t.requests[request.before].after = request.after
     elif request.unasked:
@@ -172,7 +217,7 @@ def release(t: Any, row: int) -> None:
 
 @kernel
 def rehash(t: Any) -> None:
-    """Put all requests in their places again, after `asked` grew. The newest of an id has to stand first."""
+    """Put all requests in their places again, after `asked` grew."""
     for at in range(len(t.asked)):
         t.asked[at].first = -1
     for c in range(t.pools[CONNS].used):
@@ -185,8 +230,5 @@ def rehash(t: Any) -> None:
 def rehash_list(t: Any, c: int, row: int) -> None:
     """The same for one list of a connection."""
     while row >= 0:
-        request = t.requests[row]
-        slot = t.asked[place_of(t, c, request.correlation_id)]
-        request.next = slot.first
-        slot.first = row
-        row = request.after
+        enter(t, c, row)
+        row = t.requests[row].after

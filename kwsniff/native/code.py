@@ -21,10 +21,13 @@ from numpy.typing import NDArray
 
 FOLDER = Path(__file__).parent / "compiled"
 ENDING = ".kernels"
-ACT, READ, WRITE = "kwsniff_act", "kwsniff_read", "kwsniff_write"
-"""What can be called: `kwsniff.kernel.entry.act`, `kwsniff.net.headers.read`, `kwsniff.lines.rows.write`."""
+ACT, READ = "kwsniff_act", "kwsniff_read"
+"""What can be called: `kwsniff.kernel.entry.act`, `kwsniff.net.headers.read`."""
 BOUNDS = "kwsniff_bounds"
 """In code that checks indexes: returns the address of what is known of the first wrong one."""
+COVERED = "kwsniff_covered"
+"""In the same code: returns the address of how often each block of it ran: how many there are, then a byte of
+each."""
 OUT_OF_BOUNDS = -3
 """What functions of such code return when an index was wrong."""
 AROUND = frozenset(
@@ -37,7 +40,6 @@ AROUND = frozenset(
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
 BESIDE = (
     "events.py", "spec/instructions.py", "native/mode.py", "native/numbers.py", "native/table.py",
-    "lines/rows.py", "lines/tables.py",
     *(
         f"net/{name}.py"
         for name in ("columns", "copies", "headers", "ip", "link", "tables", "tcp", "tunnel", "views")
@@ -178,7 +180,7 @@ _alive: list[Any] = []
 
 
 def _loaded(path: Path) -> dict[str, Native]:
-    at = _addresses(path, (ACT, READ, WRITE))
+    at = _addresses(path, (ACT, READ))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     return {symbol: kind(address) for symbol, address in at.items()}
 
@@ -216,11 +218,22 @@ class _Wrong(ctypes.Structure):
 def _loaded_checked() -> dict[str, Native]:
     """Functions that raise IndexError. Raises FileNotFoundError if there are none: who asks for checks is not
     served without."""
-    at = _addresses(path_of(CHECKED), (ACT, READ, WRITE, BOUNDS))
-    where: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_int64)(at.pop(BOUNDS))
-    wrong = _Wrong.from_address(where())
+    at = _addresses(path_of(CHECKED), (ACT, READ, BOUNDS))
+    wrong = _Wrong.from_address(_told(at.pop(BOUNDS)))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     return {symbol: _raising(kind(address), wrong) for symbol, address in at.items()}
+
+
+def _told(function: int) -> int:
+    """What the function at an address, which takes nothing, returns."""
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(function)())
+
+
+def covered() -> NDArray[np.uint8]:
+    """How often each block of the checked code ran, modulo 256: fuzzers look there, and write zeros."""
+    at = _told(_addresses(path_of(CHECKED), (COVERED,))[COVERED])
+    count = ctypes.c_int64.from_address(at).value
+    return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(at + 8))
 
 
 def _raising(native: Native, wrong: _Wrong) -> Native:

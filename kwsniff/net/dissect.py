@@ -1,8 +1,7 @@
 """From a block of packets to its TCP segments.
 
-`headers` takes each packet through its headers, tunnels and all, as far as they can be read in place. What
-cannot leaves for the slow path: IP fragments wait in the `Defragmenter`, frames of rarer link layers are
-peeled by scapy. Both give back plain IP packets in a new buffer, which are then dissected like any others.
+`headers` takes each packet through its headers, tunnels and all. IP fragments wait in the `Defragmenter`,
+which gives back IP packets in a new buffer, and these are then dissected like any others.
 
 Invariants: the segments found depend on the bytes of the capture only, not on how it is cut into blocks; they
 come out in the order of their packets; no bytes whatsoever make `dissect` raise.
@@ -10,7 +9,7 @@ come out in the order of their packets; no bytes whatsoever make `dissect` raise
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -18,10 +17,9 @@ import numpy as np
 from kwsniff.net import machine, tcp
 from kwsniff.net.columns import COPY
 from kwsniff.net.duplicates import Duplicates
-from kwsniff.net.fragments import Defragmenter, Fragment
+from kwsniff.net.fragments import Defragmenter, Fragment, read_fragment
 from kwsniff.net.machine import Packets
 from kwsniff.net.packets import Bytes, Integers, Mask, Note, PacketBlock
-from kwsniff.net.peel import Peeler
 from kwsniff.net.tables import (
     BAD_LINK,
     CUT,
@@ -35,7 +33,6 @@ from kwsniff.net.tables import (
 from kwsniff.net.tcp import Segments
 from kwsniff.net.totals import CaptureTotals
 
-RAW_IP = 101
 NOTES_PER_CODE = 100
 """Notes of one code for one file; the others are only counted."""
 
@@ -54,18 +51,8 @@ class Dissected:
     """In packet order."""
 
 
-_Frame = tuple[int, bytes, int]
-"""Link type, captured bytes, length on the wire."""
 _Packet = tuple[int, bytes, int]
 """Row, captured bytes of an IP packet, length on the wire."""
-
-
-@dataclass(slots=True)
-class _Slow:
-    """One packet for the slow path: a fragment, or a frame to peel."""
-
-    row: int
-    what: Fragment | _Frame
 
 
 class Dissector:
@@ -74,7 +61,7 @@ class Dissector:
     def __init__(self, totals: CaptureTotals) -> None:
         self._totals = totals
         self._defragmenter = Defragmenter()
-        self._peeler = Peeler()
+        self._inside = machine.Inside()
         self._duplicates = Duplicates()
         self._notes: list[Note] = []
         self._noted: dict[str, int] = {}
@@ -86,7 +73,9 @@ class Dissector:
         self.note(block.notes)
         self._count(block)
         first = _Round.of_block(self, block)
-        return self._collect(block, [first, *self._slow_rounds(block, first.slow, 0)])
+        joined = list(self._joined(block, first.fragments)) if first.fragments else []
+        rounds = [first, *([_Round.of_packets(self, block, joined)] if joined else ())]
+        return self._collect(block, rounds)
 
     def end_file(self, packet: int) -> list[Note]:
         """Notes on how many notes were left out; call it after the last block of each file.
@@ -151,11 +140,6 @@ class Dissector:
         """The counts of this run."""
         return self._totals
 
-    @property
-    def peeler(self) -> Peeler:
-        """The way to scapy."""
-        return self._peeler
-
     @staticmethod
     def _note(block: PacketBlock, row: int, code: str, detail: str) -> Note:
         return Note(int(block.number[row]), code, detail, int(block.time_ns[row]))
@@ -166,57 +150,26 @@ class Dissector:
         if len(block):
             self._totals.see_times(int(block.time_ns.min()), int(block.time_ns.max()))
 
-    def _slow_rounds(self, block: PacketBlock, slow: list[_Slow], depth: int) -> list[_Round]:
-        """Take slow packets to plain IP packets, each batch of them in a round of its own.
-
-        Frames are peeled first, which may bring out more fragments; then the fragments of all depths go
-        to the defragmenter strictly in packet order, so that it does not matter how blocks are cut.
-        """
-        rounds: list[_Round] = []
-        fragments: list[tuple[int, Fragment]] = []
-        while slow:
-            frames_ = [(each.row, each.what) for each in slow if not isinstance(each.what, Fragment)]
-            fragments += [(each.row, each.what) for each in slow if isinstance(each.what, Fragment)]
-            slow = []
-            if frames_ and depth + len(rounds) > MAX_DEPTH:
-                rows = np.array([row for row, _ in frames_], np.int64)
-                self.malformed(block, rows, [MALFORMED[TOO_DEEP]] * len(rows))
-            elif frames_:
-                rounds.append(_Round.of_packets(self, block, self._peeled(frames_)))
-                slow = rounds[-1].slow
-        return rounds + self._joined_rounds(block, fragments, depth)
-
-    def _joined_rounds(
-        self, block: PacketBlock, fragments: list[tuple[int, Fragment]], depth: int
-    ) -> list[_Round]:
-        """Rounds for the datagrams that these fragments complete."""
-        rounds: list[_Round] = []
-        plain: list[_Packet] = []
-        for row, fragment in sorted(fragments, key=lambda each: each[0]):
-            self._totals.fragments += 1
-            time_ns, packet = int(block.time_ns[row]), int(block.number[row])
-            whole, lost = self._defragmenter.add(fragment, time_ns, packet)
-            self.lost(lost)
-            if whole is None:
-                continue
-            if fragment.key[4] == tcp.PROTOCOL or depth >= MAX_DEPTH:
-                plain.append((row, *whole))
-                continue
-            inner = _Round.of_packets(self, block, [(row, *whole)])  # may hold the next fragment
-            rounds += [inner, *self._slow_rounds(block, inner.slow, depth + 1)]
-        if plain:
-            rounds.append(_Round.of_packets(self, block, plain))
-        return rounds
-
-    def _peeled(self, frames_: Iterable[tuple[int, _Frame]]) -> list[_Packet]:
-        packets = []
-        for row, frame in frames_:
-            peeled = self._peeler.peel(*frame)
-            if peeled is None:
-                self._totals.non_ip += 1
+    def _joined(self, block: PacketBlock, fragments: Iterable[tuple[int, Fragment]]) -> Iterator[_Packet]:
+        """The IP packets that fragments complete. One may hold the next fragment, taken at once: they
+        go to the defragmenter in the order of their packets, wherever blocks are cut."""
+        times, numbers = block.time_ns.tolist(), block.number.tolist()
+        for row, fragment in fragments:
+            for _ in range(MAX_DEPTH):
+                self._totals.fragments += 1
+                key = fragment.key
+                whole, lost = self._defragmenter.add(fragment, times[row], numbers[row])
+                if lost:
+                    self.lost(lost)
+                if whole is None:
+                    break
+                inner = None if key[4] == tcp.PROTOCOL else self._inside.fragment(*whole)
+                if inner is None:
+                    yield row, *whole
+                    break
+                fragment = read_fragment(inner, memoryview(whole[0]))
             else:
-                packets.append((row, *peeled))
-        return packets
+                self.malformed(block, np.array([row]), [MALFORMED[TOO_DEEP]])
 
     def _collect(self, block: PacketBlock, rounds: list[_Round]) -> Dissected:
         parts = [(index, each.segments) for index, each in enumerate(rounds) if len(each.segments)]
@@ -242,7 +195,7 @@ class _Round:
     ) -> None:
         """`rows` are the rows of the packets, None if they are all of the block."""
         self.data = packets.data
-        self.slow: list[_Slow] = []
+        self.fragments: list[tuple[int, Fragment]] = []
         self._packets, self._block, self._rows = packets, block, rows
         self._dissector = dissector
         found = machine.dissect(packets)
@@ -267,7 +220,7 @@ class _Round:
         wire = np.array([length for _, _, length in packets], np.int64)
         rows = np.array([row for row, _, _ in packets], np.int64)
         data = np.frombuffer(b"".join(captured for _, captured, _ in packets), np.uint8)
-        linktype = np.full(len(packets), RAW_IP, np.int64)
+        linktype = np.full(len(packets), machine.RAW_IP, np.int64)
         whole = Packets(data, offset, offset + caplen, offset + np.maximum(wire, caplen), linktype)
         return cls(dissector, whole, block, rows)
 
@@ -280,7 +233,7 @@ class _Round:
         totals.headers_cut += int(counts[CUT])
         if counts[BAD_LINK:].any():
             self._dissector.malformed(self._block, *self._malformed(found.verdict))
-        self.slow += [self._aside(fields) for fields in found.slow]
+        self.fragments = self._fragments(found.fragments)
         if counts[ODD_LINK]:
             self._odd_links(np.flatnonzero(found.verdict == ODD_LINK))
 
@@ -291,32 +244,16 @@ class _Round:
     def _rows_of(self, which: Integers) -> Integers:
         return which if self._rows is None else self._rows[which]
 
-    def _aside(self, fields: dict[str, int]) -> _Slow:
-        """What a row of the table `slow` says: a fragment, or a frame to peel."""
-        row = int(self._rows_of(np.array([fields["row"]], np.int64))[0])
-        if not fields["fragment"]:
-            return _Slow(row, self._frame(fields["link"], fields["frame"], fields["end"], fields["wire"]))
-        at, end, wire = fields["at"], fields["end"], fields["wire"]
-        names = ("src_hi", "src_lo", "dst_hi", "dst_lo", "protocol", "ident")
-        key = tuple(fields[name] for name in names)
-        payload = self.data[at : max(end, at)].tobytes()
-        place = fields["fragment"]
-        return _Slow(row, Fragment(key, place & ~1, bool(place & 1), payload, wire - at))
-
-    def _frame(self, linktype: int, at: int, end: int, wire: int) -> _Frame:
-        return linktype, self.data[at:end].tobytes(), wire - at
+    def _fragments(self, found: list[list[int]]) -> list[tuple[int, Fragment]]:
+        rows = range(len(self._packets)) if self._rows is None else self._rows.tolist()
+        data = self.data.data
+        return [(rows[each[0]], read_fragment(each, data)) for each in found]
 
     def _odd_links(self, which: Integers) -> None:
-        """Packets of link types that only scapy knows, or nobody."""
-        packets = self._packets
-        for linktype in np.unique(packets.linktype[which]).tolist():
-            of_it = which[packets.linktype[which] == linktype]
-            if not self._dissector.peeler.knows(linktype):
-                self._dissector.unknown_link(self._block, linktype, self._rows_of(of_it))
-                continue
-            places = (self._rows_of(of_it), packets.at[of_it], packets.end[of_it], packets.wire[of_it])
-            for row, at, end, wire in zip(*(column.tolist() for column in places), strict=True):
-                self.slow.append(_Slow(row, self._frame(linktype, at, end, wire)))
+        """Packets of link types that nobody knows."""
+        linktypes = self._packets.linktype[which]
+        for linktype in np.unique(linktypes).tolist():
+            self._dissector.unknown_link(self._block, linktype, self._rows_of(which[linktypes == linktype]))
 
 
 _NONE = np.empty(0, np.int64)

@@ -9,12 +9,17 @@ reached. The clock is that of the packets that come in, so the result depends on
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from operator import itemgetter
 from typing import NamedTuple
 
 from kwsniff.net.address import text
 from kwsniff.net.ip import MAPPED
 from kwsniff.net.packets import Note
+from kwsniff.net.tables import PACKET
 
 TIMEOUT_NS = 30_000_000_000
 MAX_DATAGRAMS = 4096
@@ -42,6 +47,16 @@ class Fragment(NamedTuple):
     """Bytes of payload on the wire."""
 
 
+_KEY = itemgetter(*map(list(PACKET).index, ("src_hi", "src_lo", "dst_hi", "dst_lo", "protocol", "ident")))
+_PLACE = itemgetter(*map(list(PACKET).index, ("at", "end", "wire", "fragment")))
+
+
+def read_fragment(found: Sequence[int], data: memoryview) -> Fragment:
+    """What a row with the fields of `kwsniff.net.tables.PACKET` says of a fragment that lies in `data`."""
+    at, end, wire, place = _PLACE(found)
+    return Fragment(_KEY(found), place & ~1, bool(place & 1), bytes(data[at:end]), wire - at)
+
+
 @dataclass(slots=True)
 class _Datagram:
     time_ns: int
@@ -49,7 +64,10 @@ class _Datagram:
     pieces: dict[int, Fragment] = field(default_factory=dict)
     size: int | None = None
     """Known once the last fragment is there."""
-    received: int = 0
+    reached: int = 0
+    """Bytes from the first on that are there without a hole."""
+    apart: list[tuple[int, int]] = field(default_factory=list)
+    """Beginnings and ends of the pieces behind the first hole: a heap, so that each is looked at once."""
     held: int = 0
 
 
@@ -57,7 +75,9 @@ class Defragmenter:
     """The datagrams of which fragments have been seen; oldest first."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, _Datagram] = {}
+        self._waiting: OrderedDict[Key, _Datagram] = (
+            OrderedDict()
+        )  # a dict passes over all that left its front
         self._held = 0
         self._now = (0, 0)
         """Number and time of the packet of the last fragment."""
@@ -97,8 +117,11 @@ class Defragmenter:
         if known is not None and known.length >= fragment.length:
             return
         datagram.pieces[fragment.offset] = fragment
+        apart = datagram.apart
+        heappush(apart, (fragment.offset, fragment.offset + fragment.length))
+        while apart and apart[0][0] <= datagram.reached:
+            datagram.reached = max(datagram.reached, heappop(apart)[1])
         cost = len(fragment.payload) + _PIECE_OVERHEAD
-        datagram.received += fragment.length
         datagram.held += cost
         self._held += cost
 
@@ -131,20 +154,15 @@ class Defragmenter:
 
 def _assembled(key: Key, datagram: _Datagram) -> tuple[bytes, int] | None:
     size = datagram.size
-    if size is None or datagram.received < size:
+    if size is None or datagram.reached < size:
         return None
     payload = bytearray()
-    reached, intact = 0, True
+    reached = 0
     for offset, piece in sorted(datagram.pieces.items()):
-        if offset > reached:
-            return None
-        fresh = piece.payload[reached - offset : piece.length]
-        if intact:
-            payload += fresh
+        payload += piece.payload[reached - offset : piece.length]
         reached = max(reached, offset + piece.length)
-        intact = intact and len(payload) == reached
-    if reached < size:
-        return None
+        if len(payload) != reached:
+            break  # the snaplen cut this one
     header = _header(key, size)
     return header + bytes(payload[:size]), len(header) + size
 

@@ -9,7 +9,7 @@ from kwsniff.native.numbers import byte
 from kwsniff.net.copies import find_copies
 from kwsniff.net.ip import enter_ip
 from kwsniff.net.link import enter_link, enter_network
-from kwsniff.net.tables import FRAGMENT, GO_ON, PEEL, SEGMENT
+from kwsniff.net.tables import FRAGMENT, GO_ON, SEGMENT
 from kwsniff.net.tcp import PROTOCOL, write_segment
 from kwsniff.net.tunnel import open_tunnel
 from kwsniff.net.views import write_views
@@ -45,8 +45,8 @@ def dissect(t: Any, count: int) -> int:
         t.verdict[at] = verdict
         if verdict == SEGMENT:
             found += 1
-        elif verdict in (PEEL, FRAGMENT):
-            put_misplaced(t, p, slow)
+        elif verdict == FRAGMENT:
+            put_fragment(t, p, slow)
             slow += 1
     return found
 
@@ -65,11 +65,10 @@ def through(t: Any, p: Any, found: int) -> int:
 
 
 @kernel
-def put_misplaced(t: Any, p: Any, number: int) -> None:
-    """Keep what is known of a packet that Python takes further."""
+def put_fragment(t: Any, p: Any, number: int) -> None:
+    """Keep what is known of a fragment."""
     row = t.slow[uintp(number)]
-    row.row, row.frame, row.link = p.row, p.frame, p.link
-    row.at, row.end, row.wire = p.at, p.end, p.wire
+    row.row, row.at, row.end, row.wire = p.row, p.at, p.end, p.wire
     row.protocol, row.fragment, row.ident = p.protocol, p.fragment, p.ident
     row.src_hi, row.src_lo, row.dst_hi, row.dst_lo = p.src_hi, p.src_lo, p.dst_hi, p.dst_lo
 

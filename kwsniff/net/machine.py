@@ -13,13 +13,16 @@ from kwsniff.native.code import READ, load, places
 from kwsniff.net import headers
 from kwsniff.net.copies import HEADS, WINDOW
 from kwsniff.net.packets import Bytes, Integers, Mask
-from kwsniff.net.tables import FRAGMENT, PACKET, PEEL, SEGMENT_ARRAYS, SPECS, Tables
+from kwsniff.net.tables import FRAGMENT, SEGMENT_ARRAYS, SPECS, Tables
 from kwsniff.net.tcp import Segments
 from kwsniff.net.views import WORDS
 
 _RECORDS = {spec.name: np.dtype([(field, np.int64) for field in spec.names]) for spec in SPECS}
 _ROWS = {spec.name: spec.row for spec in SPECS}
-_NONE = np.empty(0, np.int64)
+RAW_IP = 101
+"""LINKTYPE_ value of IP packets without link layer."""
+LARGEST = 40 + 65_535
+"""Bytes of the largest packet that fragments make, with its header."""
 
 
 @dataclass(slots=True)
@@ -45,8 +48,8 @@ class Read:
     segments: Segments
     verdict: Integers
     """On each packet, see `kwsniff.net.tables`."""
-    slow: list[dict[str, int]]
-    """Packets to be taken further: fields of the table of that name."""
+    fragments: list[list[int]]
+    """Rows of the table `slow`."""
 
 
 def dissect(packets: Packets) -> Read:
@@ -59,9 +62,39 @@ def dissect(packets: Packets) -> Read:
     found = _call(tables, headers.DISSECT, count)
     columns = [_array(results[name], found) for name in SEGMENT_ARRAYS]
     verdict = _array(results["verdict"], count)
-    aside = int(((verdict == PEEL) | (verdict == FRAGMENT)).sum())
-    slow = [{name: int(getattr(row, name)) for name in PACKET} for row in rows["slow"][:aside]]
-    return Read(Segments(*columns), verdict, slow)
+    fragments = _values("slow", rows["slow"], int((verdict == FRAGMENT).sum()))
+    return Read(Segments(*columns), verdict, fragments.tolist())
+
+
+class Inside:
+    """Looks for a fragment in one IP packet at a time, in tables that stay: those of a batch would take
+    longer to make than all else."""
+
+    def __init__(self) -> None:
+        self._data = np.zeros(LARGEST, np.uint8)
+        self._view = self._data.data
+        arrays = {name: _longs(np.zeros(1, np.int64)) for name in ("first", "last", "last_on_wire")}
+        arrays["linktype"] = _longs(np.full(1, RAW_IP))
+        self._tables = _tables(
+            data=_bytes(self._data), packet=_rows("packet", 1), slow=_rows("slow", 1), **arrays,
+            **_empty(("verdict", *SEGMENT_ARRAYS), 1),
+        )  # fmt: skip
+        self._places = places(self._tables) if compiled() else None
+
+    def __reduce__(self) -> Any:
+        return Inside, ()
+
+    def fragment(self, captured: bytes, length: int) -> list[int] | None:
+        """Row of the table `slow` if the packet is a fragment, or a tunnel with one. `length` is that on the
+        wire."""
+        t = self._tables
+        self._view[: len(captured)] = captured
+        t.last[0], t.last_on_wire[0] = len(captured), max(length, len(captured))
+        _call(t, headers.DISSECT, 1, self._places)
+        if t.verdict[0] != FRAGMENT:
+            return None
+        found: list[int] = _values("slow", t.slow, 1)[0].tolist()
+        return found
 
 
 def follow_records(data: Bytes, at: int, end: int, header: int, *, big: bool) -> tuple[Integers, int]:
@@ -187,9 +220,10 @@ def _tables(**given: Any) -> Any:
     return Tables(*(given.get(name, ()) for name in Tables._fields))
 
 
-def _call(tables: Any, what: int, how: int) -> int:
+def _call(tables: Any, what: int, how: int, known: Integers | None = None) -> int:
+    """`known` are the places of tables that stay where they are."""
     native = load(READ)
     if native is None:
         return headers.read(tables, what, how)
-    addresses = places(tables)
+    addresses = places(tables) if known is None else known
     return native(addresses.ctypes.data, what, how)

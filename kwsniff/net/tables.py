@@ -13,7 +13,7 @@ from kwsniff.native.table import BYTES, LONGS, WORDS, Spec
 # fmt: off
 PACKET = {
     "row": "its index in the block",
-    "frame": "where its innermost link layer begins", "link": "LINKTYPE_ value of that",
+    "link": "LINKTYPE_ value of its innermost link layer",
     "at": "where its next header begins",
     "end": "where its captured bytes end; never beyond those of the frame",
     "wire": "where they ended on the wire; not before `end`, unless a header lies about its length",
@@ -29,7 +29,7 @@ PACKET = {
 
 SPECS: list[Spec] = [
     Spec("packet", "the packet at hand; there is one row", **PACKET),
-    Spec("slow", "a packet that Python takes further: a fragment, or a frame to peel", **PACKET),
+    Spec("slow", "a fragment, which Python takes further", **PACKET),
     Spec(
         "chain",
         "a stretch of a file with pcap records; there is one row",
@@ -72,11 +72,11 @@ Tables: Any = _Tables
 
 # Verdicts
 
-(GO_ON, SEGMENT, NON_IP, NON_TCP, CUT, PEEL, FRAGMENT, ODD_LINK) = range(8)
+(GO_ON, SEGMENT, NON_IP, NON_TCP, CUT, FRAGMENT, ODD_LINK) = range(7)
 """GO_ON: there are more headers. SEGMENT: it was written to the columns of segments. CUT: its headers were
-not captured whole. PEEL, FRAGMENT: it was written to `slow`. ODD_LINK: nothing here knows its link type."""
+not captured whole. FRAGMENT: it was written to `slow`. ODD_LINK: nothing here knows its link type."""
 
-(BAD_LINK, BAD_IPV4, BAD_IPV6, BAD_EXTENSION, BAD_TCP, TOO_DEEP) = range(8, 14)
+(BAD_LINK, BAD_IPV4, BAD_IPV6, BAD_EXTENSION, BAD_TCP, TOO_DEEP) = range(7, 13)
 """What contradicts the packet's length."""
 MALFORMED = {
     BAD_LINK: "link layer header",

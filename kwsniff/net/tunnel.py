@@ -1,8 +1,8 @@
-"""Tunnels that are opened in place: VXLAN, VXLAN-GPE, Geneve, GRE, ERSPAN and IP in IP.
+"""Tunnels that are opened in place: VXLAN, VXLAN-GPE, Geneve, GRE, ERSPAN, MPLS in UDP and IP in IP.
 
 Facts: RFC 7348 (VXLAN; port 8472 is what Linux took before the port was assigned),
 draft-ietf-nvo3-vxlan-gpe-13 (VXLAN-GPE), RFC 8926 (Geneve), RFC 2784 and RFC 2890 (GRE),
-draft-foschiano-erspan-03 (ERSPAN), RFC 2003 and RFC 2473 (IP in IP).
+draft-foschiano-erspan-03 (ERSPAN), RFC 7510 (MPLS in UDP), RFC 2003 and RFC 2473 (IP in IP).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from kwsniff.native.mode import kernel
 from kwsniff.native.numbers import byte, uint16
-from kwsniff.net.link import ETHERNET_BRIDGED, IPV4, IPV6, read_version
+from kwsniff.net.link import ETHERNET_BRIDGED, IPV4, IPV6, MPLS, read_version
 from kwsniff.net.tables import GO_ON, NON_TCP
 
 UDP, IPIP, IPV6_IN_IP, GRE = 17, 4, 41, 47
-VXLAN_PORT, LINUX_VXLAN_PORT, VXLAN_GPE_PORT, GENEVE_PORT = 4789, 8472, 4790, 6081
+VXLAN_PORT, LINUX_VXLAN_PORT, VXLAN_GPE_PORT, GENEVE_PORT, MPLS_PORT = 4789, 8472, 4790, 6081, 6635
 OVER_UDP = 16
 """Bytes of a UDP header and of the header behind it."""
 
@@ -46,7 +46,7 @@ def open_tunnel(t: Any, p: Any) -> int:
 
 @kernel
 def over_udp(t: Any, p: Any) -> int:
-    """VXLAN, VXLAN-GPE and Geneve are known by their port."""
+    """All are known by their port."""
     port = uint16(t.data, p.at + 2)
     if port in (VXLAN_PORT, LINUX_VXLAN_PORT):
         if byte(t.data, p.at + 8) & 8 == 0:
@@ -58,6 +58,10 @@ def over_udp(t: Any, p: Any) -> int:
         return open_vxlan_gpe(t, p)
     if port == GENEVE_PORT:
         return open_geneve(t, p)
+    if port == MPLS_PORT:
+        p.ethertype = MPLS
+        p.at += OVER_UDP // 2
+        return GO_ON
     return NON_TCP
 
 

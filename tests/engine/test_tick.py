@@ -14,10 +14,14 @@ from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.pipeline import analyze, at_time, keyed
 from tests.playbook import (
+    BODIES,
+    BROKER,
     CLIENT,
     START,
     Play,
+    ack,
     batch,
+    from_client,
     handshake,
     kafka_request,
     lost_from_client,
@@ -56,6 +60,26 @@ def test_a_request_is_reported_when_it_waited_too_long() -> None:
     assert calls(early) == []
     assert calls(late) == [(7, "unanswered", "timeout")]
     assert calls(later) == []
+
+
+def test_a_request_whose_end_is_missing_waits_as_long_from_its_beginning() -> None:
+    whole = kafka_request(3, 0, 7, pack(">i", 0))
+    script = play(request_timeout=60) >> handshake()
+    script = script >> from_client(whole[:-2]) >> lost_from_client(whole[-2:])
+    script = script >> request(corr=8) >> wait(11) >> ack(BROKER)  # of what is missing, too: it is given up
+    _, early, late = then(script, 48, 61)
+    assert calls(early) == []
+    assert calls(late) == [(7, "truncated", None), (8, "unanswered", "timeout")]
+
+
+def test_what_lies_behind_a_hole_waits_from_when_it_came() -> None:
+    whole = kafka_request(3, 0, 7, pack(">i", 0))
+    script = play(request_timeout=60) >> handshake()
+    script = script >> from_client(whole[:-2]) >> lost_from_client(whole[-2:])
+    script = script >> request(corr=8) >> wait(30) >> ack(BROKER)
+    _, given_up, early, late = then(script, 2, 29, 31)
+    assert calls(given_up) == calls(early) == []
+    assert calls(late) == [(7, "truncated", None), (8, "unanswered", "timeout")]
 
 
 def test_without_a_timeout_it_waits_until_the_connection_ends() -> None:
@@ -102,12 +126,30 @@ def test_a_response_whose_request_never_comes_is_told_after_a_while() -> None:
     assert calls(late) == [(2, "orphan", None)]
 
 
-def test_a_hole_that_nobody_fills_is_given_up() -> None:
+def test_a_hole_that_the_broker_acknowledged_is_given_up() -> None:
     script = play() >> handshake() >> request(corr=1) >> response(corr=1)
-    script = script >> lost_from_client(bytes(24)) >> request(corr=3)
-    _, early, late = then(script, 20, 40)
+    script = script >> lost_from_client(bytes(24)) >> request(corr=3) >> ack(BROKER)
+    _, early, late = then(script, 0.5, 2)
     assert not early
     assert [row["code"] for row in late if row["event"] == "anomaly"] == ["gap", "resynchronised"]
+
+
+def test_a_hole_that_the_broker_did_not_acknowledge_may_be_filled_at_any_time() -> None:
+    script = play() >> handshake() >> request(corr=1) >> response(corr=1)
+    missing = kafka_request(3, 0, 2, BODIES[3, 0][0])
+    before = script.next_seq[CLIENT]
+    script = script >> lost_from_client(missing) >> request(corr=3)
+    _, *rows = then(script, 40, 400)
+    assert not any(rows)
+    script >> wait(500) >> from_client(missing, seq=before) >> response(corr=2) >> response(corr=3)
+    assert calls(script.events()) == [(1, "ok", None), (2, "ok", None), (3, "ok", None)]
+
+
+def test_a_hole_ends_by_time_alone_where_nothing_of_the_broker_was_captured() -> None:
+    script = play() >> request(corr=1) >> lost_from_client(bytes(24)) >> request(corr=3)
+    _, early, late = then(script, 20, 40)
+    assert not early
+    assert "gap" in [row["code"] for row in late if row["event"] == "anomaly"]
 
 
 def test_a_reset_connection_ends_although_nothing_follows() -> None:

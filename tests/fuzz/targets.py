@@ -7,9 +7,11 @@ the time and memory that the fuzzer is given (`-timeout`, `-rss_limit_mb`).
 from __future__ import annotations
 
 import contextlib
+import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +29,15 @@ from kwsniff.spec.compile import data_decoder
 from kwsniff.spec.load import catalog
 from kwsniff.wire.batches import batches, records
 from kwsniff.wire.codecs import Allowance, decompress
+from tests.fuzz.bench import Bench, differing
 from tests.oracle.decoder import decoder
 from tests.oracle.records import summarize
 from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, Segment, run
 
 CONFIG = Config(max_decompressed_bytes=1 << 20, kernels="never")
 """Kernels are interpreted, so that the fuzzer sees which of their branches an input takes."""
-LINKS = (0, 1, 12, 101, 108, 113, 276, 9, 228, 229)
+SHOWN = replace(CONFIG, full=True, records=True)
+LINKS = (0, 1, 12, 101, 108, 113, 276, 9, 228, 229, 50, 51, 105, 119, 127, 204, 274)
 SCRATCH = Path(tempfile.mkdtemp(prefix="kwsniff-fuzz-"))
 
 
@@ -61,10 +65,25 @@ def link(data: bytes) -> None:
     dissector.end()
 
 
-def _script(data: bytes) -> list[Segment]:
-    """Segments of one connection, in any order, doubled, overlapping, cut."""
+TIGHT = replace(
+    CONFIG, max_outstanding=3, max_outstanding_total=3, max_buffered_bytes=2000, max_connection_bytes=1000,
+    max_reorder_bytes=600, detect_bytes=400, max_elements=8,
+)  # fmt: skip
+
+
+def config_of(data: bytes) -> Config:
+    """The second bit of the first byte says whether limits are near."""
+    return TIGHT if data and data[0] & 2 else CONFIG
+
+
+def script(data: bytes) -> list[Segment]:
+    """Segments of one connection, in any order, doubled, overlapping, cut. The first byte says whether its
+    handshake was seen (1), and whether its port is one that nobody named (4)."""
     script = Play(CONFIG)
-    if data[:1] == b"\1":
+    chosen = data[0] if data else 0
+    if chosen & 4:
+        script.ports = (50_000, 5555)
+    if chosen & 1:
         script.send(CLIENT, b"", SYN)
         script.send(BROKER, b"", SYN | ACK)
         script.send(CLIENT, b"", ACK)
@@ -82,32 +101,62 @@ def _script(data: bytes) -> list[Segment]:
 
 def stream(data: bytes) -> None:
     """However segments are batched: the same events, of the codes that are documented."""
-    given = _script(data)
-    rows = run(given, CONFIG)
+    given, config = script(data), config_of(data)
+    rows = run(given, config)
     assert {row["code"] for row in rows if row["event"] == "anomaly"} <= set(ANOMALIES)
     for cuts in ([len(given) // 2], range(len(given))):
-        assert sorted(map(repr, run(given, CONFIG, cuts))) == sorted(map(repr, rows))
+        assert sorted(map(repr, run(given, config, cuts))) == sorted(map(repr, rows))
 
 
 def kernels(data: bytes) -> None:
     """Compiled or not: the same events."""
-    given = _script(data)
+    given, config = script(data), config_of(data)
     middle = [len(given) // 2]
     for cuts in ([], middle):
-        exact = run(given, replace(CONFIG, kernels="never"), cuts)
-        assert list(map(repr, run(given, replace(CONFIG, kernels="always"), cuts))) == list(map(repr, exact))
+        exact = run(given, replace(config, kernels="never"), cuts)
+        assert list(map(repr, run(given, replace(config, kernels="always"), cuts))) == list(map(repr, exact))
+
+
+def two_streams(data: bytes) -> Play:
+    """Both directions of a connection, each as one stream of bytes on a Kafka port."""
+    cut = int.from_bytes(data[:2])
+    made = Play(SHOWN)
+    made.send(CLIENT, b"", SYN)
+    made.send(BROKER, b"", SYN | ACK)
+    made.send(CLIENT, data[2 : 2 + cut])
+    made.send(BROKER, data[2 + cut :])
+    return made
 
 
 def frames(data: bytes) -> None:
-    """Both directions of a connection, each as one stream of bytes on a Kafka port."""
-    cut = int.from_bytes(data[:2])
-    script = Play(replace(CONFIG, full=True, records=True))
-    script.send(CLIENT, b"", SYN)
-    script.send(BROKER, b"", SYN | ACK)
-    script.send(CLIENT, data[2 : 2 + cut])
-    script.send(BROKER, data[2 + cut :])
-    rows = run(script.segments, script.config)
+    """Whatever two streams hold: events, of the codes that are documented."""
+    rows = run(two_streams(data).segments, SHOWN)
     assert {row["code"] for row in rows if row["event"] == "anomaly"} <= set(ANOMALIES)
+
+
+@cache
+def bench(config: Config, small: bool) -> Bench:
+    """Checked kernels that take a case in a fraction of a millisecond."""
+    return Bench(config, small=small)
+
+
+def same_told(given: list[Segment], config: Config) -> None:
+    """However segments are batched, and however small tables are, kernels tell the same."""
+    whole = bench(config, False).run(given)
+    chance = random.Random(len(given) and given[-1].seq)
+    often = chance.choice((0.1, 0.5, 1))
+    parts = bench(config, True).run(given, [at for at in range(1, len(given)) if chance.random() < often])
+    assert whole is None or parts is None or parts == whole, differing(whole, parts)
+
+
+def fast_stream(data: bytes) -> None:
+    """As `stream`, before events are made of what kernels tell."""
+    same_told(script(data), config_of(data))
+
+
+def fast_frames(data: bytes) -> None:
+    """As `frames`, in the same way."""
+    same_told(two_streams(data).segments, SHOWN)
 
 
 def dissector(data: bytes) -> None:
@@ -160,3 +209,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "pcap": capture, "pcapng": capture, "link": link, "stream": stream, "kernels": kernels, "frames": frames,
     "dissector": dissector, "records": record_data, "codec": codec,
 }  # fmt: skip
+FAST: dict[str, Callable[[bytes], None]] = {
+    "stream": fast_stream, "kernels": fast_stream, "frames": fast_frames, "link": link,
+}  # fmt: skip
+"""Targets of checked kernels in this process: thousands of cases a second instead of some."""

@@ -188,6 +188,7 @@ class Machine:
             "throttle_ms": number(fact["throttle"]),
             "acks": number(fact["acks"]),
             "max_wait_ms": number(fact["max_wait"]),
+            "min_bytes": number(fact["min_bytes"]),
             "group_id": self.text(fact["group"]),
             "member_id": self.text(fact["member"]),
             "transactional_id": self.text(fact["transactional_id"]),

@@ -173,8 +173,8 @@ def compare(said: dict[str, Any], wanted: Any, data: bytes) -> None:
     assert said["extra"] == extra
     assert said["topics"] == (wanted.topics or [])
     assert said["topic_ids"] == (wanted.topic_ids or [])
-    for name in ("error_code", "error_count", "throttle_ms", "acks", "max_wait_ms", "group_id", "member_id",
-                 "transactional_id"):  # fmt: skip
+    for name in ("error_code", "error_count", "throttle_ms", "acks", "max_wait_ms", "min_bytes", "group_id",
+                 "member_id", "transactional_id"):  # fmt: skip
         assert said[name] == getattr(wanted, name), name
     rows = [(*row[:5], None if row[5] < 0 else row[6] - row[5]) for row in wanted.partitions or []]
     assert [(*row[:5], row[6]) for row in said["partitions"]] == rows

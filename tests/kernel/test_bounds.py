@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
@@ -12,11 +13,22 @@ import pytest
 from kwsniff.config import Config
 from kwsniff.kernel import engine as driver
 from kwsniff.kernel.engine import Engine
+from kwsniff.pipeline import analyze
 from tests.damage import mutants
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.wire import write
 from tests.kernel.strict import OutOfBounds, StrictMachine, TinyEngine, events_of
 from tests.kernel.test_growth import refused_lengths
+from tests.playbook import (
+    CLIENT,
+    batch,
+    fin,
+    from_client,
+    handshake,
+    kafka_request,
+    play,
+    request,
+)
 from tests.samples import CAPTURES
 
 SAMPLES = (
@@ -31,6 +43,7 @@ SMALL = {
     "many_partitions": 100, "repeated_names": 1000, "long_prefix": 5000, "many_elements": 90,
     "endless_varints": 3, "true_elements": 500, "empty_names": 500, "bombs": 500, "tiny_records": 500,
     "deep_nesting": 5, "overlaps": 40, "time_travel": 30, "many_holes": 100, "fragments": 50,
+    "same_ids": 100, "tiny_fragments": 50, "labels": 2,
 }  # fmt: skip
 CROWDS = ("outstanding_everywhere", "emptied_tables", "early_answers", "holes")
 """Attacks of a thousand connections, or a megabyte, at least."""
@@ -86,6 +99,24 @@ def test_attacks_through_the_smallest_tables(
 ) -> None:
     path = write(tmp_path / "attack.pcap", ATTACKS[name](SMALL[name]))
     same_events(str(path), monkeypatch, **(TIGHT if limits == "tight" else {}))
+
+
+@pytest.mark.parametrize("joined", [1, 3])
+def test_a_segment_that_the_snap_length_cut_through_the_smallest_tables(joined: int) -> None:
+    # A request table that was full behind the last byte at hand: its frame was lost with what the cut took.
+    asked = [kafka_request(3, 0, corr, pack(">i", 0)) for corr in range(3, 3 + joined)]
+    script = play() >> handshake() >> request(corr=1)
+    script >> from_client(b"no length of a frame" + b"".join(asked), length=500) >> fin(CLIENT)
+    told = [
+        [
+            row
+            for events in analyze([batch(script.segments)], script.config, engine=engine)
+            for row in events.to_pylist()
+        ]
+        for engine in (Engine(script.config, compiled=False), TinyEngine(script.config))
+    ]
+    assert told[0] == told[1]
+    assert len([row for row in told[0] if row["event"] == "call"]) == 1 + joined
 
 
 def test_the_check_sees_a_negative_index() -> None:

@@ -22,7 +22,8 @@ from kwsniff.pipeline import analyze
 from tests.damage import mutants
 from tests.fuzz import targets
 from tests.fuzz.corpus import seeds
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.loop import Fuzzer, changed, fuzz
+from tests.fuzz.targets import FAST, TARGETS
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.wire import write
 from tests.kernel.kinds import KINDS, kernels, make_checked
@@ -131,3 +132,29 @@ def test_seeds_of_the_fuzzers(target: str, monkeypatch: pytest.MonkeyPatch) -> N
                 damaged[chance.randrange(len(damaged))] = chance.randrange(256)
             for data in (seed, bytes(damaged), seed[: chance.randrange(len(seed))]):
                 TARGETS[target](data)
+
+
+@pytest.mark.parametrize("target", FAST)
+def test_the_fuzzer_keeps_what_reaches_more_and_finds_nothing_in_seconds(target: str, tmp_path: Path) -> None:
+    with kernels(CHECKED):
+        assert fuzz(target, 3, tmp_path, seed=1) == 0
+    assert len(list((tmp_path / target).iterdir())) > 20
+    assert [each.name for each in tmp_path.iterdir()] == [target]
+
+
+def test_the_fuzzer_leaves_an_input_that_breaks_the_invariant(
+    tmp_path: Path,
+) -> None:
+    def broken(data: bytes) -> None:
+        FAST["link"](data)
+        assert data[-1:] != b"\n"
+
+    with kernels(CHECKED):
+        (tmp_path / "link").mkdir()
+        fuzzer = Fuzzer("link", tmp_path, broken, FAST["link"], changed)
+        fuzzer.take(b"\1 right")
+        fuzzer.take(b"\1 wrong\n")
+        fuzzer.end()
+    assert fuzzer.crashes == 1
+    (found,) = tmp_path.glob("link-crash-*")
+    assert found.read_bytes() == b"\1 wrong\n"

@@ -14,7 +14,7 @@ import pytest
 from kwsniff.cli import kernels
 from kwsniff.native import code as native_code
 from kwsniff.native import linker as native_linker
-from kwsniff.native.code import ACT, LEVELS, NATIVE, READ, WRITE, fitting, is_library, opened, path_of, sealed
+from kwsniff.native.code import ACT, LEVELS, NATIVE, READ, fitting, is_library, opened, path_of, sealed
 from kwsniff.native.linker import as_library
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def object_code() -> bytes:
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(reloc="pic")
     body = "define i64 @{}(ptr %tables, i64 %what, i64 %how) {{ ret i64 {} }}"
-    functions = [body.format(symbol, number) for number, symbol in enumerate((ACT, READ, WRITE))]
+    functions = [body.format(symbol, number) for number, symbol in enumerate((ACT, READ))]
     return bytes(machine.emit_object(llvm.parse_assembly("\n".join(functions))))
 
 
@@ -85,7 +85,7 @@ def test_code_is_loaded_as_an_object_file_and_as_a_library(linked: bool, folder:
     try:
         loaded = native_code.functions()
         assert loaded is not None
-        assert [loaded[symbol](0, 0, 0) for symbol in (ACT, READ, WRITE)] == [0, 1, 2]
+        assert [loaded[symbol](0, 0, 0) for symbol in (ACT, READ)] == [0, 1]
     finally:
         native_code.functions.cache_clear()
 

@@ -1,4 +1,4 @@
-"""Wrong bytes in headers and lengths: what they cost is what they hit, not what follows.
+"""Headers that say what cannot be, as in injected or damaged segments: what they cost is what they hit.
 
 Each case compiled, in one batch and segment by segment, and interpreted.
 """
@@ -25,7 +25,6 @@ from tests.playbook import (
     from_client,
     handshake,
     kafka_request,
-    kafka_response,
     play,
     request,
     response,
@@ -35,7 +34,6 @@ from tests.playbook import (
 )  # fmt: skip
 
 ACK, RST = 16, 4
-ANSWER = BODIES[3, 0][1]
 PRODUCE_HEAD = pack(">hii", 1, 1000, 1) + pack(">h1sii", 1, b"t", 1, 0)
 """A Produce v0 body up to the size of its one record set: acks, timeout, one topic, one partition."""
 
@@ -77,25 +75,19 @@ REQUEST_5 = 3 + 2 * 4
 """Place of the fifth request behind a handshake."""
 
 
-@pytest.mark.parametrize("away", [-900_000, -40, 2_000_000, 1 << 30, -(1 << 30)])
-def test_a_request_with_a_wrong_sequence_number_is_answered_all_the_same(away: int) -> None:
-    script = exchanges(play() >> handshake(), 1, 40)
-    seq = script.segments[REQUEST_5].seq
-    assert statuses(altered(script, REQUEST_5, seq=(seq + away) % 2**32)) == all_ok(1, 40)
-
-
-@pytest.mark.parametrize("away", [-900_000, 1 << 30])
-def test_a_response_with_a_wrong_sequence_number_is_taken_for_the_request_that_waits(away: int) -> None:
-    script = exchanges(play() >> handshake(), 1, 40)
-    seq = script.segments[REQUEST_5 + 1].seq
-    assert statuses(altered(script, REQUEST_5 + 1, seq=(seq + away) % 2**32)) == all_ok(1, 40)
-
-
 def test_a_request_a_little_ahead_does_not_hide_the_one_that_belongs_there() -> None:
     script = exchanges(play() >> handshake(), 1, 40)
     seq = script.segments[REQUEST_5].seq
     found = statuses(altered(script, REQUEST_5, seq=seq + 60))
     assert set(range(1, 41)) - {5} <= set(found)
+
+
+@pytest.mark.parametrize("away", [-900_000, -40, 1 << 21, 1 << 30, -(1 << 30)])
+def test_a_request_with_a_wrong_sequence_number_costs_itself_alone(away: int) -> None:
+    script = exchanges(play() >> handshake(), 1, 40)
+    seq = script.segments[REQUEST_5].seq
+    found = statuses(altered(script, REQUEST_5, seq=(seq + away) % 2**32))
+    assert {number for number, status in found.items() if status == "ok"} == set(range(1, 41)) - {5}
 
 
 @pytest.mark.parametrize("side", [CLIENT, BROKER])
@@ -174,13 +166,6 @@ def test_stragglers_of_a_closed_connection_begin_no_new_one() -> None:
     assert len([row for row in rows if row["event"] == "call"]) == 5
 
 
-@pytest.mark.parametrize("length", [30, 200, 5000, 1_000_000])
-def test_a_wrong_length_hides_no_request_that_comes_with_a_segment_of_its_own(length: int) -> None:
-    damaged = pack(">i", length) + named(2)[4:]
-    script = exchanges(play() >> handshake(), 1, 1) >> from_client(damaged) >> response(corr=2)
-    assert statuses(exchanges(script, 3, 40).segments) == all_ok(1, 40)
-
-
 def test_record_data_that_looks_like_a_request_stays_record_data() -> None:
     inner = kafka_request(3, 0, 1, BODIES[3, 0][0])  # of another connection, so its number is not due
     data = b"".join(inner for _ in range(20))
@@ -208,12 +193,6 @@ def test_a_damaged_client_id_does_not_keep_framing_from_being_found() -> None:
     assert set(statuses(exchanges(script, 4, 10).segments)) >= {1, *range(3, 11)}
 
 
-def test_a_length_of_ip_that_claims_more_than_there_is_moves_the_stream_for_one_segment() -> None:
-    script = exchanges(play() >> handshake(), 1, 40)
-    claimed = script.segments[REQUEST_5].length + 40_000
-    assert statuses(altered(script, REQUEST_5, length=claimed)) == all_ok(1, 40)
-
-
 def test_a_syn_of_the_broker_alone_does_not_make_it_the_client() -> None:
     script = exchanges(play() >> handshake(), 1, 10)
     segments = altered(script, 1, flags=SYN)[1:]  # the SYN-ACK without its ACK, and the SYN lost
@@ -228,24 +207,3 @@ def test_a_tls_alert_does_not_say_that_the_client_speaks_tls() -> None:
     calls = [row for row in rows if row["event"] == "call"]
     assert [(row["api"], row["status"]) for row in calls] == [("ApiVersions", "unanswered")]
     assert [row["security"] for row in rows if row["event"] == "connection"] == ["plaintext"]
-
-
-def test_what_is_out_of_place_is_said() -> None:
-    script = exchanges(play() >> handshake(), 1, 10)
-    seq = script.segments[REQUEST_5].seq
-    rows = run(altered(script, REQUEST_5, seq=seq - 900_000))
-    (found,) = [row for row in rows if row["code"] == "segment_misplaced"]
-    assert found["packet"] == script.segments[REQUEST_5].packet
-
-
-def test_a_frame_cut_short_by_the_next_has_the_bytes_up_to_there() -> None:
-    damaged = pack(">i", 5000) + named(2)[4:]
-    script = exchanges(play() >> handshake(), 1, 1) >> from_client(damaged) >> response(corr=2)
-    rows = run(exchanges(script, 3, 5).segments)
-    (second,) = [row for row in rows if row["correlation_id"] == 2]
-    assert (second["request_bytes"], second["api"], second["client_id"]) == (
-        len(damaged),
-        "Metadata",
-        "tester",
-    )
-    assert kafka_response(2, ANSWER)[4:8] == pack(">i", 2)
