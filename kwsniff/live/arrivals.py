@@ -6,51 +6,66 @@ a second: the time until when every interface has been listened to without anyth
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from queue import Empty, SimpleQueue
 
 import pyarrow as pa
 
 from kwsniff.capture.batch import segment_batch
 from kwsniff.capture.stop import Stop
-from kwsniff.live.collector import Collector, Handed, Room
+from kwsniff.live.collector import Collector
+from kwsniff.live.keeper import Keeper, Keeping
+from kwsniff.live.lane import Handed, Lane
 from kwsniff.live.listener import Listener
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.packets import PacketBlock
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import at_time
 
 TICK = 1_000_000_000
 """Nanoseconds between time batches."""
 
-Keep = Callable[[PacketBlock, pa.RecordBatch], None]
+ENDING_S = 1.5
+"""Seconds after `stop` when what still waits is no longer decoded."""
+
+Judge = Callable[[pa.RecordBatch], None]
 
 
 class LiveSource:
     """All interfaces of a session."""
 
-    def __init__(self, listeners: Sequence[Listener], queue_bytes: int, totals: CaptureTotals) -> None:
-        """`queue_bytes` bounds the packets that wait to be decoded, beside one block of each interface."""
-        self._queue: SimpleQueue[Handed] = SimpleQueue()
-        self._room = Room(queue_bytes)
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        queue_bytes: int,
+        totals: CaptureTotals,
+        keeping: Keeping | None = None,
+    ) -> None:
+        """`queue_bytes` bounds the packets that wait to be decoded, and those that wait to be written, beside
+        one block of each interface."""
+        self.interfaces = tuple(listener.interface for listener in listeners)
+        self.troubles: list[str] = []
+        """Why interfaces, or writing packets, were given up."""
+        self._lane = first = Lane(queue_bytes, len(listeners))
+        self.keeper: Keeper | None = None
+        if keeping is not None:
+            first = Lane(queue_bytes, len(listeners))
+            self.keeper = Keeper(keeping, first, self._lane, self.interfaces, self.troubles.append)
+        self._first = first
         self._totals = totals
         self._stop = Stop()
+        self._deadline = float("inf")
         self.collectors = [
-            Collector(index, listener, self._queue, self._room, self._stop)
-            for index, listener in enumerate(listeners)
+            Collector(index, listener, first, self._stop) for index, listener in enumerate(listeners)
         ]
-        self.interfaces = tuple(listener.interface for listener in listeners)
         self._until = [0] * len(listeners)
         self._open = len(listeners)
         self.now = 0
         """Nanoseconds since 1970 until when all has been decoded."""
-        self.farewells: list[str] = []
-        """Why interfaces were given up."""
 
     @property
     def waiting_bytes(self) -> int:
         """Of packets taken and not decoded yet."""
-        return self._room.used
+        return self._lane.used
 
     @property
     def kernel_dropped(self) -> int:
@@ -64,49 +79,65 @@ class LiveSource:
 
     @property
     def own_dropped(self) -> int:
-        """Packets that found the queue full."""
-        return sum(collector.own_dropped for collector in self.collectors)
+        """Packets that were not decoded because a queue was full, or for want of time at the end."""
+        return sum(self._lane.dropped) + (sum(self._first.dropped) if self._first is not self._lane else 0)
+
+    @property
+    def own_written(self) -> int:
+        """Those of them that were written to a file."""
+        return self._lane.written
 
     def start(self) -> None:
         """Begin to listen."""
-        for collector in self.collectors:
-            collector.start()
+        for thread in (*self.collectors, self.keeper):
+            if thread is not None:
+                thread.start()
 
     def stop(self) -> None:
-        """Listen no more; `segments` ends when it has yielded what came until now. From any thread."""
+        """Listen no more; `segments` ends when it has yielded what came until now, as far as that is decoded
+        within ENDING_S. From any thread."""
+        if not self._stop.is_set():
+            self._deadline = time.monotonic() + ENDING_S
         self._stop.set()
 
-    def segments(self, keep: Keep | None, tick: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+    def join(self) -> None:
+        """Wait until all that came has been taken and written, and close the file. Call `stop` before."""
+        for collector in self.collectors:
+            collector.join()
+        if self.keeper is not None:
+            self.keeper.join()
+            self.keeper.close(
+                [
+                    (each.listener.interface, each.received, each.kernel_dropped, dropped)
+                    for each, dropped in zip(self.collectors, self._first.dropped, strict=True)
+                ]
+            )
+
+    def segments(self, judge: Judge, tick: Callable[[], None]) -> Iterator[pa.RecordBatch]:
         """Segments and time batches until all interfaces have ended.
 
-        `keep` is given each block when its segments have been analysed, with their batch; `tick` is called
-        after each time batch was.
+        `judge` is given each batch when it has been analysed; `tick` is called after each time batch was.
         """
         dissector = Dissector(self._totals)
         told = 0
         while self._open:
-            handed = self._next()
-            if handed is None:
+            handed = self._lane.get(TICK / 1e9)
+            if handed is None:  # a taker that hangs, or a machine that sleeps
                 tick()
                 continue
-            if handed.block is not None:
+            if time.monotonic() > self._deadline:
+                self._lane.drop(handed)
+            elif handed.block is not None:
                 batch = segment_batch(dissector.dissect(handed.block))
                 if len(batch):
                     yield batch
-                if keep is not None:
-                    keep(handed.block, batch)
-                self._room.give_back(len(handed.block.data))
+                    judge(batch)
+            self._lane.done(handed)
             self._note(handed)
             if self.now - told >= TICK:
                 told = self.now
                 yield at_time(self.now)
                 tick()
-
-    def _next(self) -> Handed | None:
-        try:
-            return self._queue.get(timeout=TICK / 1e9)
-        except Empty:  # a taker that hangs, or a machine that sleeps
-            return None
 
     def _note(self, handed: Handed) -> None:
         self._until[handed.collector] = handed.until
@@ -114,7 +145,7 @@ class LiveSource:
             self._open -= 1
             self._until[handed.collector] = 1 << 62  # the others' time counts
             if handed.ended:
-                self.farewells.append(handed.ended)
+                self.troubles.append(handed.ended)
         now = min(self._until)
         if now < 1 << 62:
             self.now = max(self.now, now)

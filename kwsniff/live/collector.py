@@ -1,9 +1,9 @@
 """Takes packets from a listener in a thread of its own and hands them over as blocks.
 
 Theory of operation. Decoding must never make the kernel wait, so nothing but copying happens here, and what
-is handed over waits in a queue of bounded size; when it is full, whole blocks are dropped and counted. The
-thread sleeps a little after each wake-up: the kernel's buffer holds what comes meanwhile, and at tens of
-thousands of packets a second one wake-up a packet would cost more than the packets.
+is handed over waits in a queue of bounded size (`kwsniff.live.lane`). The thread sleeps a little after each
+wake-up: the kernel's buffer holds what comes meanwhile, and at tens of thousands of packets a second one
+wake-up a packet would cost more than the packets.
 
 With each block goes a time until which, as far as this listener is concerned, everything has been handed
 over; while the interface is quiet such times go without packets.
@@ -14,12 +14,11 @@ from __future__ import annotations
 import select
 import threading
 import time
-from queue import SimpleQueue
-from typing import NamedTuple
 
 import numpy as np
 
 from kwsniff.capture.stop import Stop
+from kwsniff.live.lane import Handed, Lane
 from kwsniff.live.listener import GoneError, Listener, ReadPackets
 from kwsniff.net.packets import PacketBlock
 
@@ -33,55 +32,18 @@ BLOCK_BYTES = 2 << 20
 """... unless they are as many bytes before that."""
 
 
-class Handed(NamedTuple):
-    """What a taker puts into the queue."""
-
-    collector: int
-    block: PacketBlock | None
-    until: int
-    """Nanoseconds since 1970 until when nothing is missing."""
-    ended: str | None = None
-    """Why there will be nothing more; empty if that was asked for."""
-
-
-class Room:
-    """Bytes that may wait in the queue, shared by all takers."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.used = 0
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> bool:
-        """Reserve room; false if there is none."""
-        with self._lock:
-            if self.used and self.used + size > self.size:
-                return False
-            self.used += size
-            return True
-
-    def give_back(self, size: int) -> None:
-        """What was reserved has been dealt with."""
-        with self._lock:
-            self.used -= size
-
-
 class Collector:
     """One listener's thread."""
 
-    def __init__(
-        self, index: int, listener: Listener, queue: SimpleQueue[Handed], room: Room, stop: Stop
-    ) -> None:
+    def __init__(self, index: int, listener: Listener, lane: Lane, stop: Stop) -> None:
         """When `stop` is set, it takes what is ready, hands it over, and ends."""
         self.index, self.listener = index, listener
-        self._queue, self._room, self._stop = queue, room, stop
+        self._lane, self._stop = lane, stop
         self._pending: list[ReadPackets] = []
         self._size = 0
         self._since = 0.0
         self.received = 0
         """Packets taken, those dropped afterwards too."""
-        self.own_dropped = 0
-        """Packets given up because the queue was full."""
         self.came = 0
         """Packets that came to the interface and passed the filter, dropped or not."""
         self.kernel_dropped = 0
@@ -108,7 +70,7 @@ class Collector:
             self._flush(time.time_ns())
             self._ask()
             self.listener.close()
-            self._queue.put(Handed(self.index, None, time.time_ns(), ended))
+            self._lane.put(Handed(self.index, None, time.time_ns(), ended))
 
     def _loop(self) -> None:
         poller = select.poll()
@@ -117,14 +79,14 @@ class Collector:
         while True:
             last = self._stop.is_set()
             asked = time.time_ns()
-            found = self._drain()
+            found = self._drain(asked)
             self._ask()
             now = time.monotonic()
             if self._pending and (last or now - self._since >= GATHER):
                 self._flush(asked)
                 said = now
             elif not self._pending and now - said >= QUIET:
-                self._queue.put(Handed(self.index, None, asked))
+                self._lane.put(Handed(self.index, None, asked))
                 said = now
             if last:
                 return
@@ -137,7 +99,8 @@ class Collector:
         self.kernel_dropped = self.listener.dropped()
         self.came = self.listener.came()
 
-    def _drain(self) -> bool:
+    def _drain(self, asked: int) -> bool:
+        """Take what came until then; more may come for ever."""
         found = False
         while (packets := self.listener.take()) is not None:
             found = True
@@ -149,20 +112,18 @@ class Collector:
             self._size += len(packets.data)
             if self._size >= BLOCK_BYTES:
                 self._flush(int(packets.time_ns[-1]))
+            if packets.time_ns[-1] > asked:
+                break
         return found
 
     def _flush(self, until: int) -> None:
         if not self._pending:
             return
-        pending, size = self._pending, self._size
+        pending = self._pending
         self._pending, self._size = [], 0
         caplen = np.concatenate([packets.caplen for packets in pending])
         numbers = np.arange(self.received + 1, self.received + len(caplen) + 1)
         self.received += len(caplen)
-        if not self._room.take(size):
-            self.own_dropped += len(caplen)
-            self._queue.put(Handed(self.index, None, until))
-            return
         block = PacketBlock(
             capture=self.listener.interface,
             data=np.frombuffer(b"".join([packets.data for packets in pending]), np.uint8),
@@ -173,4 +134,4 @@ class Collector:
             number=numbers,
             linktype=np.full(len(caplen), self.listener.linktype, np.int64),
         )
-        self._queue.put(Handed(self.index, block, until))
+        self._lane.put(Handed(self.index, block, until))

@@ -13,6 +13,7 @@ import ctypes
 import errno
 import logging
 import os
+import shlex
 import socket
 import sys
 import time
@@ -131,7 +132,9 @@ class Listener:
         self._vectors = np.zeros(SLOTS, _VECTOR)
         self._messages = np.zeros(SLOTS, _MESSAGE)
         self._point()
-        self._recvmmsg = ctypes.CDLL(None, use_errno=True).recvmmsg
+        # It never waits. Without the interpreter's lock, which CDLL gives away, it would have to be had back
+        # from a thread that computes, which may take 5 ms each time.
+        self._recvmmsg = ctypes.PyDLL(None, use_errno=True).recvmmsg
         self._begin()
 
     def fileno(self) -> int:
@@ -278,17 +281,21 @@ def _opened(interface: str, bpf: str, promiscuous: bool) -> tuple[Any, socket.so
         holder = L2ListenSocket(iface=interface, filter=bpf or None, promisc=promiscuous)
         return holder, holder.ins
     except PermissionError:
-        raise LiveError(NO_RIGHT) from None
+        raise LiveError(_no_right()) from None
     except (Scapy_Exception, ImportError) as error:
         raise LiveError(_filter_problem(bpf, str(error))) from None
     except OSError as error:
         raise LiveError(f"{interface}: {error.strerror or error}") from None
 
 
-NO_RIGHT = (
-    "no right to listen: CAP_NET_RAW is missing; start as root, or give it to this Python with "
-    "`setcap cap_net_raw+eip $(readlink -f $(command -v python3))`"
-)
+def _no_right() -> str:
+    """What is missing, and how to get it. The capability belongs to the program that runs: what stands first
+    in PATH, or sys.executable, may be a script that starts it."""
+    python = shlex.quote(os.path.realpath("/proc/self/exe"))
+    return (
+        "no right to listen: CAP_NET_RAW is missing; start as root, or give it to this Python with "
+        f"`setcap cap_net_raw+eip {python}`"
+    )
 
 
 def _opened_everywhere(bpf: str) -> tuple[socket.socket, socket.socket]:

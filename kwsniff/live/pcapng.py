@@ -1,6 +1,7 @@
 """Packets written as pcapng (IETF draft-ietf-opsawg-pcapng), in files that are changed by size or time.
 
-A file is whole after every write: the format is a row of blocks, and each block is written at once.
+A file is whole after every write: the format is a row of blocks, each is written at once, and what a full
+disk leaves of one is taken away again.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import re
 import struct
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO
 
 import numpy as np
 
 from kwsniff.live.errors import LiveError
-from kwsniff.net.packets import Mask, PacketBlock
+from kwsniff.net.packets import Integers, Mask, PacketBlock
 
 SECTION, INTERFACE, _STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6
 _NAME, _FILTER, RESOLUTION, _OS_DROP, _RECEIVED, _DROPPED, _APPLICATION = 2, 11, 9, 7, 4, 5, 4
 NANOSECONDS = b"\x09"
 SNAPLEN = 262_144
+_FIXED = 32
+"""Bytes of a packet's block beside the packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,46 +86,89 @@ class PcapngFiles:
         self._open()
 
     def write(self, block: PacketBlock, chosen: Mask | None = None) -> None:
-        """Append packets of a block: all, or those chosen. Raises OSError."""
-        if self._due():
-            self._close_file()
-            self._open()
+        """Append packets of a block: all, or those chosen.
+
+        Raises:
+            OSError: with the name of the file, which is closed then and whole.
+            LiveError: there can be no other file.
+        """
         rows = np.arange(len(block)) if chosen is None else np.flatnonzero(chosen)
-        if not len(rows):
-            return
-        data = memoryview(block.data)  # type: ignore[arg-type]
-        index = self._index[block.capture]
-        parts: list[bytes | memoryview] = []
-        columns = (block.offset, block.caplen, block.origlen, block.time_ns)
-        for offset, caplen, origlen, when in zip(*(column[rows].tolist() for column in columns), strict=True):
-            pad = -caplen % 4
-            size = 32 + caplen + pad
-            parts.append(
-                struct.pack("<IIIIIII", PACKET, size, index, when >> 32, when & 0xFFFFFFFF, caplen, origlen)
-            )
-            parts.append(data[offset : offset + caplen])
-            parts.append(b"\0" * pad + struct.pack("<I", size))
-        self._stream.write(b"".join(parts))
-        self._written = self._stream.tell()
+        ends = np.cumsum(_FIXED + block.caplen[rows] + -block.caplen[rows] % 4)
+        at = 0
+        while at < len(rows):
+            before = int(ends[at - 1]) if at else 0
+            if self._is_over(int(ends[at]) - before):
+                self._close_file()
+                self._open()
+            stop = max(int(np.searchsorted(ends, before + self._room(), "right")), at + 1)
+            here = ends[at:stop] - before
+            self._append(self._blocks(block, rows[at:stop], here), here)
+            at = stop
 
     def count(self, name: str, received: int, kernel_dropped: int, own_dropped: int) -> None:
         """Note what the statistics at the end of a file are to say of an interface."""
         self._counts[self._index[name]] = Counts(received, kernel_dropped, own_dropped)
 
-    def flush(self) -> None:
-        """Let readers see what was written. Raises OSError."""
-        self._stream.flush()
-
     def close(self) -> None:
         """Write statistics and close. Raises OSError."""
         self._close_file()
 
-    def _due(self) -> bool:
+    def _is_over(self, size: int) -> bool:
+        """Whether a packet that takes so many bytes belongs to another file: each has one, however large."""
         rotation = self._rotation
-        if rotation is None:
+        if rotation is None or self._written == self._begun:
             return False
-        full = rotation.size is not None and self._written >= rotation.size
-        return full or (rotation.seconds is not None and time.monotonic() - self._since >= rotation.seconds)
+        late = rotation.seconds is not None and time.monotonic() - self._since >= rotation.seconds
+        return late or size > self._room()
+
+    def _room(self) -> int:
+        """Bytes that packets may still take of the file."""
+        if self._rotation is None or self._rotation.size is None:
+            return 1 << 62
+        return self._rotation.size - self._written - len(self._statistics())
+
+    def _blocks(self, block: PacketBlock, rows: Integers, ends: Integers) -> memoryview:
+        """Packets as blocks that end at `ends`."""
+        offset, caplen, when = block.offset[rows], block.caplen[rows], block.time_ns[rows]
+        starts = np.append(0, ends[:-1])
+        words = np.zeros(int(ends[-1]) // 4, np.uint32)  # every block is as long as a multiple of four
+        index = self._index[block.capture]
+        head = (PACKET, ends - starts, index, when >> 32, when & 0xFFFFFFFF, caplen, block.origlen[rows])
+        for place, values in enumerate(head):
+            words[starts // 4 + place] = values
+        words[ends // 4 - 1] = ends - starts
+        made, data = memoryview(words).cast("B"), memoryview(block.data)  # type: ignore[arg-type]
+        begin, end = (starts + 28).tolist(), (starts + 28 + caplen).tolist()
+        first, last = offset.tolist(), (offset + caplen).tolist()
+        for to, until, at, stop in zip(begin, end, first, last, strict=True):
+            made[to:until] = data[at:stop]
+        return made
+
+    def _append(self, data: bytes | memoryview, ends: Integers) -> None:
+        """Write blocks that end at `ends`; if not all can be written, only whole ones stay."""
+        rest, done = memoryview(data), 0
+        try:
+            while done < len(data):
+                done += self._stream.write(rest[done:]) or 0
+        except OSError as error:
+            whole = int(np.searchsorted(ends, done, "right"))
+            self._written += int(ends[whole - 1]) if whole else 0
+            self._give_up()
+            raise OSError(error.errno, error.strerror, self.files[-1]) from None
+        self._written += done
+
+    def _give_up(self) -> None:
+        """Close a file that takes no more; it ends with its last whole block."""
+        with suppress(OSError):
+            self._cut()
+            if self._stream.write(statistics := self._statistics()) != len(statistics):
+                self._cut()
+        with suppress(OSError):
+            self._stream.close()
+
+    def _cut(self) -> None:
+        self._stream.seek(self._written)
+        self._stream.truncate()
 
     def _open(self) -> None:
         self._count += 1
@@ -131,16 +177,16 @@ class PcapngFiles:
             root, ending = os.path.splitext(self._path)
             stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime())
             name = f"{root}_{self._count:05d}_{stamp}{ending or '.pcapng'}"
+        head = self._head()
         try:
-            self._stream: IO[bytes] = open(name, "wb")  # noqa: SIM115 - closed in _close_file
+            self._stream = open(name, "wb", buffering=0)  # noqa: SIM115 - closed in _close_file
+            self._stream.write(head)
         except OSError as error:
             raise LiveError(f"cannot write {name}: {error.strerror or error}") from None
         self.files.append(name)
         del self.files[:-1000]
         self._since = time.monotonic()
-        self._stream.write(self._head())
-        self._stream.flush()
-        self._written = self._stream.tell()
+        self._written = self._begun = len(head)
 
     def _head(self) -> bytes:
         section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options((_APPLICATION, b"kwsniff live"))
@@ -154,7 +200,13 @@ class PcapngFiles:
         return b"".join(blocks)
 
     def _close_file(self) -> None:
+        statistics = self._statistics()
+        self._append(statistics, np.array([len(statistics)]))
+        self._stream.close()
+
+    def _statistics(self) -> bytes:
         now = time.time_ns()
+        blocks = []
         for index, counts in enumerate(self._counts):
             fields = struct.pack("<III", index, now >> 32, now & 0xFFFFFFFF)
             found = options(
@@ -162,8 +214,8 @@ class PcapngFiles:
                 (_DROPPED, struct.pack("<Q", counts.own_dropped)),
                 (_OS_DROP, struct.pack("<Q", counts.kernel_dropped)),
             )
-            self._stream.write(block(_STATISTICS, fields + found))
-        self._stream.close()
+            blocks.append(block(_STATISTICS, fields + found))
+        return b"".join(blocks)
 
 
 def block(kind: int, body: bytes) -> bytes:

@@ -27,13 +27,17 @@ class Health:
     kernel_dropped: int = 0
     """Packets that passed the filter but found the kernel's buffer full."""
     own_dropped: int = 0
-    """Packets taken from the kernel and given up because decoding did not keep up."""
+    """Packets taken from the kernel and given up because kwsniff did not keep up."""
+    own_written: int = 0
+    """Those of them that were written to a file, and only not decoded."""
     waiting_bytes: int = 0
     """Bytes of packets taken and not decoded yet."""
     connections: int = 0
     """TCP connections followed at present."""
     outstanding: int = 0
     """Requests that wait for a response, with each topic and partition that they name."""
+    troubles: tuple[str, ...] = ()
+    """Why interfaces, or writing packets, were given up: a line for each."""
 
     @property
     def dropped(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -74,22 +75,31 @@ def test_a_file_can_be_read_while_it_grows(tmp_path: Path) -> None:
     files = PcapngFiles(path, INTERFACES)
     for count in range(1, 4):
         files.write(block("lo", b"x" * 100))
-        files.flush()
         assert len(read(path)) == count
     files.close()
 
 
-def test_another_file_begins_after_a_size(tmp_path: Path) -> None:
-    files = PcapngFiles(str(tmp_path / "kept.pcapng"), INTERFACES, WriterRotation(size=1000))
-    for _ in range(10):
-        files.write(block("lo", b"x" * 400))
+def test_no_file_is_larger_than_the_size_asked_for(tmp_path: Path) -> None:
+    files = PcapngFiles(str(tmp_path / "kept.pcapng"), INTERFACES, WriterRotation(size=5000))
+    for size in range(100):
+        files.write(block("lo", *[b"x" * (20 + size + number) for number in range(50)]))
     files.close()
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert [Path(name).name for name in files.files] == names
-    assert names[0].startswith("kept_00001_")
-    assert names[0].endswith(".pcapng")
-    assert len(names) == 5
-    assert sum(len(read(name)) for name in files.files) == 10
+    paths = sorted(tmp_path.iterdir())
+    assert [Path(name).name for name in files.files] == [path.name for path in paths]
+    assert paths[0].name.startswith("kept_00001_")
+    assert paths[0].name.endswith(".pcapng")
+    sizes = [path.stat().st_size for path in paths]
+    assert max(sizes) <= 5000
+    assert min(sizes[:-1]) > 5000 - 32 - 172
+    lengths = [len(data) for name in files.files for *_, data in read(name)]
+    assert lengths == [20 + size + number for size in range(100) for number in range(50)]
+
+
+def test_only_a_packet_that_is_larger_by_itself_makes_a_larger_file(tmp_path: Path) -> None:
+    files = PcapngFiles(str(tmp_path / "kept.pcapng"), INTERFACES, WriterRotation(size=1000))
+    files.write(block("lo", b"x" * 300, b"y" * 2000, b"z" * 300))
+    files.close()
+    assert [[len(data) for *_, data in read(name)] for name in files.files] == [[300], [2000], [300]]
 
 
 def test_another_file_begins_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +135,29 @@ def test_anything_else_is_neither(text: str) -> None:
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LiveError, match=r"cannot write .*: No such file or directory"):
         PcapngFiles(str(tmp_path / "missing" / "kept.pcapng"), INTERFACES)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "kwsniff", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("size", [41, 4000, 70_000])
+def test_a_full_disk_leaves_a_file_of_whole_packets(small_disk: Path, size: int) -> None:
+    path = small_disk / "kept.pcapng"
+    files = PcapngFiles(str(path), INTERFACES)
+    with pytest.raises(OSError, match=r"No space left on device.*kept\.pcapng"):  # noqa: PT012
+        while True:
+            files.write(block("lo", b"x" * size, b"y" * size))
+    totals = CaptureTotals()
+    assert sum(len(each) for each in blocks(str(path), totals=totals)) >= 65_536 // (32 + size + 3) - 3
+    assert totals.cut_short == totals.damaged == 0
 
 
 @pytest.mark.tshark

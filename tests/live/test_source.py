@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.live.arrivals import LiveSource
+from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import GoneError, ReadPackets
 from kwsniff.net.totals import CaptureTotals
 from kwsniff.pipeline import NOW
@@ -43,6 +44,10 @@ class Script:
             raise self._end
         return None
 
+    def add(self, batch: ReadPackets) -> None:
+        """Hand this out, too."""
+        self._batches.append(batch)
+
     def dropped(self) -> int:
         return 4
 
@@ -72,8 +77,12 @@ def ip(segment: Segment) -> bytes:
     return head + segment.hosts[source].to_bytes(4) + segment.hosts[target].to_bytes(4) + tcp
 
 
-def source(*scripts: Script, queue_bytes: int = 1 << 20) -> LiveSource:
-    return LiveSource(scripts, queue_bytes, CaptureTotals())  # type: ignore[arg-type]
+def source(*scripts: Script, queue_bytes: int = 1 << 20, keep: Keeping | None = None) -> LiveSource:
+    return LiveSource(scripts, queue_bytes, CaptureTotals(), keep)  # type: ignore[arg-type]
+
+
+def nobody(batch: pa.RecordBatch) -> None:
+    """Learns nothing."""
 
 
 def until_quiet(live: LiveSource, seconds: float = 0.5) -> Iterator[pa.RecordBatch]:
@@ -81,7 +90,7 @@ def until_quiet(live: LiveSource, seconds: float = 0.5) -> Iterator[pa.RecordBat
     live.start()
     timer = threading.Timer(seconds, live.stop)
     timer.start()
-    yield from live.segments(None, lambda: None)
+    yield from live.segments(nobody, lambda: None)
     timer.join()
 
 
@@ -125,7 +134,7 @@ def test_what_finds_the_queue_full_is_dropped_and_counted() -> None:
     live.start()
     time.sleep(0.5)
     live.stop()
-    rows = sum(len(batch) for batch in live.segments(None, lambda: None))
+    rows = sum(len(batch) for batch in live.segments(nobody, lambda: None))
     assert rows == 5
     assert live.own_dropped == 5
     assert live.kernel_dropped == 8
@@ -136,29 +145,18 @@ def test_an_interface_that_vanishes_ends_with_a_line_and_the_others_go_on() -> N
     said = packets(*conversation())
     live = source(Script([said], "gone0", end=GoneError("gone0")), Script([said], "fake1"))
     assert sum(len(batch) for batch in until_quiet(live)) == 10
-    assert live.farewells == ["gone0: the interface is gone"]
+    assert live.troubles == ["gone0: the interface is gone"]
 
 
 def test_when_the_last_one_vanishes_it_ends_by_itself() -> None:
     live = source(Script([packets(*conversation())], end=GoneError("x")))
     live.start()
-    assert sum(len(batch) for batch in live.segments(None, lambda: None)) == 5
-
-
-def test_blocks_are_kept_after_they_were_analysed() -> None:
-    order: list[str] = []
-    live = source(Script([packets(*conversation())]))
-    live.start()
-    threading.Timer(0.4, live.stop).start()
-    for batch in live.segments(lambda block, batch: order.append(f"kept {len(block)}"), lambda: None):
-        if len(batch):
-            order.append(f"analysed {len(batch)}")
-    assert order == ["analysed 5", "kept 5"]
+    assert sum(len(batch) for batch in live.segments(nobody, lambda: None)) == 5
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error")])
 def test_a_broken_socket_is_told(error: OSError) -> None:
     live = source(Script([], end=error))
     live.start()
-    list(live.segments(None, lambda: None))
-    assert live.farewells == ["fake0: Input/output error"]
+    list(live.segments(nobody, lambda: None))
+    assert live.troubles == ["fake0: Input/output error"]

@@ -27,8 +27,8 @@ MAX_TOPICS = 200
 
 _COUNTED = (
     *("code", "status", "api", "client_id", "broker_ip", "broker_port", "latency_us", "throttle_ms"),
-    *("request_bytes", "response_bytes", "record_count", "record_bytes", "error", "unanswered_because"),
-    *("topics", "topic_ids", "partitions"),
+    *("request_bytes", "response_bytes", "record_count", "record_bytes", "error_code", "error"),
+    *("unanswered_because", "topics", "topic_ids", "partitions"),
 )
 NEEDED = tuple(dict.fromkeys((*_COUNTED, *waiting.NEEDED)))
 """Columns of EVENTS that are counted."""
@@ -76,7 +76,7 @@ class Calls:
             "throttled": (throttle > 0).astype(np.int64),
             "throttle_ms": throttle,
             "waited": waited.astype(np.int64),
-            "waited_us": np.where(waited, latency, 0.0),
+            "waited_us": np.nan_to_num(_floats(calls["waited_us"])),
         }
         series = self.series.add(list(keys.values()), measures)
         service = ~np.isnan(latency) & ~waited

@@ -144,8 +144,10 @@ def test_an_unanswered_call_says_why() -> None:
 
 
 def test_a_call_that_waited_on_purpose_says_so() -> None:
-    fetch = {"api_key": 1, "api": "Fetch", "max_wait_ms": 500, "record_bytes": 0, "record_count": 0}
-    shown = drawn(snapshot([call(1, 500, **fetch), call(1, 20, **fetch)]), State(view="calls"))
+    fetch = {"api_key": 1, "api": "Fetch"}
+    shown = drawn(
+        snapshot([call(1, 500, waited_us=500_000.0, **fetch), call(1, 20, **fetch)]), State(view="calls")
+    )
     results = [line.split()[-2:] for line in shown if line.startswith("12:00:0")]
     assert sorted(results) == [["B", "ok"], ["ok", "(waited)"]]
 

@@ -254,8 +254,8 @@ def test_an_unanswered_call_counts_when_it_becomes_known() -> None:
 
 
 def test_a_fetch_that_waited_on_purpose_is_no_latency() -> None:
-    fetch = {"api_key": 1, "api": "Fetch", "max_wait_ms": 500, "record_bytes": 0, "record_count": 0}
-    snapshot = one([call(1, 501.0, **fetch), call(1.1, 2.0, **fetch)], health(2))
+    fetch = {"api_key": 1, "api": "Fetch"}
+    snapshot = one([call(1, 501.0, waited_us=500_000.0, **fetch), call(1.1, 2.0, **fetch)], health(2))
     assert by_name(snapshot, "api", "waited") == {"Fetch": 1}
     assert snapshot.groups is not None
     assert snapshot.groups["api"].quantiles[0] == pytest.approx([2000] * 3, rel=latency.ERROR)
