@@ -20,8 +20,8 @@ from kwsniff.lake.stored import TABLES, LakeTable
 
 SMALL = 4 << 20
 """Bytes of a file that counts as small, of which a stream goes on making more: some ten thousand calls."""
-TINY = 1 << 20
-"""The same where no more will come: joining costs as much as writing did."""
+TINY, SEVERAL = 1 << 20, 4
+"""The same where no more will come, and how many of an hour are joined: it costs as much as writing did."""
 FULL = 32 << 20
 FULL_ROWS = 500_000
 """What is joined at a time."""

@@ -5,15 +5,16 @@ formats that want one, and works below `_staging/VERSION/`. Then the manifest ch
 one upload. What no manifest names is removed by the next run: files of a run that was killed, and those of
 the version before the present one, so that who reads while results are replaced is not left without files.
 
-On this machine `current` leads to the tables of the last manifest, for readers that want one path. It is a
-link that changes as one, too, but after the manifest, which decides.
+On this machine `current` leads to the files of the last manifest, and to nothing else, for readers that want
+one path. It is a link that changes as one, too, but after the manifest, which decides.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -26,6 +27,8 @@ from kwsniff.lake.stored import TABLES
 
 STAGING = "_staging"
 CURRENT, VIEWS = "current", "_views"
+VIEWED = 60.0
+"""Seconds for which what `current` led to before stays, for a query that is under way."""
 CATALOG = "_catalog"
 """Of Iceberg tables."""
 STREAM = ".stream"
@@ -50,26 +53,28 @@ class Version:
         """The directory in `out` for new files of a table."""
         return f"{DATA}/{self._name}/{table}" if self.form == PARQUET else table
 
-    def clear(self, spared: Collection[str] = ()) -> None:
-        """Remove what no manifest names, but for the files at the paths `spared`. Raises OSError."""
-        known = {file.path for file in self.before.files} if self.before else set()
-        statistics = f"{self.before.statistics}/" if self.before and self.before.statistics else None
+    def clear(self, made: Manifest | None = None, spared: Collection[str] = ()) -> None:
+        """Remove what neither the manifest before nor `made`, which is to follow it, names, but for the files
+        at the paths `spared`. Raises OSError."""
+        named = [each for each in (self.before, made) if each]
+        known = {file.path for each in named for file in each.files} | set(spared)
+        statistics = tuple(f"{each.statistics}/" for each in named if each.statistics)
         for part in (STAGING, DATA, *TABLES):
             for each in (self.out / part).files():
                 path = each.place.relative_to(self.out)
-                kept = path in known or path in spared or (statistics and path.startswith(statistics))
+                kept = path in known or path.startswith(statistics)
                 if not kept and path.split("/")[1] not in LOGS:
                     each.place.remove()
+        _forget_views(self.out)
         _prune(self.out)
 
-    def publish(self, made: Manifest, *, whole: bool = True, shown: bool = True) -> None:
-        """Make it the result; `whole`: nothing follows; `shown`: `current` leads to it. Raises OSError."""
+    def publish(self, made: Manifest, *, whole: bool = True) -> None:
+        """Make it the result; `whole`: nothing follows. Raises OSError."""
         made.version, made.format = self.number, self.form
         made.write(self.out)
         if whole:
             (self.out / SUCCESS).replace(b"")
-        if shown:
-            show(self.out, made)
+        show(self.out, made)
 
     def discard(self) -> None:
         """Remove what the run worked with."""
@@ -100,32 +105,50 @@ def usable(out: Place) -> Manifest | None:
 
 
 def show(out: Place, made: Manifest) -> None:
-    """Let `current` lead to the tables of a manifest: for plain Parquet on this machine."""
+    """Let `current` lead to the files of a manifest: for plain Parquet on this machine."""
     if out.path is None or made.format != PARQUET:
         return
     view = out.path / VIEWS / f"{made.version:06}-{uuid4().hex[:8]}"
+    runs: dict[str, int] = {}
+    folders: set[str] = set()
     for table, files in made.tables.items():
         (view / table).mkdir(parents=True)
-        for number, folder in enumerate(_folders(file.path for file in files)):
-            (view / table / f"run={number}").symlink_to(_up(3) / folder)
+        for file in files:
+            # Each file by itself: beside it may lie what a lost attempt at a task left.
+            _, run, _, inside = file.path.split("/", 3)
+            link = f"{view}/{table}/run={runs.setdefault(run, len(runs))}/{inside}"
+            folder = os.path.dirname(link)
+            if folder not in folders:
+                os.makedirs(folder)
+                folders.add(folder)
+            _link(out.path / file.path, link)
     if made.statistics:
-        view.mkdir(parents=True, exist_ok=True)
-        (view / "statistics").symlink_to(_up(2) / made.statistics)
-    link = out.path / f".{CURRENT}.{uuid4().hex}.part"
-    link.symlink_to(view.relative_to(out.path))
-    os.replace(link, out.path / CURRENT)
-    for old in (out.path / VIEWS).iterdir():
-        if old != view:
-            shutil.rmtree(old, ignore_errors=True)
+        (view / "statistics").symlink_to(Path("..", "..", made.statistics))
+    changed = out.path / f".{CURRENT}.{uuid4().hex}.part"
+    changed.symlink_to(view.relative_to(out.path))
+    with suppress(FileNotFoundError):
+        os.utime(out.path / CURRENT)  # the view that it leads to: till now
+    os.replace(changed, out.path / CURRENT)
+    _forget_views(out)
 
 
-def _folders(paths: Iterable[str]) -> list[str]:
-    """Directories of a table in `data/`, each once."""
-    return list(dict.fromkeys("/".join(path.split("/")[:3]) for path in paths))
+def _link(file: Path, link: str) -> None:
+    """A second name, which takes a fifth of the time of a link by name and stays good when the first is
+    removed; where the file system has no such, a link by name."""
+    try:
+        os.link(file, link)
+    except OSError:
+        os.symlink(os.path.relpath(file, os.path.dirname(link)), link)
 
 
-def _up(levels: int) -> Path:
-    return Path(*[".."] * levels)
+def _forget_views(out: Place) -> None:
+    """Remove what `current` led to until `VIEWED` seconds ago."""
+    if out.path is None or not (out.path / VIEWS).is_dir():
+        return
+    present = (out.path / CURRENT).resolve().name
+    for view in (out.path / VIEWS).iterdir():
+        if view.name != present and view.stat().st_mtime < time.time() - VIEWED:
+            shutil.rmtree(view, ignore_errors=True)
 
 
 def _prune(out: Place) -> None:

@@ -40,6 +40,8 @@ CONTROL = pa.schema(
     ]
 )
 BATCH_BYTES = 8 << 20
+STAGE_NAME = "callSite.short"
+"""Spark's property for it."""
 
 Row = dict[str, Any]
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -87,8 +89,9 @@ def described(spark: Spark) -> Callable[[], None]:
     return lambda: context.setLocalProperty(name, text) if text else None
 
 
-def tasks(spark: Spark, count: int, work: Work) -> pa.Table:
-    """What a task for each number below `count` yields. Raises what Spark raises.
+def tasks(spark: Spark, name: str, count: int, work: Work) -> pa.Table:
+    """What a task for each number below `count` yields; on Spark's page they are called `name`. Raises what
+    Spark raises.
 
     These are no DataFrames: a query's plan, and the code that is made for it, would take seconds of a first
     run, and a tenth of one for each job after that.
@@ -97,8 +100,13 @@ def tasks(spark: Spark, count: int, work: Work) -> pa.Table:
     def run(given: Iterable[int]) -> Iterator[pa.RecordBatch]:
         return work(pa.RecordBatch.from_pydict({"id": [number]}) for number in given)
 
-    parts = context_of(spark).parallelize(range(count), max(count, 1))
-    return pa.Table.from_batches(parts.mapPartitions(run).collect(), CONTROL)
+    context = context_of(spark)
+    parts = context.parallelize(range(count), max(count, 1))
+    context.setLocalProperty(STAGE_NAME, name)
+    try:  # `collect` would give the stage its own name, and the line of this file
+        return pa.Table.from_batches(context.runJob(parts, run), CONTROL)
+    finally:
+        context.setLocalProperty(STAGE_NAME, None)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +125,9 @@ class KeptInput:
         self._spark, self._place = spark, place
         self._pieces: dict[int | None, list[Piece]] = {}
 
-    def write(self, count: int, work: Work) -> None:
+    def write(self, name: str, count: int, work: Work) -> None:
         """Run `count` tasks. Rows of the same `split` should follow each other. Raises what Spark raises."""
-        emitted = tasks(self._spark, count, _keeping(self._place, work))
+        emitted = tasks(self._spark, name, count, _keeping(self._place, work))
         said = zip(emitted["key"].to_pylist(), emitted["detail"].to_pylist(), strict=True)
         for path, detail in sorted(said):
             for split, first, number in json.loads(detail):

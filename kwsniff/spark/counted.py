@@ -54,7 +54,9 @@ def merged(spark: Spark, staging: Place, urls: Sequence[str]) -> Counted:
     while len(files) > MERGED:
         level += 1
         shares = [files[first : first + MERGED] for first in range(0, len(files), MERGED)]
-        emitted = tasks(spark, len(shares), _merging(shares, staging / f"counted-{level}"))
+        emitted = tasks(
+            spark, "merge statistics", len(shares), _merging(shares, staging / f"counted-{level}")
+        )
         files = in_turn(emitted)
     return _merged(files)
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from kwsniff.config import MIB
 from kwsniff.findings import NEEDED, Findings
-from kwsniff.lake.compact import TINY, bundles, joined
+from kwsniff.lake.compact import SEVERAL, TINY, bundles, joined
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS, TABLES
@@ -116,7 +116,7 @@ class Finish:
         """Run the jobs. What the block does with what was counted is done while small files are joined, which
         goes on to its end if the block fails. Raises what Spark raises, and OSError."""
         names = self.topic_names() | FIXED
-        emitted = tasks(self._spark, len(self._groups), self._writing(names))
+        emitted = tasks(self._spark, "write tables", len(self._groups), self._writing(names))
         written = [Stored(**each) for detail in emitted["detail"].to_pylist() for each in json.loads(detail)]
         with ThreadPoolExecutor(1) as beside:
             compacting = beside.submit(self._compacted, written, described(self._spark))
@@ -141,20 +141,21 @@ class Finish:
         calls = [in_sessions(group) for group in self._groups]
         if not self._sessions or sum(map(bool, calls)) < 2:
             return nothing
-        emitted = tasks(self._spark, len(calls) - 1, _noticing(calls, self._corrections)).sort_by("split")
+        noticing = _noticing(calls, self._corrections)
+        emitted = tasks(self._spark, "follow fetch sessions", len(calls) - 1, noticing).sort_by("split")
         return opened_before(emitted["data"].to_pylist(), self._version.staging / "opened")
 
     def _findings(self, names: Mapping[str, str]) -> Findings:
         """By one task that takes the rows of all files in their order."""
         files = [file for group in self._groups for file in group]
-        emitted = tasks(self._spark, 1, _finding(files, names))["data"].to_pylist()
+        emitted = tasks(self._spark, "make findings", 1, _finding(files, names))["data"].to_pylist()
         found: Findings = pickle.loads(emitted[0])
         return found
 
     def _compacted(self, files: list[Stored], described: Callable[[], None]) -> list[Stored]:
         """With small files joined, a task for each bundle."""
         described()
-        found = bundles(files, small=TINY)
+        found = bundles(files, SEVERAL, small=TINY)
         return (
             compacted(self._spark, files, found, self._version.out, self._version.below) if found else files
         )
@@ -180,7 +181,7 @@ class Finish:
                 corrections.append([] if told else own)
         if not groups:
             return []
-        emitted = tasks(self._spark, len(groups), _learning(groups, corrections))
+        emitted = tasks(self._spark, "learn topic names", len(groups), _learning(groups, corrections))
         learnt: list[str] = emitted["detail"].to_pylist()
         return learnt
 
@@ -228,7 +229,7 @@ def compacted(
             one = joined(bundle, out, places[number], metadata[bundle[0].table])
             yield from batched([{"kind": STORED, "detail": json.dumps(asdict(one))}])
 
-    emitted = tasks(spark, len(found), work)["detail"].to_pylist()
+    emitted = tasks(spark, "join small files", len(found), work)["detail"].to_pylist()
     gone = {file.path for bundle in found for file in bundle}
     rest = [file for file in files if file.path not in gone]
     return [*rest, *(Stored(**json.loads(detail)) for detail in emitted)]

@@ -49,7 +49,8 @@ def found(
     Spark raises."""
     last = _place(own, before)
     held = last.read_bytes() if before >= 0 else pickle.dumps(Found())
-    emitted = tasks(spark, 1, _finding(held, list(staged), {**names, **FIXED}))["data"].to_pylist()
+    finding = _finding(held, list(staged), {**names, **FIXED})
+    emitted = tasks(spark, "make findings", 1, finding)["data"].to_pylist()
     Place(str(_place(own, batch))).replace(emitted[0])
     for file in own.glob("findings-*"):
         if file not in (last, _place(own, batch)):

@@ -182,6 +182,7 @@ class _JobRun:
             done = self._manifest(counted, [*finish.files, *self._findings(counted)])
             self._stage("publishing")
             self._lock.held()
+            self._version.clear(done)  # what was joined, and what attempts left that did not count
             formats.commit(self._version, done)
             self._version.publish(done)
         finally:
@@ -191,11 +192,9 @@ class _JobRun:
     def _decoded(self) -> tuple[list[Staged], Corrections]:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
-        files = f"{len(paths):,} file{'s' * (len(paths) > 1)}"
-        size = sum(each.bytes for each in self._new)
-        self._stage(f"decoding {bytes_text(size)} in {files}", size)
         run = self._in_splits(paths) if self._shards is None else None
         if run is None:
+            self._stage_decoding("in shares of the connections")
             shards = ShardRun(
                 self._spark, paths, self._config, self._staging / "events-of-tasks", self._number,
                 self._shards or self._cores,
@@ -217,7 +216,9 @@ class _JobRun:
 
     def _in_splits(self, paths: list[str]) -> SplitRun | None:
         """Every task reads its part; None if that is not possible."""
+        self._stage("finding where to cut")
         splits = make_plan(self._spark, paths, self._config, self._split)
+        self._stage_decoding(f"in {len(splits):,} part{'s' * (len(splits) > 1)}")
         run = SplitRun(self._spark, splits, self._config, self._staging / "splits", self._number)
         if run.decode():
             return run
@@ -295,6 +296,11 @@ class _JobRun:
             splits=self._account,
             percentile_error=counted.store.error,
         )
+
+    def _stage_decoding(self, how: str) -> None:
+        size, count = sum(each.bytes for each in self._new), len(self._new)
+        files = f"{count:,} file{'s' * (count > 1)}"
+        self._stage(f"decoding {bytes_text(size)} in {files}, {how}", size)
 
     def _stage(self, name: str, size: int = 0) -> None:
         self._tell(name, size)

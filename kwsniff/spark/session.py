@@ -19,13 +19,29 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.spark.java import JavaError, java_home
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
 _GONE = "Spark failed: its Java ended"
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|spark://[^:,]+:\d+(,[^:,]+:\d+)*|yarn|k8s://.+"
+)
+"""Spark's documentation, "Master URLs"."""
+SETTINGS = {
+    "spark.app.name": "kwsniff",
+    "spark.sql.session.timeZone": "UTC",
+    # Otherwise columns match by position, and wrong names pass.
+    "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "kwsniff.spark.daemon",
+    # What a stream keeps of batches that are finished long since.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+}
+"""What Spark is told unless the user said otherwise."""
 
 
 class SparkMissingError(Exception):
@@ -57,33 +73,31 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder
-    for name, text in _chosen(master, verbose, settings).items():
-        builder = builder.config(name, text)
     with _plain_start():
-        made: SparkSession = builder.getOrCreate()
+        made: SparkSession = SparkSession.builder.config(
+            conf=_chosen(master, verbose, settings)
+        ).getOrCreate()
     return made
 
 
 def context(master: str | None = None, *, verbose: bool = False, **settings: str) -> SparkContext:
     """As `session`, without what queries need: that takes as long again to start. Raises the same."""
     _prepare(master, verbose)
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
     from pyspark.errors.exceptions.captured import install_exception_handler
 
     install_exception_handler()  # a session does that
     active: SparkContext | None = SparkContext._active_spark_context
     if active is not None:
         return active
-    conf = SparkConf().setAll(list(_chosen(master, verbose, settings).items()))
     with _plain_start():
-        return SparkContext(conf=conf)
+        return SparkContext(conf=_chosen(master, verbose, settings))
 
 
 def _prepare(master: str | None, verbose: bool) -> None:
     if find_spec("pyspark") is None:
         raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
-    _no_connect(master or os.environ.get("SPARK_REMOTE"))
+    _usable(master or os.environ.get("SPARK_REMOTE"))
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark import accumulators
@@ -95,43 +109,65 @@ def _prepare(master: str | None, verbose: bool) -> None:
         logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
 
 
-def _chosen(master: str | None, verbose: bool, settings: Mapping[str, str]) -> dict[str, str]:
-    """All settings; in the environment, what Java and the workers are."""
+def _chosen(master: str | None, verbose: bool, settings: Mapping[str, str]) -> SparkConf:
+    """Starts Java, unless spark-submit did, and gives all settings; in the environment, what Java and the
+    workers are. What the user set (`--conf`, `conf/spark-defaults.conf`) stays."""
+    from pyspark import SparkConf, SparkContext
+
     # spark-submit started the JVM already, and said where the job runs.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         os.environ["JAVA_HOME"] = java_home()
     # Workers would otherwise run whatever Python comes first on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    chosen = {"spark.app.name": "kwsniff", **_settings(verbose)}
-    chosen |= {name.replace("_", "."): text for name, text in settings.items()}
+    own = {
+        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.showConsoleProgress": "false",  # PySpark's own default is to show it
+    }
+    own |= {name.replace("_", "."): text for name, text in settings.items()}
+    if not verbose:
+        own["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     if not submitted:
-        chosen["spark.master"] = master or LOCAL
+        own["spark.master"] = master or LOCAL
         if (master or LOCAL).startswith("local"):
-            chosen["spark.driver.host"] = "127.0.0.1"
-    return chosen
+            own["spark.driver.host"] = "127.0.0.1"
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(own.items())))
+    conf = SparkConf()  # as Java has it: with what the user set
+    for name, text in own.items():
+        conf.setIfMissing(name, text) if submitted else conf.set(name, text)
+    for name, text in SETTINGS.items():
+        conf.setIfMissing(name, text)
+    return conf
 
 
 @contextmanager
 def _plain_start() -> Iterator[None]:
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError
     from pyspark.errors import PySparkRuntimeError
 
     try:
         yield
     except PySparkRuntimeError as error:
         raise JavaError(f"Spark did not start: {error}") from None
+    except Py4JJavaError as error:
+        raise JavaError(f"Spark did not start: {str(error.java_exception).splitlines()[0]}") from None
     except (ConnectionError, Py4JNetworkError) as error:
         raise JavaError("Spark did not start: its Java ended") from error
 
 
-def _no_connect(master: str | None) -> None:
-    """The jobs ask Spark how far their tasks are, which Connect doesn't let a client do."""
-    if master is not None and master.startswith("sc://"):
+def _usable(master: str | None) -> None:
+    """Raises JavaError for a master that Spark doesn't know, which it would say in a page of Java, and for
+    Connect: the jobs ask Spark how far their tasks are, which a client can't do there."""
+    if master is None or _MASTER.fullmatch(master):
+        return
+    if master.startswith("sc://"):
         raise JavaError(
             f"{master}: the pipeline needs a master such as spark://host:7077; over Spark Connect "
             "the data source works: spark.read.format('kwsniff'), see docs/spark.md"
         )
+    raise JavaError(
+        f"--master {master}: Spark knows local[4], local[*], spark://HOST:PORT, yarn and k8s://URL"
+    )
 
 
 @contextmanager
@@ -187,21 +223,3 @@ def _outside(last: str) -> str | None:
     if name == CaptureError.__name__ or (isinstance(known, type) and issubclass(known, OSError)):
         return text.strip()
     return None
-
-
-def _settings(verbose: bool) -> dict[str, str]:
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        # Otherwise columns match by position, and wrong names pass.
-        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.ui.enabled": "false",
-        "spark.python.daemon.module": "kwsniff.spark.daemon",
-        # What a stream keeps of batches that are finished long since.
-        "spark.sql.streaming.minBatchesToRetain": "10",
-        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    if not verbose:
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-    return settings

@@ -35,7 +35,9 @@ class ShardRun:
     def decode(self) -> None:
         """Run the tasks. Raises what Spark raises."""
         work = _work(self._paths, self._config, self._place, self._run, self._shards)
-        for emitted in tasks(self._spark, self._shards, work)["detail"].to_pylist():
+        for emitted in tasks(self._spark, "decode shares of the connections", self._shards, work)[
+            "detail"
+        ].to_pylist():
             said = json.loads(emitted)
             self.files.append(Staged(**said["file"]))
             if "totals" in said:

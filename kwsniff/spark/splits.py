@@ -99,7 +99,10 @@ def _pickled(spark: Spark, count: int, find: Callable[[int], Any]) -> list[Any]:
         for number in numbers(batches):
             yield from batched([{"kind": EMITTED, "split": number, "data": pickle.dumps(find(number))}])
 
-    return [pickle.loads(each) for each in tasks(spark, count, work).sort_by("split")["data"].to_pylist()]
+    return [
+        pickle.loads(each)
+        for each in tasks(spark, "find where to cut", count, work).sort_by("split")["data"].to_pylist()
+    ]
 
 
 @dataclass(slots=True)
@@ -161,7 +164,7 @@ class SplitRun:
     def decode(self) -> bool:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
         work = _decoding(self._splits, self._config, self._place, self._run, self._seed, self._shares)
-        details = tasks(self._spark, len(self._splits), work)["detail"].to_pylist()
+        details = tasks(self._spark, "decode splits", len(self._splits), work)["detail"].to_pylist()
         said = sorted(map(json.loads, details), key=lambda each: each["file"]["split"])
         emitted = [SplitNotes.of(each["told"]) for each in said]
         for each in emitted:
@@ -194,7 +197,7 @@ class SplitRun:
         self._joined = KeptInput(self._spark, self._place / "joined")
         namers = [each.numbers() for each in self._namings]
         work = _joining(self._splits, shares, self._config, self._seed, self._run, group_of, namers)
-        self._joined.write(len(shares), work)
+        self._joined.write("join splits", len(shares), work)
         return [Count(**json.loads(each)) for each in self._joined.details()]
 
     def _named(self, counts: list[Count]) -> First | None:

@@ -92,7 +92,7 @@ class Stream:
         """Begin, or go on from the last finished batch; `once` takes the files that are there and ends."""
         from kwsniff.spark.datasource import FollowedSource
 
-        Version(self._out, manifest.read(self._out), self._settings.form).clear(self._replaced())
+        Version(self._out, manifest.read(self._out), self._settings.form).clear(spared=self._replaced())
         self._spark.dataSource.register(FollowedSource)
         name, options = FollowedSource.name(), {"following": FollowedSource.emitted(self._following)}
         if not once:
@@ -144,7 +144,7 @@ class Stream:
         files = self._compacted(files, version, _over(before, record))
         made = self._manifest(record, files)
         formats.commit(version, made)
-        version.publish(made, whole=record.ended, shown=False)
+        version.publish(made, whole=record.ended)
         self._forget(known, made)
         shutil.rmtree(self._staging, ignore_errors=True)
         if record.ended:
@@ -184,7 +184,7 @@ class Stream:
         work = _writing(
             staged, self._names(staged), before.closed_until_ns, self._out, below, f"batch-{number:06}"
         )
-        emitted = tasks(self._spark, len(staged), work).to_pylist()
+        emitted = tasks(self._spark, "write tables", len(staged), work).to_pylist()
         trust = TrustTotals(**before.trust)
         rows, late = 0, before.late
         files = {name: list(held) for name, held in self._files(version).items()}

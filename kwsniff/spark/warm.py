@@ -45,7 +45,7 @@ def warm(spark: SparkSession, nothing: DataFrameReader, count: int) -> list[Thre
     """Begin to run queries as a batch does, over `nothing`, in `count` tasks; gives the threads that do."""
 
     def ours() -> object:
-        return tasks(spark, count, _nothing)
+        return tasks(spark, "start", count, _nothing)
 
     def source() -> object:
         return nothing.load().select("position", "detail").toArrow()

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECOND = 1_000_000_000
-COLUMNS = tuple(
-    dict.fromkeys(("time", "api", "connection", "throttle_ms", "request_bytes", "response_bytes", *NEEDED))
+COLUMNS = (
+    *("time", "api_key", "api", "connection", "status", "error_code", "latency_us", "throttle_ms"),
+    *("request_bytes", "response_bytes", "record_count", *NEEDED),
 )
 """Columns of calls that the figures are made of."""
 FIGURES = WINDOWS.schema

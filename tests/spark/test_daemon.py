@@ -25,7 +25,7 @@ def test_workers_run_the_installed_pyspark(spark: SparkSession) -> None:
 
     import py4j
 
-    assert tasks(spark, 1, work)["detail"].to_pylist() == [pyspark.__file__, py4j.__file__]
+    assert tasks(spark, "look", 1, work)["detail"].to_pylist() == [pyspark.__file__, py4j.__file__]
 
 
 def test_only_archives_of_an_installed_pyspark_are_put_last(tmp_path: Path) -> None:

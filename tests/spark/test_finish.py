@@ -47,6 +47,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any]) -> list[
         return seen[-1]
 
     monkeypatch.setattr(finish, "compacted", compacted)
+    monkeypatch.setattr(finish, "SEVERAL", 2)
     return seen
 
 
@@ -97,9 +98,9 @@ from kwsniff.cli.running import run
 from kwsniff.spark import finish
 
 real = finish.bundles
-def bundles(files, **how):
+def bundles(files, *how, **more):
     os.kill(os.getpid(), signal.SIGINT)
-    return real(files, **how)
+    return real(files, *how, **more)
 finish.bundles = bundles
 sys.exit(run(sys.argv[1:]))
 """

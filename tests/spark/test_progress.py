@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from kwsniff.spark import progress
+from kwsniff.config import Config
+from kwsniff.spark import control, job, progress, splits
 from kwsniff.spark.progress import Steps, watched
+from tests.samples import sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +34,29 @@ def test_a_step_tells_tasks_bytes_and_the_time_left() -> None:
     steps("stitching")
     now[0] += 100
     assert steps.line(1, 50) == "stitching: 1/50 tasks, 1:21:40 left"
+
+
+def test_bytes_are_counted_from_the_beginning_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding out where to cut is a step of its own: its tasks read no share of the bytes."""
+    capture = sample("kafka-0.10").paths[0]
+    steps: list[tuple[str, int]] = []
+    stages: dict[str, str] = {}
+    real = control.tasks
+
+    def tasks(spark: Any, name: str, *given: Any) -> Any:
+        stages[name] = steps[-1][0]
+        return real(spark, name, *given)
+
+    monkeypatch.setattr(splits, "tasks", tasks)
+    job.run(
+        spark, [capture], tmp_path / "out", Config(), split=60_000,
+        tell=lambda step, size: steps.append((step, size)),
+    )  # fmt: skip
+    assert [step for step, size in steps if size] == ["decoding 190 kB in 1 file, in 3 parts"]
+    assert stages["find where to cut"] == "finding where to cut"
+    assert stages["decode splits"] == "decoding 190 kB in 1 file, in 3 parts"
 
 
 def test_without_a_terminal_a_line_comes_now_and_then(

@@ -16,6 +16,7 @@ from kwsniff.cli import streaming
 from kwsniff.cli.problem import CommandError
 from kwsniff.config import Config
 from kwsniff.findings import Findings
+from kwsniff.lake import version
 from kwsniff.lake.manifest import OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.results import Results
@@ -166,20 +167,23 @@ def test_nothing_grows_with_the_number_of_batches(
 ) -> None:
     monkeypatch.setattr(stream, "JOINED", 4)
     monkeypatch.setattr(stream, "GRACE", 0.0)
+    monkeypatch.setattr(version, "VIEWED", 0.0)
     followed = Followed(spark, tmp_path)
     files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 40 if ALL else 80)
     assert len(files) > (25 if ALL else 12)
-    held = []
+    held, shown = [], []
     for file in files:
         come([file], followed.source)
         followed.run()
         found = Results(followed.out)
         assert len(found.manifest.inputs) == 0
-        held.append(sum(1 for _ in followed.out.rglob("*.parquet")))
+        held.append(sum(1 for _ in (followed.out / "data").rglob("*.parquet")))
+        shown.append(len(list((followed.out / "_views").iterdir())))
         listed = {path for name in found.manifest.tables for path in found.files(name)}
         assert all(Path(path).exists() for path in listed)
     # Of each table so many small ones at most; those that are joined or replaced are removed a batch later.
     assert max(held) <= stream.JOINED * len(found.manifest.tables)
+    assert max(shown) <= 2
     assert len(found.files("calls")) <= 8
     followed.run(end=True)
     assert stored(followed.out).equals(expected([followed.source / file.name for file in files]))

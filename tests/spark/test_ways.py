@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -158,3 +159,60 @@ def test_spark_submit_ships_a_slim_archive(master: str, environment: dict[str, s
     )  # spark-submit puts all on the former
     assert (tmp_path / "slim.tar.gz").stat().st_size < 250e6
     assert written(tmp_path / "results").drop("capture").equals(one_process(GROUPS).drop("capture"))
+
+
+@pytest.mark.parametrize("master", ["local[x]", "local[0]", "nonsense", "spark://head"])
+def test_a_master_that_spark_does_not_know_is_told_in_one_line(tmp_path: Path, master: str) -> None:
+    command = [sys.executable, "-m", "kwsniff", "pipeline", *GROUPS, "--out", str(tmp_path / "out")]
+    done = subprocess.run([*command, "--master", master], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    known = "Spark knows local[4], local[*], spark://HOST:PORT, yarn and k8s://URL"
+    assert done.stderr == f"kwsniff: --master {master}: {known}\n"
+    assert not (tmp_path / "out").exists()
+
+
+UI = """
+import json, sys, time, urllib.request
+from pyspark.sql import SparkSession
+from kwsniff.config import Config
+from kwsniff.spark import finish, job
+from kwsniff.spark.session import context
+
+spark = context("local[2]")
+print(spark.getConf().get("spark.ui.enabled"))
+finish.FILES_BYTES, finish.SEVERAL = 1, 2
+job.run(spark, sys.argv[2:], sys.argv[1], Config(), split=20_000)
+base = spark.uiWebUrl + "/api/v1/applications/" + spark.applicationId
+with urllib.request.urlopen(base + "/stages") as answer:
+    print(json.dumps(sorted({each["name"] for each in json.load(answer)})))
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("way", ["submitted", "defaults"])
+def test_spark_s_page_is_there_for_who_asks_for_it_and_names_what_is_done(tmp_path: Path, way: str) -> None:
+    """Settings of the user count for more than those of kwsniff."""
+    script = tmp_path / "run.py"
+    script.write_text(UI)
+    settings = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+    own = {**os.environ, "JAVA_HOME": java_home(), "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable]
+    if way == "submitted":
+        command = [f"{Path(pyspark.__file__).parent}/bin/spark-submit", "--master", "local[2]"]
+        command += [part for name, text in settings.items() for part in ("--conf", f"{name}={text}")]
+    else:
+        own["SPARK_CONF_DIR"] = str(tmp_path)
+        lines = [f"{name} {text}\n" for name, text in settings.items()]
+        (tmp_path / "spark-defaults.conf").write_text("".join(lines))
+    paths = sample("rotation").paths
+    done = subprocess.run(
+        [*command, str(script), str(tmp_path / "out"), *paths], env=own, capture_output=True, text=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    enabled, stages = done.stdout.splitlines()[-2:]
+    assert enabled == "true"
+    wanted = {"decode splits", "join splits", "write tables", "join small files"}
+    assert wanted <= set(json.loads(stages))
+    assert not any("collect" in name or "runJob" in name for name in json.loads(stages))
+    assert "[Stage " not in done.stderr
