@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kwsniff.answers.changes import ACTIONS, Change, changes_of
 from kwsniff.answers.grouped import calls_of, ends_of
 from kwsniff.answers.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row
+from kwsniff.report.eventrows import address
 from kwsniff.spec.load import catalog
 
 NEEDS = frozenset(
@@ -27,6 +28,9 @@ NEEDS = frozenset(
     )
 )
 MAX_ROWS = 200_000
+ENVELOPE = 58
+"""Carries a client's request from a broker to the controller (KIP-590)."""
+SENT_ON = "sent on to the controller"
 
 
 class Audit:
@@ -41,7 +45,7 @@ class Audit:
     def take(self, batch: pa.RecordBatch) -> None:
         """Take one batch of EVENTS."""
         calls = calls_of(batch)
-        changing = pc.fill_null(pc.is_in(calls["api_key"], pa.array(list(ACTIONS), pa.int32())), False)
+        changing = pc.fill_null(pc.is_in(calls["api_key"], pa.array([*ACTIONS, ENVELOPE], pa.int32())), False)
         for row in calls.filter(changing).select(sorted(NEEDS)).to_pylist():
             if len(self._rows) >= MAX_ROWS:
                 self._beyond += 1
@@ -52,11 +56,16 @@ class Audit:
                 self._users[row["connection"]] = row["user"]
 
     def _lines(self, row: Row) -> Iterator[dict[str, Any]]:
+        if row["api_key"] == ENVELOPE:
+            inner = _forwarded(row)
+            if inner is None:
+                return
+            row = inner
         common = {
             "time": row["time"], "client": row["client_id"], "address": row["client_ip"],
             "user": row["user"], "connection": row["connection"], "api": row["api"],
             "action": ACTIONS[row["api_key"]].verb, "packet": row["request_packet"],
-            "broker": f"{row['broker_ip']}:{row['broker_port']}",
+            "broker": address(row["broker_ip"], row["broker_port"]),
         }  # fmt: skip
         for change, code, dry in self._changes(row):
             yield common | {
@@ -99,6 +108,23 @@ class Audit:
         if self._beyond:
             found.append(f"{self._beyond:,} calls beyond the first {MAX_ROWS:,} changes are not told")
         return found
+
+
+def _forwarded(row: Row) -> dict[str, Any] | None:
+    """The call that a broker sends on to the controller for a client, None if it changes nothing. What came
+    of it is in bytes that are not shown; only whether the controller took it is known."""
+    request = orjson.loads(row["request"]) if row["request"] is not None else {}
+    inner = request.get("request_data")
+    if not isinstance(inner, dict) or inner["api_key"] not in ACTIONS:
+        return None
+    principal = request.get("request_principal")
+    known = principal.get("data", {}) if isinstance(principal, dict) else {}
+    refused = row["error_code"] or row["status"] not in ("ok", "error")
+    return {
+        **row, "api_key": inner["api_key"], "api": inner["api"], "api_version": inner["api_version"],
+        "client_id": inner["client_id"], "user": known.get("name"), "request": orjson.dumps(inner["body"]),
+        "response": row["response"] if refused else None, "status": row["status"] if refused else SENT_ON,
+    }  # fmt: skip
 
 
 def _what(change: Change) -> str:

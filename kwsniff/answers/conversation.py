@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from kwsniff.answers.tabular import BYTES, COUNT, DURATION, TEXT, TIME, AnswerField, AnswerTable, Row
 from kwsniff.events import ANOMALY, CALL, CONNECTION
+from kwsniff.report.eventrows import address
 from kwsniff.report.text import closer
 from kwsniff.similar import suggestion
 
@@ -164,7 +165,7 @@ def _call_lines(row: Row) -> Iterator[dict[str, Any]]:
 def _common(row: Row) -> dict[str, Any]:
     return {
         "client": row["client_id"], "connection": row["connection"],
-        "broker": f"{row['broker_ip']}:{row['broker_port']}",
+        "broker": address(row["broker_ip"], row["broker_port"]),
     }  # fmt: skip
 
 
@@ -224,7 +225,8 @@ def _anomaly_line(row: Row) -> list[dict[str, Any]]:
 def _connection_lines(row: Row) -> list[dict[str, Any]]:
     if row["event"] != CONNECTION:
         return []
-    who = f"{row['client_ip']}:{row['client_port']} to {row['broker_ip']}:{row['broker_port']}"
+    ends = [address(row[f"{side}_ip"], row[f"{side}_port"]) for side in ("client", "broker")]
+    who = " to ".join(map(str, ends))
     opened = "opened" if row["syn"] else "joined when it was open"
     ended = {
         (True, True): "ended by FIN and RST",

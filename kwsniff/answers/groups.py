@@ -14,15 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import calls_of
-from kwsniff.answers.lag import FETCH, OFFSET_COMMIT, OFFSET_FETCH, Lag, Who
+from kwsniff.answers.lag import OFFSET_FETCH, Lag, Who
 from kwsniff.answers.membership import HEARTBEATS, Life, Member, share_text
 from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, Row
+from kwsniff.findings.positions import APIS as POSITIONS
+from kwsniff.findings.positions import COMMITS
+from kwsniff.findings.positions import NEEDED as LAGGING
 
-APIS = (FETCH, OFFSET_COMMIT, OFFSET_FETCH, 11, 12, 13, 14, *HEARTBEATS)
+APIS = (*POSITIONS, OFFSET_FETCH, 11, 12, 13, 14, *HEARTBEATS)
+BODILESS = frozenset(POSITIONS)
+"""APIs of which columns say everything."""
 NEEDS = frozenset(
     (
         *("event", "time", "client_ip", "client_id", "api", "api_key", "error_code", "group_id", "member_id"),
         *("request", "response", "topics", "topic_ids", "partitions", "response_end_time", "status"),
+        *LAGGING,
     )
 )
 MAX_GROUPS = 10_000
@@ -44,6 +50,7 @@ class Groups:
     def take(self, batch: pa.RecordBatch) -> None:
         """Take one batch of EVENTS."""
         calls = calls_of(batch)
+        self._lag.take(calls)
         wanted = pc.is_in(calls["api_key"], pa.array(APIS, pa.int32()))
         wanted = pc.and_(pc.fill_null(wanted, False), pc.is_valid(calls["error_code"]))
         for row in calls.filter(wanted).select(sorted(self.needs)).to_pylist():
@@ -54,20 +61,25 @@ class Groups:
         self._learn_names(row)
         if row["group_id"]:
             self._of[row["client_ip"], row["client_id"]].add(row["group_id"])
+        if row["api_key"] in BODILESS:
+            self._lag.take_call(row)
+            if row["api_key"] in COMMITS and row["group_id"]:
+                self._life(row["group_id"]).seen(row, row["member_id"])
+            return
         if row["request"] is None or row["response"] is None:
             self._closed += 1
             return
         request, response = orjson.loads(row["request"]), orjson.loads(row["response"])
-        if row["api_key"] == FETCH:
-            self._lag.fetch(row, request, response)
-        elif row["api_key"] == OFFSET_FETCH:
+        if row["api_key"] == OFFSET_FETCH:
             self._lag.told(row, response)
-        elif row["group_id"] and (row["group_id"] in self._groups or len(self._groups) < MAX_GROUPS):
-            life = self._groups.setdefault(row["group_id"], Life())
-            if row["api_key"] == OFFSET_COMMIT:
-                self._lag.commit(row, request)
-            else:
-                life.take(row, request, response)
+        elif row["group_id"]:
+            self._life(row["group_id"]).take(row, request, response)
+
+    def _life(self, group: str) -> Life:
+        """What is known of a group; of one too many nothing is kept."""
+        if group not in self._groups and len(self._groups) >= MAX_GROUPS:
+            return Life()
+        return self._groups.setdefault(group, Life())
 
     def learn(self, names: Mapping[str, str]) -> None:
         """Take names of topics by uuid from elsewhere."""
@@ -90,7 +102,7 @@ class Groups:
         ]
         rebalances.sort(key=lambda row: (row["time"], row["group"]))
         members = [row for name, life in lives.items() for row in self._members(name, life)]
-        lag = [row for row in self._lag.rows(self._of) if self._only in (None, row["group"])]
+        lag = [row for row in self._lag.rows(self._of, self._names) if self._only in (None, row["group"])]
         lag.sort(key=lambda row: -(row["lag"] or row["commit_lag"] or 0))
         return [
             AnswerTable("rebalances", "Rebalances", REBALANCES, rebalances, top=30),
@@ -177,9 +189,9 @@ LAG = (
     AnswerField("partition", COUNT, "part", "partition"),
     AnswerField("client", TEXT, "client", "client that fetches it", 1),
     AnswerField("address", TEXT, "address", "its address", 8),
-    AnswerField("high_watermark", COUNT, "end", "high watermark, as Fetch was told last", 3),
+    AnswerField("high_watermark", COUNT, "end", "of the log, as anybody was told last", 3),
     AnswerField("position", COUNT, "position", "offset asked for last", 3),
-    AnswerField("lag", COUNT, "lag", "records between the two"),
+    AnswerField("lag", COUNT, "lag", "records between the two, but for those that retention took"),
     AnswerField("committed", COUNT, "committed", "offset committed last", 4),
     AnswerField("commit_lag", COUNT, "uncommitted", "records between commit and end", 2),
     AnswerField("commits", COUNT, "commits", "commits seen", 6),

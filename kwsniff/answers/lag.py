@@ -1,120 +1,130 @@
-"""How far consumers are behind, as the wire shows it: the end of the log beside what they fetch and commit.
-
-The high watermark is that of Fetch responses, the position the offset that the consumer asked for last, the
-commit what it committed, or was told to have committed.
+"""How far consumers are behind, as the wire shows it: a row for each partition that one fetches, or a group
+commits. `kwsniff.findings.positions` calculates how far; what a group was told to have committed
+stands in bodies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from kwsniff.answers.tabular import Row
+from kwsniff.findings.positions import Ends, Logs, Place, Positions
+from kwsniff.report.eventrows import EventBatch
 
 FETCH, OFFSET_COMMIT, OFFSET_FETCH = 1, 8, 9
+KEPT = 500_000
+"""Partitions of consumers and groups, each, that are followed."""
 Who = tuple[str | None, str | None]
-
-
-@dataclass(slots=True)
-class Position:
-    """One partition of one consumer."""
-
-    watermark: int | None = None
-    offset: int | None = None
-    moved: datetime | None = None
-    """When it last asked for another offset."""
-    asked: datetime | None = None
-    """When it last asked at all."""
-
-
-@dataclass(slots=True)
-class Commit:
-    """What a group committed of one partition."""
-
-    offset: int | None = None
-    time: datetime | None = None
-    commits: int = 0
 
 
 class Lag:
     """Positions of consumers and commits of groups."""
 
     def __init__(self) -> None:
-        self.positions: dict[tuple[Who, str, int], Position] = {}
-        self.commits: dict[tuple[str, str, int], Commit] = {}
+        self._positions = Positions(KEPT)
+        self._moved: dict[tuple[Who, str | None, int], tuple[int, datetime]] = {}
+        """The offset that a consumer asks for, and since when."""
+        self._asked: dict[Who, datetime] = {}
+        """When a consumer asked last."""
+        self._told: dict[tuple[str | None, str, int], int] = {}
+        """Offsets that groups were told to have committed."""
+        self._commits: dict[tuple[str | None, str | None, int], int] = {}
 
-    def fetch(self, row: Row, request: Row, response: Row) -> None:
-        """Take an answered Fetch."""
-        who, names = (row["client_ip"], row["client_id"]), names_of(row)
-        for topic, part in _parts(request.get("topics"), names):
-            position = self.positions.setdefault((who, topic, part["partition"]), Position())
-            offset = part.get("fetch_offset")
-            if offset != position.offset:
-                position.offset, position.moved = offset, row["time"]
-            position.asked = row["time"]
-        for topic, part in _parts(response.get("responses"), names):
-            number = part.get("partition_index", part.get("partition"))
-            position = self.positions.get((who, topic, number)) or Position()
-            if part.get("high_watermark", -1) >= 0:
-                position.watermark = part["high_watermark"]
-                self.positions[who, topic, number] = position
-        # An incremental Fetch that names nothing asks for what it asked for before.
-        if not request.get("topics"):
-            for (asker, _, _), position in self.positions.items():
-                if asker == who:
-                    position.asked = row["time"]
+    def take(self, calls: pa.RecordBatch) -> None:
+        """Take calls of EVENTS."""
+        self._positions.take(EventBatch(calls))
 
-    def commit(self, row: Row, request: Row) -> None:
-        """Take an answered OffsetCommit."""
-        failed = {(part["topic"] or part["topic_id"], part["partition"]) for part in row["partitions"] or ()
-                  if part["error_code"]}  # fmt: skip
-        for topic, part in _parts(request.get("topics"), names_of(row)):
-            if (topic, part["partition_index"]) not in failed:
-                found = self.commits.setdefault((row["group_id"], topic, part["partition_index"]), Commit())
-                found.offset, found.time = part.get("committed_offset"), row["time"]
-                found.commits += 1
+    def take_call(self, row: Row) -> None:
+        """Take one of them, too, if it was answered."""
+        parts = row["partitions"] or ()
+        if row["api_key"] == FETCH:
+            who = (row["client_ip"], row["client_id"])
+            self._asked[who] = row["time"]
+            for part in (*parts, *(row["asked"] or ())):
+                offset, key = (
+                    part["fetch_offset"],
+                    (who, part["topic"] or part["topic_id"], part["partition"]),
+                )
+                known = self._moved.get(key)
+                room = known is not None or len(self._moved) < KEPT
+                if offset is not None and room and (known is None or known[0] != offset):
+                    self._moved[key] = offset, row["time"]
+        elif row["api_key"] == OFFSET_COMMIT:
+            for part in parts:
+                if not part["error_code"] and (part["committed_offset"] or 0) >= 0:
+                    place = (row["group_id"], part["topic"] or part["topic_id"], part["partition"])
+                    self._commits[place] = self._commits.get(place, 0) + 1
 
     def told(self, row: Row, response: Row) -> None:
-        """Take an answered OffsetFetch."""
+        """Take the body of an answered OffsetFetch."""
         for group in response.get("groups") or [{**response, "group_id": row["group_id"]}]:
             for topic, part in _parts(group.get("topics"), names_of(row)):
-                found = self.commits.setdefault((group["group_id"], topic, part["partition_index"]), Commit())
-                if found.time is None and part.get("committed_offset", -1) >= 0:
-                    found.offset = part["committed_offset"]
+                if part.get("committed_offset", -1) >= 0:
+                    key = (group["group_id"], topic, part["partition_index"])
+                    self._told.setdefault(key, part["committed_offset"])
 
-    def rows(self, groups: dict[Who, set[str]]) -> Iterator[Row]:
-        """A row for each partition that a group fetches or commits. `groups` are those of each client."""
-        seen: set[tuple[str, str, int]] = set()
-        for (who, topic, partition), position in sorted(self.positions.items(), key=_order):
-            for group in sorted(groups.get(who, ())):
-                seen.add((group, topic, partition))
-                commit = self.commits.get((group, topic, partition))
-                yield _row(group, topic, partition, who, position, commit)
-        for (group, topic, partition), commit in sorted(self.commits.items(), key=str):
-            if (group, topic, partition) not in seen and commit.commits:
-                yield _row(group, topic, partition, (None, None), Position(), commit)
+    def rows(self, groups: Mapping[Who, set[str]], names: Mapping[str, str]) -> Iterator[Row]:
+        """A row for each partition that a consumer fetches or a group commits. `groups` are those of each
+        client, `names` topics by uuid."""
+
+        def name(topic: Any) -> str:
+            return str(names.get(topic, topic))
+
+        logs = self._positions.logs(name)
+        commits = _by(self._positions.commits.of, name)
+        counts = {(group, name(topic), part): count for (group, topic, part), count in self._commits.items()}
+        moved = {(who, name(topic), part): since for (who, topic, part), (_, since) in self._moved.items()}
+        told = {(group, name(topic), part): at for (group, topic, part), at in self._told.items()}
+        seen: set[tuple[Any, ...]] = set()
+        for (client, ip, topic, part), ends in sorted(
+            _by(self._positions.fetches.of, name).items(), key=_order
+        ):
+            for group in sorted(groups.get((ip, client), ())) or (None,):
+                key = (group, topic, part)
+                seen.add(key)
+                row = _row(key, logs, ends, commits.get(key), counts.get(key, 0), told.get(key))
+                since, asked = moved.get(((ip, client), topic, part)), self._asked.get((ip, client))
+                still = (
+                    (asked - since) / timedelta(microseconds=1) if row["lag"] and since and asked else None
+                )
+                yield row | {"client": client, "address": ip, "stands_still_us": still}
+        for key, ends in sorted(commits.items(), key=str):
+            if key not in seen and key[0] is not None:
+                yield _row(key, logs, None, ends, counts.get(key, 0), None)
+
+
+def _row(
+    key: tuple[Any, ...], logs: Logs, fetched: Ends | None, commits: Ends | None, count: int, told: int | None
+) -> dict[str, Any]:
+    group, topic, partition = key
+    place: Place = (topic, partition)
+    position = None if fetched is None else int(fetched[1].offset)
+    committed = told if commits is None else int(commits[1].offset)
+    last = (
+        None
+        if commits is None
+        else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=commits[1].packet.time)
+    )
+    return {
+        "group": group, "topic": topic, "partition": partition, "client": None, "address": None,
+        "high_watermark": logs.end(place), "position": position, "lag": logs.lag(place, position),
+        "committed": committed, "commit_lag": logs.lag(place, committed), "commits": count,
+        "last_commit": last, "stands_still_us": None,
+    }  # fmt: skip
 
 
 def _order(item: Any) -> Any:
-    return str(item[0][1]), item[0][2], str(item[0][0])
+    client, ip, topic, partition = item[0]
+    return topic, partition, str((ip, client))
 
 
-def _row(group: str, topic: str, partition: int, who: Who, position: Position, commit: Commit | None) -> Row:
-    end, offset = position.watermark, position.offset
-    committed = commit.offset if commit else None
-    lag = max(end - offset, 0) if end is not None and offset is not None and offset >= 0 else None
-    still = None
-    if lag and position.asked is not None and position.moved is not None:
-        still = (position.asked - position.moved).total_seconds() * 1e6
-    return {
-        "group": group, "topic": topic, "partition": partition, "client": who[1], "address": who[0],
-        "high_watermark": end, "position": offset, "lag": lag, "committed": committed,
-        "commit_lag": max(end - committed, 0) if end is not None and committed is not None else None,
-        "commits": commit.commits if commit else 0, "last_commit": commit.time if commit else None,
-        "stands_still_us": still,
-    }  # fmt: skip
+def _by(readings: Mapping[tuple[Any, ...], Ends], name: Any) -> dict[tuple[Any, ...], Ends]:
+    """Readings by who and named topics."""
+    return {(*key[:-2], name(key[-2]), key[-1]): ends for key, ends in readings.items()}
 
 
 def names_of(row: Row) -> dict[str, str]:

@@ -79,9 +79,10 @@ class Life:
             self.kind = HEARTBEATS[key]
             self._heartbeat(row, request, response)
         elif key == HEARTBEAT:
-            self._seen(row, request.get("member_id"))
+            self.seen(row, request.get("member_id"))
 
-    def _seen(self, row: Row, member_id: str | None) -> Member | None:
+    def seen(self, row: Row, member_id: str | None) -> Member | None:
+        """Note that a member made a call; the member, None without an id."""
         if not member_id:
             return None
         member = self.members.get(member_id)
@@ -94,7 +95,7 @@ class Life:
     def _join(self, row: Row, request: Row, response: Row) -> None:
         if row["error_code"]:
             return
-        member = self._seen(row, response.get("member_id"))
+        member = self.seen(row, response.get("member_id"))
         generation = response.get("generation_id")
         if member is None or generation is None:
             return
@@ -109,7 +110,7 @@ class Life:
             found.reasons.append(request["reason"])
 
     def _sync(self, row: Row, request: Row, response: Row) -> None:
-        member = self._seen(row, request.get("member_id"))
+        member = self.seen(row, request.get("member_id"))
         found = self.rebalances.get(request.get("generation_id", -1))
         if row["error_code"] or member is None:
             return
@@ -123,7 +124,7 @@ class Life:
     def _leave(self, row: Row, request: Row) -> None:
         for each in request.get("members") or [request]:
             instance = each.get("group_instance_id")
-            member = self._seen(row, each.get("member_id")) or self._by_instance(instance)
+            member = self.seen(row, each.get("member_id")) or self._by_instance(instance)
             if member is not None and not row["error_code"]:
                 member.left, member.why = row["time"], each.get("reason") or "left"
 
@@ -133,7 +134,7 @@ class Life:
     def _heartbeat(self, row: Row, request: Row, response: Row) -> None:
         member_id = response.get("member_id") or request.get("member_id")
         fresh = bool(member_id) and member_id not in self.members
-        member = self._seen(row, member_id)
+        member = self.seen(row, member_id)
         if member is None or row["error_code"]:
             return
         epoch = request.get("member_epoch")

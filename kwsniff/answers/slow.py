@@ -2,8 +2,7 @@
 
 The time of a call is divided as EVENTS divides it: the request on its way, behind other requests of the
 connection, held back by a quota, waiting on purpose, in the broker, the response on its way. Where a column
-is empty, its part is not known; then the time between request and response (`latency`) is all there is, and
-waiting on purpose is told as the report tells it.
+is empty, its part is not known; then the time between request and response (`latency`) is all there is.
 """
 
 from __future__ import annotations
@@ -20,20 +19,21 @@ import pyarrow.compute as pc
 from kwsniff.answers.grouped import Row, calls_of
 from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, merged
 from kwsniff.report.arrays import Mask
+from kwsniff.report.cube import LEAST, PARTS
+from kwsniff.report.eventrows import address
 from kwsniff.report.rows import Rows
 from kwsniff.report.waiting import NEEDED as WAITING
 from kwsniff.report.waiting import waited
 
-PARTS = (
-    *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
-)
-"""Parts of duration_us, in their order."""
+TIMES = (*PARTS, LEAST)
+MAYBE = "broker or waiting"
+"""What `broker_us` of a Fetch is, but for `broker_least_us`."""
 WHERE = {
     "request_transfer_us": "request on its way",
     "queued_us": "behind other requests",
     "throttled_us": "held back by a quota",
     "waited_us": "waited on purpose",
-    "broker_us": "broker",
+    LEAST: "broker",
     "response_transfer_us": "response on its way",
 }
 SHOWN = (
@@ -41,7 +41,7 @@ SHOWN = (
     *("topic_ids", "api_version", "correlation_id", "latency_us", "duration_us", "status", "error"),
     *("request_packet", "response_packet", "group_id", "request_bytes", "response_bytes"),
 )
-NEEDS = frozenset((*SHOWN, *PARTS, *WAITING, "event", "throttle_ms"))
+NEEDS = frozenset((*SHOWN, *TIMES, *WAITING, "event", "throttle_ms"))
 KEPT = 1000
 """Calls kept, at the most, when all are asked for."""
 MAX_GROUPS = 100_000
@@ -60,11 +60,11 @@ class Group:
 
 
 class Slowest:
-    """The calls that took longest, at most `kept` of them, with the columns SHOWN, PARTS and `more`."""
+    """The calls that took longest, at most `kept` of them, with the columns SHOWN, TIMES and `more`."""
 
     def __init__(self, kept: int = KEPT, more: Sequence[str] = ()) -> None:
         self._kept = kept
-        self._names = list(dict.fromkeys((*SHOWN, *PARTS, *more)))
+        self._names = list(dict.fromkeys((*SHOWN, *TIMES, *more)))
         self._heap: list[tuple[float, int, Row]] = []
         self._order = 0
 
@@ -129,8 +129,8 @@ class Slow:
 
     def _take_groups(self, calls: pa.RecordBatch) -> None:
         keys = ["client_id", "client_ip", "api", "broker_ip", "broker_port"]
-        sums = [("duration_us", "list"), *((part, "sum") for part in PARTS)]
-        table = pa.Table.from_batches([calls.select([*keys, "duration_us", *PARTS])])
+        sums = [("duration_us", "list"), *((part, "sum") for part in TIMES)]
+        table = pa.Table.from_batches([calls.select([*keys, "duration_us", *TIMES])])
         for row in table.group_by(keys, use_threads=False).aggregate(sums).to_pylist():
             key = tuple(row[name] for name in keys)
             if key not in self._groups and len(self._groups) >= MAX_GROUPS:
@@ -140,7 +140,7 @@ class Slow:
     def _add(self, group: Group, row: Row) -> None:
         times = row["duration_us_list"]
         group.greatest = max(group.greatest, *times)
-        for part in PARTS:
+        for part in TIMES:
             if row[f"{part}_sum"] is not None:
                 group.sums[part] = group.sums.get(part, 0.0) + row[f"{part}_sum"]
         group.sums["duration_us"] = group.sums.get("duration_us", 0.0) + sum(times)
@@ -179,7 +179,7 @@ def _call_row(row: Row) -> Row:
     topics = merged([name or uuid for name, uuid in zip(row["topics"] or (), _ids(row), strict=False)])
     return {
         **row, "client": row["client_id"], "address": row["client_ip"], "topics": topics,
-        "broker": f"{row['broker_ip']}:{row['broker_port']}", "mostly": _mostly(row),
+        "broker": address(row["broker_ip"], row["broker_port"]), "mostly": _mostly(row),
         "call": f"{row['connection']}#{row['correlation_id']}", "group": row["group_id"],
         "packet": row["request_packet"],
     }  # fmt: skip
@@ -191,19 +191,20 @@ def _ids(row: Row) -> list[str | None]:
 
 def _mostly(sums: Row) -> str | None:
     """Where most of the time went, with its share."""
-    known = {part: sums[part] for part in PARTS if sums.get(part) is not None}
+    known = {where: sums[part] for part, where in WHERE.items() if sums.get(part) is not None}
     if not known or not sums["duration_us"]:
         return None
-    part = max(known, key=known.__getitem__)
-    return f"{WHERE[part]} {100 * known[part] / sums['duration_us']:.0f}%"
+    known[MAYBE] = (sums["broker_us"] or 0.0) - (sums[LEAST] or 0.0)
+    where = max(known, key=known.__getitem__)
+    return f"{where} {100 * known[where] / sums['duration_us']:.0f}%"
 
 
 def _client_rows(groups: list[tuple[tuple[Any, ...], Group]]) -> Iterator[Row]:
-    for (client, address, api, ip, port), group in groups:
+    for (client, ip, api, host, port), group in groups:
         times = np.array(group.times)
-        means = {part: group.sums[part] / group.calls for part in PARTS if part in group.sums}
+        means = {part: group.sums[part] / group.calls for part in TIMES if part in group.sums}
         yield {
-            "client": client, "address": address, "api": api, "broker": f"{ip}:{port}", "calls": group.calls,
+            "client": client, "address": ip, "api": api, "broker": address(host, port), "calls": group.calls,
             "total_us": group.sums["duration_us"], "p50_us": float(np.percentile(times, 50)),
             # Below a hundred calls the greatest says as much.
             "p99_us": float(np.percentile(times, 99)) if group.calls >= 100 else None,
@@ -219,7 +220,8 @@ DIVIDED = (
     AnswerField("queued_us", DURATION, "queued", "behind earlier requests of the connection", 4),
     AnswerField("throttled_us", DURATION, "throttled", "held back by a quota", 4),
     AnswerField("waited_us", DURATION, "waited", "on purpose", 7),
-    AnswerField("broker_us", DURATION, "broker", "the broker's own time", 3),
+    AnswerField("broker_us", DURATION, "broker", "the broker's own time, at the most", 3),
+    AnswerField(LEAST, DURATION, "at least", "of that what cannot have been waiting for data", 9),
     AnswerField("response_transfer_us", DURATION, "response", "the response on its way", 8),
 )
 CALLS = (

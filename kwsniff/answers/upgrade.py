@@ -1,14 +1,7 @@
 """Which clients would stop working with brokers of another release.
 
-A client breaks if it uses a version of an API that the release does not serve and will not choose another.
-Whether it will can be told from what it was offered: a client that asks (ApiVersions) and uses the newest
-version that this broker offers may know newer ones, and chooses among what it is offered after the upgrade;
-one that was offered newer ones and uses the old one knows none of them, and one that never asks uses fixed
-versions. Where the capture holds no answer to ApiVersions, nothing is known. Nor is it of a client that
-takes the newest on offer but asks in a version of ApiVersions before 3, as clients from before 2019 do
-(Kafka 2.4, KIP-511): it may know nothing newer.
-
-What each release serves is in `dissectors/releases.kdef`.
+`kwsniff.findings.compatible` has the verdict. What a broker offers stands in the bodies of its answers to
+ApiVersions; where those are not there, what it served to anybody is known.
 """
 
 from __future__ import annotations
@@ -23,28 +16,28 @@ import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import Row, calls_of, ends_of, grouped
 from kwsniff.answers.tabular import COUNT, LIST, TEXT, AnswerField, AnswerTable
-from kwsniff.spec.load import catalog
-from kwsniff.spec.model import Versions
+from kwsniff.findings.compatible import (
+    API_VERSIONS,
+    BETWEEN_BROKERS,
+    BREAKS,
+    BY_PLUGIN,
+    NEGOTIATES,
+    REPLICAS,
+    UNKNOWN,
+    WORKS,
+    Asking,
+    api_name,
+    verdict,
+)
 from kwsniff.spec.releases import releases
 
-API_VERSIONS = 18
-NAMES_ITSELF = 3
-"""Version of ApiVersions in which clients name their software (KIP-511)."""
-BETWEEN_BROKERS = frozenset(
-    (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87)
-)
-"""APIs that only brokers and controllers call. Who does is upgraded with them, and left out."""
-REPLICAS = ("ReplicaFetcherThread-", "broker-")
-BY_PLUGIN = frozenset((71, 72))
-"""Client telemetry is served where a plugin takes it, in no release by itself, and clients do without it."""
-BREAKS, NEGOTIATES, UNKNOWN, WORKS = "breaks", "will negotiate", "unknown", "ok"
 ORDER = (BREAKS, UNKNOWN, NEGOTIATES, WORKS)
 """The worst first: what a client's APIs add up to."""
 MAX_CLIENTS = 100_000
 NEEDED = frozenset(
     (
         *("event", "time", "client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version"),
-        *("connection", "software_name", "software_version", "response", "syn", "latency_us"),
+        *("connection", "software_name", "software_version", "response", "syn", "latency_us", "status"),
     )
 )
 
@@ -60,14 +53,9 @@ class JudgedClient:
 
     used: Counter[tuple[Broker, int, int]] = field(default_factory=Counter)
     """Calls by broker, API key and version."""
-    asked: int = -1
-    """Greatest version of ApiVersions it asked in; -1 if it never did."""
-    whole: bool = False
-    """A connection of it was seen from its beginning."""
+    asking: Asking = field(default_factory=Asking)
     broker: bool = False
     """It is a broker or a controller itself."""
-    partly: bool = False
-    """A connection of it was joined when it was open already."""
     software: set[str] = field(default_factory=set)
 
 
@@ -79,6 +67,8 @@ class UpgradeCheck:
         self.target = releases().find(target)
         self._clients: dict[Who, JudgedClient] = {}
         self._offers: dict[Broker, Offer] = {}
+        self._served: dict[tuple[Broker, int], int] = {}
+        """The greatest version of each API that a broker answered."""
         self._owners: dict[str, JudgedClient] = {}
         self._ends: dict[str, bool] = {}
         self._bodies = False
@@ -86,7 +76,9 @@ class UpgradeCheck:
     def take(self, batch: pa.RecordBatch) -> None:
         """Take one batch of EVENTS."""
         calls = calls_of(batch)
-        calls = calls.filter(pc.is_valid(calls["api_version"]))
+        # What nobody answered may be no request: bytes that looked like one after a gap.
+        sure = pc.or_kleene(pc.is_valid(calls["latency_us"]), pc.equal(calls["status"], "no_reply_expected"))
+        calls = calls.filter(pc.and_(pc.is_valid(calls["api_version"]), pc.fill_null(sure, False)))
         for row in grouped(calls, _KEYS, (("event", "count"),)):
             self._take_group(row)
         for row in grouped(
@@ -104,11 +96,13 @@ class UpgradeCheck:
         if client is None:
             return
         key, version = row["api_key"], row["api_version"]
+        place = (row["broker_ip"], row["broker_port"]), key
+        self._served[place] = max(self._served.get(place, 0), version)
         if key == API_VERSIONS:
-            client.asked = max(client.asked, version)
+            client.asking.asked = max(client.asking.asked, version)
         else:
             client.broker |= key in BETWEEN_BROKERS or (row["client_id"] or "").startswith(REPLICAS)
-            client.used[(row["broker_ip"], row["broker_port"]), key, version] += row["event_count"]
+            client.used[place[0], key, version] += row["event_count"]
 
     def _take_connection(self, row: Row) -> None:
         client = self._client(row)
@@ -117,6 +111,7 @@ class UpgradeCheck:
         if len(self._owners) < 2 * MAX_CLIENTS:
             self._owners[row["connection"]] = client
         if row["software_name"]:
+            client.asking.named = True
             client.software.add(" ".join(filter(None, (row["software_name"], row["software_version"]))))
 
     def _take_offer(self, row: Row) -> None:
@@ -169,7 +164,7 @@ class UpgradeCheck:
         if self._clients and not self._offers:
             found.append(
                 "no broker's answer to ApiVersions is in the input, so what the brokers offer is not known"
-                if self._bodies or any(client.asked < 0 for client in self._clients.values())
+                if self._bodies or any(client.asking.asked < 0 for client in self._clients.values())
                 else "the events hold no bodies, so what the brokers offer is not known: read the capture"
             )
         between = sum(sum(client.used.values()) for client in self._clients.values() if client.broker)
@@ -181,7 +176,8 @@ class UpgradeCheck:
         for connection, syn in self._ends.items():
             client = self._owners.get(connection)
             if client is not None:
-                client.whole, client.partly = client.whole or syn, client.partly or not syn
+                client.asking.whole |= syn
+                client.asking.partly |= not syn
 
     def _checked(self, client: JudgedClient) -> Iterator[Row]:
         sums: dict[tuple[int, int], list[tuple[Broker, int]]] = {}
@@ -192,31 +188,17 @@ class UpgradeCheck:
                 verdicts = [self._verdict(client, broker, key, version) for broker, _ in found]
                 verdict, why = min(verdicts, key=lambda each: ORDER.index(each[0]))
                 yield {
-                    "verdict": verdict, "api": _name(key), "version": version, "why": why,
+                    "verdict": verdict, "api": api_name(key), "version": version, "why": why,
                     "served": str(releases().serves(self.target, key)), "calls": sum(n for _, n in found),
                     "offered": self._offered(found[0][0], key),
                 }  # fmt: skip
 
     def _verdict(self, client: JudgedClient, broker: Broker, key: int, version: int) -> tuple[str, str]:
+        known = (self._served.get((broker, key)), self._offers.get(broker, {}).get(key, (0, None))[1])
+        newest = max((each for each in known if each is not None), default=None)
+        offered = self._offered(broker, key)
         served = releases().serves(self.target, key)
-        if version in served:
-            return WORKS, ""
-        what = f"{_name(key)} v{version} ({_range(served)})"
-        if client.asked < 0:
-            if client.whole and not client.partly:
-                return BREAKS, f"{what}: never asks what is offered"
-            return UNKNOWN, f"{what}: ApiVersions not captured"
-        offer = self._offers.get(broker)
-        if offer is None or key not in offer:
-            return UNKNOWN, f"{what}: ApiVersions not captured"
-        least, greatest = offer[key]
-        if served and version > served.last:
-            return NEGOTIATES, f"{what}: takes what is offered"
-        if version < greatest:
-            return BREAKS, f"{what}: offered {least}-{greatest}, knows no newer"
-        if client.asked < NAMES_ITSELF and not client.software:
-            return UNKNOWN, f"{what}: newest on offer, may know no newer"
-        return NEGOTIATES, f"{what}: newest on offer"
+        return verdict(client.asking, key, version, served, newest, f"offered {offered}" if offered else "")
 
     def _offered(self, broker: Broker, key: int) -> str | None:
         found = self._offers.get(broker, {}).get(key)
@@ -234,15 +216,6 @@ class UpgradeCheck:
 
 _CONNECTION = ("client_ip", "client_id", "connection", "software_name", "software_version")
 _KEYS = ("client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version")
-
-
-def _name(key: int) -> str:
-    api = catalog().apis.get(key)
-    return api.name if api else f"API {key}"
-
-
-def _range(served: Versions) -> str:
-    return f"serves {served}" if served else "not served"
 
 
 CLIENT = AnswerField("client", TEXT, "client", "client id")

@@ -65,7 +65,7 @@ class Histogram:
 
 
 def quantile(counts: Ints, part: float) -> float:
-    """The value in microseconds that `part` of the values do not exceed."""
+    """The value in microseconds that `part` of the values do not exceed; 0 if it is at most about one."""
     rank = part * (counts.sum() - 1)
     bucket = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
-    return math.exp((min(bucket, BUCKETS - 1) + 0.5) * WIDTH)
+    return math.exp((min(bucket, BUCKETS - 1) + 0.5) * WIDTH) if bucket else 0.0

@@ -52,9 +52,11 @@ class _Tcp(Rule):
 
 
 class Retransmissions(_Tcp):
-    """Packets had to be sent again: the network loses some, or delays them until the sender gives up
-    waiting. One retransmission costs 200 ms and more, and everything behind it on the connection waits. Look
-    at the links between the two, at their counters of errors and drops."""
+    """Packets were sent again: the network loses some or their acknowledgements, or delays them until the
+    sender gives up waiting. One that was lost costs up to 200 ms and more, and everything behind it on the
+    connection waits. A sender that has nothing more to send also probes after a few milliseconds with what it
+    sent last (RFC 8985, tail loss probe): that costs nothing, and looks the same. Look at the links between
+    the two, at their counters of errors and drops."""
 
     code = "retransmissions"
     about = "retransmissions"
@@ -92,8 +94,8 @@ class Retransmissions(_Tcp):
         sender, receiver = ends if from_client else ends[::-1]
         again = entry.sums[0]
         sentence = (
-            f"{sender} sent {many(again, 'packet')} again to {receiver}, {percent(ratio)} of all: the "
-            "network loses or delays them."
+            f"{sender} sent {many(again, 'packet')} again to {receiver}, {percent(ratio)} of all: packets "
+            "or their acknowledgements were lost, or came late."
         )
         severity = WARNING if ratio >= SEVERE * self.thresholds.retransmitted_ratio else NOTICE
         which = "client_retransmissions > 0" if from_client else "broker_retransmissions > 0"

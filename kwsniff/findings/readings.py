@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kwsniff.findings.tally import Key, Packet, grouped
-from kwsniff.report.eventrows import EventBatch, Floats, Ints, Keys, Mask
+from kwsniff.report.eventrows import UNKNOWN, EventBatch, Floats, Ints, Keys, Mask, Partitions
 
 LIMIT = 5_000
 """Partitions of consumers, of groups, and ends of partitions that are followed, each."""
@@ -72,7 +72,8 @@ class _Rows(NamedTuple):
 class Readings:
     """The first and the last reading by key."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
         self._places: dict[Key, int] = {}
         self._ends: tuple[_Rows, _Rows] | None = None
 
@@ -84,10 +85,22 @@ class Readings:
         first, last = (each.readings() for each in self._ends)
         return {key: (first[row], last[row]) for key, row in self._places.items()}
 
-    def add(self, batch: EventBatch, which: Mask, keys: Keys, offset: Floats, end: Floats) -> int:
+    def add(
+        self,
+        batch: EventBatch,
+        which: Mask,
+        keys: Keys,
+        offset: Floats,
+        end: Floats,
+        *,
+        parts: Partitions | None = None,
+        when: str = "time",
+    ) -> int:
         """Take partitions (a mask over them) with the columns of their keys beside those of topic and
-        partition; returns how many."""
-        parts, calls = batch.partitions, batch.calls
+        partition; returns how many. `parts`: others than those of `batch.partitions`. `when`: the column of
+        calls that says when it was so."""
+        calls = batch.calls
+        parts = batch.partitions if parts is None else parts
         rows = np.flatnonzero(which)
         if not len(rows):
             return 0
@@ -97,7 +110,7 @@ class Readings:
         columns = [each for key in picked for each in key.named(key.codes[some].tolist())]
         capture = calls.coded("capture")
         names = np.array([*capture.values, None], object)
-        time = calls.time[of]
+        time = calls.ints(when, UNKNOWN)[of]
         ends = []
         for places in _ends(group, len(some), (time, offset[rows], end[rows], calls.packet[of])):
             call, row = of[places], rows[places]
@@ -114,7 +127,7 @@ class Readings:
     def _put(self, keys: list[Key], first: _Rows, last: _Rows) -> None:
         """Add the first and the last readings of keys, each of which is there once."""
         known, begun = self._places, len(self._places)
-        room = max(LIMIT - begun, 0)
+        room = max(self._limit - begun, 0)
         new = [key not in known for key in keys]
         taken = np.ones(len(keys), np.bool_)
         if sum(new) > room:

@@ -1,9 +1,9 @@
 """Brokers that are slow to answer, and queues that make answers late although the broker is quick.
 
-A broker handles one request of a connection at a time. `broker_us` is its own time with a call, `queued_us`
-how long the call waited behind earlier ones. Where a source does not tell them apart, calls that were sent
-with nothing outstanding, and that do not wait on purpose, are measured by their latency; then nothing is
-known of queues.
+A broker handles one request of a connection at a time. `broker_least_us` is what it took for a call
+itself, as far as that is certain, `queued_us` how long the call waited behind earlier ones. Where a source
+does not tell them apart, calls that were sent with nothing outstanding, and that do not wait on purpose, are
+measured by their latency; then nothing is known of queues.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kwsniff.findings.histogram import Histogram, quantile
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally, nowhere
 from kwsniff.findings.words import client, duration, listed, many
+from kwsniff.report.cube import LEAST
 from kwsniff.report.eventrows import EventBatch, EventRows, Floats, Keys
 
 WAITING = (1, 11, 14, 78)
@@ -28,8 +29,8 @@ SLOW_PART = 0.95
 
 def _own_time(calls: EventRows) -> Floats:
     refused = calls.is_in("error_code", DELAYED)
-    if calls.has("broker_us"):
-        return np.where(refused, np.nan, calls.floats("broker_us"))
+    if calls.has(LEAST):
+        return np.where(refused, np.nan, calls.floats(LEAST))
     alone = (calls.ints("in_flight", -1) == 0) & ~calls.is_in("api_key", WAITING)
     found: Floats = np.where(alone & ~refused, calls.floats("latency_us"), np.nan)
     return found
@@ -47,14 +48,15 @@ class _Slow(NamedTuple):
 
 class SlowBroker(Rule):
     """One call of twenty took a broker longer than `slow_ms` of its own time: not waiting for data or
-    members, not behind other requests, not throttled. Look at its disks, its garbage collections, its
+    members, not behind other requests, not throttled; of a Fetch, which may have waited for data however it
+    was answered, only what it took beyond its `max_wait_ms`. Look at its disks, its garbage collections, its
     request handler threads and, for Produce with acks=all, at the followers that have to take the records
     first. A broker that clients had to send packets to again is not judged: what the network took before it
     had a request is not told from its own time."""
 
     code = "slow_broker"
     about = "broker speed"
-    needs = frozenset(("broker_us", "latency_us", "in_flight", "client_retransmissions", "client_packets"))
+    needs = frozenset((LEAST, "latency_us", "in_flight", "client_retransmissions", "client_packets"))
     missing = "no calls to measure"
 
     def __init__(self, *arguments: Any) -> None:
@@ -113,8 +115,7 @@ class SlowBroker(Rule):
         longest = entries[0].maxes[0] if entries[0] else most
         others = [each.api for each in slow[1:]]
         sentence = (
-            f"{broker} is slow with {api}: half of {many(calls, 'call')} took it more than "
-            f"{duration(half / 1e6)} of its own time, one of twenty {duration(most / 1e6)}, "
+            f"{broker} is slow with {api}: {_shares(calls, half, most)}, "
             f"the longest {duration(longest / 1e6)}"
             + (f"; so it is with {listed(others)}." if others else ".")
         )
@@ -127,6 +128,15 @@ class SlowBroker(Rule):
             evidence(*shown) if shown else (nowhere(),),
             command("slow", where if others else both(where, f"api == {literal(api)}")), weight,
         )  # fmt: skip
+
+
+def _shares(calls: int, half: float, most: float) -> str:
+    """How long half of the calls took, where that is more than next to nothing, and one of twenty."""
+    late = duration(most / 1e6)
+    if half < 1000:
+        return f"one of twenty of {many(calls, 'call')} took it more than {late} of its own time"
+    long = duration(half / 1e6)
+    return f"half of {many(calls, 'call')} took it more than {long} of its own time, one of twenty {late}"
 
 
 class SlowQueue(Rule):

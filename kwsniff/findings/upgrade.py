@@ -1,8 +1,8 @@
 """Clients that would stop working with brokers of Kafka 4.0, which dropped old versions of many APIs
 (KIP-896).
 
-A client that asks the broker what it offers (ApiVersions) and uses an old version because the broker offers
-no newer one is not affected: it will choose another. Told apart by what the same broker served to others.
+`kwsniff.findings.compatible` has the verdict. What a broker offers stands in bodies, which rules don't see;
+what it served to anybody is known.
 """
 
 from __future__ import annotations
@@ -11,22 +11,35 @@ from typing import Any
 
 import numpy as np
 
+from kwsniff.findings.compatible import (
+    API_VERSIONS,
+    BETWEEN_BROKERS,
+    BREAKS,
+    BY_PLUGIN,
+    REPLICAS,
+    UNKNOWN,
+    WORKS,
+    Asking,
+    verdict,
+)
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
 from kwsniff.findings.words import client, listed, many
 from kwsniff.report.eventrows import EventBatch, Ints, Keys
+from kwsniff.spec.model import Versions
+from kwsniff.spec.releases import releases
 
-FLOORS = {
-    0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1,
-    38: 1, 39: 1, 40: 1, 41: 1,
-}  # fmt: skip
-"""Least version of each API that brokers of 4.0 to 4.4 serve, where it is not 0. Of Produce they advertise 0
-as well, for old clients of librdkafka, but serve none below 3. JoinGroup 0 and 1, which 4.0.0 refuses, 4.0.1
-serves again."""
-API_VERSIONS = 18
-BETWEEN_BROKERS = ("ReplicaFetcherThread-", "broker-")
-"""How client ids of brokers begin: they are upgraded with themselves."""
+TARGET = "4.0"
+SERVED = releases()
+RELEASE = SERVED.find(TARGET)
+ANY = Versions(((0, 1 << 15),))
+UNKNOWN_VERSION = 1 << 20
+
+
+def _ends(served: Versions) -> tuple[int, int]:
+    """The least and the greatest version; of none a range that holds nothing."""
+    return (served.first, served.last) if served else (1 << 15, -1)
 
 
 class OldClients(Rule):
@@ -43,50 +56,62 @@ class OldClients(Rule):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.old = Tally()
-        """Old versions by client id, address, broker, API's name and key."""
+        """Versions that 4.0 does not serve, by client id, address, broker, API's name and key."""
         self.asked = Tally()
-        """ApiVersions calls by client id and address."""
+        """ApiVersions calls by client id and address: their greatest version, calls that name a software."""
+        self.brokers = Tally()
+        """Clients that are brokers."""
         self.served = Tally()
         """By broker and API's key: the greatest version answered."""
         self.begun = Tally()
-        """By client address: connections seen from their SYN, and others."""
+        """By client id and address: connections seen from their SYN, and others."""
 
     def take(self, batch: EventBatch) -> None:
         calls = batch.calls
         self.looked += len(calls)
-        key = calls.coded("api_key")
-        floors = np.array([FLOORS.get(each, 0) for each in key.values] or [0])[key.codes]
-        version = calls.ints("api_version", 1 << 20)
-        own = calls.coded("client_id").beginning(BETWEEN_BROKERS)
-        keys: Keys = [calls.client, calls.broker, calls.coded("api"), key]
+        key, version = calls.coded("api_key"), calls.ints("api_version", UNKNOWN_VERSION)
+        served = [SERVED.serves(RELEASE, each) if each is not None else ANY for each in key.values] or [ANY]
+        first, last = (np.array(each)[key.codes] for each in zip(*map(_ends, served), strict=True))
         # What nobody answered may be no request: bytes that looked like one after a gap.
         sure = calls.known("latency_us") | calls.coded("status").equals("no_reply_expected")
-        self.old.add(calls, (version < floors) & ~own & sure, keys, maxes=[version, -version])
-        self.asked.add(calls, calls.is_in("api_key", (API_VERSIONS,)), [calls.client])
-        if (floors > 0).any():
-            answered = calls.known("latency_us") & (floors > 0) & calls.known("api_version")
-            self.served.add(calls, answered, [calls.broker, key], maxes=[version])
+        sure &= version != UNKNOWN_VERSION
+        old = sure & ((version < first) | (version > last)) & ~calls.is_in("api_key", BY_PLUGIN)
+        who: Keys = [calls.client]
+        self.old.add(calls, old, [*who, calls.broker, calls.coded("api"), key], maxes=[version, -version])
+        asks = calls.is_in("api_key", (API_VERSIONS,)) & sure
+        self.asked.add(calls, asks, who, [calls.known("software_name")], [version])
+        among = calls.coded("client_id").beginning(REPLICAS) | calls.is_in("api_key", tuple(BETWEEN_BROKERS))
+        self.brokers.add(calls, among, who)
+        self.served.add(calls, sure & (first > 0), [calls.broker, key], maxes=[version])
         rows = batch.connections
         syn: Ints = rows.ints("syn")
-        self.begun.add(rows, rows.ints("frames") > 0, [rows.coded("client_ip")], [syn, 1 - syn])
+        self.begun.add(rows, rows.ints("frames") > 0, [rows.client], [syn, 1 - syn])
 
     def findings(self, context: Context) -> list[Finding]:
         breaking: dict[bool, dict[Key, Entry]] = {}
         for key, entry in self.old.entries.items():
-            if self._breaks(key):
+            if self._verdict(key, entry) == BREAKS:
                 breaking.setdefault(key[:2] in self.asked.entries, {})[key] = entry
         return [self._finding(asks, entries) for asks, entries in breaking.items()]
 
-    def _breaks(self, key: Key) -> bool:
-        begun = self.begun.entries.get((key[1],))
-        asks = key[:2] in self.asked.entries
-        never_asks = not asks and begun is not None and begun.sums[0] > 0 and begun.sums[1] == 0
-        return never_asks or self._offered(key)
+    def unjudged(self) -> str:
+        unsure = any(self._verdict(key, entry) == UNKNOWN for key, entry in self.old.entries.items())
+        return "what brokers offer stands in bodies: kwsniff upgrade-check" if unsure else ""
 
-    def _offered(self, key: Key) -> bool:
-        """Whether the broker served somebody a version of this API that 4.0 serves."""
-        served = self.served.entries.get((key[2], key[4]))
-        return served is not None and served.maxes[0] >= FLOORS.get(key[4], 0)
+    def _verdict(self, key: Key, entry: Entry) -> str:
+        who = key[:2]
+        if who in self.brokers.entries:
+            return WORKS
+        asked, begun = self.asked.entries.get(who), self.begun.entries.get(who)
+        asking = Asking(
+            asked=-1 if asked is None else int(asked.maxes[0]),
+            whole=begun is not None and begun.sums[0] > 0,
+            partly=begun is not None and begun.sums[1] > 0,
+            named=asked is not None and asked.sums[0] > 0,
+        )
+        answered = self.served.entries.get((key[2], key[4]))
+        newest = None if answered is None else int(answered.maxes[0])
+        return verdict(asking, key[4], int(-entry.maxes[1]), SERVED.serves(RELEASE, key[4]), newest)[0]
 
     def _finding(self, asks: bool, entries: dict[Key, Entry]) -> Finding:
         clients = list(dict.fromkeys(client(key[0], key[1]) for key in entries))
@@ -98,5 +123,5 @@ class OldClients(Rule):
         sentence = f"{some} would not work with Kafka 4.0{named}: {listed(versions, 3)} used {why}."
         return Finding(
             self.code, NOTICE, some, sentence, {"clients": len(clients), "calls": calls},
-            evidence(*entries.values()), command("upgrade-check --target 4.0"), calls,
+            evidence(*entries.values()), command(f"upgrade-check --target {TARGET}"), calls,
         )  # fmt: skip

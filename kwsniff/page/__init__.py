@@ -75,7 +75,7 @@ class Page:
         """In the order in which they are printed."""
         return [
             sections.head(self.title, self.trust, self.note, width),
-            sections.findings(self.findings, width, brief),
+            sections.findings(self.findings, width, brief, sum(self.tables["api"]["calls"].to_pylist())),
             sections.api(self.tables["api"], width),
             sections.errors(self.errors, width, self.zone),
             sections.clients(self.tables["client"], width),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, SEVERITIES, WARNING
 from kwsniff.findings.words import duration
 from kwsniff.page.layout import Line, Section, beside, columns, fitted, tied, wrapped
-from kwsniff.report.cube import PARTS
+from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.text import bytes_text, digits, printable
 
 if TYPE_CHECKING:
@@ -42,16 +42,17 @@ def head(title: str, trust: str, note: str, width: int) -> Section:
     return Section("", [], head=lines)
 
 
-def findings(found: Sequence[Finding], width: int, brief: bool) -> Section:
+def findings(found: Sequence[Finding], width: int, brief: bool, calls: int) -> Section:
     """Sentences, the worst first, then what was looked at and is fine; of that no more than `BRIEF` lines if
-    it is to be `brief`."""
+    it is to be `brief`. Without `calls` nothing was looked at."""
     bad = [each for each in found if each.severity not in (OK, NOT_SHOWN)]
     fine = ", ".join(_about(each) for each in found if each.severity == OK)
     unseen = ", ".join(_about(each) for each in found if each.severity == NOT_SHOWN)
     blocks = [_finding(each, width) for each in varied(bad)]
     tail = _listed("ok", fine, width, brief) + _listed("not shown", unseen, width, brief)
     if not bad:
-        tail.insert(0, Line("Nothing was found that somebody should look into."))
+        fine = "Nothing was found that somebody should look into."
+        tail.insert(0, Line(fine if calls else "There are no Kafka calls in it, so nothing was looked at."))
     return Section("Findings", blocks, least=2, tail=tail)
 
 
@@ -108,7 +109,7 @@ def api(table: pa.Table, width: int) -> Section:
 
 
 def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
-    shares = [_share(row[_sum(name)], _parted(row)) for name in parts]
+    shares = [_part(row, name) for name in parts]
     if not parts:
         shares = [_share(row["duration_waited_sum_us"], row["time_us"])]
     many = row["calls"] - row["waited_calls"] >= P99_CALLS
@@ -117,6 +118,13 @@ def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
         printable(row["api"] or "(none)"), f"{row['calls']:,}", f"{row['errors']:,}" if row["errors"] else "",
         _seconds(row["time_us"]), *shares, *(_ms(each) for each in times),
     ]  # fmt: skip
+
+
+def _part(row: Row, name: str) -> str:
+    """A part's share of the time, with a sign if some of the broker's may have been waiting for data."""
+    shown = _share(row[_sum(name)], _parted(row))
+    unsure = name == "broker_us" and (row[_sum(name)] or 0.0) > (row[_sum(LEAST)] or 0.0)
+    return f"≤{shown}" if shown and unsure else shown
 
 
 def _busy(row: Row) -> float:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from kwsniff.report.coverage import Coverage
     from kwsniff.report.spool import Spool
     from kwsniff.report.store import CallStore, Takes
 
@@ -67,6 +68,7 @@ class Report:
         samples: int | None = None,
         uses: bool = False,
         others: Sequence[Takes] = (),
+        coverage: Coverage | None = None,
     ) -> Report:
         """Read all batches (EVENTS) once.
 
@@ -75,14 +77,18 @@ class Report:
         `only` these tables are made, if given. `samples` are the calls, and topics of calls, up to which
         percentiles are exact (None: always, which takes 28 bytes for each call and topic); beyond it they
         are within `percentile_error`. `uses`: also count by client and topic. `others` take the batches,
-        too, and share what is made of them.
+        too, and share what is made of them. `coverage`: what the input covers, where `batches` are not all of
+        it; it has to be complete when they end.
         """
         from kwsniff.report.bounded import BoundedStore
         from kwsniff.report.spool import Spool
         from kwsniff.report.store import CallStore
 
         topics = uses or only is None or not OF_TOPICS.isdisjoint(only)
-        store = CallStore(topics=topics) if samples is None else BoundedStore(samples, topics=topics)
+        if samples is None:
+            store = CallStore(topics=topics, coverage=coverage)
+        else:
+            store = BoundedStore(samples, topics=topics, coverage=coverage)
         spool = Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches, others)
         report = cls.from_store(store, errors=errors, only=only, uses=uses)
@@ -103,7 +109,7 @@ class Report:
 
         store.finish()
         statistics = Statistics(store, errors)
-        spans = store.spans.values()
+        spans = store.coverage.spans
         return cls(
             arrow=statistics.tables(only),
             covered_s=statistics.seconds,

@@ -9,6 +9,7 @@ import numpy as np
 
 from kwsniff.report.arrays import Floats, Ints
 from kwsniff.report.condensed import LIMIT, Condensed
+from kwsniff.report.coverage import Coverage
 from kwsniff.report.samples import Integers, percentile_columns
 from kwsniff.report.store import CallStore
 
@@ -21,10 +22,17 @@ class BoundedStore(CallStore):
 
     After `finish` it takes further batches, unless `exact` was given and is not used up."""
 
-    def __init__(self, exact: int = 0, limit: int | None = None, *, topics: bool = True) -> None:
+    def __init__(
+        self,
+        exact: int = 0,
+        limit: int | None = None,
+        *,
+        topics: bool = True,
+        coverage: Coverage | None = None,
+    ) -> None:
         """`exact` are samples that are kept as its base does, 28 bytes for a call and a topic; 0: none.
-        `limit`: that of values of a metric, if it is to be another one. `topics`: see its base."""
-        super().__init__(topics=topics)
+        `limit`: that of values of a metric, if it is to be another one. The others: see its base."""
+        super().__init__(topics=topics, coverage=coverage)
         self._room = exact
         limit = limit or max(exact // 4, LIMIT)  # four times 20 bytes a value
         self._by_cell = {"latency": Condensed(limit), "duration": Condensed(limit)}

@@ -8,6 +8,7 @@ Parquet and JSONL output of `kwsniff decode`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,39 +66,47 @@ def scalar_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+@cache
+def _text(value: str) -> pa.Scalar:
+    """A text as Arrow has it: given one of Python's, pyarrow loads dateutil to see what it is."""
+    return pa.scalar(value, pa.string())
+
+
 def _topics(topics: pa.ListArray, ids: pa.ListArray) -> pa.Array:
     counts, names, uuids = elements(topics, ids)
     absent = lists.is_null(topics) & lists.is_null(ids)
-    return pc.binary_join(lists.rebuilt(pc.coalesce(names, uuids, ""), counts, absent), ";")
+    return pc.binary_join(lists.rebuilt(pc.coalesce(names, uuids, _text("")), counts, absent), _text(";"))
 
 
 def _partitions(partitions: pa.ListArray) -> pa.Array:
     flat = partitions.flatten()
-    topic = pc.coalesce(pc.struct_field(flat, "topic"), pc.struct_field(flat, "topic_id"), "")
-    number = pc.fill_null(pc.struct_field(flat, "partition").cast(pa.string()), "")
-    return _joined(pc.binary_join_element_wise(topic, number, "-"), partitions)
+    topic = pc.coalesce(pc.struct_field(flat, "topic"), pc.struct_field(flat, "topic_id"), _text(""))
+    number = pc.fill_null(pc.struct_field(flat, "partition").cast(pa.string()), _text(""))
+    return _joined(pc.binary_join_element_wise(topic, number, _text("-")), partitions)
 
 
 def _brokers(brokers: pa.ListArray) -> pa.Array:
     flat = brokers.flatten()
-    host = pc.fill_null(pc.struct_field(flat, "host"), "")
-    port = pc.fill_null(pc.struct_field(flat, "port").cast(pa.string()), "")
-    return _joined(pc.binary_join_element_wise(host, port, ":"), brokers)
+    host = pc.fill_null(pc.struct_field(flat, "host"), _text(""))
+    port = pc.fill_null(pc.struct_field(flat, "port").cast(pa.string()), _text(""))
+    return _joined(pc.binary_join_element_wise(host, port, _text(":")), brokers)
 
 
 def _resources(resources: pa.ListArray) -> pa.Array:
     flat = resources.flatten()
-    parts = [pc.fill_null(pc.struct_field(flat, name), "") for name in ("type", "name")]
-    return _joined(pc.binary_join_element_wise(*parts, " "), resources)
+    parts = [pc.fill_null(pc.struct_field(flat, name), _text("")) for name in ("type", "name")]
+    return _joined(pc.binary_join_element_wise(*parts, _text(" ")), resources)
 
 
 def _joined(values: pa.Array, like: pa.ListArray) -> pa.Array:
-    return pc.binary_join(lists.rebuilt(values, lists.lengths(like), lists.is_null(like)), ";")
+    return pc.binary_join(lists.rebuilt(values, lists.lengths(like), lists.is_null(like)), _text(";"))
 
 
 _TEXTS: Mapping[str, Callable[[pa.RecordBatch], pa.Array]] = {
     "topics": lambda batch: _topics(batch["topics"], batch["topic_ids"]),
-    "topic_ids": lambda batch: _joined(pc.fill_null(batch["topic_ids"].flatten(), ""), batch["topic_ids"]),
+    "topic_ids": lambda batch: _joined(
+        pc.fill_null(batch["topic_ids"].flatten(), _text("")), batch["topic_ids"]
+    ),
     "partitions": lambda batch: _partitions(batch["partitions"]),
     "resources": lambda batch: _resources(batch["resources"]),
     "asked": lambda batch: _partitions(batch["asked"]),

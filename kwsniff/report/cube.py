@@ -21,9 +21,11 @@ PARTS = (
     *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
 )
 """Parts that the time of a call falls into; they add up to its duration."""
+LEAST = "broker_least_us"
+"""What of `broker_us` is certain."""
 SUMS = (
     *("calls", "request_bytes", "response_bytes", "records", "record_bytes"),
-    *("error_codes", "throttled_calls", "throttle_ms", "duration_us", "parted_calls", *PARTS),
+    *("error_codes", "throttled_calls", "throttle_ms", "duration_us", "parted_calls", *PARTS, LEAST),
 )
 """`parted_calls`: calls whose parts are known."""
 MAXES = ("last_us", "in_flight_max", "throttle_max_ms", "overrun_us")
@@ -33,7 +35,7 @@ NEVER = np.iinfo(np.int64).max
 """`first_us` of a call whose time is not known."""
 
 _FOLDS = dict.fromkeys(SUMS, np.add) | dict.fromkeys(MAXES, np.fmax) | dict.fromkeys(MINS, np.minimum)
-_REAL = frozenset(("duration_us", "overrun_us", *PARTS))
+_REAL = frozenset(("duration_us", "overrun_us", *PARTS, LEAST))
 _ROWS = 64
 
 

@@ -112,9 +112,9 @@ class Picked:
 class Partitions(EventRows):
     """What `calls` say of single partitions: a row each; `row` is that of its call."""
 
-    def __init__(self, calls: EventRows) -> None:
+    def __init__(self, calls: EventRows, name: str = "partitions") -> None:
         # Only calls have partitions: filtering the lists would change nothing but which call they are of.
-        column = calls.unfiltered("partitions")
+        column = calls.unfiltered(name)
         spread = lists.spread(column)
         flat = spread.values if int(spread.size.sum()) == len(spread.values) else column.flatten()
         super().__init__(pa.RecordBatch.from_arrays(flat.flatten(), [field.name for field in flat.type]))
@@ -218,6 +218,11 @@ class EventBatch:
     def partitions(self) -> Partitions:
         """Of the calls."""
         return Partitions(self.calls)
+
+    @cached_property
+    def asked(self) -> Partitions:
+        """Those that only the requests of calls name."""
+        return Partitions(self.calls, "asked")
 
     @cached_property
     def named(self) -> Named:

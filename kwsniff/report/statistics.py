@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kwsniff.report.codes import combined
-from kwsniff.report.cube import MEASURES, NEVER, PARTS, folded, taken
+from kwsniff.report.cube import LEAST, MEASURES, NEVER, PARTS, folded, taken
 from kwsniff.report.samples import Samples
 from kwsniff.report.store import CallStore, Columns
 from kwsniff.report.tables import STATUS_COLUMNS, ordered, typed
@@ -36,7 +36,7 @@ class Statistics:
     def __init__(self, store: CallStore, errors: Mapping[int, tuple[str, bool]] | None = None) -> None:
         self.store = store
         self.errors = errors or {}
-        self.seconds = covered_s(store.spans.values())
+        self.seconds = store.coverage.seconds
         numbers = [code or 0 for code in self._values("error_code", store.cells["error_code"])]
         status = self._values("status", store.cells["status"])
         self.cells: Columns = {
@@ -166,7 +166,7 @@ class Statistics:
         table["waited_calls"] = _sums(cells["calls"] * waited, group, size)
         table["duration_sum_us"] = _sums(cells["duration_us"] * ~waited, group, size)
         table["duration_waited_sum_us"] = _sums(cells["duration_us"] * waited, group, size)
-        for name in PARTS:
+        for name in (*PARTS, LEAST):
             table[f"{name[:-3]}_sum_us"] = np.where(table["parted_calls"] > 0, table[name], np.nan)
         for status in STATUS_COLUMNS:
             table[status] = _sums(cells["calls"] * (cells["status"] == status), group, size)
@@ -229,15 +229,6 @@ class Statistics:
     def _error_name(self, code: int) -> str:
         known = self.errors[code][0] if code in self.errors else self.store.error_names.get(code)
         return known or f"ERROR_{code}"
-
-
-def covered_s(spans: Iterable[tuple[int, int]]) -> float:
-    """Seconds in at least one of the spans of microseconds."""
-    covered, end = 0, -NEVER
-    for first, last in sorted(spans):
-        covered += max(last - max(first, end), 0)
-        end = max(end, last)
-    return covered / 1e6
 
 
 def _sums(values: npt.NDArray[Any], group: Ints, size: int) -> npt.NDArray[Any]:

@@ -26,22 +26,20 @@ import pyarrow as pa
 from kwsniff.report import waiting
 from kwsniff.report.arrays import Floats, Ints
 from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.report.cube import NEVER, PARTS, Cube, Measures, is_steady, joined, steady
+from kwsniff.report.coverage import FIRST, LAST, Coverage
+from kwsniff.report.cube import LEAST, NEVER, PARTS, Cube, Measures, is_steady, joined, steady
 from kwsniff.report.even import BATCH_BYTES, even
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.rows import Rows
 from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
-from kwsniff.table import EVENTS
 
 Columns = dict[str, npt.NDArray[Any]]
 
 CODED = ("api_key", "client_id", "client_ip", "broker_ip", "broker_port", "error_code", "status")
 TEXTS = ("client_id", "client_ip", "broker_ip")
 KEYS = (*CODED, "waited")
-LAST = ("response_end_time", "response_time", "request_end_time", "request_time")
-"""When a call was last seen: the first of these that is known."""
 MAX_CELLS = 50_000
 """Cells beyond it become one, of `OTHERS` and of no API."""
 
@@ -57,9 +55,9 @@ LISTS = frozenset(("topics", "topic_ids", "partitions"))
 NEEDED = (
     *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
     *("request_time", "request_end_time", "response_time", "response_end_time", "first_time", "last_time"),
-    *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", "max_wait_ms"),
+    *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", "broker_least_us"),
     *("record_count", "record_bytes", "in_flight", "error_count", "topics", "topic_ids", "partitions"),
-    *(name for name in PARTS if name in EVENTS.names),
+    *PARTS,
 )
 """Columns of EVENTS that the statistics use."""
 
@@ -73,15 +71,16 @@ class Takes(Protocol):
 class CallStore:
     """Takes EVENTS batches and keeps what the statistics need."""
 
-    def __init__(self, *, topics: bool = True) -> None:
+    def __init__(self, *, topics: bool = True, coverage: Coverage | None = None) -> None:
         """`topics`: whether anything is asked by topic; calls name several, so that costs as much as the
-        rest."""
+        rest. `coverage`: what the input covers, where others see more of it than this store."""
         self.codes = {name: Codes(MAX_NAMES if name in TEXTS else None) for name in CODED}
         self.api_names: dict[int, str] = {}
         self.error_names: dict[int, str] = {}
         self.software: dict[tuple[str | None, str | None], set[str]] = {}
         self._libraries = 0
-        self.spans: dict[str | None, tuple[int, int]] = {}
+        self.coverage = coverage or Coverage()
+        self._covers = coverage is None
         self.names = TopicNames()
         self.topics = TopicStore()
         self._topics_wanted = topics
@@ -110,8 +109,8 @@ class CallStore:
         """Take one EVENTS batch."""
         seen = EventBatch.of(batch)
         calls = seen.calls
-        self._cover(calls)
-        self._cover(seen.others)
+        if self._covers:
+            self.coverage.take(seen)
         if self._topics_wanted:
             self.names.know(seen.named)
         if not len(calls):
@@ -177,8 +176,7 @@ class CallStore:
         self.error_names = other.error_names | self.error_names
         for client, names in other.software.items():
             self._add_software(client, names)
-        for capture, span in other.spans.items():
-            self._add_span(capture, *span)
+        self.coverage.merge(other.coverage)
         self.names.merge(other.names)
         self._calls += other._calls
         return cells, self.topics.merge(other.topics, cells)
@@ -233,24 +231,6 @@ class CallStore:
         found.update(list(names)[: max(min(MAX_SOFTWARE - before, MAX_LIBRARIES - self._libraries), 0)])
         self._libraries += len(found) - before
 
-    def _cover(self, rows: Rows) -> None:
-        """Widen the span of time each capture is known to cover."""
-        if not len(rows):
-            return
-        first = rows.first_known("request_time", "response_time", "first_time", null=NEVER)
-        last = rows.first_known(*LAST, "last_time", null=-NEVER)
-        captures, codes = rows.coded("capture")
-        begin, end = np.full(len(captures), NEVER), np.full(len(captures), -NEVER)
-        np.minimum.at(begin, codes, first)
-        np.maximum.at(end, codes, last)
-        for capture, *span in zip(captures, begin.tolist(), end.tolist(), strict=True):
-            if span[0] != NEVER and span[1] != -NEVER:
-                self._add_span(capture, span[0], span[1])
-
-    def _add_span(self, capture: str | None, first: int, last: int) -> None:
-        begin, end = self.spans.get(capture, (first, last))
-        self.spans[capture] = min(begin, first), max(end, last)
-
 
 def _measures(calls: Rows, waited: Ints) -> Measures:
     throttle = calls.ints("throttle_ms")
@@ -269,15 +249,15 @@ def _measures(calls: Rows, waited: Ints) -> Measures:
         "last_us": calls.first_known(*LAST, null=0),
         "in_flight_max": calls.ints("in_flight", -1),
         "throttle_max_ms": throttle,
-        "overrun_us": np.where(waited * fetch == 1, waiting.overrun_us(calls), np.nan),
-        "first_us": calls.first_known("request_time", "response_time", null=NEVER),
+        "overrun_us": np.where(waited * fetch == 1, calls.floats("broker_us"), np.nan),
+        "first_us": calls.first_known(*FIRST, null=NEVER),
     })  # fmt: skip
 
 
 def _parts(calls: Rows) -> dict[str, npt.NDArray[Any]]:
     """The parts of each call's time, 0 where they are not known, and whether they are."""
     known = calls.known("broker_us").astype(np.int64)
-    return {"parted_calls": known} | {name: _or_zero(calls.floats(name)) for name in PARTS}
+    return {"parted_calls": known} | {name: _or_zero(calls.floats(name)) for name in (*PARTS, LEAST)}
 
 
 def _or_zero(values: Floats) -> Floats:
@@ -295,7 +275,5 @@ def _own(values: Floats) -> Floats:
 
 
 def _needed(batch: pa.RecordBatch, topics: bool) -> pa.RecordBatch:
-    """The columns that are used, those of the parts only where the batch has them."""
-    known = set(batch.schema.names)
-    names = dict.fromkeys((*NEEDED, *(name for name in PARTS if name in known)))
-    return batch.select([name for name in names if topics or name not in LISTS])
+    """The columns that are used."""
+    return batch.select([name for name in NEEDED if topics or name not in LISTS])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.report.cube import PARTS
+from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.percentiles import QUANTILES
 from kwsniff.table import TIMESTAMP
 
@@ -51,7 +51,7 @@ FIGURES = (
     ReportColumn("waited_calls", COUNT, "answered calls that waited on purpose, see Waiting"),
     *_percentiles("waited", "`latency_us` of calls that waited on purpose"),
     ReportColumn(
-        "wait_overrun_max_us", REAL, "most by which an empty Fetch came later than its `max_wait_ms`"
+        "wait_overrun_max_us", REAL, "greatest `broker_us` of a Fetch that waited: by so much it came late"
     ),
     ReportColumn(
         "duration_sum_us", REAL, "sum of `duration_us` of answered calls that did not wait on purpose"
@@ -59,7 +59,7 @@ FIGURES = (
     ReportColumn("duration_waited_sum_us", REAL, "sum of `duration_us` of calls that waited on purpose"),
     *(
         ReportColumn(f"{name[:-3]}_sum_us", REAL, f"sum of `{name}` of all calls; empty where none has it")
-        for name in PARTS
+        for name in (*PARTS, LEAST)
     ),
     ReportColumn("errors", COUNT, "calls with a non-zero error code"),
     ReportColumn("error_ratio", REAL, "errors / calls"),

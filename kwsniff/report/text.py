@@ -77,11 +77,12 @@ def _escape(char: str) -> str:
 def spreadsheet_safe(column: pa.Array) -> pa.Array:
     """Texts of a CSV column: what is not printable is written as `printable` does, and an apostrophe goes
     before what a spreadsheet would take for a formula."""
-    column = printable_column(column)
-    formula = pc.match_substring_regex(column, FORMULA)
-    if not np.any(pc.fill_null(formula, False).to_numpy(zero_copy_only=False)):
-        return column
-    return pc.replace_substring_regex(column, FORMULA, r"\1'\2\3")
+    encoded = column.dictionary_encode()
+    texts = printable_column(encoded.dictionary)
+    formula = pc.any(pc.match_substring_regex(texts, FORMULA)).as_py()
+    if formula:
+        texts = pc.replace_substring_regex(texts, FORMULA, r"\1'\2\3")
+    return column if texts is encoded.dictionary and not formula else texts.take(encoded.indices)
 
 
 def bytes_text(size: int) -> str:

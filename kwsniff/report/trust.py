@@ -132,12 +132,28 @@ class TrustTotals:
             self.sums[name] += pc.sum(rows[name]).as_py() or 0
 
 
-def paragraph(events: TrustTotals, capture: SupportsTotals | None = None, *, whole: bool = True) -> str:
+def paragraph(
+    events: TrustTotals,
+    capture: SupportsTotals | None = None,
+    *,
+    whole: bool = True,
+    window: bool = False,
+    instead: str = "",
+) -> str:
     """The paragraph as one line of sentences; the caller wraps it. Without `capture` (events that come from
     elsewhere) packets and bytes are those of the Kafka connections. Without `whole` the run was left before
-    the input's end, where connections tell of their gaps and frames."""
+    the input's end, where connections tell of their gaps and frames. `window`: the events are of some time of
+    the input only, of which frames and missing bytes were not counted. `instead`: what was
+    found where there was no Kafka."""
+    if whole and not events.connections and not events.calls:
+        nothing = "No Kafka was found in the time asked for." if window else "No Kafka was found."
+        told = [_packets(events, capture), nothing, instead, _limits(events), _damage(events, capture)]
+        return " ".join(filter(None, told))
     cut = capture is not None and capture.payloads_cut > 0
     told = [_connections(events), _gaps(events, cut=cut), _frames(events)] if whole else []
+    if window:
+        gaps = events.anomalies.get("gap", 0)
+        told = ["In the time asked for:", *told[:1], f"{_many(gaps, 'gap')}." if gaps else "No gaps."]
     sentences = [
         _packets(events, capture),
         *told,
@@ -169,10 +185,16 @@ def _packets(events: TrustTotals, capture: SupportsTotals | None) -> str:
 def _connections(events: TrustTotals) -> str:
     text = f"{_many(events.connections, 'connection')}"
     if events.connections:
-        text += f": {events.complete:,} complete, {events.half_seen:,} half-seen"
-        text += f", {events.mid_stream:,} joined mid-stream"
+        going_on = events.connections - events.complete - events.mid_stream
+        text += f": {events.complete:,} complete"
+        text += f", {events.mid_stream:,} joined mid-stream" if events.mid_stream else ""
+        text += f", {going_on:,} whose end was not seen" if going_on else ""
+    if events.half_seen:
+        text += f"; {events.half_seen:,} with bytes in one direction only"
     if events.tls:
         text += f"; {events.tls:,} skipped because of TLS"
+    if events.anomalies.get("not_kafka"):
+        text += f"; {events.anomalies['not_kafka']:,} judged not to be Kafka (decode --trace ID says why)"
     return text + "."
 
 

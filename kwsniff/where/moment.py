@@ -28,7 +28,7 @@ def as_times(left: Term, right: Term) -> tuple[Term, Term]:
 
 
 def _against(column: Term, constant: Term) -> tuple[Term, Term]:
-    clock = _clock(str(constant.value))
+    clock = clock_of(str(constant.value))
     if clock is None:
         return column, _moment(constant)
     scalar = pa.scalar(clock, CLOCK_TYPE)
@@ -36,7 +36,7 @@ def _against(column: Term, constant: Term) -> tuple[Term, Term]:
     return Term(CLOCK, _time_of_day(column, ZONE.get()), column.at, name=column.name), value
 
 
-def _clock(text: str) -> time | None:
+def clock_of(text: str) -> time | None:
     if ":" not in text[:3]:
         return None
     hours, _, rest = text.partition(":")

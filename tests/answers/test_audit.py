@@ -90,3 +90,13 @@ def test_a_request_of_nothing_changes_nothing() -> None:
 
 def test_the_table_is_as_it_was(golden: Callable[..., None]) -> None:
     golden("audit-java-admin", "audit", *files("java-admin"))
+
+
+def test_what_brokers_send_on_to_the_controller_is_told(answered: Callable[..., dict[str, Any]]) -> None:
+    """The topic that the recorder had created, through a broker (captures/clients/quorum_client.py)."""
+    (change,) = (
+        row for row in answered("audit", *files("quorum"))["changes"] if row["result"].startswith("sent on")
+    )
+    assert (change["api"], change["type"], change["name"]) == ("CreateTopics", "topic", "orders")
+    assert change["user"] == "ANONYMOUS"
+    assert change["client"] == "quorum-setup"

@@ -1,5 +1,5 @@
-"""docs/answers.md and docs/questions.md show what commands print: every `$ kwsniff` of them is run from the
-folder of the samples.
+"""README.md, docs/answers.md and docs/questions.md show what commands print: every `$ kwsniff` of them is
+run, those of docs from the folder of the samples. docs/report.svg shows the report of today.
 
 `pytest --update-golden` writes what they print now.
 """
@@ -14,17 +14,24 @@ from pathlib import Path
 import pytest
 
 from tests.answers.conftest import QUIET, Ended
+from tests.cli.picture import REPORT, drawn, words
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 PROMPT = re.compile(r"^\$ (kwsniff [^\n]*)\n", re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["answers.md", "questions.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/answers.md", "docs/questions.md"])
 def test_every_output_in_the_page_is_what_its_command_prints(
-    kwsniff: Callable[..., Ended], request: pytest.FixtureRequest, name: str
+    kwsniff: Callable[..., Ended],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
-    place = DOCS / name
+    place = ROOT / name
+    if place.parent == ROOT:
+        monkeypatch.chdir(ROOT)
     page = place.read_text(encoding="utf-8")
 
     def told(line: str) -> str:
@@ -41,6 +48,18 @@ def test_every_output_in_the_page_is_what_its_command_prints(
     if request.config.getoption("--update-golden"):
         place.write_text(made, encoding="utf-8")
     assert made == place.read_text(encoding="utf-8")
+
+
+def test_the_picture_shows_the_report(
+    kwsniff: Callable[..., Ended], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = kwsniff(*REPORT).out
+    place = DOCS / "report.svg"
+    if request.config.getoption("--update-golden"):
+        place.write_text(drawn(printed), encoding="utf-8")
+    assert words(place.read_text(encoding="utf-8")) == words(drawn(printed))
 
 
 LOUD = (*QUIET, "report")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -83,13 +82,13 @@ def test_consumers_that_read_everything_have_no_lag(answered: Callable[..., Any]
     assert {row["lag"] for row in rows} == {0}
 
 
-def fetch(second: int, offset: int, end: int) -> dict[str, Any]:
-    request = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": offset}]}]}
-    part = {"partition_index": 0, "high_watermark": end, "error_code": 0}
+def fetch(second: int, offset: int, end: int, start: int = 0) -> dict[str, Any]:
+    part = {"topic": "orders", "partition": 0, "fetch_offset": offset, "high_watermark": end, "error_code": 0,
+            "log_start_offset": start}  # fmt: skip
     return {
         "event": "call", "time": NOW + timedelta(seconds=second), "api_key": 1, "error_code": 0,
-        "client_ip": "10.0.0.5", "client_id": "app", "request": json.dumps(request),
-        "response": json.dumps({"responses": [{"topic": "orders", "partitions": [part]}]}),
+        "response_time": NOW + timedelta(seconds=second + 1), "client_ip": "10.0.0.5", "client_id": "app",
+        "partitions": [part],
     }  # fmt: skip
 
 
@@ -103,7 +102,7 @@ def heartbeat() -> dict[str, Any]:
 def lag(*rows: dict[str, Any]) -> dict[str, Any]:
     question = Groups()
     question.take(pa.RecordBatch.from_pylist(list(rows), schema=EVENTS))
-    [row] = question.tables()[2].rows
+    [row] = (row for row in question.tables()[2].rows if row["group"] is not None)
     return dict(row)
 
 
@@ -118,6 +117,23 @@ def test_a_consumer_that_moves_stands_still_no_longer_than_since_it_moved() -> N
     assert lag(heartbeat(), fetch(0, 5, 100), fetch(10, 110, 110))["stands_still_us"] is None
 
 
+def test_the_end_is_the_newest_that_anybody_was_told() -> None:
+    other = fetch(80, 250, 260) | {"client_id": "other"}
+    row = lag(heartbeat(), fetch(0, 5, 100), fetch(10, 7, 110), other)
+    assert (row["high_watermark"], row["position"], row["lag"]) == (260, 7, 253)
+
+
+def test_what_retention_deleted_is_no_lag() -> None:
+    assert lag(heartbeat(), fetch(0, 5, 100), fetch(10, 7, 110, start=90))["lag"] == 20
+
+
+def test_a_position_that_only_a_request_names_counts() -> None:
+    """Within a session a response leaves out what has no news (KIP-227)."""
+    asked = [{"topic": "orders", "partition": 0, "fetch_offset": 97}]
+    idle = fetch(10, 0, 0) | {"partitions": None, "asked": asked}
+    assert lag(heartbeat(), fetch(0, 5, 100), idle)["lag"] == 3
+
+
 def test_events_without_bodies_say_so(kwsniff: Callable[..., Ended], tmp_path: Any) -> None:
     stored = str(tmp_path / "e.parquet")
     assert kwsniff("decode", "-q", *files(NAME), "-o", stored).code == 0
@@ -126,3 +142,15 @@ def test_events_without_bodies_say_so(kwsniff: Callable[..., Ended], tmp_path: A
 
 def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
     golden("groups-librdkafka", "groups", *files(NAME))
+
+
+def test_a_member_was_last_seen_when_it_committed_last() -> None:
+    commit = {
+        **heartbeat(), "api_key": 8, "time": NOW + timedelta(seconds=50), "request": None, "response": None,
+        "member_id": "m",
+        "partitions": [{"topic": "orders", "partition": 0, "committed_offset": 7, "error_code": 0}],
+    }  # fmt: skip
+    question = Groups()
+    question.take(pa.RecordBatch.from_pylist([heartbeat(), commit], schema=EVENTS))
+    [member] = question.tables()[1].rows
+    assert (member["first_time"], member["last_time"]) == (NOW, NOW + timedelta(seconds=50))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from scapy.utils import PcapReader
 
-from kwsniff.answers.slow import PARTS, Slow
+from kwsniff.answers.slow import TIMES, Slow
 from kwsniff.table import EVENTS
 from tests.answers.conftest import Ended, files
 from tests.samples import sample
@@ -63,10 +63,16 @@ def tables(*rows: dict[str, Any]) -> tuple[list[Any], list[Any]]:
 
 
 def test_where_the_time_went_is_told() -> None:
-    parts = dict.fromkeys(PARTS, 0.0) | {"broker_us": 100.0, "queued_us": 900.0}
+    parts = dict.fromkeys(TIMES, 0.0) | {"broker_us": 100.0, "queued_us": 900.0}
     [row], [client] = tables(call(duration_us=1000.0, latency_us=1000.0, **parts))
     assert row["mostly"] == client["mostly"] == "behind other requests 90%"
     assert client["queued_us"] == 900.0
+
+
+def test_what_may_have_been_waiting_for_data_is_not_called_the_brokers() -> None:
+    parts = dict.fromkeys(TIMES, 0.0) | {"broker_us": 950.0, "broker_least_us": 50.0}
+    [row], [client] = tables(call(duration_us=1000.0, latency_us=1000.0, **parts))
+    assert row["mostly"] == client["mostly"] == "broker or waiting 90%"
 
 
 def test_what_is_not_known_is_not_told() -> None:

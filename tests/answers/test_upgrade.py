@@ -16,7 +16,7 @@ WHO = {"client_ip": "10.0.0.5", "client_id": "app", "connection": "c1", **BROKER
 
 
 def call(key: int, version: int, **columns: Any) -> dict[str, Any]:
-    return {"event": "call", "api_key": key, "api_version": version, **WHO, **columns}
+    return {"event": "call", "api_key": key, "api_version": version, "latency_us": 1.0, **WHO, **columns}
 
 
 def asks(version: int, offered: dict[int, tuple[int, int]] | None = None, **columns: Any) -> dict[str, Any]:
@@ -64,6 +64,11 @@ def test_of_a_client_joined_in_the_middle_nothing_is_known() -> None:
 
 def test_without_what_the_broker_answered_nothing_is_known() -> None:
     assert verdicts("4.0", asks(3), call(1, 3), end())["app"] == "unknown"
+
+
+def test_a_broker_offers_at_least_what_it_served_to_others() -> None:
+    other = call(1, 12, client_id="modern", connection="c2")
+    assert verdicts("4.0", asks(3), call(1, 3), other, end())["app"] == "breaks"
 
 
 def test_of_an_old_client_that_takes_the_newest_on_offer_nothing_is_known() -> None:

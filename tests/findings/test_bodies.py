@@ -39,6 +39,7 @@ def with_positions(rows: list[Row]) -> list[Row]:
                     "topic": topic.get("name") or names.get(topic.get("topic_id")),
                     "partition": part["partition_index"],
                     "committed_offset": part["committed_offset"],
+                    "error_code": row["error_code"],
                 }
                 for topic in request.get("topics", [])
                 for part in topic["partitions"]
@@ -99,6 +100,7 @@ def test_a_queue_on_one_connection_is_found_where_the_time_went() -> None:
         waits = row["latency_us"] - row["queued_us"]
         row["waited_us"] = waits if row["api"] == "Fetch" else 0.0
         row["broker_us"] = 0.0 if row["api"] == "Fetch" else waits
+        row["broker_least_us"] = row["broker_us"]
         free[row["connection"]] = row["response_end_time"]
     (queue,) = found(rows)
     assert (queue.code, queue.subject) == ("slow_queue", "one-connection@127.0.0.1")

@@ -16,6 +16,11 @@ def severity(code: str, *rows: dict[str, Any]) -> str:
     return next(each.severity for each in taken(*rows).found() if each.code == code)
 
 
+def own(microseconds: float) -> dict[str, float]:
+    """The broker's own time, all of it certain."""
+    return {"broker_us": microseconds, "broker_least_us": microseconds}
+
+
 def test_an_empty_input_shows_nothing_and_is_no_praise() -> None:
     assert {each.severity for each in taken().found()} == {NOT_SHOWN}
 
@@ -26,24 +31,24 @@ def test_a_rule_whose_columns_are_null_says_that_the_capture_does_not_show_it(co
 
 
 def test_a_queue_is_told_from_a_slow_broker() -> None:
-    calls = [row(at, queued_us=150_000.0, broker_us=900.0) for at in range(30)]
+    calls = [row(at, queued_us=150_000.0, **own(900.0)) for at in range(30)]
     (queue,) = found(*calls)
     assert (queue.code, queue.subject) == ("slow_queue", "app@10.0.0.1")
     assert "app@10.0.0.1 waits for itself: 30 of 30 calls to 10.0.0.9:9092" in queue.sentence
-    calls = [row(at, queued_us=900.0, broker_us=150_000.0) for at in range(30)]
+    calls = [row(at, queued_us=900.0, **own(150_000.0)) for at in range(30)]
     (broker,) = found(*calls)
     assert (broker.code, broker.severity) == ("slow_broker", WARNING)
     assert broker.numbers["p50_us"] == pytest.approx(150_000, rel=0.025)
 
 
 def test_too_few_slow_calls_prove_nothing() -> None:
-    assert codes(*(row(at, broker_us=500_000.0) for at in range(19))) == []
-    assert codes(*(row(at, broker_us=500_000.0) for at in range(20))) == ["slow_broker"]
+    assert codes(*(row(at, **own(500_000.0)) for at in range(19))) == []
+    assert codes(*(row(at, **own(500_000.0)) for at in range(20))) == ["slow_broker"]
 
 
 def test_a_broker_that_was_sent_packets_again_is_neither_blamed_nor_praised() -> None:
     again = connection(client_packets=500, client_retransmissions=50)
-    slow, quick = ([row(at, broker_us=each) for at in range(20)] for each in (500_000.0, 900.0))
+    slow, quick = ([row(at, **own(each)) for at in range(20)] for each in (500_000.0, 900.0))
     (speed,) = (each for each in taken(*slow, again).found() if each.code == "slow_broker")
     assert speed.severity == NOT_SHOWN
     assert "(clients sent packets to 10.0.0.9:9092 again)" in speed.sentence
@@ -69,7 +74,7 @@ def test_a_group_falls_behind_when_more_comes_than_it_commits() -> None:
     """The end is told by what producers wrote and what others fetch, by name or by uuid."""
 
     def commit(at: int, offset: int) -> dict[str, Any]:
-        part = {"topic": "orders", "partition": 0, "committed_offset": offset}
+        part = {"topic": "orders", "partition": 0, "committed_offset": offset, "error_code": 0}
         return row(at * SECOND, api_key=8, api="OffsetCommit", group_id="reports", partitions=[part])
 
     def produce(at: int, offset: int) -> dict[str, Any]:
@@ -94,7 +99,7 @@ def test_a_group_that_commits_now_and_then_is_not_behind_by_what_came_since() ->
     """1,000 records a second, committed whole every five seconds; the capture ends just before a commit."""
 
     def commit(at: int, offset: int) -> dict[str, Any]:
-        part = {"topic": "orders", "partition": 0, "committed_offset": offset}
+        part = {"topic": "orders", "partition": 0, "committed_offset": offset, "error_code": 0}
         return row(at * SECOND, api_key=8, api="OffsetCommit", group_id="lake", partitions=[part])
 
     def produce(at: int) -> dict[str, Any]:
@@ -288,8 +293,8 @@ def test_a_broker_that_closes_its_windows_is_one_finding_whoever_sends() -> None
 
 
 def test_a_broker_that_is_slow_with_everything_is_one_finding() -> None:
-    calls = [row(at, broker_us=200_000.0) for at in range(30)]
-    more = [row(at, api_key=8, api="OffsetCommit", broker_us=150_000.0) for at in range(25)]
+    calls = [row(at, **own(200_000.0)) for at in range(30)]
+    more = [row(at, api_key=8, api="OffsetCommit", **own(150_000.0)) for at in range(25)]
     (slow,) = found(*calls, *more)
     assert "; so it is with OffsetCommit." in slow.sentence
     assert slow.numbers["apis"] == 2
@@ -331,10 +336,12 @@ def test_an_old_client_breaks_only_if_it_would_not_negotiate() -> None:
     old = row(api_key=1, api="Fetch", api_version=3)
     asks = row(api_key=18, api="ApiVersions", api_version=3)
     other = row(api_key=1, api="Fetch", api_version=12, client_id="modern")
-    assert codes(old, asks, connection()) == []
-    assert codes(old, connection()) == ["old_client"]
-    assert codes(old, connection(syn=False)) == []  # it may have asked before the capture began
-    assert codes(old, asks, other, connection()) == ["old_client"]
+    begun = connection(client_id="app")
+    assert codes(old, asks, begun) == []
+    assert severity("old_client", old, asks, begun) == NOT_SHOWN  # bodies tell what the broker offers
+    assert codes(old, begun) == ["old_client"]
+    assert codes(old, begun, connection(client_id="app", syn=False)) == []  # it may have asked before
+    assert codes(old, asks, other, begun) == ["old_client"]
 
 
 def test_errors_that_belong_to_a_protocol_are_left_out() -> None:
@@ -360,3 +367,10 @@ def test_names_from_the_wire_do_not_break_commands_or_sentences() -> None:
     words = shlex.split(throttled.command)
     assert words[:4] == ["kwsniff", "slow", "FILE", "--where"]
     assert len(words) == 5
+
+
+def test_a_fetch_that_may_have_waited_for_data_does_not_make_a_broker_slow() -> None:
+    """As those of KRaft's followers: answered with data that came in the meantime, within `max_wait_ms`."""
+    fetch = {"api_key": 1, "api": "Fetch", "max_wait_ms": 500, "broker_us": 450_000.0}
+    assert codes(*(row(at, broker_least_us=0.0, **fetch) for at in range(50))) == []
+    assert codes(*(row(at, broker_least_us=200_000.0, **fetch) for at in range(50))) == ["slow_broker"]

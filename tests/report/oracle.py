@@ -11,23 +11,12 @@ import numpy as np
 
 Row = dict[str, Any]
 
-PARTS = ("request_transfer", "queued", "throttled", "waited", "broker", "response_transfer")
+PARTS = ("request_transfer", "queued", "throttled", "waited", "broker", "response_transfer", "broker_least")
 PERCENTILES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": 99.9, "max": 100}
 
 
 def waits(row: Row) -> bool:
-    latency = row["latency_us"]
-    if latency is None:
-        return False
-    if row.get("waited_us") is not None:
-        return row["waited_us"] > 0
-    if row["api_key"] in (11, 14):
-        return row["error_code"] in (None, 0, 27)
-    wait = row["max_wait_ms"]
-    empty = not row["record_bytes"] and not row["record_count"]
-    if row["api_key"] not in (1, 78) or row["status"] != "ok" or not empty or not wait:
-        return False
-    return latency >= wait * 1000 - min(1000, wait * 500)
+    return row["latency_us"] is not None and (row["waited_us"] or 0.0) > 0
 
 
 def figures(rows: list[Row]) -> Row:

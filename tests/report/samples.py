@@ -11,6 +11,11 @@ APIS = {0: "Produce", 1: "Fetch", 3: "Metadata", 11: "JoinGroup", 12: "Heartbeat
 ERRORS = {3: "UNKNOWN_TOPIC_OR_PARTITION", 6: "NOT_LEADER_OR_FOLLOWER", 27: "REBALANCE_IN_PROGRESS"}
 TOPICS = {"orders": "id-orders", "payments": "id-payments", "audit": "id-audit", "-odd": "id-odd"}
 
+TIMES = (
+    *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "broker_least_us"),
+    "response_transfer_us",
+)
+
 
 def mixture(count: int, seed: int = 7) -> list[dict[str, Any]]:
     """`count` calls; topics are named by name, by uuid or by both."""
@@ -37,6 +42,9 @@ def _call(chance: random.Random, number: int) -> dict[str, Any]:
         columns["max_wait_ms"] = chance.choice([5, 500])
         latency = chance.choice([latency, 500_250.0, 5_010.0])
         columns["record_bytes"] = columns["record_count"] = chance.choice([0, 0, 40])
+        columns |= chance.choice(
+            [{}, dict.fromkeys(TIMES, 5.0), {**dict.fromkeys(TIMES, 7.0), "waited_us": 0.0}]
+        )
     if key in (0, 1, 3):
         columns |= _topics(chance)
     status = chance.choices(["ok", "error", "unanswered", "undecoded", "truncated"], [80, 12, 3, 3, 2])[0]

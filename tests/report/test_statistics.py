@@ -105,41 +105,13 @@ def test_rows_are_sorted_by_calls_then_name() -> None:
 # Waiting
 
 
-def fetch(latency: float, **columns: Any) -> dict[str, Any]:
-    defaults = {"api_key": 1, "api": "Fetch", "max_wait_ms": 500, "record_count": 0, "record_bytes": 0}
-    return call(latency=latency, **(defaults | columns))
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (fetch(500_000), True),
-        (fetch(499_000), True),
-        (fetch(498_900), False),
-        (fetch(500_400, record_count=None, record_bytes=None), True),
-        (fetch(500_400, record_count=1, record_bytes=80), False),
-        (fetch(500_400, record_count=None, record_bytes=80), False),
-        (fetch(500_400, max_wait_ms=None), False),
-        (fetch(200, max_wait_ms=0), False),
-        (fetch(600, max_wait_ms=1), True),
-        (fetch(400, max_wait_ms=1), False),
-        (fetch(500_400, status="error", error_code=6, error="NOT_LEADER_OR_FOLLOWER"), False),
-        (fetch(500_400, api_key=78, api="ShareFetch"), True),
-        (call(latency=3e6, api_key=11, api="JoinGroup"), True),
-        (call(latency=900, api_key=11, api="JoinGroup", status="error", error_code=79), False),
-        (call(latency=3e6, api_key=14, api="SyncGroup", status="error", error_code=27), True),
-        (call(latency=None, api_key=14, api="SyncGroup", status="unanswered"), False),
-        (call(latency=3e6, api_key=12, api="Heartbeat"), False),
-        (call(latency=3e6, api_key=0, api="Produce", acks=-1), False),
-    ],
-)
-def test_only_what_waits_on_purpose_is_waiting(row: dict[str, Any], expected: bool) -> None:
-    counts = report(row).tables["api"]["waited_calls"]
-    assert counts.tolist() == [int(expected)]
+def fetch(latency: float, waited: float = 0.0) -> dict[str, Any]:
+    parts = {"waited_us": waited, "broker_us": latency - waited, "broker_least_us": latency - waited}
+    return call(latency=latency, api_key=1, api="Fetch", max_wait_ms=500, **parts)
 
 
 def test_waiting_is_told_apart_from_service_time() -> None:
-    rows = [fetch(500_100), fetch(502_000), fetch(900, record_count=3, record_bytes=99), fetch(1100)]
+    rows = [fetch(500_100, 500_000.0), fetch(502_000, 500_000.0), fetch(900), fetch(1100)]
     row = one(report(*rows), "api", api="Fetch")
     assert (row["calls"], row["waited_calls"]) == (4, 2)
     assert (row["latency_p50_us"], row["latency_max_us"]) == (1000.0, 1100.0)

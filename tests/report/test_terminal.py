@@ -27,7 +27,7 @@ def printed(report: Report, width: int | None = None, **options: Any) -> str:
 
 
 def fetches() -> Report:
-    waiting = {"api_key": 1, "api": "Fetch", "max_wait_ms": 500, "record_bytes": 0}
+    waiting = {"api_key": 1, "api": "Fetch", "waited_us": 500_000.0}
     return Report.from_events(batches([call(latency=500_000, **waiting), call(latency=1500)], 2))
 
 

@@ -48,7 +48,7 @@ def totals(*rows: dict[str, Any]) -> TrustTotals:
 def test_a_clean_capture_is_told_in_one_paragraph() -> None:
     text = paragraph(totals(connection(), call()), capture(packets=1234, bytes=2_350_000, files=1))
     assert text == (
-        "1,234 packets, 2.35 MB, from 1 file. 1 connection: 1 complete, 0 half-seen, 0 joined mid-stream. "
+        "1,234 packets, 2.35 MB, from 1 file. 1 connection: 1 complete. "
         "No gaps. 10 frames decoded, 0 not. 1 call: 1 paired."
     )
 
@@ -82,7 +82,8 @@ def test_everything_that_shakes_trust_is_named() -> None:
     )
     assert text == (
         "9 packets, 900 bytes, from 2 files (1 not IP, 2 not TCP). "
-        "4 connections: 1 complete, 1 half-seen, 2 joined mid-stream; 1 skipped because of TLS. "
+        "4 connections: 1 complete, 2 joined mid-stream, 1 whose end was not seen; 1 with bytes in one "
+        "direction only; 1 skipped because of TLS. "
         "2 gaps, 2.5 kB missing, 1 resynchronisation, 30 bytes skipped. "
         "28 frames decoded, 2 not. "
         "4 calls: 1 paired, 1 no reply expected, 1 unanswered, 1 orphan. "
@@ -105,7 +106,7 @@ def test_unreadable_input_counts_as_damage(code: str) -> None:
 
 
 def test_nothing_seen_is_said_too() -> None:
-    nothing = "0 connections. No gaps. 0 frames decoded, 0 not. 0 calls: 0 paired."
+    nothing = "No Kafka was found."
     assert paragraph(TrustTotals(), capture(files=1)) == f"0 packets, 0 bytes, from 1 file. {nothing}"
     assert paragraph(TrustTotals(), capture()) == f"0 packets, 0 bytes. {nothing}", "a live interface"
 
