@@ -20,6 +20,7 @@ from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.arguments import Damage, from_pipe, patient
 from kwsniff.cli.asked import Asked
+from kwsniff.cli.instead import instead
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
@@ -44,7 +45,10 @@ PAGE = 100
 def answer(asked: Asked, question: Answer) -> int:
     """Answer the question from the inputs, print the tables; return the exit code. Raises CommandError."""
     check(asked)
-    damage, trust, stop = Damage(), Trust(wanted=not asked.quiet), Stop()
+    damage, stop = Damage(), Stop()
+    trust = Trust(
+        wanted=not asked.quiet, window=asked.choice.window(), instead=instead(asked.paths, asked.config)
+    )
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
     interrupts = Stopping(stop) if from_pipe(asked.paths) else Interrupts()
     try:
@@ -53,7 +57,7 @@ def answer(asked: Asked, question: Answer) -> int:
     finally:
         interrupts.restore()
     show(asked, question.tables(), question.notes())
-    if trust.capture.packets:  # stored events have no packets to speak of
+    if trust.capture.files:  # stored events have no packets to speak of
         trust.show()
     if damage:
         problem.said(damage.line())

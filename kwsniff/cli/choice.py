@@ -14,6 +14,7 @@ from kwsniff.where.zones import zone
 if TYPE_CHECKING:
     from kwsniff.report.topics import TopicNames
     from kwsniff.where.predicate import Predicate
+    from kwsniff.where.window import Window
 
 COLOURS = ("auto", "always", "never")
 
@@ -48,6 +49,14 @@ class Choice:
         from kwsniff.where.predicate import compile_where  # which loads the language
 
         return compile_where(self.where, since=self.since, until=self.until, tz=self.tz)
+
+    def window(self) -> Window | None:
+        """The time that is wanted, None for all; to be asked for once it is `checked`."""
+        if self.since is None and self.until is None:
+            return None
+        from kwsniff.where.window import Window  # which loads the language
+
+        return Window(self.since, self.until, self.tz)
 
     @property
     def columns(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from kwsniff.cli import problem
 from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_bodies, refuse_overwriting
 from kwsniff.cli.choice import Choice
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
+from kwsniff.cli.instead import instead
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
@@ -133,7 +134,11 @@ class _Run:
         self._predicate = predicate
         self._output = output
         self._damage = Damage()
-        self._trust = Trust(wanted=not request.quiet)
+        self._trust = Trust(
+            wanted=not request.quiet,
+            window=request.choice.window(),
+            instead=instead(request.paths, request.config),
+        )
         self._piped = from_pipe(request.paths)
         self._growing = request.follow or self._piped
         """Rows are to be seen as they come."""

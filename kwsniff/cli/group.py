@@ -6,7 +6,8 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from kwsniff.cli.commands import COMMANDS, command
+from kwsniff.cli.commands import COMMANDS, EXAMPLES, GROUPS, command
+from kwsniff.cli.page import write_examples
 from kwsniff.cli.problem import CommandError, suggestion
 
 
@@ -21,11 +22,18 @@ class Commands(TyperGroup):
         """The command of that name, or None."""
         return command(cmd_name)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Each command with the first sentence of its help."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, str(each.help).split("\n\n")[0]) for name, each in found])
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Examples first, then the commands in groups, each with the first sentence of its help."""
+        write_examples(formatter, EXAMPLES)
+        widest = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            found = [(name, command(name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(widest), str(each and each.help).split("\n\n")[0]) for name, each in found]
+                )
+        with formatter.section("Options"):
+            formatter.write_dl([each.get_help_record(ctx) for each in self.get_params(ctx)])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` begin with; a name that comes close is suggested."""

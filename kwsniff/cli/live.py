@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -22,13 +23,15 @@ from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.findings import Thresholds
+from kwsniff.live.arrivals import ENDING_S
 from kwsniff.live.errors import LiveError
 from kwsniff.live.findings import LiveFindings
+from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.livetable import IntervalCsv
 from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.live.screen import Screen, possible
-from kwsniff.live.session import Keeping, Session
+from kwsniff.live.session import Session
 from kwsniff.live.sink import Health, LiveSink
 from kwsniff.live.user import become
 from kwsniff.report.topicfile import cached_names, keep_names
@@ -36,6 +39,10 @@ from kwsniff.report.topics import TopicNames
 from kwsniff.table import EVENTS
 from kwsniff.where.predicate import Predicate
 
+STDOUT, STDERR = 1, 2
+LOOK_S = 0.1
+"""Seconds between looks whether standard output takes something, once ENDING_S are over."""
+UNREAD = b"kwsniff: standard output takes no more; what is left to tell is not told\n"
 FINDINGS_SHOWN = 10
 """Findings told at the end."""
 
@@ -148,9 +155,7 @@ def _session(request: LiveRequest, rotation: WriterRotation | None) -> tuple[Ses
     buffers = ", ".join(f"{each.buffer_bytes / (1 << 20):.0f} MiB" for each in listeners)
     heading = f"listening on {', '.join(names)} ({bpf}), kernel buffer {buffers}; Ctrl-C ends"
     config = request.config
-    session = Session(
-        listeners, config, queue_bytes=config.block_bytes * 4, keeping=keeping, duration=request.duration
-    )
+    session = Session(listeners, config, queue_bytes=config.block_bytes * 4, keeping=keeping)
     return session, heading
 
 
@@ -188,27 +193,35 @@ class _LiveRun:
             self._screen = Screen(", ".join(session.interfaces), session.stop)
             self._sinks.append(Filtered(self._screen, predicate))
         else:
-            self._sinks += [self._lines(form, columns), Warnings()]
+            self._sinks.append(self._lines(form, columns))
 
     def run(self, heading: str) -> int:
         """Whoever has read `heading` can end the session with a signal."""
         if self._screen is None:
-            with _stopping(self._session.stop):
+            with _stopping(self._end), _after(self._request.duration, self._end):
                 self._say(heading)
-                self._session.run(self._sinks, self._through)
-        else:
-            self._say(heading)
+                with _warning(self._session.health):
+                    self._session.run(self._sinks, self._through)
+                return self._ended()
+        self._say(heading)
+        with _after(self._request.duration, self._session.stop):
             self._beside(self._screen)
+        Warnings().tick(self._session.health())
+        return self._ended()
+
+    def _ended(self) -> int:
+        """Keep what was learnt and tell what was found."""
         if len(self._names.names) > self._known:
             keep_names(self._names.names)
-        for line in self._session.farewells:
-            print(f"kwsniff: {line}", file=sys.stderr)
         self._trust.show()
         self._tell_findings()
-        if self._screen is not None and self._session.health().dropped:
-            warnings = Warnings()
-            warnings.tick(self._session.health())
         return problem.DONE
+
+    def _end(self) -> None:
+        """Stop the session; whoever does not read what it tells cannot keep it from ending."""
+        self._session.stop()
+        if not any(signal.getitimer(signal.ITIMER_REAL)):
+            signal.setitimer(signal.ITIMER_REAL, ENDING_S, LOOK_S)
 
     def _tell_findings(self) -> None:
         """What somebody should look into, worst first."""
@@ -257,7 +270,7 @@ class _LiveRun:
         choice = self._request.choice
         colour = choice.colour(terminal, os.environ.get("NO_COLOR"))
         writer = open_writer(form, sys.stdout.buffer, columns, width=width, colour=colour, zone=choice.zone)
-        return Filtered(Lines(writer, self._request.count, self._session.stop), self._predicate)
+        return Filtered(Lines(writer, self._request.count, self._end), self._predicate)
 
     def _through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return named(self._trust.watch(batches), hold=False, learner=self._names)
@@ -265,7 +278,9 @@ class _LiveRun:
 
 @contextmanager
 def _stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM stop the session; the second one ends it at once."""
+    """Let Ctrl-C and SIGTERM stop the session; the second one ends it at once. SIGALRM gives up standard
+    output and error if they take nothing: this process waits inside of write(2) then, which only a signal
+    ends."""
     asked = False
 
     def arrived(number: int, frame: FrameType | None) -> None:
@@ -275,12 +290,62 @@ def _stopping(stop: Callable[[], None]) -> Iterator[None]:
         asked = True
         stop()
 
-    before = {number: signal.signal(number, arrived) for number in (signal.SIGINT, signal.SIGTERM)}
+    def look(number: int, frame: FrameType | None) -> None:
+        given_up = [each for each in (STDOUT, STDERR) if not _takes(each)]
+        for each in given_up:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, each)
+            os.close(nowhere)
+        if STDOUT in given_up:
+            os.write(STDERR, UNREAD)
+
+    handlers = {signal.SIGINT: arrived, signal.SIGTERM: arrived, signal.SIGALRM: look}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _takes(descriptor: int) -> bool:
+    """Whether a file takes more at once."""
+    return bool(select.select([], [descriptor], [], 0)[1])
+
+
+@contextmanager
+def _after(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` after a time, None for never."""
+    timer = threading.Timer(seconds or 0, stop)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _warning(health: Callable[[], Health]) -> Iterator[None]:
+    """Warn once a second, and at the end: also while standard output takes nothing and the session waits, but
+    not where this thread would, too."""
+    warnings, over = Warnings(), threading.Event()
+
+    def warn() -> None:
+        while not over.wait(1.0):
+            if _takes(STDERR):
+                warnings.tick(health())
+
+    thread = threading.Thread(target=warn, name="warn", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        warnings.tick(health())
 
 
 class Filtered:
@@ -325,25 +390,23 @@ class Lines:
 
 
 class Warnings:
-    """A line on standard error whenever packets were dropped since the last one."""
+    """A line on standard error whenever packets were dropped since the last, or something was given up."""
 
     def __init__(self) -> None:
-        self._told = 0
-
-    def add(self, events: pa.RecordBatch) -> None:
-        """Nothing to warn of."""
+        self._told = self._troubles = 0
 
     def tick(self, health: Health) -> None:
         """Look at the drops."""
+        for trouble in health.troubles[self._troubles :]:
+            said(trouble)
+        self._troubles = len(health.troubles)
         if health.dropped == self._told:
             return
         parts = [(health.kernel_dropped, "the kernel"), (health.own_dropped, "kwsniff")]
         by = " and ".join(f"{count:,} by {who}" for count, who in parts if count)
+        missing = f" here, {health.own_written:,} of them are written" if health.own_written else ""
         said(
             f"{health.dropped - self._told:,} packets dropped, so far {by}, {health.dropped_share:.1%} of "
-            "those that came; what they carried is missing"
+            f"those that came; what they carried is missing{missing}"
         )
         self._told = health.dropped
-
-    def close(self) -> None:
-        """Nothing is open."""

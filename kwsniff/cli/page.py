@@ -48,9 +48,14 @@ class HelpPage(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples, each on a line of its own."""
         if self.examples:
-            with formatter.section("Examples"):
-                for line in self.examples:
-                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+            write_examples(formatter, self.examples)
+
+
+def write_examples(formatter: Any, examples: tuple[str, ...]) -> None:
+    """A section of examples, each on a line of its own however long it is."""
+    with formatter.section("Examples"):
+        for line in examples:
+            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 def usage(argument: Any) -> str:

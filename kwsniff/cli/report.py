@@ -17,6 +17,7 @@ from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.choice import Choice
+from kwsniff.cli.instead import instead
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
@@ -31,8 +32,10 @@ from kwsniff.offline import MOST_STAGES, events, in_stages, processes
 from kwsniff.page import Page
 from kwsniff.page.title import title
 from kwsniff.report import DEFAULT_BY, OF_TOPICS, Report, sessions
+from kwsniff.report.coverage import Coverage
 from kwsniff.report.csv import write_batches
 from kwsniff.report.even import even
+from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.sessions import followed
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
@@ -71,7 +74,9 @@ def report(request: ReportRequest) -> int:
     only = {*tables, "api", "client"} if request.csv is None and not request.json else None
     predicate = request.choice.checked().predicate()
     request = _only_needed(_with_bodies(request))
-    damage, trust, stop = Damage(), Trust(wanted=not request.quiet), Stop()
+    damage, stop, window = Damage(), Stop(), request.choice.window()
+    trust = Trust(wanted=not request.quiet, window=window, instead=instead(request.paths, request.config))
+    coverage = None if predicate is None else Coverage(None if window is None else window.parts)
     found = Findings(Thresholds.of(request.config.thresholds)) if _wants_findings(request) else None
     gathered = _gathered(request)
     piped = from_pipe(request.paths)
@@ -82,7 +87,7 @@ def report(request: ReportRequest) -> int:
         taker = None if found is None else _taker(found, request)
         with (
             ProgressBar(wanted=not piped) as progress,
-            closing(_events(request, predicate, damage, trust, progress, stop)) as rows,
+            closing(_events(request, predicate, coverage, damage, trust, progress, stop)) as rows,
         ):
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
             taking = None if taker else found
@@ -94,6 +99,7 @@ def report(request: ReportRequest) -> int:
                 samples=request.config.max_samples,
                 uses=gathered is not None,
                 others=[each for each in (taking, gathered) if each is not None],
+                coverage=coverage,
             )
             found = found if taker is None else taker.taken()
     except CaptureError as error:
@@ -243,6 +249,7 @@ def _tables(request: ReportRequest) -> Sequence[str]:
 def _events(
     request: ReportRequest,
     predicate: Predicate | None,
+    coverage: Coverage | None,
     damage: Damage,
     trust: Trust,
     progress: ProgressBar,
@@ -264,6 +271,8 @@ def _events(
     # A condition on topics has to see their names; without one the report fills them in by itself.
     seen = left = 0
     for batch in named(batches, learner=choice.learner()):
+        if coverage is not None:
+            coverage.take(EventBatch(batch))
         chosen = batch.filter(predicate(batch))
         seen += _calls(batch)
         left += _calls(chosen)

@@ -18,7 +18,7 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "cli.md"),
     ROOT / "captures" / "README.md",
 ]
-SHELL = re.compile(r"^```(?:sh|bash)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(kwsniff [a-z][^`]*)`")
 STANDS_FOR = {"FILE…": "x.pcap", "PATH…": "x", "DIR": "x", "[ATTACK]": "", "…": "x"}
 
@@ -26,7 +26,9 @@ STANDS_FOR = {"FILE…": "x.pcap", "PATH…": "x", "DIR": "x", "[ATTACK]": "", "
 def shown(page: Path) -> Iterator[str]:
     """The kwsniff commands of a page, in blocks and in sentences."""
     text = page.read_text(encoding="utf-8")
-    for block in SHELL.findall(text):
+    for language, block in BLOCK.findall(text):
+        if language not in ("", "sh", "bash"):
+            continue
         for line in block.replace("\\\n", " ").splitlines():
             for part in re.split(r"[|&](?=\s|$)", re.sub(r"\s+#.*", "", line)):
                 found = re.match(r"\s*(?:\$ )?(kwsniff [a-z-].*)", part)

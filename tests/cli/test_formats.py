@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -93,6 +94,39 @@ def test_csv_has_a_header_text_for_lists_and_no_formulas() -> None:
     assert rows[0]["request_time"] == "2026-01-31T12:00:00.000001Z"
     assert rows[1]["code"] == "gap"
     assert rows[1]["api"] == ""
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "cell"),
+    [
+        ("client_id", "", b'""'),
+        ("client_id", None, b""),
+        ("client_id", 'a "b", c', b'"a ""b"", c"'),
+        ("client_id", "a;  @b", b'"a;\'  @b"'),
+        ("client_id", "\u202eé", '"\\u202eé"'.encode()),
+        ("correlation_id", -(2**31), b"-2147483648"),
+        ("fin", True, b"true"),
+        ("latency_us", 9999999999.999, b"9999999999.999"),
+        ("latency_us", 1500.0, b"1500"),
+        ("latency_us", 0.001, b"0.001"),
+        ("request_time", datetime(9999, 12, 31, 23, 59, 59, 5, tzinfo=UTC), b'"9999-12-31T23:59:59.000005Z"'),
+        ("topics", [], b'""'),
+        ("topics", None, b""),
+        ("topics", ["a", "=x"], b'"a;\'=x"'),
+        ("partitions", [{"topic": "a;b", "partition": -1}, {"topic_id": "88fa"}], b'"a;b--1;88fa-"'),
+        ("advertised", [{"host": "kafka-1", "port": 9092}, {"port": 1}], b'"kafka-1:9092;:1"'),
+        ("resources", [{"type": "topic", "name": "orders"}, {}], b'"topic orders; "'),
+        ("request", '{"a": "=b\x9b"}', b'"{""a"": ""=b\\u009b""}"'),
+    ],
+)
+def test_a_cell_of_csv_quotes_texts_and_leaves_out_what_is_not_known(
+    column: str, value: Any, cell: bytes
+) -> None:
+    arrays = [pa.array([value if field.name == column else None, None], field.type) for field in EVENTS]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=EVENTS).slice(0, 1)
+    names = ["error", column, "packet"]
+    header = ",".join(f'"{name}"' for name in names).encode()
+    assert written(CsvWriter, batch, names) == header + b"\n," + cell + b",\n"
 
 
 def test_csv_of_no_rows_is_its_header() -> None:

@@ -8,36 +8,31 @@ from typing import Any
 
 from kwsniff.cli.page import HelpPage
 
-COMMANDS = {
-    "decode": "decode",
-    "report": "report",
-    "live": "live",
-    "pipeline": "pipeline",
-    "clients": "clients",
-    "slow": "slow",
-    "errors": "errors",
-    "groups": "groups",
-    "audit": "audit",
-    "auth": "auth",
-    "compare": "compare",
-    "upgrade-check": "upgrade_check",
-    "show": "show",
-    "follow": "follow",
-    "extract": "extract",
-    "protocol": "protocol",
-    "crosscheck": "crosscheck",
-    "schema": "schema",
-    "completion": "completion",
+EXAMPLES = (
+    "kwsniff report trace.pcapng",
+    "kwsniff slow trace.pcapng --where 'api == \"Produce\" and latency > 100ms'",
+    "tcpdump -i any -U -w - port 9092 | kwsniff decode -",
+)
+"""What the help of all commands begins with."""
+
+GROUPS = {
+    "Every day": ("report", "decode", "live", "pipeline"),
+    "Questions": ("slow", "errors", "clients", "groups", "compare", "audit", "auth", "upgrade-check"),
+    "Single calls": ("show", "follow", "extract"),
+    "Reference": ("schema", "protocol", "crosscheck", "completion"),
 }
-"""Names of commands in the order of the help, and the module and the function in it that they stand for."""
+"""Names of commands by group, in the order of the help."""
+
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
 def command(name: str) -> HelpPage | None:
     """The command of that name, or None."""
     if name not in COMMANDS:
         return None
-    module = importlib.import_module(f"{__name__}.{COMMANDS[name]}")
-    return HelpPage.of(name, getattr(module, COMMANDS[name]), module.EXAMPLES)
+    python = name.replace("-", "_")
+    module = importlib.import_module(f"{__name__}.{python}")
+    return HelpPage.of(name, getattr(module, python), module.EXAMPLES)
 
 
 def loaded() -> dict[str, Any]:

@@ -12,9 +12,10 @@ EXAMPLES = (
 
 @asking
 def audit(asked: Asked) -> int:
-    """Show who created, changed or deleted what: topics, settings, ACLs, users, quotas, offsets, groups.
+    """Show who created, changed or deleted what.
 
-    A line for each resource, with its own result. Credentials are never shown.
+    Topics, settings, ACLs, users, quotas, offsets and groups: a line for each, with its own result.
+    Credentials are never shown.
     """
     from kwsniff.answers.audit import Audit
     from kwsniff.cli.answering import answer

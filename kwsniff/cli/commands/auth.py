@@ -12,7 +12,7 @@ EXAMPLES = (
 
 @asking
 def auth(asked: Asked) -> int:
-    """Show who authenticates how, failed logins, refusals, and what went over the network in the clear.
+    """Show who logs in how, who fails, and what is unencrypted.
 
     Tables: logins, failures, denied.
     """

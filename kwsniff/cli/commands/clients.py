@@ -30,9 +30,10 @@ def clients(
         ),
     ] = False,
 ) -> int:
-    """Show who uses what: clients with address, software and user, their topics and groups, and how.
+    """Show who uses which topic, in which group, and how.
 
-    Tables: uses (a row for each client and topic), clients, settings.
+    Each client is shown with its address, software and user. Tables: uses (a row for each client and topic),
+    clients, settings.
     """
     from kwsniff.answers.clients import Clients
     from kwsniff.cli.answering import answer

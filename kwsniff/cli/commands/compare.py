@@ -11,7 +11,7 @@ from kwsniff.cli.options import FirstInput
 
 EXAMPLES = (
     "kwsniff compare before.pcapng after.pcapng",
-    "kwsniff compare monday.parquet tuesday.parquet --where 'topic == \"orders\"' -f json",
+    "kwsniff compare monday.parquet tuesday.parquet --where 'topic == \"orders\"'",
 )
 
 
@@ -22,9 +22,9 @@ def _compare(
         typer.Argument(metavar="B", help="The second input, of the same kinds.", show_default=False),
     ],
 ) -> int:
-    """Compare two inputs: what got slower, with effect and counts, new errors, clients that came and went.
+    """Compare two inputs: latency, errors, who came and went.
 
-    Tables: latency, errors, clients.
+    What got slower is shown with the size of the effect and the counts. Tables: latency, errors, clients.
     """
     from kwsniff.cli.comparing import compare as job
 

@@ -15,10 +15,10 @@ EXAMPLES = (
 def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
 ) -> None:
-    """Print a script that completes commands and options in a shell.
+    """Print a script that completes commands in a shell.
 
-    Bash: kwsniff completion bash > ~/.local/share/bash-completion/completions/kwsniff. Zsh: into a file
-    _kwsniff in a folder of $fpath. Fish: into ~/.config/fish/completions/kwsniff.fish.
+    Bash: the line eval "$(kwsniff completion bash)" in ~/.bashrc. Zsh: eval "$(kwsniff completion zsh)" in
+    ~/.zshrc, after compinit. Fish: kwsniff completion fish | source, in ~/.config/fish/config.fish.
     """
     from kwsniff.cli.problem import CommandError, suggestion
     from kwsniff.cli.shells import SHELLS, script

@@ -15,10 +15,11 @@ EXAMPLES = (
 def crosscheck(
     files: Paths, recursive: Recursive = False, port: Port = None, memory: Memory = "512M"
 ) -> None:
-    """Compare with Wireshark's own dissector, message by message. Needs tshark and pyshark.
+    """Compare with Wireshark's own dissector, message by message.
 
-    Prints per API and version how many messages both saw and agreed on, and the differences with packet
-    numbers. Exit code 1 says that there are some in which it is not known who is right.
+    Needs tshark and pyshark. Prints per API and version how many messages both saw and agreed on, and the
+    differences with packet numbers. Exit code 1 says that there are some in which it is not known who is
+    right.
     """
     from kwsniff.cli.arguments import deeper
     from kwsniff.cli.crosscheck import check

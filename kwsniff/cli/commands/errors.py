@@ -28,9 +28,10 @@ def errors(
         ),
     ] = False,
 ) -> int:
-    """Show every non-zero error code: to whom, in which API, for which topic and partition, over time.
+    """Show who got which error, for which topic, and when.
 
-    Tables: errors, codes (a row for each code with its meaning).
+    Every error code of every response counts, whether it can be retried or not. Tables: errors, codes (a row
+    for each code with its meaning).
     """
     from kwsniff.answers.errors import Errors
     from kwsniff.cli.answering import answer

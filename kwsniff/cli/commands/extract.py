@@ -11,7 +11,7 @@ from kwsniff.cli.options import OUTPUT, Paths
 
 EXAMPLES = (
     "kwsniff extract trace.pcapng --where 'error != None' -o errors.pcapng",
-    "kwsniff extract captures/ --where 'topic == \"orders\" and latency > 1s' -o slow.pcapng --top 100",
+    "kwsniff extract captures/ --where 'latency > 1s' -o slow.pcapng --top 100",
 )
 LEFT_OUT = frozenset(("form", "table", "sort", "color", "wide"))
 
@@ -29,9 +29,10 @@ def _extract(
         ),
     ],
 ) -> int:
-    """Write just the packets of chosen calls, and of their connections' handshakes, for Wireshark.
+    """Write only the packets of chosen calls, for Wireshark.
 
-    Comments on the packets say what kwsniff saw. --top N takes the first N calls.
+    The handshakes of their connections are in the file, too. Comments on the packets say what kwsniff saw.
+    --top N takes the first N calls.
     """
     from kwsniff.cli.extract import extract as job
 

@@ -36,7 +36,10 @@ def _follow(
         ),
     ] = None,
 ) -> int:
-    """Follow a conversation in the order of time: each request and each response on a line, with packets."""
+    """Show a conversation in order: each request, each response.
+
+    One line each, with its packets.
+    """
     from kwsniff.answers.conversation import KINDS, Follow
     from kwsniff.cli.answering import answer
     from kwsniff.cli.problem import CommandError, suggestion

@@ -23,9 +23,10 @@ def groups(
         typer.Option("--group", metavar="NAME", help="Only this group.", rich_help_panel=CHOICE),
     ] = None,
 ) -> int:
-    """Show what groups did: rebalances with who joined or left and why, members, commits, lag on the wire.
+    """Show rebalances and their causes, members, commits and lag.
 
-    Tables: rebalances, members, lag.
+    For each rebalance, who joined or left. Lag is as far as the packets show it. Tables: rebalances,
+    members, lag.
     """
     from kwsniff.answers.groups import Groups
     from kwsniff.cli.answering import answer

@@ -171,7 +171,7 @@ class LiveOptions:
 
 
 def _live(asked: Asked, own: LiveOptions) -> int:
-    """Show Kafka calls as they happen on interfaces of this machine.
+    """Show calls as they happen on interfaces of this machine.
 
     Needs the right to capture (CAP_NET_RAW) and Linux. Ends on Ctrl-C or SIGTERM, with exit code 0.
     """

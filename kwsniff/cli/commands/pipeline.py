@@ -167,11 +167,11 @@ class PipelineOptions:
 
 
 def _pipeline(asked: Asked, own: PipelineOptions) -> int:
-    """Decode captures on Apache Spark into tables of calls, anomalies, connections and findings.
+    """Decode many captures into tables, on Apache Spark.
 
-    The rows are those of `kwsniff decode`. Needs the extra `spark`. With --follow, one line for each
-    window of time is printed. Exit code 3 says that part of the input was damaged; everything decodable was
-    written.
+    The tables are calls, anomalies, connections and findings; the rows are those of `kwsniff decode`. Needs
+    the extra `spark`. With --follow, one line for each window of time is printed. Exit code 3 says that part
+    of the input was damaged; everything decodable was written.
     """
     if own.form not in FORMATS:
         raise CommandError(f"--format {own.form}: there are {', '.join(FORMATS)}")

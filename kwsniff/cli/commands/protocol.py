@@ -26,7 +26,7 @@ def protocol(
         typer.Argument(metavar="[VERSION]", help="Version to show; default: the newest.", show_default=False),
     ] = None,
 ) -> None:
-    """List the APIs and their versions, or show the layout of one of them."""
+    """List all APIs and versions, or show the layout of one."""
     from kwsniff.cli.protocol import show
 
     raise typer.Exit(show(api, version))

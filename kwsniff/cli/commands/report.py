@@ -78,10 +78,10 @@ def _report(
         ),
     ] = None,
 ) -> int:
-    """Print what was found and where the time went, on one page, or statistics of calls by API, client,
-    topic, broker and error.
+    """Print what was found and where the time went, on one page.
 
-    Exit code 3 says that part of the input was damaged; the figures are of what could be decoded.
+    With --by, statistics of calls by API, client, topic, broker and error instead. Exit code 3 says that part
+    of the input was damaged; the figures are of what could be decoded.
     """
     from kwsniff.cli import report as job
 

@@ -28,7 +28,10 @@ def schema(
         ),
     ] = "text",
 ) -> None:
-    """Print the columns of every kind of row with type, unit and meaning, and the language of --where."""
+    """Print what each column means, and the language of --where.
+
+    For each kind of row, its columns with type, unit and meaning.
+    """
     from kwsniff.cli.schema import schema as job
 
     raise typer.Exit(job(part, form))

@@ -35,10 +35,10 @@ def _show(
         ),
     ] = False,
 ) -> int:
-    """Show one call whole: request and response field by field, with offsets, bytes and versions.
+    """Show one call field by field: request and response.
 
-    Of a packet, the calls whose request or response it completes. Credentials are never shown, and record
-    data only with --records.
+    Each field is shown with its offset, its bytes and the versions that have it. Of a packet, the calls whose
+    request or response it completes. Credentials are never shown, and record data only with --records.
     """
     from kwsniff.cli.show import show as job
 

@@ -11,7 +11,7 @@ from kwsniff.cli.options import CHOICE
 
 EXAMPLES = (
     "kwsniff slow trace.pcapng",
-    "kwsniff slow trace.pcapng --where 'api == \"Produce\" and latency > 100ms' --top 50",
+    "kwsniff slow trace.pcapng --where 'api == \"Produce\" and latency > 1s' --top 5",
 )
 
 
@@ -27,7 +27,7 @@ def slow(
         ),
     ] = False,
 ) -> int:
-    """Show the calls and the clients that took longest, and where the time went.
+    """Show which calls and clients took longest, and why.
 
     Tables: calls, clients (a row for each client, API and broker).
     """

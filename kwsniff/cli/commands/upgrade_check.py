@@ -28,10 +28,11 @@ def upgrade_check(
         ),
     ],
 ) -> int:
-    """Say which clients would break with brokers of another release: breaks, will negotiate or unknown.
+    """Show which clients another release of brokers would break.
 
-    A client that uses an old version only because its broker offers no newer one does not break. Exit code 1
-    says that a client breaks. Tables: clients, apis (versions that the release does not serve).
+    The verdict is breaks, will negotiate or unknown. A client that uses an old version only because its
+    broker offers no newer one does not break. Exit code 1 says that a client breaks. Tables: clients, apis
+    (versions that the release does not serve).
     """
     from kwsniff.answers.upgrade import UpgradeCheck
     from kwsniff.cli.answering import answer
