@@ -2,6 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Before what takes long, what it is and about how long, on an idle machine with two cores.
+SAY := @printf '==> %s\n' >&2
 
 # Minutes that `make fuzz` gives to each target, and which.
 MINUTES ?= 1
@@ -10,18 +14,21 @@ TARGETS ?= pcap pcapng link stream kernels frames dissector records codec
 # The release of kafka-clients that `make conformance` asks, for instance 4.5.0; nothing for the newest.
 VERSION ?=
 
-.PHONY: echarts kernels run pipeline test test-all check conformance fuzz bench clean
+.PHONY: echarts kernels run pipeline test test-all check figures conformance fuzz bench clean
 
 run: $(VENV)/.run
+	$(SAY) "The report of the captures in captures/ (a few seconds)"
 	$(BIN)/kwsniff report captures --csv out/csv
-	$(BIN)/kwsniff decode captures -f parquet -o out/events.parquet
-	@echo "CSV tables are in out/csv, events in out/events.parquet" >&2
+	$(SAY) "The same as one row per call, in Parquet (a few seconds)"
+	$(BIN)/kwsniff decode captures -q -f parquet -o out/events.parquet
+	$(SAY) "Done: tables of the report are in out/csv, events in out/events.parquet. What follows is for Spark alone."
 	@$(MAKE) --no-print-directory pipeline
 
 # Apart from the report, which so needs neither the download of Spark nor a Java.
 pipeline: $(VENV)/.spark
+	$(SAY) "The data pipeline on the same captures (half a minute)"
 	$(BIN)/kwsniff pipeline captures --out out/pipeline
-	@echo "The pipeline's events and statistics are in out/pipeline" >&2
+	$(SAY) "Done: the pipeline's events and statistics are in out/pipeline"
 
 # Side by side on as many cores as there are. `test` leaves out repeats (cases that differ from others only in
 # the sample, the damage or the random numbers) and what is costly to prepare; `test-all` has both. See
@@ -40,13 +47,18 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.figures
+
+# How large the source is and how it hangs together, and what of it counts; see tests/figures.py.
+figures: $(VENV)/.dev
+	$(BIN)/python -m tests.figures -v
 
 # What the dissectors lack or say otherwise than a release of Kafka; needs mvn and a JDK.
 conformance: $(VENV)/.dev
 	$(BIN)/python -m tests.conformance $(VERSION)
 
 fuzz: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(INSTALL) -e '.[fuzz]'
 	for target in $(TARGETS); do $(BIN)/python -m tests.fuzz.fuzz $$target $$(( $(MINUTES) * 60 )) || exit 1; done
 
 # Compile the kernels again after a change to them; installing does it the first time (see docs/design.md).
@@ -65,18 +77,22 @@ bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/pipeline.py --out docs/spark.md
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	$(SAY) "Making a virtual environment in $(VENV) (a few seconds)"
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(SAY) "Installing kwsniff: downloads 250 MB, compiles its kernels (a minute; three on a slow machine)"
+	@$(INSTALL) -e .
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	$(SAY) "Installing Spark and a Java runtime: downloads 500 MB (a minute; more on a slow network)"
+	@$(INSTALL) -e '.[spark]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(SAY) "Installing kwsniff and what its tests need: downloads 1 GB, compiles its kernels (three minutes)"
+	@$(INSTALL) -e '.[dev]'
 	@touch $(VENV)/.run $(VENV)/.spark $@
 
 clean:

@@ -53,14 +53,16 @@ class Config:
     connections say in words (`detail`)."""
 
     # TCP
-    idle_timeout: float = 600.0
-    """A connection silent for longer ends; what comes later on the same ports is a new connection."""
+    idle_timeout: float = 86_400.0
+    """A connection silent for longer ends. After ten minutes it goes on only with what fits its sequence
+    numbers; anything else on the same ports is a new connection."""
     reorder_packets: int = 16
     """A hole that the receiver has acknowledged is given up after this many further packets ..."""
     reorder_time: float = 1.0
     """... or after this long."""
     hole_time: float = 30.0
-    """A hole nobody acknowledged is given up after this long."""
+    """A hole is given up after this long where nothing was captured of the receiver, who may otherwise
+    acknowledge it or still wait for its bytes."""
     max_reorder_bytes: int = 8 * MIB
     """Bytes held per direction behind a hole before it is given up."""
 

@@ -51,8 +51,6 @@ ANOMALIES = {
     # TCP
     "gap": "bytes of a stream are missing from the capture",
     "overlap_differs": "a retransmission carried other bytes than the first copy, which was kept",
-    "segment_misplaced": "a segment whose sequence number does not fit its stream holds the next request or "
-    "the response that is due; it was read",
     "reorder_limit": "more bytes waited behind a hole than `max_reorder_bytes`; the hole was given up",
     "time_backwards": "packet time ran backwards by more than a second",
     "clocks_differ": "the two directions were stamped by clocks that differ: a response is earlier than its "
@@ -64,7 +62,7 @@ ANOMALIES = {
     "frame_incomplete": "the connection or the capture ended inside a frame",
     "buffer_limit": "frames in progress exceeded `max_buffered_bytes`, the largest was not kept; or, with "
     "--full, bodies of requests in flight a quarter of it; the latest is not shown",
-    "not_kafka": "a connection on a Kafka port carries something else",
+    "not_kafka": "a connection on a Kafka port, or one that began like Kafka, carries something else",
     # Calls
     "unknown_api": "a request with an API key outside the known ones",
     "unknown_version": "a request with an API version outside the known ones",

@@ -181,7 +181,16 @@ _CALL_TIMES = (
         "part of duration_us: waited on purpose, as Fetch does for data and JoinGroup for members",
         "packet times, what the request allows",
     ),
-    _call("broker_us", DURATION, "µs", "part of duration_us: what is left, the broker's own time", PACKETS),
+    _call(
+        "broker_us", DURATION, "µs",
+        "part of duration_us: what is left, the broker's own time; at most, where broker_least_us is less",
+        PACKETS,
+    ),
+    _call(
+        "broker_least_us", DURATION, "µs",
+        "part of broker_us that was no waiting for certain: of Fetch what is beyond max_wait_ms, else all",
+        "packet times, what the request allows",
+    ),
     _call(
         "response_transfer_us", DURATION, "µs",
         "part of duration_us: from the first to the last byte of the response", PACKETS,
@@ -208,6 +217,7 @@ _CALL_FACTS = (
     _call("throttle_ms", INT, "ms", "how long the broker says it throttles the client", RESPONSE),
     _call("acks", INT, "number", "of Produce: 0, 1 or -1 (all)", REQUEST),
     _call("max_wait_ms", INT, "ms", "of Fetch: how long the broker may wait for data", REQUEST),
+    _call("min_bytes", INT, "bytes", "of Fetch: how much data the broker waits for", REQUEST),
     _call("group_id", TEXT, "", "consumer, share or streams group", BODIES),
     _call("member_id", TEXT, "", "member of the group", BODIES),
     _call("generation", INT, "number", "generation of the group, or the member's epoch (KIP-848)", BODIES),

@@ -63,6 +63,11 @@ def test_the_wheel_holds_the_dissectors(installed: Path) -> None:
     assert shipped == {path.name for path in (ROOT / "dissectors").iterdir()}
 
 
+def test_the_wheel_brings_the_man_page(installed: Path) -> None:
+    (page,) = installed.glob("kwsniff-*.data/data/share/man/man1/kwsniff.1")
+    assert page.read_text() == (ROOT / "docs" / "kwsniff.1").read_text()
+
+
 def test_the_wheel_knows_every_message(installed: Path) -> None:
     layouts = [json.loads(line) for line in kwsniff(installed, "protocol", "dump").splitlines()]
     assert layouts == list(dump())

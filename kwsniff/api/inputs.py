@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import IO, Any, cast
@@ -63,9 +63,14 @@ class Selection:
 
 
 def rows(
-    source: Source, asked: Selection, config: Config, totals: CaptureTotals | None = None
+    source: Source,
+    asked: Selection,
+    config: Config,
+    totals: CaptureTotals | None = None,
+    see: Callable[[pa.RecordBatch], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The EVENTS batches that were asked for, with all columns, and with topic names.
+    """The EVENTS batches that were asked for, with all columns, and with topic names. `see` is given
+    each batch first, whole.
 
     Raises:
         CaptureError: an input cannot be read; the text is one line.
@@ -77,12 +82,21 @@ def rows(
     full = config.full or bool((looked | (needed or frozenset())) & BODIES)
     config = replace(config, full=full) if needed is None else replace(config, full=full, columns=needed)
     found = named(_events(source, config, asked, totals if totals is not None else CaptureTotals()))
+    found = found if see is None else _seen(found, see)
     if asked.where is None and asked.since is None and asked.until is None:
         return found
     if not asked.owned or asked.where is None:
         return (batch.filter(predicate(batch)) for batch in found)
     own = Owned()
     return (batch.filter(own(batch, predicate(batch))) for batch in found)
+
+
+def _seen(
+    batches: Iterator[pa.RecordBatch], see: Callable[[pa.RecordBatch], None]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        see(batch)
+        yield batch
 
 
 def _events(

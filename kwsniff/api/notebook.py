@@ -16,6 +16,7 @@ from kwsniff.config import Config
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from kwsniff.findings import Finding
     from kwsniff.html import Page
@@ -133,18 +134,26 @@ def summary(
     """
     from kwsniff.capture.source import CaptureTotals
     from kwsniff.html import NEEDED, Pass
+    from kwsniff.report.coverage import Coverage
     from kwsniff.report.trust import paragraph
     from kwsniff.table import EVENTS
+    from kwsniff.where.window import Window
 
-    chosen, taken, totals = Config(**config), Pass(), CaptureTotals()
+    window = Window(since, until, tz) if since is not None or until is not None else None
+    chosen, totals = Config(**config), CaptureTotals()
+    taken = Pass(coverage=Coverage(None if window is None else window.parts))
     columns = NEEDED & frozenset(EVENTS.names)
-    for batch in rows(paths, Selection(where, columns, since, until, tz), chosen, totals):
+
+    def see(batch: pa.RecordBatch) -> None:
+        taken.see(batch, window)
+
+    for batch in rows(paths, Selection(where, columns, since, until, tz), chosen, totals, see):
         taken.take(batch)
     page = taken.page(paths_of(paths) or [])
     page.where = where
     given = {"--since": since, "--until": until, "--tz": None if tz == "UTC" else tz}
     page.options = [part for name, value in given.items() if value is not None for part in (name, value)]
-    page.trust = paragraph(taken.trust, totals if totals.packets else None)
+    page.trust = paragraph(taken.trust, totals if totals.packets else None, window=window is not None)
     return Summary(page, chosen)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -30,11 +30,15 @@ from kwsniff.html.trees import Tree
 from kwsniff.page.title import named, title
 from kwsniff.report import Report
 from kwsniff.report.bounded import BoundedStore
+from kwsniff.report.coverage import Coverage
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.store import NEEDED as STATISTICS
 from kwsniff.report.text import printable
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spec.load import catalog
+
+if TYPE_CHECKING:
+    from kwsniff.where.window import Window
 
 __all__ = ["NEEDED", "Gathered", "Page", "Pass", "page_of"]
 
@@ -105,7 +109,7 @@ class Page:
         data, parts = self._blocks(api, groups, found)
         heading = title([printable(path) for path in self.paths], self.report)
         trust = note(self.trust) + "".join(note(each) for each in (*self.notes, self.report.note))
-        said = sections.findings(self.findings, self._files)
+        said = sections.findings(self.findings, self._files, self.report.total("calls"))
         parts.insert(0, Part("findings", "Findings", self._command("report"), said))
         anomalies = table("anomalies") if self.anomalies else ""
         again = self._command("decode", where='event == "anomaly"') if self.anomalies else ""
@@ -236,10 +240,11 @@ class Page:
 class Pass:
     """Everything that the page needs, from EVENTS alone, in one pass: bounded, pickles, merges."""
 
-    def __init__(self, exact: int = EXACT) -> None:
+    def __init__(self, exact: int = EXACT, coverage: Coverage | None = None) -> None:
         """`exact`: values of a metric up to which percentiles are exact: calls, and topics that calls
-        name."""
-        self.store = BoundedStore(limit=exact)
+        name. `coverage`: of the whole input, where it takes some rows only; then it has to `see` all."""
+        self.store = BoundedStore(limit=exact, coverage=coverage)
+        self._takes_all = coverage is None
         self.findings = Findings()
         self.trust = TrustTotals()
         self.gathered = Gathered()
@@ -249,11 +254,17 @@ class Pass:
         if not batch.num_rows:
             return
         events = EventBatch(batch)
-        self.trust.add(batch)
+        if self._takes_all:
+            self.trust.add(batch)
         self.store.add(events)
         self.gathered.take(events)
         if findings:
             self.findings.take(events)
+
+    def see(self, batch: pa.RecordBatch, window: Window | None) -> None:
+        """See rows of which it takes some, those in `window` if there is one."""
+        self.store.coverage.take(EventBatch(batch))
+        self.trust.add(batch if window is None else window.seen(batch))
 
     def merge(self, other: Pass) -> None:
         """Take what another one took, of batches that come after those of this one."""

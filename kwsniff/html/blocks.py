@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kwsniff.answers.groups import Groups
+from kwsniff.answers.slow import MAYBE, WHERE
 from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.events import ANOMALIES
 from kwsniff.findings.histogram import BUCKETS, WIDTH, Histogram
 from kwsniff.findings.rule import CLUSTER_METADATA, METADATA_ID
 from kwsniff.html.timeline import Timeline
 from kwsniff.page.sections import SHORT
-from kwsniff.report.cube import PARTS
+from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.text import printable
 
 if TYPE_CHECKING:
@@ -44,11 +45,6 @@ TENTHS = 10
 STEPS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
 """Preferred numbers (ISO 3, R10): each a quarter more than the one before."""
 BARS = 1_500
-PART_NAMES = {
-    "request_transfer_us": "request on its way", "queued_us": "behind other requests",
-    "throttled_us": "held back by a quota", "waited_us": "waited on purpose", "broker_us": "broker",
-    "response_transfer_us": "response on its way",
-}  # fmt: skip
 
 
 def text(value: Any) -> str | None:
@@ -147,12 +143,13 @@ def api_table(frame: pd.DataFrame) -> AnswerTable:
 def split(found: AnswerTable) -> Block:
     """The parts of the time by API, for a chart: seconds."""
     rows = [row for row in found.rows if row["time_us"]][:CHART_APIS]
-    parts = [name for name in PARTS if any(row.get(_sum(name)) for row in rows)]
-    if not parts:
-        names = {"duration_sum_us": "not waiting", "duration_waited_sum_us": "waited on purpose"}
-        series = [[label, [_seconds(row[name]) for row in rows]] for name, label in names.items()]
-    else:
-        series = [[PART_NAMES[name], [_seconds(row[_sum(name)]) for row in rows]] for name in parts]
+    parts = {where: [row.get(_sum(name)) or 0.0 for row in rows] for name, where in WHERE.items()}
+    broker = [row.get(_sum("broker_us")) or 0.0 for row in rows]
+    parts[MAYBE] = [each - least for each, least in zip(broker, parts[WHERE[LEAST]], strict=True)]
+    if not any(map(any, parts.values())):
+        parts = {"not waiting": [row["duration_sum_us"] for row in rows],
+                 "waited on purpose": [row["duration_waited_sum_us"] for row in rows]}  # fmt: skip
+    series = [[label, list(map(_seconds, sums))] for label, sums in parts.items() if any(sums)]
     return {"apis": [text(row["api"]) or "(none)" for row in rows], "series": series,
             "left": sum(1 for row in found.rows if row["time_us"]) - len(rows)}  # fmt: skip
 
@@ -271,8 +268,9 @@ API = (
     AnswerField("unanswered", COUNT, "unanswered", "calls without a captured response"),
     AnswerField("time_us", DURATION, "time", "all that its calls took, with waiting on purpose"),
     *(
-        AnswerField(_sum(name), DURATION, SHORT[name], f"{PART_NAMES[name]}: part of the time of its calls")
+        AnswerField(_sum(name), DURATION, SHORT[name], f"{where}: part of the time of its calls")
         for name in PARTS
+        for where in (WHERE.get(name, "broker, at the most"),)
     ),
     AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
     AnswerField("latency_p95_us", DURATION, "p95", "95 of 100"),

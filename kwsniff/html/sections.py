@@ -68,12 +68,13 @@ def head(name: str, title: str, parts: Sequence[Part], facts: Mapping[str, str])
     )
 
 
-def findings(found: Sequence[Finding], files: str) -> str:
+def findings(found: Sequence[Finding], files: str, calls: int) -> str:
     """The findings in sentences, the worst first, then what was fine and what was not shown."""
     bad = varied([each for each in found if each.severity not in (OK, NOT_SHOWN)])
     items = [_finding(each, files) for each in bad[:FINDINGS]]
     if not items:
-        items = ['<li class="ok"><span class="badge">ok</span><p>Nothing was found to look into.</p></li>']
+        fine = "Nothing was found to look into." if calls else "There are no Kafka calls in it."
+        items = [f'<li class="ok"><span class="badge">{"ok" if calls else "none"}</span><p>{fine}</p></li>']
     return f'<ul class="findings">{"".join(items[:FIRST])}</ul>{_more(items[FIRST:], len(bad))}{_rest(found)}'
 
 

@@ -170,7 +170,7 @@ REFERENCES: dict[str, dict[str, tuple[str, ...]]] = {
         "requests": ("first_request", "last_request", "first_unasked", "last_unasked"),
         "early": ("first_early", "last_early"),
     },
-    "sides": {"pieces": ("wait_first", "wait_last", "far"), "arena": ("buf", "history_at")},
+    "sides": {"pieces": ("wait_first", "wait_last"), "arena": ("buf", "history_at")},
     "pieces": {"pieces": ("next",), "arena": ("at",)},
     "requests": {"requests": ("after", "before"), "conns": ("conn",), "words": ("words",)},
     "early": {"early": ("next", "before"), "arena": ("at",)},

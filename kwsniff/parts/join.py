@@ -151,7 +151,7 @@ class Joiner:
         spare = summary.spare.copy()
         spare["start"] += len(summary.payload)
         spare["file"] = files[spare["file"]]
-        payload = summary.payload + summary.spare_payload
+        payload = bytearray(summary.payload + summary.spare_payload)
         lefts = len(summary.lefts)
         if lefts > len(machine.t.lefts):
             machine.grow("lefts", lefts)
@@ -167,11 +167,11 @@ class Joiner:
             done.rows += self._emitted(self._engine._act(entry.FOLLOW, len(rows)))
             if machine.refused:
                 machine.refused = False
-                payload = self._refused(heads, rows, payload, spare, summary, again, done)
+                self._refused(heads, rows, payload, spare, summary, again, done)
         done.rows += self._emitted(self._engine._drain(everything=True))
         machine.t.run[0].sparse = 0
 
-    def _set_bytes(self, name: str, data: bytes) -> None:
+    def _set_bytes(self, name: str, data: bytes | bytearray) -> None:
         self._machine.replace(name, self._engine._bytes(data))
 
     def _write(self, edges: Rows) -> None:
@@ -182,11 +182,11 @@ class Joiner:
         machine.t.run[0].row, machine.t.run[0].phase = 0, 0
 
     def _refused(
-        self, heads: Heads, rows: Rows, payload: bytes, spare: Rows, summary: PartSummary, again: Again,
+        self, heads: Heads, rows: Rows, payload: bytearray, spare: Rows, summary: PartSummary, again: Again,
         done: Joined,
-    ) -> bytes:  # fmt: skip
+    ) -> None:  # fmt: skip
         """Have all segments of the endpoints of an edge that was refused taken, instead of their edges: those
-        of `spare`, whose payload is there already, or read once more. Gives the payload with theirs."""
+        of `spare`, whose payload is there already, or read once more, which `payload` takes theirs of."""
         at = int(self._machine.t.run[0].row)
         row = rows[at - 1 : at]
         name = endpoints_of(row)[0]
@@ -202,14 +202,12 @@ class Joiner:
         if row["stop"][0] == UNTIL and len(kept) and not since.any():
             kept["left"] = -1
             heads.give_back(kept)
-            return payload
-        data = bytearray(payload)
+            return
         done.again += 1
+        self._set_bytes("extra", b"")  # what the kernels see doesn't grow
         for segments, orders in again({bytes(name)}, order):
-            heads.give_back(edges_of(segments, orders, self._emitter.capture(segments.capture), data))
-        made = bytes(data)
-        self._set_bytes("extra", made)
-        return made
+            heads.give_back(edges_of(segments, orders, self._emitter.capture(segments.capture), payload))
+        self._set_bytes("extra", payload)
 
     # Names and ends
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kwsniff.capture.pcap import CHAIN, FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
-from kwsniff.capture.pcapng import INTERFACE, MAGIC, SMALLEST, PcapngReader
+from kwsniff.capture.pcapng import INTERFACE, MAGIC, SECTION, SMALLEST, PcapngReader
 from kwsniff.capture.place import opened, size_of
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.source import CaptureFile, resolve
@@ -199,20 +199,21 @@ class PcapngIndexer(PcapngReader):
             place += self._size_at(place)
         return True
 
-    def _simple(self, places: Integers) -> Any:
+    def _packets(self, places: Integers) -> Iterator[PacketBlock]:
+        """What a packet further on needs is that of its section: packets of no other are in one block."""
+        begins = np.flatnonzero(self._words(places, 0) == SECTION)
+        for part in np.split(places, begins):
+            yield from super()._packets(part)
+
+    def _simple(self, places: Integers, *known: Any) -> Any:
         self.timeless = self.timeless or len(places) > 0
-        return super()._simple(places)
+        return super()._simple(places, *known)
 
-    def _section(self, at: int) -> int:
-        after = super()._section(at)
-        if after != at:
-            self.prelude = self._window.data[at:after].tobytes()
-        return after
-
-    def _describe(self, place: int, kind: int) -> None:
-        super()._describe(place, kind)
-        if kind == INTERFACE:
-            self.prelude += self._window.data[place : place + self._size_at(place)].tobytes()
+    def _describe(self, place: int, kind: int, size: int) -> None:
+        super()._describe(place, kind, size)
+        if kind in (SECTION, INTERFACE):
+            before = b"" if kind == SECTION else self.prelude
+            self.prelude = before + self._window.data[place : place + size].tobytes()
 
 
 Indexer = PcapIndexer | PcapngIndexer

@@ -27,9 +27,7 @@ from kwsniff.native.records import copied, picked
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-CONN_PIECES = (
-    "held_first", "held_last", "pending_first", "pending_last", "misplaced_first", "misplaced_last",
-)  # fmt: skip
+CONN_PIECES = ("held_first", "held_last", "pending_first", "pending_last")
 FEW = 32
 """Lists that are walked one after the other."""
 
@@ -158,15 +156,15 @@ def _requests(machine: Machine | _Shelf, conns: Rows, live: Ints, used: dict[str
 
 def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, arena: _Blocks) -> Rows:
     every = machine.array("pieces", used)
-    waiting = walked(every["next"], np.concatenate([sides["wait_first"], sides["far"], conns["held_first"]]))
-    pending_notes = walked(every["next"], np.concatenate([conns["pending_first"], conns["misplaced_first"]]))
+    waiting = walked(every["next"], np.concatenate([sides["wait_first"], conns["held_first"]]))
+    pending_notes = walked(every["next"], conns["pending_first"])
     rows = np.concatenate([waiting, pending_notes])
     found = picked(every, rows)
     new = _renumbered(rows, used)
     _refer(found, ("next",), new)
-    _refer(sides, ("wait_first", "wait_last", "far"), new)
+    _refer(sides, ("wait_first", "wait_last"), new)
     _refer(conns, CONN_PIECES, new)
-    found["at"][len(waiting) :] = -1  # these are notes and numbers
+    found["at"][len(waiting) :] = -1  # these are notes
     kept = np.flatnonzero(found["at"] >= 0)
     found["at"][kept] = arena.add(found["at"][kept], found["size"][kept])
     made: Rows = found
@@ -257,7 +255,7 @@ def put(machine: Machine, tail: Tail) -> Ints:
     _refer(conns, ("first_request", "last_request", "first_unasked", "last_unasked"), to["requests"])
     _refer(conns, ("first_early", "last_early"), to["early"])
     conns["left"], conns["left_row"] = 0, -1
-    _refer(sides, ("wait_first", "wait_last", "far"), to["pieces"])
+    _refer(sides, ("wait_first", "wait_last"), to["pieces"])
     _refer(pieces, ("next",), to["pieces"])
     _refer(requests, ("after", "before"), to["requests"])
     _refer(requests, ("conn",), to["conns"])

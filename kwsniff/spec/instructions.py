@@ -54,8 +54,8 @@ TEXTS = (
     "coordinator_key", "group_protocol", "reason", "rack",
 )  # fmt: skip
 NUMBERS = (
-    "throttle", "acks", "max_wait", "session_id", "session_epoch", "coordinator_type", "generation",
-    "validate_only", "auth_bytes",
+    "throttle", "acks", "max_wait", "min_bytes", "session_id", "session_epoch", "coordinator_type",
+    "generation", "validate_only", "auth_bytes",
 )  # fmt: skip
 """Roles of which the first value counts, in the order of their registers. Of `auth_bytes` it is the span."""
 ROW_NUMBERS = (

@@ -31,6 +31,7 @@ ROLES = {
     "throttle": ("int32", "how long the broker throttles the client, ms"),
     "acks": ("int16", "acknowledgements a producer waits for"),
     "max_wait": ("int32", "how long a broker may wait for data, ms"),
+    "min_bytes": ("int32", "how many bytes of data it waits for"),
     "group": ("string", "id of a consumer, share or streams group"),
     "member": ("string", "id of the member that asks or is answered"),
     "transactional_id": ("string", "id of a transactional producer"),

@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kwsniff.binary import DecodeError, uvarint
-from kwsniff.spec.body import decode_data
+from kwsniff.spec.body import decode_body, decode_data
+from kwsniff.spec.compile import data_decoder
 from kwsniff.spec.load import catalog
 from kwsniff.wire import connect
 
@@ -65,6 +66,28 @@ def _prefixed(name: str, data: bytes, newest: int | None = None) -> Embedded | N
 
 def _int16(data: bytes, pos: int) -> int | None:
     return int.from_bytes(data[pos : pos + 2], "big", signed=True) if len(data) >= pos + 2 else None
+
+
+class Forwarded(NamedTuple):
+    """A request inside an Envelope, with what its header says (KIP-590)."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: dict[str, Any]
+
+
+def forwarded(data: bytes) -> Forwarded | None:
+    """The request that a broker sends on to the controller."""
+    key, version = _int16(data, 0) or 0, _int16(data, 2) or 0
+    try:
+        header = 2 if key is not None and version in catalog().api(key).message("request").flexible else 1
+        fields, pos = data_decoder("RequestHeader", header)(data, 0, len(data))
+        body = decode_body(fields["request_api_key"], fields["request_api_version"], "request", data[pos:])
+    except (DecodeError, KeyError):
+        return None
+    return Forwarded(key, version, fields["correlation_id"], fields["client_id"], body)
 
 
 # Control records

@@ -49,6 +49,7 @@ from kwsniff.wire.records import (
 )
 
 HIDDEN = "***"
+ENVELOPE = 58
 SENSITIVE_NAME = re.compile(
     r"passw|secret|jaas|credential|token|private|passphrase|(keystore|master|api|access|account)[._-]?key",
     re.I,
@@ -124,7 +125,7 @@ def _plan(fields: tuple[Field, ...]) -> Plan:
 
 def _action(field: Field, setting: bool) -> Action | None:
     if "secret" in field.roles or "auth_bytes" in field.roles:
-        return _hide
+        return _Rendering.forwarded if field.name == "request_data" else _hide
     if field.type == "records":
         return _Rendering.records
     if field.type == "struct":
@@ -202,6 +203,14 @@ class _Rendering:
 
     def principal(self, value: bytes) -> object:
         return self._embedded(embedded.principal(value), value)
+
+    def forwarded(self, value: bytes) -> object:
+        """The request in an Envelope, with its own secrets hidden."""
+        found = embedded.forwarded(value)
+        if found is None or found.api_key == ENVELOPE:
+            return HIDDEN
+        body = self.apply(_message_plan(found.api_key, "request"), found.body)
+        return {**found._asdict(), "api": catalog().api(found.api_key).name, "body": body}
 
     def user_data(self, value: bytes) -> object:
         if self.enclosing("protocol_name", "protocol_data", "protocol", "name") != "stream":

@@ -55,7 +55,7 @@ def _record(
         Sniffer(partial, ports) as sniffer,
         cluster.running(jars, work, sasl=workload.sasl, logged=workload.logged) as bootstrap,
     ):
-        make_topics(bootstrap, SECURITY if workload.sasl else {})
+        make_topics(bootstrap, SECURITY if workload.sasl else {}, workload.topics)
         with clients(workload, jars, bootstrap, work) as processes:
             wait(processes, before + workload.packets)
         if workload.logged:  # now, so that the capture has all that the log has
@@ -78,7 +78,7 @@ def packets_on_loopback() -> int:
     return int(next(line for line in lines if line.strip().startswith("lo:")).split()[2])
 
 
-def make_topics(bootstrap: list[str], security: dict[str, str]) -> None:
+def make_topics(bootstrap: list[str], security: dict[str, str], topics: tuple[tuple[str, int], ...]) -> None:
     """Once all brokers are known, make the topics, replicated to all."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -86,7 +86,8 @@ def make_topics(bootstrap: list[str], security: dict[str, str]) -> None:
     deadline = time.monotonic() + 60
     while len(admin.list_topics(timeout=20).brokers) < len(bootstrap) and time.monotonic() < deadline:
         time.sleep(0.5)
-    wanted = [NewTopic(topic, PARTITIONS, 3) for topic in SMALL_TOPICS + QUIET_TOPICS + BULK_TOPICS]
+    usual = [(topic, PARTITIONS) for topic in SMALL_TOPICS + QUIET_TOPICS + BULK_TOPICS]
+    wanted = [NewTopic(topic, partitions, 3) for topic, partitions in topics or usual]
     for made in admin.create_topics(wanted).values():
         made.result(60)
     time.sleep(1)

@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from contextlib import suppress
+from struct import pack
 
 from clients import Stop, json_line
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -23,6 +24,8 @@ SMALL_TOPICS = [f"orders-{number}" for number in range(8)]
 QUIET_TOPICS = ["alerts", "reloads"]
 BULK_TOPICS = ["audit-log", "clickstream", "metrics", "trades"]
 PARTITIONS = 6
+WIDE_TOPIC, WIDE_PARTITIONS = "ledger", 540
+VALUE_TOPICS = ["requests", "numbers"]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 IN_FLIGHT = 4000
 Settings = dict[str, object]
@@ -177,6 +180,86 @@ def bulk_readers(settings: Settings, rng: random.Random, stop: Stop) -> None:
         consumer.close()
 
 
+def wide_groups(settings: Settings, rng: random.Random, stop: Stop) -> None:
+    """Groups, one of each protocol, of one member that commits all of its hundreds of partitions and does not
+    wait for the answer."""
+    consumers = [
+        _consumer(settings, f"ledger-{protocol}", f"books-{protocol}", {"group.protocol": protocol})
+        for protocol in ("classic", "consumer")
+    ]
+    for consumer in consumers:
+        consumer.subscribe([WIDE_TOPIC])
+    while not stop:
+        for consumer in consumers:
+            consumer.consume(500, 0.05)
+            if mine := consumer.assignment():
+                given = [TopicPartition(each.topic, each.partition, rng.randrange(20_000)) for each in mine]
+                consumer.commit(offsets=given, asynchronous=True)
+    for consumer in consumers:
+        consumer.close()
+
+
+def python_groups(settings: Settings, rng: random.Random, stop: Stop) -> None:
+    """The same with kafka-python."""
+    from kafka import KafkaConsumer
+    from kafka import TopicPartition as Place
+    from kafka.structs import OffsetAndMetadata
+
+    servers = str(settings["bootstrap.servers"]).split(",")
+    consumer = KafkaConsumer(WIDE_TOPIC, bootstrap_servers=servers, group_id="ledger-python", client_id="py")
+    while not stop:
+        consumer.poll(timeout_ms=50)
+        mine: list[Place] = list(consumer.assignment())
+        if mine:
+            consumer.commit_async({each: OffsetAndMetadata(rng.randrange(20_000), "", -1) for each in mine})
+    consumer.close(autocommit=False)
+
+
+def wide_produce(settings: Settings, rng: random.Random, stop: Stop) -> None:
+    """A little for each of the hundreds of partitions."""
+    producer = _producer(settings, "scribe", {"acks": "all", "linger.ms": 20})
+    while not stop:
+        with suppress(BufferError):
+            for part in rng.sample(range(WIDE_PARTITIONS), 15):
+                producer.produce(WIDE_TOPIC, pack(">iq", part, rng.randrange(20_000)), partition=part)
+        producer.poll(0)
+        time.sleep(0.2)
+    producer.flush(5)
+
+
+def values(settings: Settings, rng: random.Random, stop: Stop) -> None:
+    """Kafka requests, and runs of small integers, as record values: produced, replicated and read."""
+    producers = [
+        _producer(settings, f"echo-{acks}", {"acks": acks, "linger.ms": linger})
+        for acks, linger in (("0", 0), ("1", 5), ("all", 0), ("all", 50))
+    ]
+    reader = _consumer(settings, "echo", "echo-reader", {})
+    reader.subscribe(VALUE_TOPICS)
+    while not stop:
+        for producer in producers:
+            with suppress(BufferError):
+                for _ in range(rng.randint(1, 30)):
+                    producer.produce(rng.choice(VALUE_TOPICS), rng.choice((_request, _integers))(rng))
+            producer.poll(0.01)
+        reader.consume(500, 0.01)
+    for producer in producers:
+        producer.flush(1)
+    reader.close()
+
+
+def _request(rng: random.Random) -> bytes:
+    """A request of header version 1, framed (protocol guide): Metadata, ApiVersions, Heartbeat or Produce."""
+    name = rng.choice([b"app", b"echo-1", b""])
+    body = rng.randbytes(rng.choice([0, 4, 40, 2000]))
+    head = pack(">hhih", rng.choice([3, 18, 12, 0]), rng.randrange(3), rng.randrange(20_000), len(name))
+    return pack(">i", len(head + name + body)) + head + name + body
+
+
+def _integers(rng: random.Random) -> bytes:
+    """Rows as of partitions with their offsets."""
+    return b"".join(pack(">iq", number, rng.randrange(20_000)) for number in range(rng.randint(10, 500)))
+
+
 def _consumer(settings: Settings, group: str, name: str, more: Settings) -> Consumer:
     return Consumer(
         {
@@ -192,7 +275,10 @@ def _consumer(settings: Settings, group: str, name: str, more: Settings) -> Cons
 
 ROLES = {
     role.__name__.replace("_", "-"): role
-    for role in (deep, idempotent, lingering, groups, polls, visitors, bulk, bulk_readers)
+    for role in (
+        *(deep, idempotent, lingering, groups, polls, visitors, bulk, bulk_readers),
+        *(wide_groups, python_groups, wide_produce, values),
+    )
 }
 
 

@@ -3,7 +3,8 @@
     record.py [WORKLOAD ...] [--cache FOLDER] [--force]
 
 The cluster's workloads (cluster-...) run against three nodes of Apache Kafka, the others against librdkafka's
-mock cluster. Needs root, tcpdump and confluent-kafka, for the cluster also Java and Maven. Writes
+mock cluster. Needs root, tcpdump and confluent-kafka, for the cluster also Java and Maven, for the groups of
+hundreds of partitions kafka-python. Writes
 FOLDER/NAME.pcap and FOLDER/NAME.json, which tells the broker ports and how it was recorded; then what is made
 of recorded ones (NAME-lost-20, NAME-midstream, ...; see variants.py). What is there already is kept, unless
 --force is given.
@@ -28,7 +29,7 @@ import damage
 import namespace
 import variants
 from sniffer import Sniffer
-from workloads import CLUSTER_WORKLOADS, WORKLOADS, ClusterWorkload, Workload
+from workloads import CLUSTER_WORKLOADS, WHOLE_WORKLOADS, WORKLOADS, ClusterWorkload, Workload
 
 HERE = Path(__file__).parent
 SEED = 4
@@ -40,10 +41,16 @@ def cache_folder() -> Path:
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and end what was started
-    names = [workload.name for workload in (*WORKLOADS, *CLUSTER_WORKLOADS)] + ["damaged"]
+    usual = [each.name for each in (*WORKLOADS, *CLUSTER_WORKLOADS) if each not in WHOLE_WORKLOADS] + [
+        "damaged"
+    ]
+    names = usual + [workload.name for workload in WHOLE_WORKLOADS]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "workload", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(names)} (default: all)"
+        "workload",
+        nargs="*",
+        metavar="WORKLOAD",
+        help=f"of {', '.join(names)} (default: those up to damaged)",
     )
     parser.add_argument("--cache", type=Path, default=cache_folder())
     parser.add_argument("--force", action="store_true", help="record again what is there")
@@ -51,7 +58,7 @@ def main() -> None:
     if unknown := set(options.workload) - set(names):
         parser.error(f"no such workload: {', '.join(sorted(unknown))}")
     options.cache.mkdir(parents=True, exist_ok=True)
-    make(options.workload or names, options.cache, force=options.force)
+    make(options.workload or usual, options.cache, force=options.force)
 
 
 def make(names: list[str], folder: Path, *, force: bool = False) -> None:
@@ -80,19 +87,19 @@ def record_cluster(workloads: list[ClusterWorkload], folder: Path) -> None:
         return
     jars = cluster.Jars(folder / "jars")
     jars.fetch()  # before there is no other network
-    network = enter_network()
     for workload in workloads:
+        network = enter_network(workload.mtu)
         with tempfile.TemporaryDirectory(prefix=f"{workload.name}-", dir=folder) as work:
             about = cluster_record.record(workload, jars, folder, Path(work) / "nodes")
         _write_about(folder, workload.name, {"about": workload.about, "network": network, **about})
 
 
 @cache
-def enter_network() -> str:
-    """Leave the machine's network, once."""
+def enter_network(mtu: int = namespace.MTU) -> str:
+    """Leave the network of before for one of this MTU."""
     if os.geteuid() != 0:
         raise SystemExit("record.py: recording needs root (tcpdump, a network namespace)")
-    return namespace.enter()
+    return namespace.enter(mtu)
 
 
 def record_one(workload: Workload, path: Path) -> dict[str, object]:

@@ -150,8 +150,13 @@ def counted(tool: str, said: str) -> tuple[int, int]:
         return int(found[1]), int(found[2])
     packets = re.search(r"^([\d,]+) packets?", said, re.M)
     assert packets is not None, said
-    drops = re.findall(r"so far (\d+) by the kernel and (\d+) by kwsniff", said)
-    return int(packets[1].replace(",", "")), sum(map(int, drops[-1])) if drops else 0
+    so_far = re.findall(r"packets dropped, so far (.*)", said)
+    drops = re.findall(r"([\d,]+) by (?:the kernel|kwsniff)", so_far[-1]) if so_far else []
+    return whole(packets[1]), sum(map(whole, drops))
+
+
+def whole(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def rising(sender: Sender, rates: tuple[int, ...], seconds: float) -> Iterator[tuple[str, int, Outcome]]:

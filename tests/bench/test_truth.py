@@ -55,11 +55,13 @@ def test_packets_of_a_frame_hold_all_its_bytes(frames: Frames) -> None:
         assert all(sizes[packet] > truth.LENGTHS + truth.ETHERNET + 40 for packet in packets)
 
 
-def test_a_log_line_names_the_connection_by_its_client_first(tmp_path: Path) -> None:
+def test_a_log_line_names_the_connection_by_its_client_first_unless_it_was_forwarded(tmp_path: Path) -> None:
     log = tmp_path / "requests.log"
     log.write_text(
         'Completed request:{"requestHeader":{"requestApiKey":63,"requestApiVersion":2,"correlationId":8},'
         '"connection":"127.0.0.2:9093-127.0.0.1:33840-0-7","totalTimeMs":1.2}\nsomething else\n'
+        'Completed request:{"isForwarded":true,"requestHeader":{"requestApiKey":19,"correlationId":3},'
+        '"connection":"127.0.0.2:9093-127.0.0.1:33840-0-7"}\n'
     )
     assert truth.logged(log) == {Key(Ends("127.0.0.1", 33840, "127.0.0.2", 9093), 8): 63}
 

@@ -160,12 +160,18 @@ def _directions(path: Path) -> tuple[dict[Pair, Direction], set[Pair]]:
 
 
 def logged(path: Path) -> dict[Key, int]:
-    """The API key of each request that the brokers handled, by their log (kafka.request.logger at debug)."""
+    """The API key of each request that the brokers handled, by their log (kafka.request.logger at debug).
+
+    Without what a broker forwarded to the controller: it is logged as the client's request, but was inside an
+    Envelope (KIP-590).
+    """
     found = {}
     with path.open("rb") as lines:
         for line in lines:
             if line.startswith(LOG_LINE):
                 entry = orjson.loads(line[len(LOG_LINE) :])
+                if entry.get("isForwarded"):
+                    continue
                 header = entry["requestHeader"]
                 found[Key(_named(entry["connection"]), header["correlationId"])] = header["requestApiKey"]
     return found

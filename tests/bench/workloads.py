@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from load import VALUE_TOPICS, WIDE_PARTITIONS, WIDE_TOPIC
+from namespace import MTU
+
 MB = 1_000_000
 
 
@@ -88,6 +91,9 @@ class ClusterWorkload:
     sasl: bool = False
     logged: bool = False
     """With the brokers' own log of the requests they handled."""
+    mtu: int = MTU
+    topics: tuple[tuple[str, int], ...] = ()
+    """Instead of the usual ones: name and number of partitions."""
     variants: tuple[str, ...] = ("midstream", "lost-1", "lost-20", "200k")
     """What is made of it; see variants.py."""
 
@@ -105,10 +111,14 @@ def java_producer(
 
 def java_consumer(group: str, topic: int, *properties: str) -> tuple[str, ...]:
     """Apache Kafka's consumer test."""
+    return java_reader(group, f"orders-{topic}", *properties)
+
+
+def java_reader(group: str, topic: str, *properties: str) -> tuple[str, ...]:
     name = "org.apache.kafka.tools.ConsumerPerformance"
     size = ("--num-records", "1000000000", "--timeout", "600000", "--reporting-interval", "5000")
     given = [part for each in properties for part in ("--command-property", each)]
-    return (name, "--topic", f"orders-{topic}", *size, "--group", group, *given)
+    return (name, "--topic", topic, *size, "--group", group, *given)
 
 
 SMALL = ("deep", "deep", "idempotent", "lingering", "groups", "groups", "polls", "visitors")
@@ -163,3 +173,46 @@ CLUSTER_WORKLOADS = [
         variants=("lost-2", "lost-5", "lost-10", "lost-second"),
     ),
 ]
+
+GROUPS = ("wide-groups", "python-groups", "wide-produce")
+JAVA_GROUPS = tuple(
+    java_reader(
+        f"ledger-java-{protocol}", WIDE_TOPIC, f"group.protocol={protocol}", "auto.commit.interval.ms=50"
+    )
+    for protocol in ("classic", "consumer")
+)
+WIDE, VALUES = (WIDE_TOPIC, WIDE_PARTITIONS), tuple((topic, 6) for topic in VALUE_TOPICS)
+WHOLE_WORKLOADS = [
+    ClusterWorkload(
+        "cluster-groups",
+        "groups of 540 partitions whose members commit without waiting: librdkafka, Java and kafka-python",
+        packets=150_000,
+        roles=GROUPS,
+        java=JAVA_GROUPS,
+        logged=True,
+        topics=(WIDE,),
+        variants=(),
+    ),
+    ClusterWorkload(
+        "cluster-values",
+        "Kafka requests and small integers as record values, produced, replicated and read",
+        packets=150_000,
+        roles=("values", "values"),
+        logged=True,
+        topics=VALUES,
+        variants=(),
+    ),
+    ClusterWorkload(
+        "cluster-offloaded",
+        "both at once, over a loopback of MTU 65536",
+        packets=150_000,
+        roles=(*GROUPS, "values"),
+        java=JAVA_GROUPS,
+        logged=True,
+        mtu=65_536,
+        topics=(WIDE, *VALUES),
+        variants=(),
+    ),
+]
+CLUSTER_WORKLOADS += WHOLE_WORKLOADS
+"""What is told must be exactly what was (whole.py); recorded when they are named."""

@@ -10,9 +10,11 @@ import subprocess
 
 import pytest
 from files import START, frame, frames, ng_enhanced, ng_interface, ng_obsolete, ng_section, pcap, pcapng
+from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import IP, TCP, UDP, fragment
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, fragment6
-from scapy.layers.l2 import GRE, Dot1Q, Ether
+from scapy.layers.l2 import GRE, LLC, SNAP, Dot1Q, Dot3, Ether
+from scapy.layers.ppp import PPP, PPPoE
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
@@ -53,9 +55,12 @@ def seen_here(path):
 
 
 MACS = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
+VENDORS = {"src": "00:1b:21:00:00:01", "dst": "00:50:56:00:00:02"}
+"""Of known vendors: by them tshark tells Ethernet below MPLS labels."""
 OUTER = IP(src="192.0.2.1", dst="192.0.2.2", id=77)
 SEGMENT = TCP(sport=40000, dport=9092, seq=4_000_000_000, ack=6, flags="PA") / Raw(bytes(3000))
 INNER = IP(src="10.0.0.1", dst="10.0.0.2", id=7) / SEGMENT
+SHORT = IP(src="10.0.0.1", dst="10.0.0.2", id=7) / TCP(sport=40000, dport=9092, seq=9, flags="A")
 INNER6 = IPv6(src="2001:db8::1", dst="2001:db8::2")
 UNUSUAL = [
     Ether(**MACS) / INNER,
@@ -66,6 +71,15 @@ UNUSUAL = [
     Ether(**MACS) / OUTER / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MACS) / INNER,
     Ether(**MACS) / OUTER / GRE() / INNER,
     Ether(**MACS) / OUTER / INNER,
+    Ether(**MACS, type=0x8847) / MPLS(label=20, s=0) / MPLS(label=21, s=1) / INNER,
+    Ether(**MACS, type=0x8847) / MPLS(label=20, s=1) / INNER6 / SEGMENT,
+    Ether(**MACS, type=0x8848) / MPLS(label=20, s=1) / INNER,
+    Ether(**MACS, type=0x8847) / MPLS(label=20, s=1) / Raw(bytes(4)) / Ether(**VENDORS) / INNER,
+    Ether(**MACS, type=0x8847) / MPLS(label=20, s=1) / Ether(**VENDORS) / INNER,
+    Ether(**MACS) / OUTER / GRE(proto=0x8847) / MPLS(label=20, s=1) / INNER,
+    Ether(**MACS) / OUTER / UDP(sport=50000, dport=6635) / MPLS(label=20, s=1) / INNER,
+    Ether(**MACS) / PPPoE(sessionid=1) / PPP(proto=0x21) / INNER,
+    Dot3(**MACS) / LLC(dsap=0xAA, ssap=0xAA, ctrl=3) / SNAP(OUI=0, code=0x800) / SHORT,
     Ether(**MACS) / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(flags="S", seq=5),
     Ether(bytes(Ether(**MACS) / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(flags="A")) + bytes(6)),
 ]

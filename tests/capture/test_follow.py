@@ -441,6 +441,26 @@ def test_a_quiet_file_still_reports_what_went_unanswered(
     assert len(seen) > counts[0]
 
 
+def test_who_takes_long_to_read_does_not_make_others_late(
+    tmp_path: Path, said: list[str], clock: Clock
+) -> None:
+    path, other = tmp_path / "trace1", tmp_path / "trace2"
+    shutil.copy(sample("librdkafka-groups").paths[0], path)
+    expected, data = plain(path), content(path)
+    path.write_bytes(data[: len(data) // 2])
+    other.write_bytes(data[:1000])
+    config, seen = Config(request_timeout=30.0), []
+    script = Script(lambda: None)
+    for batch in following.followed([str(path), str(other)], config, CaptureTotals(), script, said.append):
+        seen.append(batch)
+        if len(seen) == 2:  # as if the reader of our output slept; the captures go on meanwhile
+            clock.now += 1000
+            append(path, data[len(data) // 2 :])
+    source = (batch for batch in seen if not len(batch) or batch["capture"][0].as_py() == str(path))
+    rows = [row for batch in analyze(source, config) for row in batch.to_pylist()]
+    assert in_any_order(rows) == in_any_order(expected)
+
+
 def test_a_large_rest_is_not_read_when_asked_to_stop(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 
 import pytest
 from files import (
@@ -58,6 +59,56 @@ def test_sections_of_different_byte_order_and_interfaces_follow_one_another(writ
     data = pcapng(packets[:10], "<") + pcapng(packets[10:20], ">") + pcapng(packets[20:], "<")
     for size in (100, 1 << 20):
         assert brief(read(write(data), block_bytes=size)) == expected(packets)
+
+
+@given(st.lists(st.tuples(st.sampled_from("<>"), st.integers(0, 3), st.integers(0, 4)), max_size=12))
+@settings(max_examples=examples(60))
+@pytest.mark.parametrize("block_bytes", [1, 300, 1 << 20])
+def test_sections_of_any_order_with_any_number_of_interfaces_and_packets_are_read(
+    tmp_path_factory, block_bytes, sections
+):
+    # Interfaces of every section differ in resolution and offset: those of another would show another time.
+    data, told = ng_section() + ng_interface(), []
+    for order, interfaces, packets in sections:
+        data += ng_section(order)
+        for number in range(interfaces):
+            options = [(TSRESOL, bytes([9 - 3 * number])), (TSOFFSET, struct.pack(order + "q", len(told)))]
+            data += ng_interface(order, options=options)
+        for number in range(packets if interfaces else 0):
+            which, payload = number % interfaces, bytes(len(told))
+            ticks = START // 1000**which
+            data += ng_enhanced((START, frame(len(told), payload)), order, which, ticks=ticks)
+            told.append((START + (len(told) - number) * SECOND, len(told), payload))
+    path = tmp_path_factory.mktemp("sections") / "test.pcapng"
+    path.write_bytes(data)
+    rows = read(str(path), block_bytes=block_bytes)
+    assert [(row["time"], row["seq"], row["payload"]) for row in rows] == told
+
+
+@pytest.mark.parametrize("orders", ["<", "<>"])
+def test_a_section_before_each_packet_costs_little(tmp_path, orders):
+    # Each once cost a millisecond: 15 s.
+    packets = [(START, frame(number)) for number in range(15_000)]
+    path = tmp_path / "many.pcapng"
+    path.write_bytes(b"".join(pcapng([each], orders[at % len(orders)]) for at, each in enumerate(packets)))
+    assert spent(lambda: read(str(path))) < 5
+
+
+def test_an_interface_for_each_packet_costs_little(tmp_path):
+    # All packets were once gone through for each: 25 s.
+    count = 60_000
+    offsets = (ng_interface(options=[(TSOFFSET, struct.pack("<q", each))]) for each in range(count))
+    data = [ng_section(), *offsets, *(ng_enhanced((START, b""), interface=each) for each in range(count))]
+    path = tmp_path / "many.pcapng"
+    path.write_bytes(b"".join(data))
+    assert spent(lambda: read(str(path), block_bytes=1 << 24)) < 5
+
+
+def spent(act):
+    """Seconds of processor time."""
+    before = time.process_time()
+    act()
+    return time.process_time() - before
 
 
 def test_interfaces_have_their_own_link_type_and_resolution(write):

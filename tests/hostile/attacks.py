@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.hostile.wire import START, Flow, packets
+from tests.hostile.wire import HEADER, START, Flow, packets
 
 Records = Iterator[bytes | NDArray[Any]]
 CHUNK = 50_000
@@ -96,6 +96,14 @@ def outstanding(size: int) -> Records:
     flow = Flow()
     yield from flow.open()
     yield from flow.stream(0, (metadata(corr, [b"orders"]) for corr in range(size)))
+
+
+def same_ids(size: int) -> Records:
+    """One connection with `size` requests of one correlation id, and as many answers behind them."""
+    flow = Flow()
+    yield from flow.open()
+    yield from flow.stream(0, (metadata(7, [b"orders"]) for _ in range(size)))
+    yield from flow.stream(1, (framed(struct.pack(">iii", 7, 0, 0)) for _ in range(size)))
 
 
 def outstanding_everywhere(size: int) -> Records:
@@ -439,20 +447,40 @@ def fragments(size: int) -> Records:
         yield rows
 
 
+def tiny_fragments(size: int) -> Records:
+    """`size` datagrams of UDP, each in two fragments of eight bytes."""
+    for first in range(0, size, CHUNK):
+        number = np.repeat(np.arange(first, min(first + CHUNK, size)), 2)
+        rows = packets(len(number), 0, clients=number, time_ns=START * SECOND + number * 1000)
+        rows["head"]["fragment"] = np.tile([0x2000, 1], len(number) // 2)
+        rows["head"]["ident"], rows["head"]["total"], rows["head"]["protocol"] = number & 0xFFFF, 28, 17
+        yield rows
+
+
+def labels(size: int) -> Records:
+    """`size` packets of 60 KB of MPLS labels."""
+    packet = np.zeros(1, np.dtype([("head", HEADER), ("payload", "V60000")]))
+    packet["head"]["ethertype"], packet["head"]["caplen"], packet["head"]["origlen"] = 0x8847, 60_054, 60_054
+    for number in range(size):
+        packet["head"]["seconds"], packet["head"]["nanos"] = START, number
+        yield packet.tobytes()
+
+
 ATTACKS: dict[str, Callable[[int], Records]] = {
     function.__name__: function
     for function in (
         one_byte_connections, talking_connections, half_frames, holes, outstanding, outstanding_everywhere,
+        same_ids,
         tiny_answers, distinct_names, distinct_ids, emptied_tables, drip, drip_unknown, early_answers,
         unasked, just_below, long_names, long_client_ids, long_software, long_prefix, many_elements,
         endless_varints, true_elements, many_partitions, repeated_names, empty_names, bombs, tiny_records,
-        deep_nesting, overlaps, time_travel, many_holes, fragments,
+        deep_nesting, overlaps, time_travel, many_holes, fragments, tiny_fragments, labels,
     )
 }  # fmt: skip
 
 FULL = {
     "one_byte_connections": 1_000_000, "talking_connections": 60_000, "half_frames": 900_000_000,
-    "holes": 700_000_000, "outstanding": 1_000_000, "outstanding_everywhere": 3_000_000,
+    "holes": 700_000_000, "outstanding": 1_000_000, "outstanding_everywhere": 3_000_000, "same_ids": 300_000,
     "tiny_answers": 1_000_000, "distinct_names": 1_000_000, "distinct_ids": 10_000,
     "emptied_tables": 3_000_000, "drip": 2_000_000, "drip_unknown": 1_200_000, "early_answers": 900_000_000,
     "unasked": 6_000_000, "just_below": 28_000, "long_names": 900_000_000, "long_client_ids": 900_000_000,
@@ -460,6 +488,6 @@ FULL = {
     "endless_varints": 10_000, "true_elements": 20_000_000, "many_partitions": 20_000_000,
     "repeated_names": 200_000, "empty_names": 30_000_000, "bombs": 1_000_000_000, "tiny_records": 8_000_000,
     "deep_nesting": 200, "overlaps": 50_000, "time_travel": 20_000, "many_holes": 1_000_000,
-    "fragments": 200_000,
+    "fragments": 200_000, "tiny_fragments": 500_000, "labels": 1000,
 }  # fmt: skip
 """The size of each attack that docs/reliability.md reports on."""

@@ -30,6 +30,7 @@ LIMIT_MB = 512
 
 SMALL = {
     "one_byte_connections": 3000, "talking_connections": 300, "half_frames": 70_000_000, "holes": 8_000_000,
+    "same_ids": 2000,
     "outstanding": 3000, "outstanding_everywhere": 20_000, "tiny_answers": 4000, "distinct_names": 2000,
     "distinct_ids": 20, "emptied_tables": 20_000, "drip": 150_000, "drip_unknown": 60_000,
     "early_answers": 20_000_000, "unasked": 4000, "just_below": 300, "long_names": 3_200_000,
@@ -38,6 +39,7 @@ SMALL = {
     "many_elements": 500, "endless_varints": 200,
     "true_elements": 100_000, "empty_names": 300_000, "bombs": 50_000_000, "tiny_records": 100_000,
     "deep_nesting": 40, "overlaps": 300, "time_travel": 100, "many_holes": 3000, "fragments": 5000,
+    "tiny_fragments": 2000, "labels": 20,
 }  # fmt: skip
 
 TIGHT = {
@@ -56,7 +58,8 @@ LEAVES = {
     "drip": "frame_incomplete", "drip_unknown": "buffer_limit", "early_answers": "buffer_limit",
     "long_names": "outstanding_limit", "many_partitions": "element_limit",
     "overlaps": "overlap_differs", "time_travel": "time_backwards", "many_holes": "reorder_limit",
-    "fragments": "fragment_lost", "deep_nesting": "nesting_limit",
+    "fragments": "fragment_lost", "labels": "packet_malformed", "same_ids": "correlation_id_reused",
+    "deep_nesting": "nesting_limit",
 }  # fmt: skip
 
 
@@ -180,6 +183,21 @@ def test_what_waits_behind_holes_is_not_gone_through_for_each_segment(tmp_path: 
     # 30,000 segments of one byte, each behind a hole of its own, once took 45 s.
     path = write(tmp_path / "attack.pcap", ATTACKS["many_holes"](30_000))
     assert run("decode", str(path), "-q").processor < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("same_ids", 60_000),  # once went through all of them for each: 40 s
+        ("tiny_fragments", 30_000),  # once made tables for each datagram: 5 s
+        ("labels", 100),
+    ],
+)
+def test_what_costs_little_to_send_costs_little_to_read(name: str, size: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "attack.pcap", ATTACKS[name](size))
+    made = run("decode", str(path), "-q", "-j", "1", "-o", str(tmp_path / "events.parquet"))
+    assert made.processor < 5
+    assert made.megabytes < 250  # labels once took 140 MB a megabyte, through scapy
 
 
 def test_the_command_refuses_too_little_memory_in_one_line() -> None:

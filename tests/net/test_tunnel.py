@@ -1,4 +1,4 @@
-"""Tunnels, and link layers that scapy peels. The packets are built by scapy."""
+"""Tunnels, and rarer link layers. The packets are built by scapy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from netblock import ETHERNET4, PAYLOAD, ROW4, SEGMENT, Row, dissect, ipv4
 from scapy.contrib.erspan import ERSPAN_II, ERSPAN_III, ERSPAN_PlatformSpecific
 from scapy.contrib.geneve import GENEVE
 from scapy.contrib.mpls import MPLS
-from scapy.layers.dot11 import Dot11, RadioTap
+from scapy.layers.dot11 import Dot11, Dot11QoS, PrismHeader, RadioTap
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import GRE, LLC, SNAP, Dot1Q, Dot3, Ether
-from scapy.layers.ppp import PPP, PPPoE
+from scapy.layers.l2 import GRE, LLC, SNAP, CookedLinux, Dot1Q, Dot3, Ether
+from scapy.layers.ppp import HDLC, PPP, PPPoE
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
+
+from kwsniff.net.link import MAX_LABELS
 
 MACS = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 OUTER = IP(src="192.0.2.1", dst="192.0.2.2")
@@ -59,6 +61,14 @@ TUNNELS = {
     "VXLAN-GPE": OUTER / UDP(dport=4790) / VXLAN(flags=0x0C, NextProtocol=3, vni=7) / FRAME,
     "VXLAN-GPE with IP": OUTER / UDP(dport=4790) / VXLAN(flags=0x0C, NextProtocol=1, vni=7) / INNER,
     "VXLAN-GPE that names no protocol": OUTER / UDP(dport=4790) / VXLAN(flags=0x08, vni=7) / FRAME,
+    "MPLS in GRE": OUTER / GRE(proto=0x8847) / MPLS(label=3, s=0) / MPLS(label=4, s=1) / INNER,
+    "MPLS in UDP": OUTER / UDP(dport=6635) / MPLS(label=3, s=0) / MPLS(label=4, s=1) / INNER,
+    "Ethernet over MPLS": OUTER / GRE(proto=0x8847) / MPLS(label=4, s=1) / FRAME,
+    "Ethernet over MPLS with a control word": OUTER
+    / GRE(proto=0x8848)
+    / MPLS(label=4, s=1)
+    / Raw(bytes.fromhex("00000007"))
+    / FRAME,
     "IP in IP": OUTER / INNER,
     "IPv4 in IPv6": OUTER6 / INNER,
     "GRE in VXLAN": OUTER / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MACS) / OUTER / GRE() / INNER,
@@ -120,37 +130,85 @@ def test_what_vxlan_gpe_does_not_carry_for_anybody_is_other_traffic(flags, proto
     assert (rows, notes, totals.non_tcp) == ([], [], 1)
 
 
-PEELED = {
+SNAPPED = LLC(dsap=0xAA, ssap=0xAA, ctrl=3) / SNAP(OUI=0, code=0x800) / INNER
+RARER = {
     "MPLS": (1, Ether(**MACS, type=0x8847) / MPLS(label=3, s=0) / MPLS(label=4, s=1) / INNER),
+    "MPLS, labels of the upstream router": (1, Ether(**MACS, type=0x8848) / MPLS(label=4, s=1) / INNER),
+    "MPLS, cooked": (113, CookedLinux(proto=0x8847) / MPLS(label=4, s=1) / INNER),
+    "MPLS in PPP": (9, PPP(proto=0x281) / MPLS(label=4, s=1) / INNER),
     "PPPoE": (1, Ether(**MACS) / PPPoE(sessionid=1) / PPP(proto=0x21) / INNER),
-    "SNAP": (1, Dot3(**MACS) / LLC(dsap=0xAA, ssap=0xAA, ctrl=3) / SNAP(OUI=0, code=0x800) / INNER),
-    "Wi-Fi": (
-        127,
-        RadioTap()
-        / Dot11(type=2, subtype=0, FCfield=1)
-        / LLC(dsap=0xAA, ssap=0xAA, ctrl=3)
-        / SNAP(OUI=0, code=0x800)
-        / INNER,
-    ),
-    "MPLS with PPPoE after a VLAN tag": (
+    "PPPoE after a VLAN tag": (
         1,
         Ether(**MACS) / Dot1Q(vlan=3) / PPPoE(sessionid=1) / PPP(proto=0x21) / INNER,
+    ),
+    "PPPoE alone": (51, PPPoE(sessionid=1) / PPP(proto=0x21) / INNER),
+    "PPP in HDLC": (50, HDLC() / PPP(proto=0x21) / INNER),
+    "PPP with a direction": (204, Raw(b"\0") / HDLC() / PPP(proto=0x21) / INNER),
+    "SNAP": (1, Dot3(**MACS) / SNAPPED),
+    "SNAP, cooked": (113, CookedLinux(proto=4) / SNAPPED),
+    "Ethernet with its preamble": (274, Raw(bytes.fromhex("55555555555555d5")) / Ether(**MACS) / INNER),
+    "Wi-Fi": (127, RadioTap() / Dot11(type=2, subtype=0, FCfield=1) / SNAPPED),
+    "Wi-Fi without what the receiver says": (105, Dot11(type=2, subtype=0, FCfield=2) / SNAPPED),
+    "Wi-Fi with Prism's header": (119, PrismHeader() / Dot11(type=2, subtype=0, FCfield=2) / SNAPPED),
+    "Wi-Fi with quality of service": (105, Dot11(type=2, subtype=8, FCfield=1) / Dot11QoS() / SNAPPED),
+    "Wi-Fi between access points": (
+        105,
+        Dot11(type=2, subtype=0, FCfield=3, addr4="02:00:00:00:00:04") / SNAPPED,
     ),
 }
 
 
-@pytest.mark.parametrize("kind", PEELED)
-def test_rarer_link_layers_are_peeled(kind):
-    linktype, packet = PEELED[kind]
+@pytest.mark.parametrize("kind", RARER)
+def test_a_segment_is_found_behind_a_rarer_link_layer(kind):
+    linktype, packet = RARER[kind]
     rows, notes, _ = dissect([bytes(packet), bytes(packet)], linktype)
     assert (rows, notes) == ([EXPECTED, EXPECTED._replace(packet=2)], [])
 
 
-@pytest.mark.parametrize("kind", PEELED)
+@pytest.mark.parametrize("kind", RARER)
 def test_every_truncation_of_a_rarer_link_layer_is_survived(kind):
-    linktype, packet = PEELED[kind]
+    linktype, packet = RARER[kind]
     frame = bytes(packet)
     for size in range(len(frame)):
         rows = dissect([frame[:size]], linktype, origlen=[len(frame)])[0]
         assert rows == [] or rows[0].payload == PAYLOAD[: len(rows[0].payload)]
         assert all(isinstance(row, Row) and row.length == len(PAYLOAD) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("linktype", "packet"),
+    [
+        (105, Dot11(type=0, subtype=8) / Raw(bytes(60))),
+        (105, Dot11(type=2, subtype=4, FCfield=1) / SNAPPED),
+        (105, Dot11(type=2, subtype=0, FCfield=0x41) / SNAPPED),
+        (105, Dot11(type=2, subtype=8, FCfield=1) / Raw(b"\x80\0") / SNAPPED),
+        (1, Ether(**MACS, type=0x8863) / Raw(bytes.fromhex("1109 0000 0010") + bytes(40))),
+        (1, Ether(**MACS, type=0x8864) / Raw(bytes.fromhex("1109 0000 0010") + bytes(INNER))),
+        (1, Ether(**MACS, type=0x8847) / MPLS(label=4, s=1) / Raw(bytes.fromhex("10000021") + bytes(INNER))),
+        (1, Dot3(**MACS) / LLC(dsap=0xAA, ssap=0xAA, ctrl=3) / SNAP(OUI=0x0C, code=0x2000) / Raw(bytes(40))),
+    ],
+    ids=["beacon", "no data", "encrypted", "A-MSDU", "discovery", "no session", "maintenance", "CDP"],
+)  # fmt: skip
+def test_what_carries_no_ip_in_the_clear_is_counted_as_that(linktype, packet):
+    rows, notes, totals = dissect([bytes(packet)], linktype)
+    assert (rows, notes, totals.non_ip) == ([], [], 1)
+
+
+@pytest.mark.parametrize("count", [1, 12, MAX_LABELS])
+def test_a_stack_of_mpls_labels_is_stepped_over(count):
+    labels = bytes.fromhex("00003040") * (count - 1) + bytes.fromhex("00004140")
+    frame = bytes(Ether(**MACS, type=0x8847)) + labels + bytes(INNER)
+    assert dissect([frame])[:2] == ([EXPECTED], [])
+
+
+def test_a_stack_of_more_labels_than_any_router_makes_is_malformed():
+    labels = bytes.fromhex("00003040") * MAX_LABELS + bytes.fromhex("00004140")
+    frame = bytes(Ether(**MACS, type=0x8847)) + labels + bytes(INNER)
+    assert dissect([frame])[:2] == ([], [(1, "packet_malformed")])
+
+
+def test_labels_in_frames_in_labels_end():
+    frame = b""
+    for _ in range(20):
+        frame += bytes.fromhex("a20000000001 020000000002 8847 00004140")
+    assert dissect([frame + bytes(40)])[:2] == ([], [(1, "packet_malformed")])

@@ -114,7 +114,7 @@ def _read_downgraded(codec: Codec, data: bytes, pos: int, end: int, config: Conf
         return read(v0, "response", data, pos, end, config)
     except DecodeError as error:
         # librdkafka's mock cluster writes a short array here.
-        facts = Facts(quirks.UNSUPPORTED_VERSION, 1, *[None] * 10)
+        facts = Facts(quirks.UNSUPPORTED_VERSION, 1, *[None] * 11)
         return Body(facts, None, None, None, None, [(error.code, f"response {error.path}")])
 
 

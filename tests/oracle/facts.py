@@ -31,6 +31,7 @@ class Facts(NamedTuple):
     throttle_ms: int | None
     acks: int | None
     max_wait_ms: int | None
+    min_bytes: int | None
     group_id: str | None
     member_id: str | None
     transactional_id: str | None

@@ -13,7 +13,7 @@ from kwsniff.spec.codegen import LENGTH_CODES, CodeWriter, code_of, width_of
 from kwsniff.spec.interpret import has_roles
 from kwsniff.spec.model import BROKER_ROLES, EXTRA_ROLES, WIDTHS, Item, Layout, forgets
 
-SCALARS = ("throttle", "acks", "max_wait", "group", "member", "transactional_id", *EXTRA_ROLES)
+SCALARS = ("throttle", "acks", "max_wait", "min_bytes", "group", "member", "transactional_id", *EXTRA_ROLES)
 ROWED = ("topic", "topic_id", "partition", "error", "base_offset", "records", *BROKER_ROLES)
 """Roles whose value belongs to the struct they stand in."""
 
@@ -64,7 +64,7 @@ class FactsWriter(CodeWriter):
     def _finish(self) -> None:
         topics, ids = self._topics()
         self._extra()
-        scalar = [role if self.roles[role] else "None" for role in SCALARS[:6]]
+        scalar = [role if self.roles[role] else "None" for role in SCALARS[:7]]
         error = "error, errors" if self.roles["error"] else "None, 0"
         rows = "rows" if self.roles["partition"] else "None"
         extra = "extra" if self._has_extra() else "None"

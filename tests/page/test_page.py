@@ -129,7 +129,7 @@ def test_names_from_the_wire_are_shown_not_obeyed() -> None:
 def test_an_empty_input_has_a_page() -> None:
     made = text(page([]))
     assert "0 calls, 0 errors" in made
-    assert "Nothing was found" in made
+    assert "There are no Kafka calls in it" in made
 
 
 def test_what_is_printed_on_a_terminal_and_piped_is_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:

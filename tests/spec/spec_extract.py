@@ -14,6 +14,7 @@ FIRST = {
     "throttle": "throttle_ms",
     "acks": "acks",
     "max_wait": "max_wait_ms",
+    "min_bytes": "min_bytes",
     "group": "group_id",
     "member": "member_id",
     "transactional_id": "transactional_id",

@@ -15,7 +15,7 @@ from kwsniff.wire.render import HIDDEN, render
 from tests.oracle.decoder import decoder
 from tests.oracle.facts import Facts, PartitionFacts
 
-NO_FACTS = Facts(None, 0, None, None, None, None, None, None, None, None, None, None)
+NO_FACTS = Facts(None, 0, *[None] * 11)
 ID = "01020304-0506-0708-090a-0b0c0d0e0f10"
 
 

@@ -211,11 +211,12 @@
       const wide = duration(line.width);
       const strips = [
         [`calls per ${wide}`, [["calls", line.calls, style.colors[0]]]],
-        ["errors", [["errors", line.errors, style.bad], ["unanswered", line.unanswered, style.colors[4]]]],
+        ["errors", [["errors", line.errors, style.bad]]],
+        ["unanswered", [["unanswered", line.unanswered, style.colors[4]]]],
         ["rebalances", [["rebalances", line.rebalances, style.colors[3]]]],
         ["throttled ms", [["throttled ms", line.throttle_ms, style.colors[1]]]],
       ];
-      const heights = [130, 62, 62, 62];
+      const heights = [130, ...strips.slice(1).map(() => 62)];
       const gap = 34;
       const breaks = line.stretches.map(([first, last]) => ({ start: first / 1000, end: last / 1000, gap: "1.5%" }));
       const first = line.time[0] / 1000;
@@ -244,14 +245,14 @@
           xAxis: strips.map((_, at) => ({
             type: "time", gridIndex: at, min: first, max: last, breaks,
             breakArea: { show: breaks.length > 0, zigzagAmplitude: 3, itemStyle: { color: style.shade, borderColor: style.line, opacity: 1 }, expandOnClick: false },
-            axisLabel: { show: at === 3, color: style.soft, hideOverlap: true },
-            axisLine: { lineStyle: { color: style.line } }, axisTick: { show: at === 3 }, splitLine: { show: false },
+            axisLabel: { show: at === strips.length - 1, color: style.soft, hideOverlap: true },
+            axisLine: { lineStyle: { color: style.line } }, axisTick: { show: at === strips.length - 1 }, splitLine: { show: false },
           })),
           yAxis: strips.map((_, at) => value(style, { gridIndex: at, splitNumber: at ? 1 : 3, minInterval: 1, min: 0, max: ({ max }) => (max >= 1 ? null : 1),
             axisLabel: { color: style.soft, hideOverlap: true, formatter: (count) => count >= 10000 ? `${digits(count / 1000)}k` : whole.format(count) } })),
           dataZoom: printing ? [] : [
-            { type: "inside", xAxisIndex: [0, 1, 2, 3], zoomOnMouseWheel: "ctrl", moveOnMouseMove: true },
-            { type: "slider", xAxisIndex: [0, 1, 2, 3], bottom: 8, height: 18, borderColor: style.line, showDetail: false,
+            { type: "inside", xAxisIndex: strips.map((_, at) => at), zoomOnMouseWheel: "ctrl", moveOnMouseMove: true },
+            { type: "slider", xAxisIndex: strips.map((_, at) => at), bottom: 8, height: 18, borderColor: style.line, showDetail: false,
               fillerColor: "rgba(110,150,200,.2)", handleStyle: { color: style.soft }, moveHandleSize: 4, showDataShadow: false },
           ],
         },
