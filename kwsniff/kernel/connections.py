@@ -203,7 +203,7 @@ def reset_side(t: Any, at: int) -> None:
     s.latest = UNKNOWN
     s.searched = s.hope = 0
     s.assumed = 0
-    s.rst_at = s.syn_next = s.syn_ack = s.syn_time = -1
+    s.rst_at = s.rst_time = s.syn_next = s.syn_ack = s.syn_time = -1
 
 
 @inlined

@@ -81,7 +81,7 @@ def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
             if conn.ports and is_gssapi(t.arena, s.buf, s.buf + s.have):
                 conn.raw_tokens = 1
                 return OK, PLAUSIBLE
-            return OK, REFUTED
+            return OK, unusual(t, c, k, final)
         code, found = chain(t, c, k, s.buf, s.buf + s.have, True, final)
         if code == OK and UNDECIDED <= found < PROVEN and t.sides[2 * c + 1 - k].from_start:
             if answered_in_order(t, c, k) >= (SEVERAL if conn.ports else FRAMED):
@@ -103,6 +103,27 @@ def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
                     best = found
         row = piece.next
     return OK, best
+
+
+@kernel
+def unusual(t: Any, c: int, k: int, final: bool) -> int:
+    """What speaks for an end on a Kafka port whose first bytes may be the header of a request, but with a client
+    id such as nobody has: only that its requests are answered in order."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if not conn.ports or s.have < REQUEST_HEADER or not is_framed(t, s.buf):
+        return REFUTED
+    if answered_in_order(t, c, k) >= SEVERAL:
+        return PROVEN
+    return REFUTED if final or conn.held_bytes > t.limits[0].detect_bytes else UNDECIDED
+
+
+@kernel
+def is_framed(t: Any, at: int) -> bool:
+    """Whether a length, an API and a version stand here that a request may have."""
+    size, key, version = int32(t.arena, at), int16(t.arena, at + 4), int16(t.arena, at + 6)
+    return (
+        RESPONSE_HEADER <= size <= t.limits[0].max_frame_bytes and 0 <= key < LOOSE and 0 <= version < LOOSE
+    )
 
 
 @kernel
@@ -213,15 +234,12 @@ def answered_in_order(t: Any, c: int, k: int) -> int:
             if asked_row < 0:
                 return count
             at = t.pieces[asked_row].at + asked - asked_begin
-            size, key, version = int32(t.arena, at), int16(t.arena, at + 4), int16(t.arena, at + 6)
-            if size < RESPONSE_HEADER or size > t.limits[0].max_frame_bytes:
+            if not is_framed(t, at):
                 return 0
-            if key < 0 or key >= LOOSE or version < 0 or version >= LOOSE:
-                return 0
-            asked += 4 + size
+            asked += 4 + int32(t.arena, at)
             if int32(t.arena, at + 8) == found:
                 break
-            if key != 0:
+            if int16(t.arena, at + 4) != 0:
                 return 0  # only a Produce may want no answer
         count += 1 if found != before else 0
         before = found

@@ -232,7 +232,7 @@ def take_flags(t: Any, c: int, k: int, seg: Any) -> None:
             take_fin(t, c, k, seg)
     for side in range(2):
         if t.sides[2 * c + side].rst_at >= 0:
-            settle_rst(t, c, side, seg.time)
+            settle_rst(t, c, side)
 
 
 @kernel
@@ -249,11 +249,11 @@ def take_rst(t: Any, c: int, k: int, seg: Any) -> None:
         if at > last_seen(t, s) + FAR or (at < s.offset and at != s.acked):
             decided(t, c, IGNORED, k, RST, at - s.offset)
             return
-    s.rst_at = max(at, s.offset)
+    s.rst_at, s.rst_time = max(at, s.offset), seg.time
 
 
 @kernel
-def settle_rst(t: Any, c: int, k: int, time: int) -> None:
+def settle_rst(t: Any, c: int, k: int) -> None:
     """An RST ends the connection once the bytes before it are there, and none if its sender goes on."""
     conn, s = t.conns[c], t.sides[2 * c + k]
     end = last_seen(t, s)
@@ -267,7 +267,7 @@ def settle_rst(t: Any, c: int, k: int, time: int) -> None:
     ):
         conn.rst = 1
         conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
-        closed_first(conn, (1 if k == conn.client else 2) | 4, time)
+        closed_first(conn, (1 if k == conn.client else 2) | 4, s.rst_time)
         spoke(t, c)
 
 

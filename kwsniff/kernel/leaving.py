@@ -317,7 +317,8 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
     found = add(found, s.latest)
     found = add(found, s.searched)
     found = add(found, s.hope)
-    found = add(found, s.rst_at - s.offset if s.rst_at >= 0 else -1)
+    if s.rst_at >= 0:
+        found = add(add(found, s.rst_at - s.offset), s.rst_time)
     found = add(add(found, s.syn_next), s.syn_ack)
     found = add(found, s.skipped - s.skipped_before)
     if s.wait_first >= 0:

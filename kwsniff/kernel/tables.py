@@ -174,7 +174,7 @@ SPECS: list[Spec] = [
         offset="bytes of the stream before it, gaps included",
         from_start="1: the first byte of the stream was captured",
         isn="sequence number of the SYN, -1 if not seen",
-        fin_at="offset of the FIN, -1 if not seen", rst_at="offset of an RST that may be taken, -1 if none",
+        fin_at="offset of the FIN, -1 if not seen", rst_at="offset of an RST that may be taken, -1 if none", rst_time="its time",
         syn_next="sequence number behind a SYN that nobody has answered yet and that is none of this connection, -1 if none",
         syn_ack="what it acknowledged, -1 if it was no SYN-ACK", syn_time="its time",
         packets="packets from this end", bytes="payload bytes from it",

@@ -277,7 +277,7 @@ def test_ports_of_both_ends_may_be_kafka_ports() -> None:
 
 def test_kafka_on_another_port_needs_agreement() -> None:
     lone = play() >> on_ports(50_000, 19_092) >> handshake() >> request(corr=1)
-    lone.nothing_more()
+    (lone << anomaly("not_kafka")).nothing_more()
     (
         play()
         >> on_ports(50_000, 19_092)

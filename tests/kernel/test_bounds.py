@@ -39,7 +39,7 @@ SMALL = {
     "one_byte_connections": 40, "talking_connections": 20, "half_frames": 100_000, "holes": 1,
     "outstanding": 70, "outstanding_everywhere": 1000, "tiny_answers": 100, "distinct_names": 40,
     "distinct_ids": 2, "emptied_tables": 1000, "drip": 100, "drip_unknown": 100, "early_answers": 10_000_000,
-    "unasked": 300, "long_names": 64_000, "long_client_ids": 1, "long_software": 1,
+    "unasked": 300, "just_below": 100, "long_names": 64_000, "long_client_ids": 1, "long_software": 1,
     "many_partitions": 100, "repeated_names": 1000, "long_prefix": 5000, "many_elements": 90,
     "endless_varints": 3, "true_elements": 500, "empty_names": 500, "bombs": 500, "tiny_records": 500,
     "deep_nesting": 5, "overlaps": 40, "time_travel": 30, "many_holes": 100, "fragments": 50,
