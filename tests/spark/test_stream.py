@@ -192,18 +192,21 @@ def test_nothing_grows_with_the_number_of_batches(
 def test_an_hour_that_is_over_has_one_file_of_each_table(spark: SparkSession, tmp_path: Path) -> None:
     followed = Followed(spark, tmp_path)
     files = rotated(sample("librdkafka-groups").paths, tmp_path / "all", 300)[:3]
+    hour, counts = 0, []
     for hours in range(2):
         for file in files:
             later(file, followed.source / f"{hours}-{file.name}", hours)
             followed.run()
-    tables = Results(followed.out).manifest.tables
-    by_hour = {name: Counter(file.hour for file in own) for name, own in tables.items() if name != "findings"}
-    first = min(by_hour["calls"])
-    assert by_hour["calls"][first + 1] > 1
-    assert {counts[first] for counts in by_hour.values() if counts} == {1}
+            tables = Results(followed.out).manifest.tables
+            by_hour = [Counter(file.hour for file in own) for name, own in tables.items() if name != "findings"]
+            hour = hour or min(by_hour[0])
+            counts.append({each[hour] for each in by_hour if each[hour]})
+    # Of connections that end with the second hour late rows come: few files, and so left as they are.
+    assert counts[2] != {1}
+    assert {1} in counts[3:]
     followed.run(end=True)
     tables = Results(followed.out).manifest.tables
-    assert max(len(own) for own in tables.values()) == len(tables["calls"]) == 2
+    assert max(len(own) for own in tables.values()) == len(tables["calls"]) == 3
     read = [followed.source / f"{hours}-{file.name}" for hours in range(2) for file in files]
     # Which of the connections that were silent for an hour ends first, each task says of its own.
     order = [(name, "ascending") for name in ("event", "connection", "time", "correlation_id")]
