@@ -144,11 +144,16 @@ def refuse(t: Any, c: int, verdict: int) -> None:
 
 @kernel
 def cut_off(t: Any, c: int) -> bool:
-    """Whether less of the client's first request came, or was captured, than its header."""
-    if t.conns[c].client < 0:
+    """Whether less of the client's first request came, or was captured, than its header; or less than all of
+    it, and nobody answered."""
+    client = t.conns[c].client
+    if client < 0:
         return False
-    s = t.sides[2 * c + t.conns[c].client]
-    return request_at(t, t.arena, s.buf, s.buf + s.have, True) == MORE
+    s = t.sides[2 * c + client]
+    looks = request_at(t, t.arena, s.buf, s.buf + s.have, True)
+    if looks == YES:
+        return 4 + int32(t.arena, s.buf) > s.have and t.sides[2 * c + 1 - client].spoken == 0
+    return looks == MORE
 
 
 @kernel

@@ -29,7 +29,7 @@ from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.roles import judge
-from kwsniff.kernel.tables import KAFKA, PROBING, RESET_REASON
+from kwsniff.kernel.tables import KAFKA, LIMIT_REASON, PROBING
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import GAP_GIVEN_UP, decided
 
@@ -133,12 +133,12 @@ def why_given_up(t: Any, c: int, k: int, now: int) -> int:
 
 @kernel
 def never_arrived(t: Any, c: int, k: int) -> bool:
-    """Whether what waits behind the first hole, at the end of the connection, is nothing that the receiver
-    handed on: it was reset before it had the bytes of the hole, or they are further off than is believed."""
+    """Whether what waits behind the first hole, at the end of the connection or of the capture, is nothing that
+    the receiver handed on: it never acknowledged the bytes of the hole."""
     conn, s = t.conns[c], t.sides[2 * c + k]
-    if s.acked > s.offset + 1 or t.sides[2 * c + 1 - k].packets == 0:  # a FIN counts for one byte
+    if t.sides[2 * c + 1 - k].packets == 0 or conn.ending == 0 or conn.ending == LIMIT_REASON:
         return False
-    return conn.ending == RESET_REASON or t.pieces[s.wait_first].start - s.offset > FAR
+    return s.acked <= s.offset + 1  # a FIN counts for one byte
 
 
 @kernel

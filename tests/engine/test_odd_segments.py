@@ -20,11 +20,13 @@ from tests.playbook import (
     SYN,
     Play,
     Segment,
+    ack,
     fin,
     from_broker,
     from_client,
     handshake,
     kafka_request,
+    lost_from_client,
     play,
     request,
     response,
@@ -207,3 +209,32 @@ def test_a_tls_alert_does_not_say_that_the_client_speaks_tls() -> None:
     calls = [row for row in rows if row["event"] == "call"]
     assert [(row["api"], row["status"]) for row in calls] == [("ApiVersions", "unanswered")]
     assert [row["security"] for row in rows if row["event"] == "connection"] == ["plaintext"]
+
+
+def test_what_lies_behind_a_hole_that_nobody_acknowledged_was_never_read() -> None:
+    script = exchanges(play() >> handshake(), 1, 3) >> lost_from_client(named(4)) >> request(corr=5)
+    rows = run(script.segments)
+    assert [row["correlation_id"] for row in rows if row["event"] == "call"] == [1, 2, 3]
+    assert [row["code"] for row in rows if row["event"] == "anomaly"] == []
+
+
+def test_what_lies_behind_a_hole_that_was_acknowledged_was_lost_by_the_capture() -> None:
+    script = (
+        exchanges(play() >> handshake(), 1, 3) >> lost_from_client(named(4)) >> request(corr=5) >> ack(BROKER)
+    )
+    rows = run(script.segments)
+    assert [row["correlation_id"] for row in rows if row["event"] == "call"] == [1, 2, 3, 5]
+    assert "gap" in {row["code"] for row in rows if row["event"] == "anomaly"}
+
+
+def test_a_first_request_that_a_reset_cut_off_is_not_called_something_else() -> None:
+    whole = kafka_request(0, 0, 1, PRODUCE_HEAD + bytes(1000), "")
+    script = play() >> handshake() >> from_client(whole[:500]) >> rst(CLIENT)
+    assert [row["code"] for row in run(script.segments) if row["event"] == "anomaly"] == []
+
+
+def test_an_rst_that_comes_before_the_bytes_before_it_is_dated_by_itself() -> None:
+    script = play() >> handshake() >> request(corr=1) >> rst(CLIENT) >> fin(BROKER)
+    asked, *rest = script.segments[3:]
+    (end,) = [row for row in run([*script.segments[:3], *rest, asked]) if row["event"] == "connection"]
+    assert end["closed_by"] == "client_rst"

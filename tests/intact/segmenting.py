@@ -239,7 +239,9 @@ class Simulation:
         self.copied_flag = rng.choice((0, COPY))
 
     def run(self) -> list[Captured]:
+        silent, self.silent = self.silent, False  # no SYN waits an hour for its answer
         self._open()
+        self.silent = silent
         while True:
             self._frames()
             if self._beside():

@@ -198,7 +198,9 @@ def test_an_hour_that_is_over_has_one_file_of_each_table(spark: SparkSession, tm
             later(file, followed.source / f"{hours}-{file.name}", hours)
             followed.run()
             tables = Results(followed.out).manifest.tables
-            by_hour = [Counter(file.hour for file in own) for name, own in tables.items() if name != "findings"]
+            by_hour = [
+                Counter(file.hour for file in own) for name, own in tables.items() if name != "findings"
+            ]
             hour = hour or min(by_hour[0])
             counts.append({each[hour] for each in by_hour if each[hour]})
     # Of connections that end with the second hour late rows come: few files, and so left as they are.
