@@ -54,7 +54,7 @@ def take_request_frame(t: Any, data: Any) -> int:
     f = t.frame[0]
     conn = t.conns[f.conn]
     pos = f.start + 4
-    if conn.raw_tokens and not ends_tokens(t, data):
+    if (conn.raw_tokens or begins_tokens(t, conn)) and not ends_tokens(t, data):
         code = learn_user(t, f.conn, data, pos, f.end)
         if code == OK:
             conn.raw_waiting += 1
@@ -336,6 +336,16 @@ def shortened(t: Any, number: int) -> int:
     while size > 0 and byte(t.text_bytes, at + size) & 0xC0 == 0x80:
         size -= 1  # not inside of a character (RFC 3629)
     return texts.text(t, t.text_bytes, at, size, 0)
+
+
+@kernel
+def begins_tokens(t: Any, conn: Any) -> bool:
+    """Whether raw SASL tokens are to be expected: what they follow was asked. Its answer may be captured after
+    the first of them."""
+    if conn.in_flight != 1:
+        return False
+    request = t.requests[conn.first_request]
+    return request.layout >= 0 and t.layouts[request.layout].tokens == 1
 
 
 @kernel

@@ -48,7 +48,10 @@ def take_response_frame(t: Any, data: Any) -> int:
         conn.raw_waiting -= 1
         return OK
     if f.end - f.start < 8:
-        unreadable(t, 1)
+        if conn.raw_tokens and not conn.in_flight:
+            conn.raw_waiting -= 1  # captured before the token that it answers
+        else:
+            unreadable(t, 1)
         return OK
     found = int32(data, f.start + 4)
     row = find_waiting(t, f.conn, found)
