@@ -82,10 +82,11 @@ def account(path: Path) -> Account:
             if row["event"] == "anomaly":
                 # The recording ends inside the last message of some.
                 anomalies[row["code"]] += row["code"] != "frame_incomplete" or ends not in cut
-            elif row["event"] == "call" and row["status"] != "truncated":
+            elif row["event"] == "call":
                 key = Key(ends, row["correlation_id"])
-                requests[key, row["api_key"], row["request_packet"]] += 1
-                if row["response_packet"] is not None:
+                whole = row["status"] != "truncated"
+                requests[key, row["api_key"], row["request_packet"]] += whole or key in frames.requests
+                if row["response_packet"] is not None and (whole or key in frames.responses):
                     responses[key, row["response_packet"]] += 1
     return Account(
         len({key.ends for key in frames.api_keys}), len(frames.unclear), len(frames.requests), len(log),
