@@ -262,13 +262,12 @@ def settle_rst(t: Any, c: int, k: int) -> None:
         if conn.rst and t.sides[2 * c + 1 - k].rst_at < 0:
             conn.rst, conn.reset_time = 0, -1
             conn.closed_by = 0 if conn.closed_by & 4 else conn.closed_by
-    elif conn.reset_time < 0 and (
-        s.rst_at in (s.offset, end, s.acked) or (s.fin_at >= 0 and s.rst_at == s.fin_at + 1)
-    ):
-        conn.rst = 1
-        conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
+    elif s.rst_at in (s.offset, end, s.acked) or (s.fin_at >= 0 and s.rst_at == s.fin_at + 1):
         closed_first(conn, (1 if k == conn.client else 2) | 4, s.rst_time)
-        spoke(t, c)
+        if conn.reset_time < 0:
+            conn.rst = 1
+            conn.reset_time, conn.reset_order = conn.last_time, t.run[0].order
+            spoke(t, c)
 
 
 @kernel

@@ -238,3 +238,10 @@ def test_an_rst_that_comes_before_the_bytes_before_it_is_dated_by_itself() -> No
     asked, *rest = script.segments[3:]
     (end,) = [row for row in run([*script.segments[:3], *rest, asked]) if row["event"] == "connection"]
     assert end["closed_by"] == "client_rst"
+
+
+def test_of_two_resets_that_cross_the_earlier_one_ended_the_connection() -> None:
+    script = play() >> handshake() >> request(corr=1) >> rst(CLIENT) >> rst(BROKER)
+    *before, first, second = script.segments
+    (end,) = [row for row in run([*before, second, first]) if row["event"] == "connection"]
+    assert end["closed_by"] == "client_rst"
