@@ -107,8 +107,8 @@ def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
 
 @kernel
 def unusual(t: Any, c: int, k: int, final: bool) -> int:
-    """What speaks for an end on a Kafka port whose first bytes may be the header of a request, but with a client
-    id such as nobody has: only that its requests are answered in order."""
+    """What speaks for an end on a Kafka port whose first bytes may be the header of a request, but with a
+    client id such as nobody has: only that its requests are answered in order."""
     conn, s = t.conns[c], t.sides[2 * c + k]
     if not conn.ports or s.have < REQUEST_HEADER or not is_framed(t, s.buf):
         return REFUTED

@@ -340,8 +340,8 @@ def shortened(t: Any, number: int) -> int:
 
 @kernel
 def begins_tokens(t: Any, conn: Any) -> bool:
-    """Whether raw SASL tokens are to be expected: what they follow was asked. Its answer may be captured after
-    the first of them."""
+    """Whether raw SASL tokens are to be expected: what they follow was asked. Its answer may be captured
+    after the first of them."""
     if conn.in_flight != 1:
         return False
     request = t.requests[conn.first_request]

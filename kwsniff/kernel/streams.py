@@ -133,8 +133,8 @@ def why_given_up(t: Any, c: int, k: int, now: int) -> int:
 
 @kernel
 def never_arrived(t: Any, c: int, k: int) -> bool:
-    """Whether what waits behind the first hole, at the end of the connection or of the capture, is nothing that
-    the receiver handed on: it never acknowledged the bytes of the hole."""
+    """Whether what waits behind the first hole, at the end of the connection or of the capture, is nothing
+    that the receiver handed on: it never acknowledged the bytes of the hole."""
     conn, s = t.conns[c], t.sides[2 * c + k]
     if t.sides[2 * c + 1 - k].packets == 0 or conn.ending == 0 or conn.ending == LIMIT_REASON:
         return False
