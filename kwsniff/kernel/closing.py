@@ -16,7 +16,7 @@ from kwsniff.kernel.conversation import give_up_all
 from kwsniff.kernel.frames import finish_frame
 from kwsniff.kernel.leaving import close_left, lacks_responses
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import note_now, release_if_settled, room_for_notes
+from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.roles import judge
@@ -40,9 +40,6 @@ def close(t: Any, c: int, reason: int) -> int:
         advance_to(t, c, FLUSHING)
         decided(t, c, CLOSING, 0, reason, 0)
     if conn.step == FLUSHING:
-        code = release_if_settled(t, c)
-        if code != OK:
-            return code
         for k in range(2):
             code = flush(t, c, k)
             if code != OK:

@@ -178,7 +178,23 @@ def owners_of(machine: Machine, parts: list[Rows], ends: Rows) -> tuple[Rows, In
     for name in ABOUT:
         owners[name][places] = ends[name]
     owners["number"], owners["conn"] = distinct, conns[first]
-    return owners, whose
+    return _as_then(owners, whose, parts)
+
+
+def _as_then(owners: Rows, whose: Ints, parts: list[Rows]) -> tuple[Rows, Ints]:
+    """With owners of their own for rows from before a connection was turned round: what a row says does not
+    depend on what is drained together."""
+    then = [rows["client"] if "client" in rows.dtype.names else np.full(len(rows), -1) for rows in parts]
+    before = np.concatenate(then)
+    changed = np.flatnonzero((before >= 0) & (before != owners["client"][whose]))
+    if not len(changed):
+        return owners, whose
+    again, which = np.unique(whose[changed], return_inverse=True)
+    turned = owners[again]
+    turned["client"] = before[changed][np.unique(which, return_index=True)[1]]
+    whose = whose.copy()
+    whose[changed] = len(owners) + which
+    return np.concatenate([owners, turned]), whose
 
 
 def _distinct(numbers: Ints, conns: Ints, room: int) -> tuple[Ints, Ints, Ints]:

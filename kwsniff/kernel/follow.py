@@ -27,7 +27,7 @@ from kwsniff.kernel.leaving import mark, note_segment
 from kwsniff.kernel.left import settle_left
 from kwsniff.kernel.limits import keep_within_limits
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import release_if_settled, room_for_notes
+from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, LEFT, OK, SECOND
 from kwsniff.kernel.payload import take_payload
 from kwsniff.kernel.silence import is_reset, patience
@@ -262,9 +262,6 @@ def close_if_over(t: Any, c: int) -> int:
     conn = t.conns[c]
     if conn.step == CLOSED_:
         return OK
-    code = release_if_settled(t, c)
-    if code != OK:
-        return code
     a, b = t.sides[2 * c], t.sides[2 * c + 1]
     ended = a.fin_at >= 0 and b.fin_at >= 0 and a.offset >= a.fin_at and b.offset >= b.fin_at
     if ended or conn.step != OPEN:

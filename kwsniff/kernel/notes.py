@@ -8,8 +8,7 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
 from kwsniff.kernel.pools import drop_piece, take_piece
 from kwsniff.kernel.room import WANT_NOTES, lacks
-from kwsniff.kernel.states import OPEN, is_on_trial
-from kwsniff.kernel.tables import KAFKA, PIECES, PROBING
+from kwsniff.kernel.tables import PIECES, PROBING
 
 MAX_PENDING = 100
 """Anomalies that wait until it is known who the client is."""
@@ -29,18 +28,12 @@ def room_for_notes(t: Any, count: int) -> int:
 def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> None:
     """Add an anomaly of a connection; that there is room has been seen to. While it is not known who the
     client is, it waits: its row names the client."""
-    if is_client_open(t.conns[c]) and t.conns[c].pending_notes < MAX_PENDING:
+    if t.conns[c].state == PROBING and t.conns[c].pending_notes < MAX_PENDING:
         at = take_piece(t)
         if at >= 0:
             keep_note(t, c, at, code, packet, time, a, b)
             return
     add_note(t, c, code, packet, time, a, b)
-
-
-@kernel
-def is_client_open(conn: Any) -> bool:
-    """Whether it may yet turn out which end is the client."""
-    return conn.state == PROBING or (conn.state == KAFKA and conn.step == OPEN and is_on_trial(conn))
 
 
 @kernel
@@ -81,18 +74,6 @@ def release_notes(t: Any, c: int) -> None:
         conn.pending_first = piece.next
         drop_piece(t, at)
     conn.pending_last, conn.pending_notes = -1, 0
-
-
-@kernel
-def release_if_settled(t: Any, c: int) -> int:
-    """Add the anomalies that waited, if it is known who the client is; OK or FULL."""
-    conn = t.conns[c]
-    if conn.pending_first < 0 or is_client_open(conn):
-        return OK
-    code = room_for_notes(t, conn.pending_notes)
-    if code == OK:
-        release_notes(t, c)
-    return code
 
 
 @kernel

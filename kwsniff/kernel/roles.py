@@ -32,7 +32,7 @@ from kwsniff.kernel.headers import (
 )
 from kwsniff.kernel.holding import let_go, let_go_half
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import note_now, release_if_settled, room_for_notes
+from kwsniff.kernel.notes import note_now, release_notes, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, int32
 from kwsniff.kernel.states import become
 from kwsniff.kernel.tables import HEAD, KAFKA, OTHER, PROBING, TLS
@@ -66,7 +66,9 @@ def judge(t: Any, c: int, final: bool) -> int:
         accept(t, c)
     elif verdict != PROBING:
         refuse(t, c, verdict)
-    return OK if verdict == PROBING else release_if_settled(t, c)
+    if verdict != PROBING and conn.pending_notes:
+        release_notes(t, c)
+    return OK
 
 
 @kernel
