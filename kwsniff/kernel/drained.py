@@ -184,7 +184,9 @@ def owners_of(machine: Machine, parts: list[Rows], ends: Rows) -> tuple[Rows, In
 def _as_then(owners: Rows, whose: Ints, parts: list[Rows]) -> tuple[Rows, Ints]:
     """With owners of their own for rows from before a connection was turned round: what a row says does not
     depend on what is drained together."""
-    then = [rows["client"] if "client" in rows.dtype.names else np.full(len(rows), -1) for rows in parts]
+    then = [
+        rows["client"] if "client" in (rows.dtype.names or ()) else np.full(len(rows), -1) for rows in parts
+    ]
     before = np.concatenate(then)
     changed = np.flatnonzero((before >= 0) & (before != owners["client"][whose]))
     if not len(changed):
