@@ -18,7 +18,7 @@ with p as (
     r as (
         select call_no, r.error_code code, null partition,
             r.type = 'topic' or (r.type is null and list_contains(topics, r.name)) of_topic,
-            case when of_topic then r.name end topic,
+            case when of_topic then r.name end topic, r.name,
             case when of_topic is not true then concat_ws(' ', r.type, r.name) end about
         from listed where r.error_code <> 0),
     single as (select call_no, min(topic) topic from named group by all having count(*) = 1),
