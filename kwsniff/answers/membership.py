@@ -93,9 +93,10 @@ class Life:
         return member
 
     def _join(self, row: Row, request: Row, response: Row) -> None:
+        # Refused joins count as well: with the first one a new member is given its id.
+        member = self.seen(row, response.get("member_id") or request.get("member_id"))
         if row["error_code"]:
             return
-        member = self.seen(row, response.get("member_id"))
         generation = response.get("generation_id")
         if member is None or generation is None:
             return

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.recount.checked import Checked
 from tests.recount.command import answer
+from tests.recount.groups import MEMBERS
 from tests.recount.truth import Truth
 
 REPLICA = r"(broker-\d+-fetcher-\d+|ReplicaFetcherThread-\d+-\d+)$"
@@ -22,7 +23,8 @@ select {WHO}, count(*) calls, count(*) filter (error_code <> 0) errors,
     coalesce(sum(request_bytes), 0)::bigint sent_bytes, coalesce(sum(response_bytes), 0)::bigint received_bytes,
     count(distinct connection) connections, min(time) first_time, max(time) last_time,
     list_sort(list(distinct broker_ip)) brokers, list_sort(list(distinct broker_port::text)) ports,
-    coalesce(list_sort(list(distinct group_id) filter (group_id is not null)), []) groups
+    coalesce(list_sort(list(distinct group_id) filter (group_id is not null
+        and error_code is not null and api_key in ({MEMBERS}))), []) groups
 from calls group by all
 """
 SETTINGS = f"""
