@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.damage.mutants import dropped, packets, write
-from tests.recount import calls, changes, clients, comparison, groups, logins, report
+from tests.recount import calls, changes, clients, comparison, findings, groups, live, logins, report
 from tests.recount.checked import Checked
 from tests.recount.command import printed
 
 CAPTURES = Path(__file__).parents[2] / "captures"
-SUBJECTS = (report, calls, clients, groups, logins, changes, comparison)
+SUBJECTS = (report, calls, clients, groups, logins, changes, comparison, findings, live)
 LOSSY = ("java-groups.pcapng.zst", "librdkafka-errors.pcap", "sasl.pcapng", "stuck-consumer.pcapng.zst",
          "kafka-0.8.pcap", "throttled.pcapng")  # fmt: skip
 LOST = 0.03

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+
+import duckdb
 
 from tests.recount.checked import Checked, Row
 from tests.recount.command import page, printed
@@ -150,19 +151,20 @@ def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
 
 def read(folder: Path) -> dict[str, list[Row]]:
     """Tables as CSV files have them, with numbers in place of their digits."""
-    return {name: list(_rows(folder / f"{name}.csv")) for name in TABLES}
+    return {name: rows_of(folder / f"{name}.csv") for name in TABLES}
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            yield {name: _value(name, text) for name, text in row.items()}
+def rows_of(path: Path) -> list[Row]:
+    """Rows of a CSV file; nothing is null, an empty text is in quotes."""
+    how = "all_varchar = true, header = true, nullstr = '', allow_quoted_nulls = false, delim = ','"
+    table = duckdb.sql(f"select * from read_csv('{path}', {how}, quote = '\"', escape = '\"')").to_arrow_table()
+    return [{name: _value(name, text) for name, text in row.items()} for row in table.to_pylist()]
 
 
-TEXTS = (*TABLES, "client_id", "client_ip", "software", "topics", "clients", "errors_by_name")
+TEXTS = (*TABLES, "client_id", "client_ip", "software", "topics", "clients", "errors_by_name", "time", "retriable")
 
 
-def _value(name: str, text: str) -> str | int | float | None:
-    if not text or name in TEXTS or name.endswith("_time") or name == "retriable":
-        return text or None
+def _value(name: str, text: str | None) -> str | int | float | None:
+    if not text or name in TEXTS or name.endswith("_time"):
+        return text
     return float(text) if "." in text or "e" in text.lower() else int(text)
