@@ -38,7 +38,7 @@ What a finding counts are calls or connections of its subject, by the columns of
   whose response names a throttle time, of `stale_leader` those with one of its codes. ApiVersions requests that were
   answered with UNSUPPORTED_VERSION are no errors: clients ask again.
 - `calls` of a storm: calls of the API, with the sum of their `response_bytes`; of `slow_broker`: calls with a
-  `broker_least_us`, of which `max_us` is the greatest and `p50_us` and `p95_us` are percentiles, within 2 %.
+  `broker_least_us`, of which `max_us` is the greatest and `p50_us` and `p95_us` are percentiles, within 2.5 %.
 - `queued_calls`, `queued_us`: calls of the client with a `queued_us` above 0 at the brokers where one call of twenty
   stands in a queue too long, and its sum.
 - `connections` of `connection_churn`: those that begin with a SYN, were answered and lived shorter than
