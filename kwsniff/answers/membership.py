@@ -89,7 +89,7 @@ class Life:
         if member is None:
             member = Member(row["client_id"], row["client_ip"], row["time"], row["time"])
             self.members[member_id] = member
-        member.last = max(member.last, row["time"])
+        member.first, member.last = min(member.first, row["time"]), max(member.last, row["time"])
         return member
 
     def _join(self, row: Row, request: Row, response: Row) -> None:
@@ -144,7 +144,7 @@ class Life:
         if epoch in LEAVES:
             member.left, member.why = row["time"], "left"
             member.assignment, trigger = {}, "left"
-        elif response.get("assignment") is not None or "active_tasks" in response:
+        elif response.get("assignment") is not None or response.get("active_tasks") is not None:
             member.assignment = share_of(response.get("assignment") or response)
         elif trigger != "joined":
             return

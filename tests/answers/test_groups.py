@@ -189,3 +189,10 @@ def test_a_member_was_first_seen_when_it_was_given_its_id() -> None:
     question.take(pa.RecordBatch.from_pylist([join | refused, join | taken], schema=EVENTS))
     [member] = question.tables()[1].rows
     assert member["first_time"] == NOW
+
+
+def test_a_streams_heartbeat_without_tasks_changes_no_assignment(answered: Callable[..., Any]) -> None:
+    """KIP-1071: null is no change. The members read both partitions until they left."""
+    rows = answered("groups", *files("java-streams"), "--group", "streams-app")["rebalances"]
+    given = [row["after"] for row in rows if row["trigger"] == "java-44-streams-1 assigned"]
+    assert given == [[f"java-44-streams-1: 0[{parts}]"] for parts in ("0-1", "0", "0-1")]
