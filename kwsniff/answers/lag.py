@@ -80,10 +80,10 @@ class Lag:
         counts: Counter[Any] = Counter()
         for (group, topic, part), count in self._commits.items():
             counts[group, name(topic), part] += count
-        moved: dict[Any, datetime] = {}
+        standing: dict[Any, datetime] = {}
         for (who, topic, part), (_, since) in self._moved.items():
             place = (who, name(topic), part)
-            moved[place] = max(since, moved.get(place, since))
+            standing[place] = max(since, standing.get(place, since))
         told = {(group, name(topic), part): at for (group, topic, part), at in self._told.items()}
         seen: set[tuple[Any, ...]] = set()
         fetches = renamed(self._positions.fetches.of, name)
@@ -92,9 +92,9 @@ class Lag:
                 key = (group, topic, part)
                 seen.add(key)
                 row = _row(key, logs, ends, commits.get(key), counts[key], told.get(key))
-                since, asked = moved.get(((ip, client), topic, part)), self._asked.get((ip, client))
+                began, asked = standing.get(((ip, client), topic, part)), self._asked.get((ip, client))
                 still = (
-                    (asked - since) / timedelta(microseconds=1) if row["lag"] and since and asked else None
+                    (asked - began) / timedelta(microseconds=1) if row["lag"] and began and asked else None
                 )
                 yield row | {"client": client, "address": ip, "stands_still_us": still}
         for key, ends in sorted(commits.items(), key=str):

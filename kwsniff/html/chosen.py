@@ -2,8 +2,8 @@
 
 Joins, synchronisations and leaves all count. Heartbeats of the newer protocols come every few seconds and
 mostly say nothing: those are kept that are the first of their member, fail, stand beside a change of the
-member's epoch, or are answered with more than the shortest of its answers, as with an assignment. Of all calls
-that name a member it is noted when they were.
+member's epoch, or are answered with more than the shortest of its answers, as with an assignment. Of all
+calls that name a member it is noted when they were.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ def summed(rows: list[dict[str, Any]], name: str, *keys: str) -> dict[tuple[Any,
 def test_calls_errors_and_waiting_are_alike_in_every_table(
     name: str, told: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The summary, the tables by API, client, broker and error, `clients`, `slow`, and the page's timeline."""
+    """The summary, the tables by API, client, broker and error, `clients`, `slow`, and the page's
+    timeline."""
     paths = sample(name).paths
     report = told("report", *paths, "--json", "-q")
     clients = told("clients", *paths, "-f", "json", "-q", "--top", "0")["clients"]
@@ -153,7 +154,9 @@ def test_a_client_runs_the_same_software_wherever_it_is_named(name: str, told: C
         assert row.get("software") == software[row.get("client") or "", row["address"]], row
 
 
-@pytest.mark.parametrize("name", ["librdkafka-groups", "java-groups", "rebalance-leave", "java-streams", "stuck-consumer"])
+@pytest.mark.parametrize(
+    "name", ["librdkafka-groups", "java-groups", "rebalance-leave", "java-streams", "stuck-consumer"]
+)
 def test_what_a_group_did_is_on_the_page_as_groups_has_it(
     name: str, told: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -176,7 +179,9 @@ def test_what_a_group_did_is_on_the_page_as_groups_has_it(
 def test_a_group_rebalanced_as_often_as_its_finding_says(told: Callable[..., Any]) -> None:
     for name in ("rebalance-leave", "rebalance-timeout"):
         paths = sample(name).paths
-        (finding,) = (e for e in told("report", *paths, "--json", "-q")["findings"] if e["code"] == "rebalances")
+        (finding,) = (
+            e for e in told("report", *paths, "--json", "-q")["findings"] if e["code"] == "rebalances"
+        )
         rows = told("groups", *paths, "-f", "json", "-q", "--top", "0")["rebalances"]
         assert finding["numbers"]["rebalances"] == len(rows)
         assert f" rebalanced {len(rows)} times " in finding["finding"]

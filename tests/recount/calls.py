@@ -28,7 +28,8 @@ with p as (
         from calls left join single using (call_no)
         where error_code <> 0 and call_no not in (select call_no from p union all select call_no from r))
 select e.*, c.api, c.client_id client, c.client_ip address, c.time, c.response_packet
-from (from p union all by name select * exclude (of_topic) from r union all by name from w) e join (from calls where error_code <> 0) c using (call_no)
+from (from p union all by name select * exclude (of_topic) from r union all by name from w) e join (from
+    calls where error_code <> 0) c using (call_no)
 """
 """Each code of an answer with an error: those of its partitions, else of its resources, else its own."""
 
@@ -53,7 +54,9 @@ def check_slow(checked: Checked, truth: Truth, path: str, *, waiting: bool) -> N
         "order by duration_us desc limit 1000"
     )
     checked.rows(output, told["calls"], slowest, ["call", "packet"])
-    (left,) = truth.sql("select count(*) n, count(*) filter (waits) waiting from calls where duration_us is not null")
+    (left,) = truth.sql(
+        "select count(*) n, count(*) filter (waits) waiting from calls where duration_us is not null"
+    )
     note = next((text for text in told.get("notes", ()) if "waited on purpose" in text), "0 of 0")
     if not waiting and left["waiting"]:
         checked.equal(output, "left out", note.split()[0].replace(",", ""), str(left["waiting"]))
@@ -65,7 +68,8 @@ def check_errors(checked: Checked, truth: Truth, path: str) -> None:
     truth.db.sql(CODES)
     keys = "code error_code, api, client, address, topic, partition, about"
     rows = truth.sql(
-        f"select {keys}, count(*) count, count(distinct call_no) calls, min(time) first_time, max(time) last_time "
+        f"select {keys}, count(*) count, count(distinct call_no) calls, min(time) first_time, "
+        f"max(time) last_time "
         "from codes group by all"
     )
     by = ["error_code", "api", "client", "address", "topic", "partition", "about"]

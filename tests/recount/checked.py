@@ -33,7 +33,9 @@ class Checked:
         mine = {tuple(str(row.get(key)) for key in keys): row for row in right}
         self.equal(output, f"one row for each {', '.join(keys)}", len(shown), len(theirs))
         more, missing = sorted(theirs.keys() - mine.keys()), sorted(mine.keys() - theirs.keys())
-        self.equal(output, f"rows by {', '.join(keys)} that are no such, and that lack", (more, missing), ([], []))
+        self.equal(
+            output, f"rows by {', '.join(keys)} that are no such, and that lack", (more, missing), ([], [])
+        )
         for key in theirs.keys() & mine.keys():
             for name, value in mine[key].items():
                 if name not in keys:

@@ -12,7 +12,8 @@ from tests.recount.truth import Truth
 REPLICA = r"(broker-\d+-fetcher-\d+|ReplicaFetcherThread-\d+-\d+)$"
 WHO = "client_id client, client_ip address"
 DOES = f"""case when api = 'Produce' then 'produces' when api in ('Fetch', 'ShareFetch') then
-    case when api = 'Fetch' and regexp_matches(client_id, '^{REPLICA}') then 'replicates' else 'consumes' end end"""
+    case when api = 'Fetch' and regexp_matches(client_id, '^{REPLICA}') then 'replicates' else 'consumes'
+        end end"""
 USES = f"""
 select {WHO}, {DOES} does, topic, count(distinct partition) partitions, sum(records)::bigint records,
     coalesce(sum(bytes), 0)::bigint record_bytes, min(time) first_time, max(time) last_time
@@ -20,7 +21,8 @@ from parts where topic is not null and api in ('Produce', 'Fetch', 'ShareFetch')
 """
 CLIENTS = f"""
 select {WHO}, count(*) calls, count(*) filter (error_code <> 0) errors,
-    coalesce(sum(request_bytes), 0)::bigint sent_bytes, coalesce(sum(response_bytes), 0)::bigint received_bytes,
+    coalesce(sum(request_bytes), 0)::bigint sent_bytes, coalesce(sum(response_bytes), 0)::bigint
+        received_bytes,
     count(distinct connection) connections, min(time) first_time, max(time) last_time,
     list_sort(list(distinct broker_ip)) brokers, list_sort(list(distinct broker_port::text)) ports,
     coalesce(list_sort(list(distinct group_id) filter (group_id is not null
@@ -34,7 +36,8 @@ with parted as (
     from parts where api = 'Produce' and topic is not null group by all),
     wrote as (
     select {WHO}, coalesce(list_sort(list(distinct acks) filter (acks is not null)), []) acks,
-        bool_or(coalesce(transactional_id, '') <> '') transactional, bool_or(api = 'InitProducerId') idempotent
+        bool_or(coalesce(transactional_id, '') <> '') transactional, bool_or(api = 'InitProducerId')
+            idempotent
     from calls group by all)
 select w.*, p.batch_bytes, p.codecs from wrote w left join parted p
     on w.client is not distinct from p.client and w.address is not distinct from p.address

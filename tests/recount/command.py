@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,17 @@ FINE = (0, 1, 3)
 
 def printed(*words: str) -> str:
     """What a command prints. It runs in this process: importing takes longer than most answers."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as told:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        kept = os.dup(1), os.dup(2)
-        try:
-            os.dup2(out.fileno(), 1)
-            os.dup2(told.fileno(), 2)
+    with tempfile.TemporaryDirectory() as folder:
+        out, told = Path(folder) / "out", Path(folder) / "told"
+        with (
+            out.open("w") as shown,
+            told.open("w") as errors,
+            redirect_stdout(shown),
+            redirect_stderr(errors),
+        ):
             code = run(words)
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for place, former in zip((1, 2), kept, strict=True):
-                os.dup2(former, place)
-                os.close(former)
-        out.seek(0)
-        told.seek(0)
-        assert code in FINE, told.read().decode()
-        return out.read().decode()
+        assert code in FINE, (words, told.read_text())
+        return out.read_text()
 
 
 def answer(*words: str) -> dict[str, Any]:

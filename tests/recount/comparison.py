@@ -9,7 +9,8 @@ from tests.recount.command import answer
 from tests.recount.truth import Truth
 
 LATENCY = """
-create or replace table {side} as select *, coalesce(api, '?') name, coalesce(nullif(client_id, ''), client_ip, '?') who
+create or replace table {side} as select *, coalesce(api, '?') name, coalesce(nullif(client_id, ''),
+    client_ip, '?') who
     from calls
 """
 PROFILE = """

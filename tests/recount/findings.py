@@ -18,7 +18,8 @@ RIGHT = {
     "and not (error_code = 35 and api = 'ApiVersions') group by all",
     "not_authorized": f"select {CLIENT} subject, user, error_code, count(*) answers from calls "
     "where error_code <> 0 group by all",
-    "quota_exceeded": f"select {CLIENT} subject, count(*) answers from calls where error_code = 89 group by all",
+    "quota_exceeded": f"select {CLIENT} subject, count(*) answers from calls where error_code = 89 "
+    f"group by all",
     "authentication_failed": f"select {CLIENT} subject, error_code, count(*) attempts from calls "
     "where error_code <> 0 group by all",
     "throttled": f"select {CLIENT} subject, count(*) filter (throttle_ms > 0) answers, "
@@ -35,13 +36,11 @@ RIGHT = {
     "date_diff('microsecond', min(first_time), max(first_time)) / 1e6 span_s, "
     "avg(date_diff('microsecond', first_time, last_time)) / 1e6 life_s from ends "
     "where syn and broker_bytes > 0 and date_diff('microsecond', first_time, last_time) < 10e6 group by all",
-    "retransmissions": "select * from (select {client} subject, {broker} other, "
+    "retransmissions": f"select {CLIENT} subject, {BROKER} other, "
     "sum(client_retransmissions)::double retransmissions, "
     "sum(client_retransmissions) / sum(client_packets) ratio from ends group by all "
-    "union all select {broker} subject, {client} other, sum(broker_retransmissions)::double, "
-    "sum(broker_retransmissions) / sum(broker_packets) from ends group by all)".format(
-        client=CLIENT, broker=BROKER
-    ),
+    f"union all select {BROKER}, {CLIENT}, sum(broker_retransmissions)::double, "
+    "sum(broker_retransmissions) / sum(broker_packets) from ends group by all",
     "zero_windows": f"select {CLIENT} subject, sum(client_zero_windows)::double zero_windows, "
     "count(*) filter (client_zero_windows > 0) connections from ends group by all "
     f"union all select {BROKER}, sum(broker_zero_windows)::double, count(*) filter (broker_zero_windows > 0) "
@@ -51,13 +50,16 @@ RIGHT = {
     "slow_broker": "select broker subject, api, count(*) calls, max(broker_least_us) max_us from calls "
     "where broker_least_us is not null and coalesce(error_code, 0) <> 58 group by all",
     "slow_queue": f"select {CLIENT} subject, broker, count(*) filter (queued_us > 0) queued_calls, "
-    "round(sum(queued_us) filter (queued_us > 0)) queued_us from calls where queued_us is not null group by all",
+    "round(sum(queued_us) filter (queued_us > 0)) queued_us from calls where queued_us is not null "
+    "group by all",
     "hot_partition": "select p.topic || '[' || partition || ']' subject, sum(bytes)::double bytes, "
-    "any_value(total)::double topic_bytes, any_value(n) partitions, sum(bytes) / any_value(total) share_ratio "
+    "any_value(total)::double topic_bytes, any_value(n) partitions, sum(bytes) / any_value(total) "
+    "share_ratio "
     "from parts p join (select topic, sum(bytes) total, count(distinct partition) filter (bytes > 0) n "
     "from parts where api = 'Produce' group by all) t using (topic) where api = 'Produce' group by all",
     "uncompressed": f"select {CLIENT} subject, topic, sum(bytes)::double record_bytes, "
-    "(sum(bytes) filter (codec = 'none'))::double uncompressed_bytes from parts where api = 'Produce' group by all",
+    "(sum(bytes) filter (codec = 'none'))::double uncompressed_bytes from parts where api = "
+    "'Produce' group by all",
     "tiny_batches": f"select {CLIENT} subject, topic, count(*) batches, avg(records) records_per_batch, "
     "avg(bytes) bytes_per_batch from parts where api = 'Produce' and bytes > 0 group by all",
     "unanswered": "select broker subject, unanswered_because, closed_by, count(*) calls from calls "
@@ -88,7 +90,9 @@ def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
 
 def figures(numbers: Row, rows: list[Row]) -> Iterator[tuple[str, float, list[float]]]:
     """Each figure with what it may be: of the rows that agree with the others of the finding."""
-    keys = [name for name in ("error_code", "calls", "answers") if name in numbers and rows and name in rows[0]]
+    keys = [
+        name for name in ("error_code", "calls", "answers") if name in numbers and rows and name in rows[0]
+    ]
     agreeing = [row for row in rows if all(row[name] == numbers[name] for name in keys)] or rows
     for name, value in numbers.items():
         if agreeing and name in agreeing[0]:

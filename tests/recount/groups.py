@@ -14,18 +14,21 @@ LOGS = f"""
 create or replace table tails as
 select topic, partition, last("end" order by response_time, call_no) "end" from (
     select *, case when api = 'Fetch' and high_watermark >= 0 then high_watermark
-        when api = 'Produce' and error_code = 0 and base_offset >= 0 and records > 0 then base_offset + records
+        when api = 'Produce' and error_code = 0 and base_offset >= 0 and records > 0 then base_offset +
+            records
         end "end" from parts)
 where "end" is not null group by all;
 create or replace table starts as
 select topic, partition, last(log_start_offset order by response_time, call_no) start
 from parts where log_start_offset > 0 group by all;
 create or replace table positions as
-select client_id client, client_ip address, topic, partition, last(fetch_offset order by time, call_no) position
+select client_id client, client_ip address, topic, partition, last(fetch_offset order by time, call_no)
+    position
 from (
     select client_id, client_ip, api, topic, partition, fetch_offset, time, call_no from parts
     union all
-    select client_id, client_ip, api, coalesce(a.topic, n.name, a.topic_id), a.partition, a.fetch_offset, time, call_no
+    select client_id, client_ip, api, coalesce(a.topic, n.name, a.topic_id), a.partition, a.fetch_offset,
+        time, call_no
     from (select *, unnest(asked) a from calls) left join names n on n.uuid = a.topic_id)
 where api = 'Fetch' and fetch_offset >= 0 group by all;
 create or replace table commits as
@@ -36,7 +39,8 @@ group by all;
 create or replace table told as
 select "group", coalesce(names.name, topic) topic, partition, committed from (
     select coalesce(g ->> 'group_id', group_id) "group",
-        coalesce(t ->> 'name', t ->> 'topic', t ->> 'topic_id') topic, (p ->> 'partition_index')::int partition,
+        coalesce(t ->> 'name', t ->> 'topic', t ->> 'topic_id') topic, (p ->> 'partition_index')::int
+            partition,
         first((p ->> 'committed_offset')::bigint order by call_no) committed
     from (select *, unnest(from_json(t -> 'partitions', '["json"]')) p from (
         select *, unnest(from_json(g -> 'topics', '["json"]')) t from (

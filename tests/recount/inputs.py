@@ -8,7 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.damage.mutants import dropped, packets, write
-from tests.recount import calls, changes, clients, comparison, findings, groups, live, logins, report
+from tests.recount import (
+    calls,
+    changes,
+    clients,
+    comparison,
+    findings,
+    groups,
+    live,
+    logins,
+    pipeline,
+    report,
+)
 from tests.recount.checked import Checked
 from tests.recount.command import printed
 
@@ -38,11 +49,14 @@ def check(checked: Checked, path: str) -> None:
 
 
 def check_all(paths: Sequence[str]) -> Checked:
-    """All outputs of captures, or of all samples and copies of some."""
+    """All outputs of captures, or of all samples and copies of some; and the pipeline's of these together."""
     checked = Checked()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        copies = [] if paths else [str(lossy(CAPTURES / each, folder)) for each in LOSSY]
-        for path in (*(paths or sorted(map(str, CAPTURES.glob("*.pcap*")))), *copies):
-            check(checked, path)
+        copies = [] if paths else [lossy(CAPTURES / each, folder) for each in LOSSY]
+        files = [*(map(Path, paths) if paths else sorted(CAPTURES.glob("*.pcap*"))), *copies]
+        for path in (*files, *([] if paths else [CAPTURES / "rotation"])):
+            check(checked, str(path))
+        checked.about = "together"
+        pipeline.check(checked, files, folder)
     return checked

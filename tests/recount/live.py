@@ -27,13 +27,15 @@ STEP_US = 200_000
 HISTORY = """
 select h.time, coalesce(c.api, 'key ' || c.api_key) api, count(*) calls,
     count(*) filter (error_code <> 0) errors, count(*) filter (status = 'unanswered') unanswered,
-    coalesce(sum(request_bytes), 0)::bigint request_bytes, coalesce(sum(response_bytes), 0)::bigint response_bytes,
+    coalesce(sum(request_bytes), 0)::bigint request_bytes, coalesce(sum(response_bytes), 0)::bigint
+        response_bytes,
     quantile_cont(latency_us, 0.5) filter (not waits) latency_p50_us,
     quantile_cont(latency_us, 0.95) filter (not waits) latency_p95_us,
     quantile_cont(latency_us, 0.99) filter (not waits) latency_p99_us
 from (select distinct time::timestamptz as time, interval_s from history) h
 join calls c on coalesce(response_end_time, request_end_time, c.time) <= h.time
-    and coalesce(response_end_time, request_end_time, c.time) > h.time - to_microseconds((interval_s * 1e6)::bigint)
+    and coalesce(response_end_time, request_end_time, c.time) > h.time - to_microseconds((interval_s *
+        1e6)::bigint)
 group by all
 """
 """Of the calls that were completed in each interval."""
@@ -64,7 +66,9 @@ left join (select api, topic, sum(records) records, sum(bytes) record_bytes from
 def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
     """Everything that a session tells in figures."""
     out, metrics = folder / "live", Metrics("127.0.0.1:0", topics=True)
-    tables = IntervalCsv(out, INTERVAL_S, errors={e.code: (e.name, e.retriable) for e in catalog().errors.values()})
+    tables = IntervalCsv(
+        out, INTERVAL_S, errors={e.code: (e.name, e.retriable) for e in catalog().errors.values()}
+    )
     try:
         scraped = played(path, tables, metrics)
     finally:
@@ -78,7 +82,9 @@ def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
 def steps(path: str) -> Iterator[tuple[pa.RecordBatch, Health]]:
     """The events of each STEP_S by when they were complete, named as a session names them."""
     table = pa.Table.from_batches(named(events([path], Config()), hold=False))
-    known = pc.coalesce(*(table[name] for name in ("response_end_time", "request_end_time", "last_time", "time")))
+    known = pc.coalesce(
+        *(table[name] for name in ("response_end_time", "request_end_time", "last_time", "time"))
+    )
     known = known.cast(pa.int64()).fill_null(pc.max(known).cast(pa.int64()))
     begin, end = (pc.min_max(known)[name].as_py() for name in ("min", "max"))
     for now in range(begin, end + STEP_US, STEP_US):
@@ -107,7 +113,8 @@ def played(path: str, tables: IntervalCsv, metrics: Metrics) -> dict[str, list[t
 def check_history(checked: Checked, truth: Truth, path: Path) -> None:
     """A row for each interval and API."""
     shown = report.rows_of(path)
-    truth.db.sql(f"create table history as select time, interval_s from read_csv('{path}', all_varchar = true)"
+    truth.db.sql(f"create table history as select time, interval_s from read_csv('{path}', "
+    f"all_varchar = true)"
                  .replace("interval_s from", "interval_s::double interval_s from"))  # fmt: skip
     right = truth.sql(HISTORY)
     for row in right:
@@ -122,7 +129,8 @@ def check_metrics(checked: Checked, truth: Truth, scraped: Mapping[str, Sequence
     """Counters by API, client and broker, errors, statuses, reasons, latencies; and by topic."""
     compare(checked, truth, scraped, {f"{name}_total": how for name, how in COUNTERS.items()}, SHOWN, "true")
     single = {"errors_total": (f"{SHOWN}, error", "error_code <> 0"),
-              "unanswered_requests_total": (f"{SHOWN}, unanswered_because reason", "unanswered_because <> ''"),
+              "unanswered_requests_total": (f"{SHOWN}, unanswered_because reason",
+                                            "unanswered_because <> ''"),
               "calls_total": ("coalesce(api, 'unknown') api, status", "true")}  # fmt: skip
     for name, (keys, which) in single.items():
         compare(checked, truth, scraped, {name: "count(*)"}, keys, which)
@@ -132,7 +140,9 @@ def check_metrics(checked: Checked, truth: Truth, scraped: Mapping[str, Sequence
     for bound in BOUNDS:
         told = sum(value for labels, value in scraped.get("request_latency_seconds_bucket", ())
                    if float(labels["le"]) == bound)  # fmt: skip
-        under = truth.one(f"select count(*) n from calls where {TIMED} and latency_us <= {bound * 1e6:.0f}")["n"]
+        under = truth.one(f"select count(*) n from calls where {TIMED} and latency_us <= {bound * 1e6:.0f}")[
+            "n"
+        ]
         checked.equal("live metrics", f"latency le {bound}", int(told), under)
     told_codes = {labels["code"]: int(value) for labels, value in scraped.get("anomalies_total", ())}
     codes = {row["code"]: row["n"] for row in truth.sql(

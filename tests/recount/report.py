@@ -64,7 +64,8 @@ def tables(checked: Checked, output: str, truth: Truth, shown: dict[str, list[Ro
     checked.rows(output, shown["broker"], truth.table("broker"), ["broker"])
     checked.rows(output, shown["client"], truth.table("client_id", "client_ip"), ["client_id", "client_ip"])
     software = truth.sql(
-        "select client_id, client_ip, string_agg(software, ';' order by software) software from (select distinct "
+        "select client_id, client_ip, string_agg(software, ';' order by software) software from "
+        "(select distinct "
         "client_id, client_ip, concat_ws(' ', software_name, software_version) software from calls where "
         "software_name is not null) group by all"
     )
@@ -107,7 +108,9 @@ def by_name(checked: Checked, output: str, truth: Truth, shown: Sequence[Row], n
         place = counts.setdefault(tuple(str(row[key]) for key in keys), {})
         place[names.get(row["error_code"], str(row["error_code"]))] = row["n"]
     for row in shown:
-        told = dict(each.split(" (")[0].split("=") for each in (row["errors_by_name"] or "").split("; ") if each)
+        told = dict(
+            each.split(" (")[0].split("=") for each in (row["errors_by_name"] or "").split("; ") if each
+        )
         key = tuple(str(row.get(key)) for key in keys)
         right = {name: str(count) for name, count in counts.get(key, {}).items()}
         if not {each for each in right if each.isdigit()}:
@@ -157,11 +160,23 @@ def read(folder: Path) -> dict[str, list[Row]]:
 def rows_of(path: Path) -> list[Row]:
     """Rows of a CSV file; nothing is null, an empty text is in quotes."""
     how = "all_varchar = true, header = true, nullstr = '', allow_quoted_nulls = false, delim = ','"
-    table = duckdb.sql(f"select * from read_csv('{path}', {how}, quote = '\"', escape = '\"')").to_arrow_table()
+    table = duckdb.sql(
+        f"select * from read_csv('{path}', {how}, quote = '\"', escape = '\"')"
+    ).to_arrow_table()
     return [{name: _value(name, text) for name, text in row.items()} for row in table.to_pylist()]
 
 
-TEXTS = (*TABLES, "client_id", "client_ip", "software", "topics", "clients", "errors_by_name", "time", "retriable")
+TEXTS = (
+    *TABLES,
+    "client_id",
+    "client_ip",
+    "software",
+    "topics",
+    "clients",
+    "errors_by_name",
+    "time",
+    "retriable",
+)
 
 
 def _value(name: str, text: str | None) -> str | int | float | None:
