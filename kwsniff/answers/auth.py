@@ -33,7 +33,8 @@ NEEDS = frozenset(
         *("event", "time", "connection", "client_ip", "client_id", "broker_ip", "broker_port", "api"),
         *("api_key", "status", "error_code", "error", "topics", "topic_ids", "partitions", "group_id"),
         *("user", "security", "sasl_mechanism", "client_bytes", "broker_bytes", "request_packet"),
-        *("transactional_id", "frames", "fin", "rst", "first_time", "last_time"),
+        *("transactional_id", "frames", "fin", "rst", "first_time", "last_time", "resources"),
+        *("client_missing_bytes", "broker_missing_bytes"),
     )
 )
 MAX_CONNECTIONS = 300_000
@@ -46,7 +47,10 @@ class Login:
 
     client: str | None
     asked: int = 0
-    """Requests of the login that were answered."""
+    """Requests of the login."""
+    answered: int = 0
+    refusing: bool = False
+    """It was closed, and the capture has all of it: who got no answer was refused."""
     failed: int = 0
     error: str | None = None
     packet: int | None = None
@@ -92,7 +96,7 @@ class Auth:
         for row in grouped(calls, ("connection", "client_id", "client_ip", "api_key"), (("time", "min"),)):
             login = self._login(row)
             if login is not None:
-                login.used = login.used or row["api_key"] not in LOGGING_IN
+                login.used = login.used or row["api_key"] not in (None, *LOGGING_IN)
         keys = pa.array([SASL_HANDSHAKE, SASL_AUTHENTICATE], pa.int32())
         sasl = calls.filter(pc.fill_null(pc.is_in(calls["api_key"], keys), False))
         for row in sasl.select(_SASL).to_pylist():
@@ -117,6 +121,7 @@ class Auth:
         if login is None:
             return
         login.asked += 1
+        login.answered += row["status"] in ("ok", "error")
         if row["error_code"]:
             login.failed, login.error = login.failed + 1, row["error"]
             login.packet, login.time = row["request_packet"], row["time"]
@@ -131,31 +136,38 @@ class Auth:
             login.security = row["security"] or "unknown"
             login.bytes = (row["client_bytes"] or 0) + (row["broker_bytes"] or 0)
             login.first, login.last = row["first_time"], row["last_time"]
+            missing = row["client_missing_bytes"] or row["broker_missing_bytes"]
+            login.refusing = not missing and bool(row["fin"] or row["rst"])
 
     def _take_denied(self, calls: pa.RecordBatch) -> None:
+        """Each code of the partitions of an answer, else of its resources, else the first of the answer."""
         codes = pa.array(list(DENIED), pa.int32())
-        keys = ("client_id", "client_ip", "connection", "api", "group_id", "transactional_id")
-        parts = exploded(calls, "partitions", ("topic", "error_code"), (*keys, "time"))
-        parts = parts.filter(pc.fill_null(pc.is_in(parts["error_code"], codes), False))
-        times = (("time", "min"), ("time", "max"), ("time", "count"))
-        for row in grouped(parts, (*keys, "topic", "error_code"), times):
-            self._deny(row, row["topic"])
-        whole = calls.filter(pc.fill_null(pc.is_in(calls["error_code"], codes), False))
-        told = {(row["connection"], row["api"]) for row in parts.select(["connection", "api"]).to_pylist()}
-        for row in whole.select([*keys, "error_code", "topics", "time"]).to_pylist():
-            if (row["connection"], row["api"]) not in told:
-                row |= {"time_min": row["time"], "time_max": row["time"], "time_count": 1}
+        keys = ("at", "client_id", "client_ip", "connection", "api", "group_id", "transactional_id", "time")
+        failed = calls.filter(pc.fill_null(pc.not_equal(calls["error_code"], 0), False))
+        failed = failed.append_column("at", pa.array(range(len(failed)), pa.int64()))
+        told: set[int] = set()
+        for items, named in (("partitions", "topic"), ("resources", "name")):
+            each = exploded(failed, items, (named, "error_code"), keys)
+            each = each.filter(pc.fill_null(pc.not_equal(each["error_code"], 0), False))
+            rows = [row for row in each.to_pylist() if row["at"] not in told]
+            told.update(row["at"] for row in rows)
+            for row in rows:
+                if row["error_code"] in DENIED:
+                    self._deny(row, row[named])
+        whole = failed.filter(pc.is_in(failed["error_code"], codes))
+        for row in whole.select([*keys, "error_code", "topics"]).to_pylist():
+            if row["at"] not in told:
                 self._deny(row, next((name for name in row["topics"] or () if name), None))
 
-    def _deny(self, row: Row, topic: str | None) -> None:
-        about = topic or row["group_id"] or row["transactional_id"]
+    def _deny(self, row: Row, named: str | None) -> None:
+        about, time = named or row["group_id"] or row["transactional_id"], row["time"]
         key = (row["client_id"], row["client_ip"], row["connection"], row["api"], row["error_code"], about)
         if key not in self._denied and len(self._denied) >= MAX_DENIALS:
             return
-        found = self._denied.setdefault(key, {"count": 0, "first": row["time_min"], "last": row["time_max"]})
-        found["count"] += row["time_count"]
-        found["first"] = min(found["first"], row["time_min"])
-        found["last"] = max(found["last"], row["time_max"])
+        found = self._denied.setdefault(key, {"count": 0, "first": time, "last": time})
+        found["count"] += 1
+        found["first"] = min(found["first"], time)
+        found["last"] = max(found["last"], time)
 
     # What was found
 
@@ -218,7 +230,7 @@ class Auth:
             row = sums.setdefault(key, {"count": 0, "first": found["first"], "last": found["last"]})
             row["count"] += found["count"]
             row["first"], row["last"] = min(row["first"], found["first"]), max(row["last"], found["last"])
-        most = sorted(sums.items(), key=lambda item: -item[1]["count"])
+        most = sorted(sums.items(), key=lambda item: (-item[1]["count"], item[1]["first"]))
         for (client, address, user, api, code, about), row in most:
             yield {
                 "user": user, "client": client, "address": address, "api": api, "about": about,
@@ -228,13 +240,15 @@ class Auth:
 
 
 def _outcome(login: Login) -> str | None:
-    """How a login ended: `ok`, the error, or None where the connection has none."""
+    """How a login ended: `ok`, the error, or None where the connection has none or nothing tells."""
     if login.error is not None:
         return login.error
     if login.mechanism is None and not login.asked:
         return None
+    if login.used or login.answered > 1:
+        return "ok"
     # Tokens of the oldest way (SaslHandshake v0) are no calls: a refusal is a closed connection.
-    return "ok" if login.used or login.asked > 1 else "closed without an answer"
+    return "closed without an answer" if login.refusing else None
 
 
 def _clear(security: str, mechanism: str | None) -> str | None:
@@ -244,10 +258,11 @@ def _clear(security: str, mechanism: str | None) -> str | None:
     return f"{secret} and data" if secret else "data"
 
 
-_SASL = ["connection", "client_id", "client_ip", "api_key", "error_code", "error", "request_packet", "time"]
+_SASL = ["connection", "client_id", "client_ip", "api_key", "error_code", "error", "request_packet", "time",
+         "status"]  # fmt: skip
 _END = [
     *("connection", "client_ip", "user", "sasl_mechanism", "security", "client_bytes", "broker_bytes"),
-    *("frames", "first_time", "last_time"),
+    *("frames", "first_time", "last_time", "fin", "rst", "client_missing_bytes", "broker_missing_bytes"),
 ]
 USER = AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it")
 CLIENT = AnswerField("client", TEXT, "client", "client id", 2)

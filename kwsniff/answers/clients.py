@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.grouped import Row, calls_of, ends_of, exploded, grouped
+from kwsniff.answers.groups import APIS as GROUP_APIS
 from kwsniff.answers.tabular import BYTES, COUNT, LIST, TEXT, TIME, AnswerField, AnswerTable
 
 PRODUCE, FETCH, INIT_PRODUCER_ID, SHARE_FETCH = 0, 1, 22, 78
@@ -90,8 +91,10 @@ class Clients:
         """Take one batch of EVENTS."""
         calls = calls_of(batch)
         self._count(calls)
+        of_groups = pc.is_in(calls["api_key"], pa.array(GROUP_APIS, pa.int32()))
+        of_groups = pc.and_(pc.fill_null(of_groups, False), pc.is_valid(calls["error_code"]))
         for name in SETS:
-            self._learn(calls, name)
+            self._learn(calls.filter(of_groups) if name == "group_id" else calls, name)
         self._take_uses(calls)
         if self._bodies:
             self._look_into(calls)

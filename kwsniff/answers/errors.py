@@ -107,8 +107,9 @@ class Errors:
         resources = [item for item in row["resources"] or () if item["error_code"]]
         if resources:
             for item in resources:
-                topic = item["name"] if item["type"] == "topic" else None
-                about = None if topic else f"{item['type']} {item['name']}"
+                named = item["type"] is None and item["name"] in (row["topics"] or ())
+                topic = item["name"] if named or item["type"] == "topic" else None
+                about = None if topic else " ".join(filter(None, (item["type"], item["name"])))
                 yield item["error_code"], topic, None, about
             return
         yield row["error_code"], _only(row), None, _about(row)

@@ -6,7 +6,7 @@ What a group does stands in bodies; stored events without them tell only who was
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -80,6 +80,11 @@ class Groups:
         if group not in self._groups and len(self._groups) >= MAX_GROUPS:
             return Life()
         return self._groups.setdefault(group, Life())
+
+    def see(self, calls: Iterable[Row]) -> None:
+        """Note when members made calls that were not taken: rows with group, member, client and time."""
+        for row in calls:
+            self._life(row["group_id"]).seen(row, row["member_id"])
 
     def learn(self, names: Mapping[str, str]) -> None:
         """Take names of topics by uuid from elsewhere."""

@@ -5,6 +5,7 @@ stands in bodies.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from kwsniff.answers.tabular import Row
-from kwsniff.findings.positions import Ends, Logs, Place, Positions
+from kwsniff.findings.positions import COMMITS, Ends, Logs, Place, Positions, renamed
 from kwsniff.report.eventrows import EventBatch
 
-FETCH, OFFSET_COMMIT, OFFSET_FETCH = 1, 8, 9
+FETCH, OFFSET_FETCH = 1, 9
 KEPT = 500_000
 """Partitions of consumers and groups, each, that are followed."""
 Who = tuple[str | None, str | None]
@@ -53,7 +54,7 @@ class Lag:
                 room = known is not None or len(self._moved) < KEPT
                 if offset is not None and room and (known is None or known[0] != offset):
                     self._moved[key] = offset, row["time"]
-        elif row["api_key"] == OFFSET_COMMIT:
+        elif row["api_key"] in COMMITS:
             for part in parts:
                 if not part["error_code"] and (part["committed_offset"] or 0) >= 0:
                     place = (row["group_id"], part["topic"] or part["topic_id"], part["partition"])
@@ -75,26 +76,30 @@ class Lag:
             return str(names.get(topic, topic))
 
         logs = self._positions.logs(name)
-        commits = _by(self._positions.commits.of, name)
-        counts = {(group, name(topic), part): count for (group, topic, part), count in self._commits.items()}
-        moved = {(who, name(topic), part): since for (who, topic, part), (_, since) in self._moved.items()}
+        commits = renamed(self._positions.commits.of, name)
+        counts: Counter[Any] = Counter()
+        for (group, topic, part), count in self._commits.items():
+            counts[group, name(topic), part] += count
+        standing: dict[Any, datetime] = {}
+        for (who, topic, part), (_, since) in self._moved.items():
+            place = (who, name(topic), part)
+            standing[place] = max(since, standing.get(place, since))
         told = {(group, name(topic), part): at for (group, topic, part), at in self._told.items()}
         seen: set[tuple[Any, ...]] = set()
-        for (client, ip, topic, part), ends in sorted(
-            _by(self._positions.fetches.of, name).items(), key=_order
-        ):
+        fetches = renamed(self._positions.fetches.of, name)
+        for (client, ip, topic, part), ends in sorted(fetches.items(), key=_order):
             for group in sorted(groups.get((ip, client), ())) or (None,):
                 key = (group, topic, part)
                 seen.add(key)
-                row = _row(key, logs, ends, commits.get(key), counts.get(key, 0), told.get(key))
-                since, asked = moved.get(((ip, client), topic, part)), self._asked.get((ip, client))
+                row = _row(key, logs, ends, commits.get(key), counts[key], told.get(key))
+                began, asked = standing.get(((ip, client), topic, part)), self._asked.get((ip, client))
                 still = (
-                    (asked - since) / timedelta(microseconds=1) if row["lag"] and since and asked else None
+                    (asked - began) / timedelta(microseconds=1) if row["lag"] and began and asked else None
                 )
                 yield row | {"client": client, "address": ip, "stands_still_us": still}
         for key, ends in sorted(commits.items(), key=str):
             if key not in seen and key[0] is not None:
-                yield _row(key, logs, None, ends, counts.get(key, 0), None)
+                yield _row(key, logs, None, ends, counts[key], None)
 
 
 def _row(
@@ -120,11 +125,6 @@ def _row(
 def _order(item: Any) -> Any:
     client, ip, topic, partition = item[0]
     return topic, partition, str((ip, client))
-
-
-def _by(readings: Mapping[tuple[Any, ...], Ends], name: Any) -> dict[tuple[Any, ...], Ends]:
-    """Readings by who and named topics."""
-    return {(*key[:-2], name(key[-2]), key[-1]): ends for key, ends in readings.items()}
 
 
 def names_of(row: Row) -> dict[str, str]:

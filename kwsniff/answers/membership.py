@@ -89,13 +89,14 @@ class Life:
         if member is None:
             member = Member(row["client_id"], row["client_ip"], row["time"], row["time"])
             self.members[member_id] = member
-        member.last = max(member.last, row["time"])
+        member.first, member.last = min(member.first, row["time"]), max(member.last, row["time"])
         return member
 
     def _join(self, row: Row, request: Row, response: Row) -> None:
+        # Refused joins count as well: with the first one a new member is given its id.
+        member = self.seen(row, response.get("member_id") or request.get("member_id"))
         if row["error_code"]:
             return
-        member = self.seen(row, response.get("member_id"))
         generation = response.get("generation_id")
         if member is None or generation is None:
             return
@@ -143,7 +144,7 @@ class Life:
         if epoch in LEAVES:
             member.left, member.why = row["time"], "left"
             member.assignment, trigger = {}, "left"
-        elif response.get("assignment") is not None or "active_tasks" in response:
+        elif response.get("assignment") is not None or response.get("active_tasks") is not None:
             member.assignment = share_of(response.get("assignment") or response)
         elif trigger != "joined":
             return

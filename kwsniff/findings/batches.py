@@ -62,9 +62,9 @@ class TinyBatches(_Produced):
     def findings(self, context: Context) -> list[Finding]:
         found: dict[Key, Entry] = {}
         topics: dict[Key, list[str]] = {}
-        for key, entry in self.batches.entries.items():
+        for key, entry in self.batches.named(2, context.topic).items():
             if self._tiny(entry):
-                topics.setdefault(key[:2], []).append(name(context.topic(key[2])))
+                topics.setdefault(key[:2], []).append(name(key[2]))
                 if key[:2] in found:
                     found[key[:2]].absorb(entry)
                 else:
@@ -104,17 +104,16 @@ class Uncompressed(_Produced):
 
     def findings(self, context: Context) -> list[Finding]:
         return [
-            self._finding(key, entry, context)
-            for key, entry in self.batches.entries.items()
+            self._finding(key, entry)
+            for key, entry in self.batches.named(2, context.topic).items()
             if entry.sums[3] >= self.thresholds.uncompressed_bytes
             and entry.sums[3] >= self.thresholds.uncompressed_batch_bytes * entry.sums[2]
             and 2 * entry.sums[3] >= entry.sums[1]
         ]
 
-    def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
+    def _finding(self, key: Key, entry: Entry) -> Finding:
         sentence = (
-            f"{client(key[0], key[1])} sends {size(int(entry.sums[3]))} to {name(context.topic(key[2]))} "
-            "without "
+            f"{client(key[0], key[1])} sends {size(int(entry.sums[3]))} to {name(key[2])} without "
             f"compression, within {duration(entry.span_s)}."
         )
         numbers = {"uncompressed_bytes": entry.sums[3], "record_bytes": entry.sums[1]}
@@ -159,7 +158,7 @@ class HotPartition(Rule):
 
     def findings(self, context: Context) -> list[Finding]:
         topics: dict[Any, dict[int, Entry]] = {}
-        for (topic, partition), entry in self.partitions.entries.items():
+        for (topic, partition), entry in self.partitions.named(0, context.topic).items():
             topics.setdefault(topic, {})[partition] = entry
         return [
             self._finding(topic, hot, entries, context)
@@ -183,8 +182,9 @@ class HotPartition(Rule):
     def _finding(self, topic: Any, hot: int, entries: dict[int, Entry], context: Context) -> Finding:
         total = sum(entry.sums[0] for entry in entries.values())
         entry = entries[hot]
-        who = listed(client(key[2], key[3]) for key in self.clients.entries if key[:2] == (topic, hot))
-        place = f"{name(context.topic(topic))}[{hot}]"
+        clients = self.clients.named(0, context.topic)
+        who = listed(client(key[2], key[3]) for key in clients if key[:2] == (topic, hot))
+        place = f"{name(topic)}[{hot}]"
         share = entry.sums[0] / total
         sentence = (
             f"{place} takes {100 * share:.0f} % of what is produced to its topic: "
@@ -197,7 +197,7 @@ class HotPartition(Rule):
             "topic_bytes": total,
             "partitions": len(entries),
         }
-        where = f"{literal(context.topic(topic))} in topics"
+        where = f"{literal(topic)} in topics"
         return Finding(
             self.code, NOTICE, place, sentence, numbers, evidence(entry), command("clients", where), total
         )

@@ -14,7 +14,7 @@ import shlex
 from typing import Any, NamedTuple
 
 from kwsniff.findings.finding import WARNING, Finding, command
-from kwsniff.findings.positions import COMMITS, NEEDED, Ends, Logs, Place, Positions
+from kwsniff.findings.positions import COMMITS, NEEDED, Ends, Logs, Place, Positions, renamed
 from kwsniff.findings.readings import Reading
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Packet, Tally
@@ -72,8 +72,8 @@ class FallsBehind(Rule):
 
     def _groups(self, context: Context, logs: Logs) -> dict[Any, list[Behind]]:
         behind: dict[Any, list[Behind]] = {}
-        for (group, topic, partition), commits in self.positions.commits.of.items():
-            place = (context.topic(topic), partition)
+        for (group, *named), commits in renamed(self.positions.commits.of, context.topic).items():
+            place = (named[0], named[1])
             row = self._by_commits(commits, place, logs) if place in logs.ends else None
             if row is not None:
                 behind.setdefault(group, []).append(row)
@@ -98,8 +98,9 @@ class FallsBehind(Rule):
 
     def _consumers(self, context: Context, logs: Logs) -> dict[Key, list[Behind]]:
         behind: dict[Key, list[Behind]] = {}
-        for (client_id, ip, topic, partition), readings in self.positions.fetches.of.items():
-            place = (context.topic(topic), partition)
+        fetches = renamed(self.positions.fetches.of, context.topic)
+        for (client_id, ip, topic, partition), readings in fetches.items():
+            place = (topic, partition)
             if place not in logs.ends:
                 continue
             lag = logs.lag(place, readings[1].offset) or 0

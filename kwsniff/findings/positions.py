@@ -12,6 +12,7 @@ Records that retention or DeleteRecords took away are no lag.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class Positions:
 
     def logs(self, name: Any) -> Logs:
         """What was told of each partition; `name` gives a topic's name for its name or uuid."""
-        return Logs(*(_named(each.of, name) for each in (self._ends, self._starts)))
+        return Logs(*(renamed(each.of, name) for each in (self._ends, self._starts)))
 
 
 class Logs:
@@ -102,11 +103,12 @@ def _sum(parts: Partitions, *names: str) -> Floats:
     return found
 
 
-def _named(readings: dict[Any, Ends], name: Any) -> dict[Place, Ends]:
-    """By names: what was told by name and by uuid is of the same partition."""
-    found: dict[Place, Ends] = {}
-    for (topic, partition), (first, last) in readings.items():
-        key = (name(topic), partition)
+def renamed(readings: Mapping[tuple[Any, ...], Ends], name: Callable[[Any], Any]) -> dict[Any, Ends]:
+    """By keys that end in topic and partition, with the topic's name: what was told by name and by uuid is of
+    the same partition."""
+    found: dict[Any, Ends] = {}
+    for (*who, topic, partition), (first, last) in readings.items():
+        key = (*who, name(topic), partition)
         known = found.get(key, (first, last))
         found[key] = (min(known[0], first, key=when), max(known[1], last, key=when))
     return found

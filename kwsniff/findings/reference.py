@@ -29,9 +29,36 @@ list. This page is made from the rules by `python -m kwsniff.findings.reference`
 """
 
 
+FIGURES = """\
+## The figures
+
+What a finding counts are calls or connections of its subject, by the columns of [schema.md](schema.md):
+
+- `answers`, `attempts`: calls whose first error code is the one of the finding (`error_code`); of
+  `throttled` those whose response names a throttle time, of `stale_leader` those with one of its codes.
+  ApiVersions requests that were answered with UNSUPPORTED_VERSION are no errors: clients ask again.
+- `calls` of a storm: calls of the API, with the sum of their `response_bytes`; of `slow_broker`: calls
+  with a `broker_least_us`, of which `max_us` is the greatest and `p50_us` and `p95_us` are percentiles,
+  within 2.5 %.
+- `queued_calls`, `queued_us`: calls of the client with a `queued_us` above 0 at the brokers where one
+  call of twenty stands in a queue too long, and its sum.
+- `connections` of `connection_churn`: those that begin with a SYN, were answered and lived shorter than
+  `churn_life_s`; `life_s` is their mean length. Of `password_in_clear` those that asked for the
+  mechanism, without TLS.
+- `retransmissions`, `ratio`: the sum over connections of the two, and its part of the packets of that
+  direction.
+- `zero_windows`: the sum over connections that have some, whose number is `connections`.
+- `bytes`, `topic_bytes`, `share_ratio` of `hot_partition`: record data of Produce calls to the partition
+  and to its topic; `record_bytes` and `uncompressed_bytes` the same of a client and topic, and that with
+  codec `none`.
+- `batches`: partitions with record data in Produce calls, with the means of their records and bytes.
+- `span_s`: from the first to the last of what is counted.
+"""
+
+
 def page() -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, *_severities(), *_columns(), *_rules(), *_thresholds()])
+    return "\n".join([INTRODUCTION, *_severities(), *_columns(), *_rules(), FIGURES, *_thresholds()])
 
 
 def _severities() -> Iterator[str]:

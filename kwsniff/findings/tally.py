@@ -12,7 +12,7 @@ Invariant: counts and sums over the entries are those over everything taken, in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -169,6 +169,17 @@ class Tally:
             else:
                 found[part] = entry.copy()
         return ranked(found)
+
+    def named(self, place: int, name: Callable[[Any], str]) -> dict[Key, Entry]:
+        """The entries with the names of topics at `place`: what was told by name and by uuid is of one."""
+        found: dict[Key, Entry] = {}
+        for key, entry in self.entries.items():
+            part = (*key[:place], name(key[place]), *key[place + 1 :])
+            if part in found:
+                found[part].absorb(entry)
+            else:
+                found[part] = entry.copy()
+        return found
 
     def of(self, place: int, value: Any) -> dict[Key, Entry]:
         """The entries whose key has `value` at `place`."""

@@ -105,6 +105,7 @@ class Page:
         groups = Groups()
         groups.learn(self.report.topic_names)
         groups.take(self.gathered.groups.batch())
+        groups.see(self.gathered.groups.seen())
         api = blocks.api_table(self.report.tables["api"])
         data, parts = self._blocks(api, groups, found)
         heading = title([printable(path) for path in self.paths], self.report)

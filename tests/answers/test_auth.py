@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from kwsniff.answers.auth import Auth
 from tests.answers.conftest import Ended, files, said_by_clients
+from tests.report.events import START, batch, call, event
 from tests.samples import sample
 
 
@@ -83,3 +85,54 @@ def test_without_authentication_nobody_fails(name: str, answered: Callable[..., 
 
 def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
     golden("auth-sasl", "auth", *files("sasl"))
+
+
+AUTHENTICATE: dict[str, Any] = {"api_key": 36, "api": "SaslAuthenticate", "time": START}
+HANDSHAKE: dict[str, Any] = {"api_key": 17, "api": "SaslHandshake", "time": START}
+ORPHAN: dict[str, Any] = {"api_key": None, "api": None, "status": "orphan", "client_id": None, "time": START}
+SILENT: dict[str, Any] = {"latency": None, "status": "unanswered", "error_code": None}
+
+
+@pytest.mark.parametrize(
+    ("calls", "end", "outcome"),
+    [
+        ([HANDSHAKE, AUTHENTICATE], {"fin": True}, "ok"),
+        ([HANDSHAKE, AUTHENTICATE | SILENT], {"fin": True}, "failed"),
+        ([HANDSHAKE, AUTHENTICATE | SILENT], {"fin": False}, None),
+        ([HANDSHAKE, AUTHENTICATE | SILENT], {"fin": True, "broker_missing_bytes": 40}, None),
+        ([HANDSHAKE, ORPHAN], {"fin": True, "client_missing_bytes": 74}, None),
+    ],
+)
+def test_a_login_whose_answer_is_not_there_did_not_go_well(
+    calls: list[dict[str, Any]], end: dict[str, Any], outcome: str | None
+) -> None:
+    """A broker that hangs up has refused; what the capture lacks tells nothing."""
+    missing: dict[str, Any] = {"client_missing_bytes": 0, "broker_missing_bytes": 0}
+    known: dict[str, Any] = {"sasl_mechanism": "PLAIN", "security": "plaintext", "frames": 4, "rst": False}
+    auth = Auth()
+    auth.take(batch(*(call(**each) for each in calls),
+                    event(event="connection", connection="c1", **missing | known | end)))  # fmt: skip
+    (row,) = auth.tables()[0].rows
+    assert (row["ok"], row["failed"]) == (int(outcome == "ok"), int(outcome == "failed"))
+
+
+def test_a_refusal_names_what_was_refused_and_each_answer_counts() -> None:
+    """Of one connection: a topic of a list, a partition, and then a whole answer of the same API."""
+    denied: dict[str, Any] = {"status": "error", "error_code": 29, "error_count": 1, "time": START}
+    made: dict[str, Any] = {"api_key": 19, "api": "CreateTopics", "topics": ["mine", "theirs"]}
+    names = [{"name": "mine", "error_code": 0}, {"name": "theirs", "error_code": 29}]
+    sent: dict[str, Any] = {"api_key": 0, "api": "Produce", "topics": ["orders"]}
+    auth = Auth()
+    auth.take(
+        batch(
+            call(**made | denied, resources=names),
+            call(**sent | denied, partitions=[{"topic": "orders", "partition": 0, "error_code": 29}]),
+            call(**sent | denied | {"error_code": 31}),
+        )
+    )
+    refused = {(row["api"], row["about"], row["error"]): row["count"] for row in auth.tables()[2].rows}
+    assert refused == {
+        ("CreateTopics", "theirs", "TOPIC_AUTHORIZATION_FAILED"): 1,
+        ("Produce", "orders", "TOPIC_AUTHORIZATION_FAILED"): 1,
+        ("Produce", "orders", "CLUSTER_AUTHORIZATION_FAILED"): 1,
+    }

@@ -76,3 +76,14 @@ def test_stored_events_give_the_same_answer(
 @pytest.mark.parametrize("name", ["librdkafka-produce", "java-groups"])
 def test_the_tables_are_as_they_were(name: str, golden: Callable[..., None]) -> None:
     golden(f"clients-{name}", "clients", *files(name))
+
+
+@pytest.mark.parametrize("name", ["librdkafka-produce", "large-records", "librdkafka-groups", "java-groups"])
+def test_groups_of_a_client_are_those_that_groups_gives_it(name: str, answered: Callable[..., Any]) -> None:
+    """To look for a group's coordinator makes nobody a member."""
+    found = defaultdict(set)
+    for row in answered("groups", *files(name))["lag"]:
+        if "client" in row:
+            found[row["client"]].update(filter(None, [row.get("group")]))
+    groups = {row.get("client"): set(row["groups"]) for row in answered("clients", *files(name))["clients"]}
+    assert {client: groups[client] for client in found} == found

@@ -33,6 +33,17 @@ def test_every_code_in_any_response_is_told(name: str, answered: Callable[..., A
     assert found == +expected
 
 
+def test_what_a_resource_is_comes_from_its_call_where_the_message_gives_no_type(
+    answered: Callable[..., Any],
+) -> None:
+    """CreateTopics lists topics, DeleteGroups groups: by name, without a type beside it."""
+    errors = answered("errors", *files("exceeded-quota"))["errors"]
+    refused = {row["topic"] for row in errors if row["api"] == "CreateTopics"}
+    assert refused == {"patient", "tenant-2", "tenant-4"}
+    errors = answered("errors", *files("java-streams"))["errors"]
+    assert "streams-kept" in {row.get("about") for row in errors if row["api"] == "DeleteGroups"}
+
+
 def test_an_error_names_its_topic_partition_and_packet(answered: Callable[..., Any]) -> None:
     errors = answered("errors", *files("librdkafka-errors"))["errors"]
     [row] = [row for row in errors if row["error"] == "MESSAGE_TOO_LARGE"]

@@ -134,6 +134,31 @@ def test_a_position_that_only_a_request_names_counts() -> None:
     assert lag(heartbeat(), fetch(0, 5, 100), idle)["lag"] == 3
 
 
+UUID = "e4597805-fefe-49df-90ea-713dbef5ec8e"
+
+
+def test_the_last_position_counts_whether_it_was_told_by_name_or_by_uuid() -> None:
+    by_uuid = fetch(5, 40, 100)
+    by_uuid["partitions"][0] |= {"topic": None, "topic_id": UUID}
+    names = {**heartbeat(), "topics": ["orders"], "topic_ids": [UUID]}
+    row = lag(names, by_uuid, fetch(10, 90, 100))
+    assert (row["position"], row["lag"]) == (90, 10)
+    later = fetch(20, 95, 100)
+    later["partitions"][0] |= {"topic": None, "topic_id": UUID}
+    row = lag(names, fetch(10, 90, 100), later)
+    assert (row["position"], row["lag"]) == (95, 5)
+    row = lag(names, by_uuid, fetch(10, 90, 100), later)
+    assert (row["position"], row["lag"]) == (95, 5)
+
+
+@pytest.mark.parametrize("key", [8, 28])
+def test_commits_within_a_transaction_are_counted(key: int) -> None:
+    part = {"topic": "orders", "partition": 0, "committed_offset": 7, "error_code": 0}
+    commit = {**heartbeat(), "api_key": key, "request": None, "response": None, "partitions": [part]}
+    row = lag(fetch(0, 5, 10), commit)
+    assert (row["committed"], row["commit_lag"], row["commits"]) == (7, 3, 1)
+
+
 def test_events_without_bodies_say_so(kwsniff: Callable[..., Ended], tmp_path: Any) -> None:
     stored = str(tmp_path / "e.parquet")
     assert kwsniff("decode", "-q", *files(NAME), "-o", stored).code == 0
@@ -154,3 +179,20 @@ def test_a_member_was_last_seen_when_it_committed_last() -> None:
     question.take(pa.RecordBatch.from_pylist([heartbeat(), commit], schema=EVENTS))
     [member] = question.tables()[1].rows
     assert (member["first_time"], member["last_time"]) == (NOW, NOW + timedelta(seconds=50))
+
+
+def test_a_member_was_first_seen_when_it_was_given_its_id() -> None:
+    join = {**heartbeat(), "api_key": 11, "request": '{"member_id":""}'}
+    refused = {"error_code": 79, "response": '{"error_code":79,"member_id":"m"}'}
+    taken = {"time": NOW + timedelta(seconds=2), "response": '{"member_id":"m","generation_id":1}'}
+    question = Groups()
+    question.take(pa.RecordBatch.from_pylist([join | refused, join | taken], schema=EVENTS))
+    [member] = question.tables()[1].rows
+    assert member["first_time"] == NOW
+
+
+def test_a_streams_heartbeat_without_tasks_changes_no_assignment(answered: Callable[..., Any]) -> None:
+    """KIP-1071: null is no change. The members read both partitions until they left."""
+    rows = answered("groups", *files("java-streams"), "--group", "streams-app")["rebalances"]
+    given = [row["after"] for row in rows if row["trigger"] == "java-44-streams-1 assigned"]
+    assert given == [[f"java-44-streams-1: 0[{parts}]"] for parts in ("0-1", "0", "0-1")]

@@ -374,3 +374,20 @@ def test_a_fetch_that_may_have_waited_for_data_does_not_make_a_broker_slow() -> 
     fetch = {"api_key": 1, "api": "Fetch", "max_wait_ms": 500, "broker_us": 450_000.0}
     assert codes(*(row(at, broker_least_us=0.0, **fetch) for at in range(50))) == []
     assert codes(*(row(at, broker_least_us=200_000.0, **fetch) for at in range(50))) == ["slow_broker"]
+
+
+def test_a_hot_partition_is_one_whether_producers_say_its_name_or_its_uuid() -> None:
+    """From version 13 on a Produce names topics by uuid, and older clients go on with names."""
+
+    def produce(partition: int, size: int, **topic: str) -> dict[str, Any]:
+        part = {**topic, "partition": partition, "bytes": size, "records": 1, "error_code": 0}
+        return row(api_key=0, api="Produce", partitions=[part])
+
+    names = row(api_key=3, api="Metadata", topics=["orders"], topic_ids=["u-1"])
+    rows = [produce(number, 10_000, topic="orders") for number in range(4)]
+    rows += [produce(3, 300_000, topic_id="u-1"), produce(3, 200_000, topic="orders"), names]
+    (finding,) = (each for each in found(*rows) if each.code == "hot_partition")
+    assert finding.subject == "orders[3]"
+    assert finding.numbers["bytes"] == 510_000
+    assert finding.numbers["topic_bytes"] == 540_000
+    assert finding.numbers["partitions"] == 4
