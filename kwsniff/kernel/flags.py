@@ -59,12 +59,10 @@ def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
     if seg.flags & SYN:
         if (s.next_seq < 0 and conn.step == OPEN and not conn.rst) or is_own_syn(t, c, k, seg):
             return False
-        if conn.rst or not is_followed(conn) or (has_ended(s) and has_ended(other)):
-            return True
-        if seg.flags & ACK == 0 or seg.ack != other.syn_next:
-            return False
-        t.run[0].syn_time = other.syn_time
-        return True
+        answers = seg.flags & ACK != 0 and seg.ack == other.syn_next
+        if answers:
+            t.run[0].syn_time = other.syn_time
+        return answers or conn.rst == 1 or not is_followed(conn) or is_over(s, other, seg)
     answers = seg.flags & ACK and seg.ack == other.syn_next and seg.seq == other.syn_ack
     if answers or (seg.length and seg.seq == s.syn_next and s.syn_ack < 0 and not is_near(s, seg.seq)):
         t.run[0].begun = k
@@ -72,6 +70,15 @@ def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
     if conn.rst and s.rst_at < 0:
         return False  # it was sent before the other end's RST came
     return conn.step == CLOSED_ and is_followed(conn) and goes_on(s, seg)
+
+
+@kernel
+def is_over(s: Any, other: Any, seg: Any) -> bool:
+    """Whether a SYN comes when both ends acknowledged the other's FIN; or with data (RFC 7413), from an end
+    that has sent all, and its FIN."""
+    if has_ended(s) and has_ended(other):
+        return True
+    return s.fin_at >= 0 and s.offset >= s.fin_at and seg.length > 0 and not seg.flags & ACK
 
 
 @kernel
