@@ -204,6 +204,20 @@ def filled_columns(batch: pa.RecordBatch) -> Columns:
     return {name: column for name, column in columns if column.null_count < len(column)}
 
 
+def write_filled(sink: Any, batch: pa.RecordBatch) -> None:
+    """Write a batch in Arrow's format, without columns that hold no value, which most columns of most do."""
+    filled = filled_columns(batch)
+    narrow = batch.select(list(filled)) if filled else batch
+    with pa.ipc.new_stream(sink, narrow.schema) as writer:
+        writer.write_batch(narrow)
+
+
+def read_filled(data: Any, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch of a schema that `write_filled` wrote."""
+    (narrow,) = pa.ipc.open_stream(pa.py_buffer(data))
+    return record_batch(filled_columns(narrow), len(narrow), schema)
+
+
 def nulls(count: int, kind: pa.DataType) -> pa.Array:
     """So many nulls, all slices of one array for each type: a batch has dozens of columns without a value."""
     made = _NULLS.get(kind)

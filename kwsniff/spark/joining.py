@@ -33,8 +33,7 @@ from kwsniff.spark.carrying import calls_of_sessions
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
 from kwsniff.spark.decode import RUN_BITS
 from kwsniff.spark.naming import Namings
-from kwsniff.spark.packing import packed_object, unpacked_summary
-from kwsniff.spark.rowbytes import packed_rows
+from kwsniff.spark.packing import packed_object, packed_rows, unpacked_object
 from kwsniff.spark.staged import STAGED
 
 HELD_BYTES = 64 * MIB
@@ -129,7 +128,7 @@ class Joining:
     def rows(self, group_of: Sequence[int]) -> Iterator[Row]:
         """What is to be put right in each split, for its group; at last what it came to."""
         for number, places in enumerate(self._places):
-            summary = together([unpacked_summary(Place(place).read()) for place in places])
+            summary = together([unpacked_object(Place(place).read()) for place in places])
             for row in self._split(number, summary):
                 self._count.shuffled_bytes += len(row["data"])
                 yield {**row, "split": group_of[number], "key": str(number)}
