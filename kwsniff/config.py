@@ -13,7 +13,7 @@ DEFAULT_MEMORY = 512 * 10**6
 BASE_MEMORY = 160 * 10**6
 """What a process takes before it has read anything, rounded up."""
 KERNELS_MEMORY = 90 * 10**6
-"""What the compiler and the compiled kernels take besides."""
+"""What the tables of compiled kernels take besides, and what they tell."""
 LEAST_MEMORY = 256 * 10**6
 SIZED = frozenset(
     (
@@ -121,8 +121,8 @@ class Config:
         are its other fields.
 
         What Python, Arrow, NumPy and the kernels take before the first packet comes off first; the limits
-        share the rest in fixed proportions, those of the defaults. With less than the default there are no
-        kernels.
+        share the rest in fixed proportions, those of the defaults. With less than the default, what kernels
+        tell comes in smaller parts, so they take less in proportion.
 
         Raises:
             ValueError: less than `LEAST_MEMORY`.
@@ -130,10 +130,9 @@ class Config:
         if memory < LEAST_MEMORY:
             raise ValueError(f"less than {LEAST_MEMORY // MIB} MiB")
         usual = cls()
-        if memory < DEFAULT_MEMORY:
-            choices = {"kernels": "never", **choices}
-        base = BASE_MEMORY if choices.get("kernels") == "never" else BASE_MEMORY + KERNELS_MEMORY
-        share = (memory - base) / (DEFAULT_MEMORY - BASE_MEMORY - KERNELS_MEMORY)
+        kernels = 0 if choices.get("kernels") == "never" else KERNELS_MEMORY
+        kernels = min(kernels, kernels * (memory - BASE_MEMORY) // (DEFAULT_MEMORY - BASE_MEMORY))
+        share = (memory - BASE_MEMORY - kernels) / (DEFAULT_MEMORY - BASE_MEMORY - KERNELS_MEMORY)
         sized: dict[str, Any] = {name: int(getattr(usual, name) * share) for name in SIZED}
         for name in ("block_bytes", "slice_bytes"):  # more of these gains nothing
             sized[name] = min(sized[name], getattr(usual, name))

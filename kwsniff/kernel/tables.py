@@ -328,7 +328,7 @@ UNKNOWN = -(1 << 40)
 leads from one to the next."""
 
 (CLOSED_REASON, RESET_REASON, CAPTURE_REASON, GAP_REASON, LIMIT_REASON, TIMEOUT_REASON) = range(1, 7)
-"""Why a request got no answer: UNANSWERED_REASONS in the order of `kwsniff.kernel.names`."""
+"""Why a request got no answer: UNANSWERED_REASONS in the order of `kwsniff.events`."""
 
 (OK_, ERROR_, NO_REPLY_, UNANSWERED_, ORPHAN_, UNDECODED_, TRUNCATED_) = range(7)
 """Statuses of a call, in the order of `kwsniff.events.STATUSES`."""

@@ -1,7 +1,7 @@
 """Record batches one by one, with their headers; and, when asked, the records inside.
 
-`batches` reads the same bytes as `kwsniff.wire.records.summarize` and makes the same hops, but tells of each
-batch apart. `records` decompresses one batch within the limits of the configuration and yields what is in
+`batches` reads the same bytes as `kwsniff.kernel.records` and makes the same hops, but tells of each batch
+apart. `records` decompresses one batch within the limits of the configuration and yields what is in
 it; it raises at the first contradiction, after it has given all that came before.
 
 A batch with a wrong CRC is decoded all the same: the CRC is reported, and a passive reader has no better
