@@ -14,7 +14,7 @@ from kwsniff.net.totals import CaptureTotals
 from kwsniff.report.trust import TrustTotals, paragraph
 
 if TYPE_CHECKING:
-    from kwsniff.where.window import Window
+    from kwsniff.where.predicate import Window
 
 
 class Trust:

@@ -30,6 +30,7 @@ from kwsniff.similar import suggestion
 from kwsniff.spec.load import catalog
 from kwsniff.where import wrong
 from kwsniff.where.body import BODIES, body_term
+from kwsniff.where.parser import Binary, Call, Comparison, Listing, NameNode, Node, Unary
 from kwsniff.where.term import (
     LIST,
     TEXT,
@@ -41,7 +42,6 @@ from kwsniff.where.term import (
     kind_of,
     makes,
 )
-from kwsniff.where.tree import Binary, Call, Comparison, Listing, NameNode, Node, Unary
 
 CLOSED_SETS: dict[str, Callable[[], list[str]]] = {
     "event": lambda: [CALL, ANOMALY, CONNECTION],
