@@ -71,11 +71,6 @@ class PcapReader(Reader):
         names = ("sec", "fraction", "caplen", "origlen")
         self._layout = np.dtype([(name, self._order + "u4") for name in names])
 
-    @property
-    def record_header(self) -> int:
-        """Bytes of the header in front of each packet."""
-        return self._header
-
     def blocks(self) -> Iterator[PacketBlock]:
         """See `Reader.blocks`."""
         at, window = FILE_HEADER, self._window

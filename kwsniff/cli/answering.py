@@ -31,8 +31,8 @@ from kwsniff.cli.trust import Trust
 from kwsniff.events import CONNECTION
 from kwsniff.offline import events
 from kwsniff.report.calls import NAMED, NAMING
+from kwsniff.where import zone
 from kwsniff.where.body import BODIES
-from kwsniff.where.moment import zone
 from kwsniff.where.predicate import columns_in, compile_where
 
 FORMATS = ("text", "csv", "json")

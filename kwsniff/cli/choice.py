@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.where.moment import zone
+from kwsniff.where import zone
 
 if TYPE_CHECKING:
     from kwsniff.report.topics import TopicNames
-    from kwsniff.where.predicate import Window
-    from kwsniff.where.predicate import Predicate
+    from kwsniff.where.predicate import Predicate, Window
 
 COLOURS = ("auto", "always", "never")
 

@@ -34,6 +34,49 @@ if TYPE_CHECKING:
     from kwsniff.where.predicate import Predicate
 
 
+from threading import Timer
+
+from kwsniff.capture.following import followed
+from kwsniff.capture.source import segments
+from kwsniff.cli.problem import said
+from kwsniff.net.totals import CaptureTotals
+from kwsniff.pipeline import analyze
+
+# `kwsniff decode --follow`: events of files that are still being written.
+
+
+def following(
+    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop, duration: float | None
+) -> Generator[pa.RecordBatch]:
+    """EVENTS batches until `stop` is set, or `duration` seconds have passed.
+
+    Raises:
+        CaptureError: a path cannot be followed.
+    """
+    timer = Timer(duration or 0, stop.set)
+    timer.daemon = True
+    source = (
+        _piped(paths, config, totals, stop)
+        if from_pipe(paths)
+        else followed(paths, config, totals, stop, said)
+    )
+    if duration is not None:
+        timer.start()
+    try:
+        yield from analyze(source, config)
+    finally:
+        timer.cancel()
+
+
+def _piped(
+    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop
+) -> Iterator[pa.RecordBatch]:
+    """What comes through a pipe is followed in any case."""
+    if len(paths) > 1:
+        raise CaptureError("--follow takes one pipe, or files and directories, not both")
+    return segments(paths, config, totals, stop=stop)
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeRequest:
     """What the user asked for."""
@@ -224,7 +267,7 @@ class _Run:
         yield from rows if self._growing else prefetched(rows)
 
     def _followed(self) -> Iterator[pa.RecordBatch]:
-        from kwsniff.cli.following import following
+        from kwsniff.cli.decode import following
 
         request = self._request
         source = following(request.paths, request.config, self._trust.capture, self._stop, request.duration)

@@ -19,7 +19,7 @@ from kwsniff.cli.batch import batch_lines, is_batches
 from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, cut, duration_text, json_safe
 from kwsniff.cli.problem import CommandError
 from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, ends_of_packet, messages_of
-from kwsniff.message.calls import Row, Target, found_calls, next_call
+from kwsniff.message.many import Row, Target, found_calls, next_call
 from kwsniff.message.tree import Node, Tree, tree_of
 from kwsniff.report.text import bytes_text, printable
 

@@ -34,9 +34,8 @@ from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL
 from kwsniff.native.records import picked
 from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.heads import Heads, edges_of
+from kwsniff.parts.heads import Heads, edges_of, with_payload
 from kwsniff.parts.part import Emitted, PartSummary, endpoints_of
-from kwsniff.parts.payload import with_payload
 from kwsniff.parts.tail import link, put, walked
 from kwsniff.parts.weave import Identity, Joined, asked
 

@@ -40,7 +40,7 @@ BLOCK = 1
 EXTRA = 2
 """The buffer in which heads lie ..."""
 STORED = 3
-"""... unless their payload is in the file still: `start` says where (`kwsniff.parts.payload`)."""
+"""... unless their payload is in the file still: `start` says where (`kwsniff.parts.heads`)."""
 MAX_HEAD = 4 << 20
 """Bytes of the head of one connection; a longer one is decoded by whoever knows what came before."""
 END_TEXTS = ("user", "mechanism", "client_id")

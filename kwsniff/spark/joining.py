@@ -21,13 +21,13 @@ from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.dealt import together
+from kwsniff.parts.heads import with_block, without_block
 from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import ORDER_BITS, Emitted, PartSummary
-from kwsniff.parts.payload import with_block, without_block
 from kwsniff.parts.plan import Split
-from kwsniff.parts.ranges import COLUMNS, Placed, of_endpoints, picked
-from kwsniff.parts.ranges import placed as placed_segments
 from kwsniff.parts.reading import SplitReader
+from kwsniff.parts.share import COLUMNS, Placed, of_endpoints, picked
+from kwsniff.parts.share import placed as placed_segments
 from kwsniff.parts.weave import Joined
 from kwsniff.spark.carrying import calls_of_sessions
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row

@@ -43,8 +43,7 @@ from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import windows
 from kwsniff.spark.control import STORED, Work, batched, numbers, tasks
 from kwsniff.spark.finish import compacted, error_names, spark_metadata
-from kwsniff.spark.followed import LIST, STATE, Following
-from kwsniff.spark.found import found
+from kwsniff.spark.followed import LIST, STATE, Following, found
 from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
 from kwsniff.spark.staged import Staged, Tables, stored
 from kwsniff.spark.warm import warm

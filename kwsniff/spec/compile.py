@@ -14,11 +14,10 @@ from typing import Any
 from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec import runtime
-from kwsniff.spec.codegen import CodeWriter
+from kwsniff.spec.codegen import CodeWriter, FullWriter
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Layout
-from kwsniff.spec.source_full import FullWriter
 
 FullDecoder = Callable[..., tuple[dict[str, Any], int]]
 
@@ -28,8 +27,6 @@ _HELPERS: dict[str, Any] = {
     "TooManyError": runtime.TooManyError,
     "SMALL": runtime.SMALL,
     "Refused": (ValueError, IndexError, struct.error),
-    "skip_long": runtime.skip_long,
-    "skip_long_nullable": runtime.skip_long_nullable,
     "skip_tags": runtime.skip_tags,
     "tail": runtime.tail,
     "unpack_from": struct.unpack_from,

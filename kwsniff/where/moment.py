@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, time
 from functools import partial
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.schema import TIMESTAMP
-from kwsniff.where import WhereError, wrong
+from kwsniff.where import WhereError, wrong, zone
 from kwsniff.where.term import CLOCK, TEXT, TIME, ZONE, Term, Values, tested
-
-# Time zones by their names.
-
-
-def zone(name: str, option: str = "--tz") -> ZoneInfo:
-    """A time zone by its name. Raises WhereError if there is none of that name."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise WhereError(f"{option}: there is no time zone {name!r}; UTC or Europe/Berlin are some") from None
-
 
 CLOCK_TYPE = pa.time64("us")
 

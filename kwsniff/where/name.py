@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -161,12 +160,6 @@ _ENDS: dict[str, Callable[[pa.RecordBatch], Values]] = {
     "client": operator.itemgetter("client_id"),
     "broker": endpoint("broker"),
 }
-
-
-@cache
-def known_names() -> frozenset[str]:
-    """Every name that an expression may begin a path with."""
-    return frozenset((*_NAMES, *SHORT, *ALIASES))
 
 
 def columns_of(node: Node) -> Iterator[str]:
