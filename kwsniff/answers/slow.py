@@ -16,8 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.grouped import Row, calls_of
-from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, merged
+from kwsniff.answers.tabular import (
+    COUNT,
+    DURATION,
+    LIST,
+    TEXT,
+    TIME,
+    AnswerField,
+    AnswerTable,
+    Row,
+    calls_of,
+    merged,
+)
 from kwsniff.report.arrays import Mask
 from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.eventrows import address

@@ -21,8 +21,7 @@ from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.native.records import joined
 from kwsniff.net.machine import compiled, follow_records
-from kwsniff.net.packets import Bytes, Integers, Mask, PacketBlock, gather, number
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import Bytes, CaptureTotals, Integers, Mask, PacketBlock, gather, number
 
 FILE_HEADER = 24
 _MICRO, _NANO, _MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34

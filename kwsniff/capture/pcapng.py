@@ -23,8 +23,7 @@ from kwsniff.capture.interfaces import Interface, Interfaces
 from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
-from kwsniff.net.packets import Bytes, Integers, PacketBlock, gather, number
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import Bytes, CaptureTotals, Integers, PacketBlock, gather, number
 
 MAGIC = b"\x0a\x0d\x0d\x0a"
 SECTION, INTERFACE, OBSOLETE, SIMPLE, NAMES, STATISTICS, ENHANCED = 0x0A0D0D0A, 1, 2, 3, 4, 5, 6

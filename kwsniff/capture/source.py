@@ -26,8 +26,7 @@ from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.packets import Note, PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, Note, PacketBlock
 from kwsniff.prefetch import prefetched
 
 # How late it must be by now where nothing comes through a pipe.

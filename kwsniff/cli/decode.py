@@ -7,11 +7,13 @@ import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_bodies, refuse_overwriting
@@ -21,26 +23,19 @@ from kwsniff.cli.instead import instead
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
-from kwsniff.cli.problem import CommandError, chosen_columns
+from kwsniff.cli.problem import CommandError, chosen_columns, said
 from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.offline import events
+from kwsniff.pipeline import analyze
 from kwsniff.prefetch import prefetched
 from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
+    from kwsniff.net.packets import CaptureTotals
     from kwsniff.where.predicate import Predicate
-
-
-from threading import Timer
-
-from kwsniff.capture.following import followed
-from kwsniff.capture.source import segments
-from kwsniff.cli.problem import said
-from kwsniff.net.totals import CaptureTotals
-from kwsniff.pipeline import analyze
 
 # `kwsniff decode --follow`: events of files that are still being written.
 
@@ -53,6 +48,8 @@ def following(
     Raises:
         CaptureError: a path cannot be followed.
     """
+    from kwsniff.capture.following import followed
+
     timer = Timer(duration or 0, stop.set)
     timer.daemon = True
     source = (
@@ -267,8 +264,6 @@ class _Run:
         yield from rows if self._growing else prefetched(rows)
 
     def _followed(self) -> Iterator[pa.RecordBatch]:
-        from kwsniff.cli.decode import following
-
         request = self._request
         source = following(request.paths, request.config, self._trust.capture, self._stop, request.duration)
         return named(

@@ -53,7 +53,7 @@ def _main(arguments: list[str], state: object) -> object:
     from kwsniff.cli.root import app
 
     if "_KWSNIFF_COMPLETE" in os.environ:
-        from kwsniff.cli.shells import make_ready
+        from kwsniff.cli.startup import make_ready
 
         make_ready()
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.report.trust import TrustTotals, paragraph
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kwsniff.kernel.body_tables import BODY_ARRAYS, BODY_SPECS, BODY_WANTS, REQUEST_FIELDS
 from kwsniff.kernel.event_tables import EVENT_SPECS
-from kwsniff.native.table import BYTES, Spec
+from kwsniff.native.records import BYTES, Spec
 
 # fmt: off
 SPECS: list[Spec] = [

@@ -26,8 +26,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kwsniff.columns import Columns, Ints, column, filled_columns, in_order, places, record_batch
-from kwsniff.encoding import options
+from kwsniff.columns import (
+    Columns,
+    Ints,
+    column,
+    filled_columns,
+    in_order,
+    parquet_options,
+    places,
+    record_batch,
+)
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import POSITION, LakeTable
 from kwsniff.report.arrays import integers
@@ -171,7 +179,7 @@ class SortedFile:
         order = [pq.SortingColumn(schema.get_field_index(name)) for name in table.order]
         self._stream = place.create()
         self._writer = pq.ParquetWriter(
-            self._stream, self.schema, sorting_columns=order, **options(self.schema)
+            self._stream, self.schema, sorting_columns=order, **parquet_options(self.schema)
         )
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:

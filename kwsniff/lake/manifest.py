@@ -66,7 +66,7 @@ class Manifest:
     events: dict[str, int] = field(default_factory=dict)
     """Rows by kind: call, anomaly, connection."""
     capture: dict[str, int | None] = field(default_factory=dict)
-    """Packets and bytes read and what was wrong with them, see `kwsniff.net.totals.CaptureTotals`."""
+    """Packets and bytes read and what was wrong with them, see `kwsniff.net.packets.CaptureTotals`."""
     splits: dict[str, Any] = field(default_factory=dict)
     """What the latest run read in splits came to, see `kwsniff.spark.splits.Account`; empty if it was not."""
     percentile_error: float = 0.0

@@ -23,7 +23,7 @@ from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import Listener
 from kwsniff.live.sink import Health, LiveError, LiveSink
 from kwsniff.native.code import functions
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.pipeline import analyze
 
 # Giving up root's rights once the sockets are open.

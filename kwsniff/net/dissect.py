@@ -18,7 +18,7 @@ from kwsniff.net import machine, tcp
 from kwsniff.net.columns import COPY
 from kwsniff.net.fragments import Defragmenter, Fragment, read_fragment
 from kwsniff.net.machine import Packets, Recent, find_copies
-from kwsniff.net.packets import Bytes, Integers, Mask, Note, PacketBlock
+from kwsniff.net.packets import Bytes, CaptureTotals, Integers, Mask, Note, PacketBlock
 from kwsniff.net.tables import (
     BAD_LINK,
     CUT,
@@ -30,7 +30,6 @@ from kwsniff.net.tables import (
     TOO_DEEP,
 )
 from kwsniff.net.tcp import Segments
-from kwsniff.net.totals import CaptureTotals
 
 # Finds packets that a capture holds twice, see `kwsniff.net.copies`.
 

@@ -23,8 +23,7 @@ from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
-from kwsniff.net.packets import Integers, PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, Integers, PacketBlock
 
 PACKET_AT = 28
 """Where the packet lies in an enhanced or obsolete packet block of pcapng."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.parts.dealt import Steadiness, dealt, even
 from kwsniff.parts.join import limits_of, within
 from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary

@@ -14,8 +14,7 @@ from struct import Struct, error
 from typing import Any, NamedTuple
 
 from kwsniff.binary import DecodeError, uvarint
-from kwsniff.spec.body import decode_body, decode_data
-from kwsniff.spec.compile import data_decoder
+from kwsniff.spec.compile import data_decoder, decode_body, decode_data
 from kwsniff.spec.load import catalog
 
 # The group protocol of Kafka Connect workers, which no published message definition describes.

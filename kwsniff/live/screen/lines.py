@@ -16,8 +16,7 @@ from kwsniff.live.screen.health import LATELY_S, Vitals
 from kwsniff.live.screen.latency import ERROR
 from kwsniff.live.screen.layout import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.leaders import leaders
-from kwsniff.live.screen.recent import CALLS
-from kwsniff.live.screen.screenrows import ROWS
+from kwsniff.live.screen.screenrows import CALLS, ROWS
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
 from kwsniff.live.screen.statistics import Figures, Snapshot
 from kwsniff.live.screen.window import WINDOW_S
