@@ -3,6 +3,7 @@ worker process sees the same ones."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,3 +138,28 @@ class Config:
         for name in ("block_bytes", "slice_bytes"):  # more of these gains nothing
             sized[name] = min(sized[name], getattr(usual, name))
         return cls(**{"max_memory": memory, **sized, **choices})
+
+
+def ports_of(text: str) -> tuple[int, ...]:
+    """Ports from a list such as ``9092,19092-19094``. Raises ValueError."""
+    ports: list[int] = []
+    for part in map(str.strip, text.split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise ValueError(f"{part!r} is no port")
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high <= 65535:
+            raise ValueError(f"{part!r} is outside 1 to 65535 or runs backwards")
+        ports.extend(range(low, high + 1))
+    return tuple(dict.fromkeys(ports))
+
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def bytes_of(text: str) -> int:
+    """Bytes from a number with K, M or G (powers of 1000), or without. Raises ValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:I?B)?", text.strip().upper())
+    if found is None:
+        raise ValueError(f"{text!r} is no size such as 512M or 2G")
+    return int(float(found[1]) * UNITS[found[2]])
