@@ -32,7 +32,7 @@ from kwsniff.events import CONNECTION
 from kwsniff.offline import events
 from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.where import zone
-from kwsniff.where.body import BODIES
+from kwsniff.where.name import BODIES
 from kwsniff.where.predicate import columns_in, compile_where
 
 FORMATS = ("text", "csv", "json")

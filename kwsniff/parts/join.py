@@ -122,7 +122,7 @@ class Joiner:
         self._machine.t.run[0].most_bytes = 0
         self._feed(summary, again, done)
         fits = self._machine.array("lefts", len(summary.lefts))["verdict"] == FITS
-        self._name(summary, fits, done)
+        self._name(fits, done)
         self._end(summary, fits, done)
         self._take_tail(summary, sorted(done.wrong))
         self._take_clock(summary)
@@ -210,7 +210,7 @@ class Joiner:
 
     # Names and ends
 
-    def _name(self, summary: PartSummary, fits: NDArray[np.bool_], done: Joined) -> None:
+    def _name(self, fits: NDArray[np.bool_], done: Joined) -> None:
         machine = self._machine
         lefts = machine.array("lefts", len(fits))[fits]
         conns = machine.array("conns", machine.used("conns"))[lefts["before"]]

@@ -217,7 +217,7 @@ class PartEngine(Engine):
         for name, room in (("marks", 3 * AT_ONCE), ("lefts", int(run.lefts) + count)):
             if len(getattr(machine.t, name)) < room:
                 machine.grow(name, room)
-        self._lefts_before, self._order_before = int(run.lefts), int(run.order)
+        self._lefts_before = int(run.lefts)
 
     def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
         if self._first:

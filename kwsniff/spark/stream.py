@@ -75,7 +75,7 @@ class Stream:
     def __init__(
         self, spark: SparkSession, following: Following, where: Where, settings: Settings, emitted: Told
     ) -> None:
-        self._spark, self._where, self._settings, self._told = spark, where, settings, emitted
+        self._spark, self._settings, self._told = spark, settings, emitted
         self._out, self._own = where.out, where.own
         self._staging = self._own / "staging"
         self._following = replace(

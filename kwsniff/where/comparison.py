@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from kwsniff.similar import suggestion
 from kwsniff.where import wrong
-from kwsniff.where.body import typed
 from kwsniff.where.moment import as_times
-from kwsniff.where.name import endpoint
+from kwsniff.where.name import endpoint, typed
 from kwsniff.where.parser import Comparison, Listing, Node
 from kwsniff.where.term import (
     BODY,

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from kwsniff.events import CONNECTION
 from kwsniff.similar import suggestion
 from kwsniff.where import WhereError, wrong, zone
-from kwsniff.where.body import typed
 from kwsniff.where.comparison import in_list, text_test
 from kwsniff.where.moment import bounded, clock_of
-from kwsniff.where.name import columns_of
+from kwsniff.where.name import columns_of, typed
 from kwsniff.where.parser import Binary, Call, Node, Unary, parse
 from kwsniff.where.term import (
     BODY,
