@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.capture.directory import recursive
-from kwsniff.capture.place import is_directory, is_remote, local
+from kwsniff.capture.place import is_directory, is_remote, local, recursive
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.config import LEAST_MEMORY, Config, bytes_of, ports_of
 from kwsniff.report.trust import DAMAGE

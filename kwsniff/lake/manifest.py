@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kwsniff.capture.directory import Unread
-from kwsniff.capture.place import is_remote
+from kwsniff.capture.place import Unread, is_remote
 from kwsniff.capture.source import resolve
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place

@@ -33,8 +33,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kwsniff import __version__
-from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import ListedFile, Rotation, present
 from kwsniff.capture.source import CaptureRun, CaptureTotals, unread_batch
 from kwsniff.config import MIB, Config

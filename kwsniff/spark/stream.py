@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff import __version__
-from kwsniff.capture.directory import Unread
+from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.lake import formats, manifest

@@ -21,8 +21,7 @@ from kwsniff.binary import DecodeError, varint, varlong
 from kwsniff.config import Config
 from kwsniff.wire import messageset
 from kwsniff.wire.codecs import Allowance
-from kwsniff.wire.messageset import Record
-from kwsniff.wire.records import (
+from kwsniff.wire.messageset import (
     BATCH_HEADER,
     CODEC_MASK,
     CODEC_NAMES,
@@ -34,6 +33,7 @@ from kwsniff.wire.records import (
     MIN_RECORD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    Record,
     least_length,
 )
 
