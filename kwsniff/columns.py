@@ -227,6 +227,9 @@ def nulls(count: int, kind: pa.DataType) -> pa.Array:
 
 
 # How columns are encoded as Parquet.
+#
+# Texts repeat and get dictionaries; numbers hardly do, and theirs would cost more than they save. Readers
+# skip row groups by what statistics say of a column, but not of what is in its lists: those have none.
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:

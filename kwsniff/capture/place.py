@@ -220,6 +220,10 @@ def _plain_errors(url: str) -> Iterator[None]:
 
 
 # What is in a directory of captures: those that can be read, and those that should be but cannot.
+#
+# A file counts as meant for a capture if it begins as one, or has the name of one. Any other is passed over
+# in silence: directories of captures hold notes and lists, too. What the system refuses to show may be
+# anything, and is told. A file that several names lead to is read once.
 
 RECURSIVE = "/**"
 """Behind the path of a directory: with all that is in the directories in it."""

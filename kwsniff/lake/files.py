@@ -3,8 +3,7 @@
 Theory of operation. Rows come in the order in which they were completed, which is nearly that of their times.
 So each file holds some rows back: when it has `HELD` of them it sorts them and writes the earlier half. A row
 that comes after later ones were written (a request that nobody ever answered is known when its connection
-ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end. How rows wait, see
-`kwsniff.lake.files`.
+ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end.
 
 At most `MAX_OPEN` hours are open, which hold `OPEN_BYTES` together: the one that was not written to for
 longest is rarely wanted again. If it is, it gets a second file.
@@ -41,6 +40,11 @@ from kwsniff.lake.stored import POSITION, LakeTable
 from kwsniff.report.arrays import integers
 
 # Rows that wait to be written, in the batches they came in: each row is moved once, when it is written.
+#
+# Theory of operation. Taking rows out of a batch costs half as much as writing them. So who chooses rows, by
+# their table, their hour, or because they are late, passes on the batch and the rows' places in it, and only
+# when rows are written are they taken, in their order. A batch stays in memory for the sake of a few rows
+# only up to a point: when most of its rows are gone, the others are taken out.
 
 WITHOUT_TIME = -3_600_000_000
 """Microseconds since 1970 that stand for no time: an hour before it."""

@@ -1,7 +1,7 @@
 """Takes packets from a listener in a thread of its own and hands them over as blocks.
 
 Theory of operation. Decoding must never make the kernel wait, so nothing but copying happens here, and what
-is handed over waits in a queue of bounded size (`kwsniff.live.collector`). The thread sleeps a little after each
+is handed over waits in a queue of bounded size (`Lane`). The thread sleeps a little after each
 wake-up: the kernel's buffer holds what comes meanwhile, and at tens of thousands of packets a second one
 wake-up a packet would cost more than the packets.
 
@@ -24,6 +24,9 @@ from kwsniff.live.listener import GoneError, Listener, ReadPackets
 from kwsniff.net.packets import PacketBlock
 
 # Blocks of packets on their way from one thread to the next, in a queue of bounded size.
+#
+# Who puts a block never waits: one that finds the queue full is not carried but counted. The time that goes
+# with it is, so what it held is missing as what the kernel dropped is: later packets show the hole.
 
 
 class Handed(NamedTuple):

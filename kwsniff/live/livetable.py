@@ -37,6 +37,9 @@ from kwsniff.report.store import NEEDED
 from kwsniff.table import TIMESTAMP
 
 # What happened in each interval, by API: a CSV file that grows by a few rows each time.
+#
+# The figures of an interval are of the calls that were completed in it. Its percentiles are exact up to
+# `kwsniff.report.condensed.LIMIT` calls an interval.
 
 SCHEMA = pa.schema(
     [
@@ -152,6 +155,9 @@ def _ints(column: pa.Array) -> Ints:
 
 
 # What a live session shows that somebody should know: the rules of `kwsniff.findings` over its events.
+#
+# Events wait until there are enough to be worth looking at, for a batch costs milliseconds however small it
+# is.
 
 FILE = "findings.csv"
 

@@ -18,6 +18,9 @@ from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.part import BLOCK, COPIED, EDGE, EXTRA, STORED, PartSummary, endpoints_of
 
 # Payload of heads, looked up in the files that it came from.
+#
+# What a part hands over says where the payload of its heads lies, instead of holding it. It cannot where the
+# input is compressed or lies on other storage, nor of datagrams that came in fragments: that payload is kept.
 
 
 def with_payload(summary: PartSummary) -> PartSummary:

@@ -63,7 +63,7 @@ def ascending(positions: Ints, last: int) -> Ints:
     return made
 
 
-# Captures to staged events on Spark, where every task reads everything (see `kwsniff.spark.decode`).
+# Captures to staged events on Spark, where every task reads everything.
 
 
 class ShardRun:

@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 
 
 # What a stream keeps between batches: the run of one share of the connections, as a file.
+#
+# The file begins with a line of JSON that says what wrote it; the rest is a compressed pickle. Only files of
+# the stream's own directory are read, and only those of the same version of kwsniff: what the classes hold is
+# no format that lasts.
 
 FORMAT = 3
 
@@ -112,6 +116,9 @@ class Kept:
 
 
 # The findings of a stream: those of all batches so far, made anew by each.
+#
+# What the rules counted is kept in a file for each batch, beside what else the stream keeps. A batch that is
+# done again begins with that of the batch before it.
 
 
 @dataclass(slots=True)

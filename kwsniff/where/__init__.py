@@ -3,7 +3,8 @@
 Theory of operation: `parser` makes tokens and a tree of nodes, and the makers in `comparison`, `name` and
 `predicate` make a tree of `Term`s, each with a kind known before any row is read.
 Nothing of the expression is ever executed as Python. A mistake is found before any input is read and named
-with its position. `predicate` is the way in; this module imports nothing at first, so that start-up stays short.
+with its position. `predicate` is the way in; this module imports nothing at first, so that
+start-up stays short.
 
 Logic has two values. A column without a value equals nothing but None, so comparing it is false and
 `!=` and `not in` are true; a missing list holds nothing.

@@ -49,6 +49,9 @@ from kwsniff.where.term import (
 )
 
 # Fields of decoded bodies: `request.topics.name` is that field of every topic in the request.
+#
+# The names are those of the dissectors. Bodies are JSON texts in EVENTS, there only with `--full`; a path
+# goes through lists by itself and gives every value it leads to.
 
 BODIES = frozenset(("request", "response"))
 OPAQUE = ("bytes", "records")

@@ -76,6 +76,10 @@ Node = Constant | NameNode | Call | Listing | Unary | Binary | Comparison
 
 
 # Tokens of an expression.
+#
+# Kinds: `number`, `quantity` (a number with a unit), `text` (in quotes), `moment` (a date, or date and time),
+# `clock` (a time of day), `network` (an address or a CIDR range), `endpoint` (address and port), `name`,
+# `sign`, and `end`. The value of a quantity is a pair: microseconds or bytes, and which of the two.
 
 TIME_UNITS = {
     "ns": 1e-3, "us": 1, "µs": 1, "μs": 1, "ms": 1e3, "s": 1e6, "sec": 1e6, "min": 60e6, "m": 60e6,

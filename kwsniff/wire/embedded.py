@@ -18,6 +18,11 @@ from kwsniff.spec.compile import data_decoder, decode_body, decode_data
 from kwsniff.spec.load import catalog
 
 # The group protocol of Kafka Connect workers, which no published message definition describes.
+#
+# Workers put it into the `bytes` fields of JoinGroup and SyncGroup under protocol type `connect`. Layouts
+# after KIP-415 and KIP-507: version 0 is the eager one, version 1 adds the current allocation, revoked tasks
+# and a delay, version 2 is as version 1 but for signed requests among workers. Strings and arrays are never
+# compact. A worker may leave out trailing fields of version 1 and above.
 
 _INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 

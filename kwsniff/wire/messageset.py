@@ -22,6 +22,16 @@ from kwsniff.config import Config
 from kwsniff.wire.codecs import Allowance
 
 # Record data: the constants of its formats.
+#
+# The field `records` of Produce, Fetch, ShareFetch and FetchSnapshot holds batches one after the other, each
+# starting with an offset (8 bytes) and the length of what follows (4 bytes). The byte 16 after the start is
+# the magic in every format ever used, so one can hop from batch to batch:
+#
+# * magic 2 (KIP-98): a 61-byte header with the number of records and a CRC-32C of all after the CRC field;
+# * magic 0 and 1 (KIP-32): one message each, with a CRC-32. A compressed message wraps a whole message set,
+#   and only decompressing it tells how many messages: the count is then unknown, never guessed.
+#
+# A fetch response may end inside a batch: brokers cut by bytes, and the consumer asks again (protocol guide).
 
 UNKNOWN_CODEC = "unknown"
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd", UNKNOWN_CODEC, UNKNOWN_CODEC, UNKNOWN_CODEC)

@@ -49,7 +49,8 @@ def _null() -> int:
 
 
 NAMES: dict[str, Any] = {
-    "Facts": Facts, "PartitionFacts": PartitionFacts, "new": tuple.__new__, "topic_id": topic_id, "skip_long": skip_long, "skip_long_nullable": skip_long_nullable,
+    "Facts": Facts, "PartitionFacts": PartitionFacts, "new": tuple.__new__, "topic_id": topic_id,
+    "skip_long": skip_long, "skip_long_nullable": skip_long_nullable,
     "unique": unique, "unique_pairs": unique_pairs,
 }  # fmt: skip
 

@@ -17,6 +17,10 @@ from kwsniff.report.codes import combined
 from kwsniff.report.text import printable
 
 # Values of a metric's labels: from the wire, so made safe to show, and never more than a set number.
+#
+# The first values seen keep their names; what comes when there is no room left is counted under `other`. A
+# metric's cost for Prometheus is its number of series, and a client may call itself something new with every
+# connection.
 
 Ints = NDArray[np.int64]
 

@@ -24,6 +24,10 @@ from kwsniff.live.screen.grouping import MAX_TEXT, Key, first_topics
 from kwsniff.live.screen.window import MEASURES, SLOTS, ScreenWindow
 
 # The last calls of each row.
+#
+# Calls stay in Arrow columns. What a batch holds beyond the last `CALLS` of a row is dropped at once; the
+# rest is appended, and now and then the same is done to what has come together. So of each row at most a few
+# times `CALLS` are in memory, and a call costs no Python object before it is shown.
 
 CALLS = 20
 """Calls remembered of each row."""
