@@ -33,7 +33,7 @@ def column(values: NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] |
         data = np.ascontiguousarray(values, np.dtype(f"{'f' if pa.types.is_floating(kind) else 'i'}{width}"))
         if len(data) == 1:
             data = data.copy()  # a field of one record is contiguous, and records of kernels are overwritten
-    return pa.Array.from_buffers(kind, len(values), [_validity(missing), pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, len(values), [validity(missing), pa.py_buffer(data)])
 
 
 def places(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -46,7 +46,8 @@ def flags(values: NDArray[np.bool_]) -> pa.Array:
     return column(values, pa.bool_())
 
 
-def _validity(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
+def validity(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """The bits that say which values there are."""
     if missing is None or not missing.any():
         return None
     return pa.py_buffer(np.packbits(~missing, bitorder="little"))
