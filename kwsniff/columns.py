@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def column(values: NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] |
         data = np.ascontiguousarray(values, np.dtype(f"{'f' if pa.types.is_floating(kind) else 'i'}{width}"))
         if len(data) == 1:
             data = data.copy()  # a field of one record is contiguous, and records of kernels are overwritten
-    return pa.Array.from_buffers(kind, len(values), [_validity(missing), pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, len(values), [validity(missing), pa.py_buffer(data)])
 
 
 def places(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -46,7 +46,8 @@ def flags(values: NDArray[np.bool_]) -> pa.Array:
     return column(values, pa.bool_())
 
 
-def _validity(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
+def validity(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """The bits that say which values there are."""
     if missing is None or not missing.any():
         return None
     return pa.py_buffer(np.packbits(~missing, bitorder="little"))
@@ -204,9 +205,53 @@ def filled_columns(batch: pa.RecordBatch) -> Columns:
     return {name: column for name, column in columns if column.null_count < len(column)}
 
 
+def write_filled(sink: Any, batch: pa.RecordBatch) -> None:
+    """Write a batch in Arrow's format, without columns that hold no value, which most columns of most do."""
+    filled = filled_columns(batch)
+    narrow = batch.select(list(filled)) if filled else batch
+    with pa.ipc.new_stream(sink, narrow.schema) as writer:
+        writer.write_batch(narrow)
+
+
+def read_filled(data: Any, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch of a schema that `write_filled` wrote."""
+    (narrow,) = pa.ipc.open_stream(pa.py_buffer(data))
+    return record_batch(filled_columns(narrow), len(narrow), schema)
+
+
 def nulls(count: int, kind: pa.DataType) -> pa.Array:
     """So many nulls, all slices of one array for each type: a batch has dozens of columns without a value."""
     made = _NULLS.get(kind)
     if made is None or len(made) < count:
         made = _NULLS[kind] = pa.nulls(max(count, LEAST), kind)
     return made.slice(0, count)
+
+
+# How columns are encoded as Parquet.
+#
+# Texts repeat and get dictionaries; numbers hardly do, and theirs would cost more than they save. Readers
+# skip row groups by what statistics say of a column, but not of what is in its lists: those have none.
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """What `pyarrow.parquet.ParquetWriter` is to be told."""
+    paths = list(_paths(schema))
+    return {
+        "compression": "zstd",
+        "use_dictionary": [path for path, kind in paths if pa.types.is_string(kind)],
+        "write_statistics": [path for path, _ in paths if "." not in path],
+    }
+
+
+def _paths(fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
+    """Path and type of each column that a file has for these fields."""
+    for field in fields:
+        kind = field.type
+        if pa.types.is_list(kind):
+            inner: Iterable[pa.Field] = [pa.field("list.element", kind.value_type)]
+        elif pa.types.is_struct(kind):
+            inner = kind
+        else:
+            yield field.name, kind
+            continue
+        yield from ((f"{field.name}.{path}", leaf) for path, leaf in _paths(inner))

@@ -3,6 +3,7 @@ worker process sees the same ones."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ DEFAULT_MEMORY = 512 * 10**6
 BASE_MEMORY = 160 * 10**6
 """What a process takes before it has read anything, rounded up."""
 KERNELS_MEMORY = 90 * 10**6
-"""What the compiler and the compiled kernels take besides."""
+"""What the tables of compiled kernels take besides, and what they tell."""
 LEAST_MEMORY = 256 * 10**6
 SIZED = frozenset(
     (
@@ -121,8 +122,8 @@ class Config:
         are its other fields.
 
         What Python, Arrow, NumPy and the kernels take before the first packet comes off first; the limits
-        share the rest in fixed proportions, those of the defaults. With less than the default there are no
-        kernels.
+        share the rest in fixed proportions, those of the defaults. With less than the default, what kernels
+        tell comes in smaller parts, so they take less in proportion.
 
         Raises:
             ValueError: less than `LEAST_MEMORY`.
@@ -130,11 +131,35 @@ class Config:
         if memory < LEAST_MEMORY:
             raise ValueError(f"less than {LEAST_MEMORY // MIB} MiB")
         usual = cls()
-        if memory < DEFAULT_MEMORY:
-            choices = {"kernels": "never", **choices}
-        base = BASE_MEMORY if choices.get("kernels") == "never" else BASE_MEMORY + KERNELS_MEMORY
-        share = (memory - base) / (DEFAULT_MEMORY - BASE_MEMORY - KERNELS_MEMORY)
+        kernels = 0 if choices.get("kernels") == "never" else KERNELS_MEMORY
+        kernels = min(kernels, kernels * (memory - BASE_MEMORY) // (DEFAULT_MEMORY - BASE_MEMORY))
+        share = (memory - BASE_MEMORY - kernels) / (DEFAULT_MEMORY - BASE_MEMORY - KERNELS_MEMORY)
         sized: dict[str, Any] = {name: int(getattr(usual, name) * share) for name in SIZED}
         for name in ("block_bytes", "slice_bytes"):  # more of these gains nothing
             sized[name] = min(sized[name], getattr(usual, name))
         return cls(**{"max_memory": memory, **sized, **choices})
+
+
+def ports_of(text: str) -> tuple[int, ...]:
+    """Ports from a list such as ``9092,19092-19094``. Raises ValueError."""
+    ports: list[int] = []
+    for part in map(str.strip, text.split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise ValueError(f"{part!r} is no port")
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high <= 65535:
+            raise ValueError(f"{part!r} is outside 1 to 65535 or runs backwards")
+        ports.extend(range(low, high + 1))
+    return tuple(dict.fromkeys(ports))
+
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def bytes_of(text: str) -> int:
+    """Bytes from a number with K, M or G (powers of 1000), or without. Raises ValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:I?B)?", text.strip().upper())
+    if found is None:
+        raise ValueError(f"{text!r} is no size such as 512M or 2G")
+    return int(float(found[1]) * UNITS[found[2]])

@@ -1,6 +1,6 @@
 """What an event can say: the kinds of event, the status of a call, and every anomaly code with its meaning.
 
-The columns that carry them are declared in `kwsniff.table`.
+The columns that carry them are declared in `kwsniff.schema`.
 """
 
 from __future__ import annotations

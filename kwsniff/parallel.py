@@ -35,11 +35,11 @@ from kwsniff.kernel.shares import share_of
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import Emitted
+from kwsniff.parts.reading import Progress, read
 from kwsniff.parts.share import ShareEngine
 from kwsniff.pipeline import analyze
 from kwsniff.processes import EndedError, Pipe, Processes, received, told
 from kwsniff.slots import Slots
-from kwsniff.stand import Progress, read
 from kwsniff.table import EVENTS
 
 Ints = NDArray[np.int64]

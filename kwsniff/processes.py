@@ -28,7 +28,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.columns import record_batch
+from kwsniff.columns import read_filled, write_filled
 from kwsniff.table import EVENTS
 
 AHEAD = 3
@@ -203,7 +203,7 @@ class Pipe:
         sizes = [len(each.raw()) for each in arrays]
         while self._is_far_ahead() or (self._waiting and self._end.poll()):
             self._heard()
-        head = pickle.dumps((data, sizes, None if batch is None else len(batch)), 5)
+        head = pickle.dumps((data, sizes, batch is not None), 5)
         if not any(sizes) and batch is None:
             self._put(head)
             self._waiting.append(0)
@@ -226,8 +226,8 @@ class Pipe:
     def receive(self) -> tuple[Any, pa.RecordBatch | None]:
         """What was sent next, arrays and batch where they lie. Raises EndedError, and what the other process
         failed by."""
-        data, sizes, count = self._said()
-        held = _held(self._end) if any(sizes) or count is not None else memoryview(bytearray())
+        data, sizes, with_batch = self._said()
+        held = _held(self._end) if any(sizes) or with_batch else memoryview(bytearray())
         with suppress(BrokenPipeError, ConnectionResetError):  # it may be done
             self._end.send_bytes(b"")
         arrays = []
@@ -235,7 +235,7 @@ class Pipe:
         for size in sizes:
             arrays.append(held[at : at + size])
             at += -(-size // LINE) * LINE
-        return pickle.loads(data, buffers=arrays), None if count is None else _batch(held[at:], count)
+        return pickle.loads(data, buffers=arrays), read_filled(held[at:], EVENTS) if with_batch else None
 
     def drain(self) -> None:
         """Wait until everything was received. Raises EndedError, and what the other process failed by."""
@@ -310,20 +310,8 @@ def _write(file: IO[bytes], arrays: list[pickle.PickleBuffer], batch: pa.RecordB
         file.write(each.raw())
         file.seek(-file.tell() % LINE, os.SEEK_CUR)
     if batch is not None:
-        _write_batch(file, batch)
+        write_filled(file, batch)
     file.flush()
-
-
-def _write_batch(file: IO[bytes], batch: pa.RecordBatch) -> None:
-    # Most columns of most batches are null.
-    narrow = batch.select([name for name in batch.schema.names if batch[name].null_count < len(batch)])
-    with pa.ipc.new_stream(file, narrow.schema) as writer:
-        writer.write_batch(narrow)
-
-
-def _batch(data: memoryview, count: int) -> pa.RecordBatch:
-    (narrow,) = pa.ipc.open_stream(pa.py_buffer(data))
-    return record_batch(dict(zip(narrow.schema.names, narrow.columns, strict=True)), count, EVENTS)
 
 
 def _held(end: Connection) -> memoryview:

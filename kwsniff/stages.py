@@ -21,9 +21,9 @@ from kwsniff.config import Config
 from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.engine import Engine
 from kwsniff.net.columns import SegmentColumns
+from kwsniff.parts.reading import Progress, Stand, read
 from kwsniff.prefetch import prefetched
 from kwsniff.processes import Pipe, Processes, told
-from kwsniff.stand import Progress, Stand, read
 
 
 def events(

@@ -11,35 +11,38 @@ import pyarrow as pa
 
 from kwsniff.schema import COLUMNS, PARTITION, TEXTS, TIMESTAMP, arrow_field
 
-__all__ = ["EVENTS", "PARTITION", "SEGMENTS", "TEXTS", "TIMESTAMP"]
+__all__ = ["EVENTS", "PARTITION", "SEGMENTS", "TEXTS", "TIMESTAMP", "documented"]
 
 
-def _column(name: str, kind: pa.DataType, doc: str) -> pa.Field:
+def documented(name: str, kind: pa.DataType, doc: str) -> pa.Field:
+    """A column that says what it holds."""
     return pa.field(name, kind, nullable=True, metadata={"doc": doc})
 
 
 SEGMENTS = pa.schema(
     [
-        _column("capture", pa.string(), "capture file; the same in all rows of a batch"),
-        _column("packet", pa.int64(), "number of the packet in its file, from 1"),
-        _column("time", pa.int64(), "nanoseconds since 1970 UTC"),
-        _column("src_hi", pa.int64(), "upper half of the source address as IPv6; IPv4 is ::ffff:a.b.c.d"),
-        _column("src_lo", pa.int64(), "lower half"),
-        _column("dst_hi", pa.int64(), "upper half of the destination address"),
-        _column("dst_lo", pa.int64(), "lower half"),
-        _column("src_port", pa.int32(), "TCP source port"),
-        _column("dst_port", pa.int32(), "TCP destination port"),
-        _column("seq", pa.int64(), "TCP sequence number of the first payload byte, or of the SYN"),
-        _column("ack", pa.int64(), "TCP acknowledgement number"),
-        _column(
+        documented("capture", pa.string(), "capture file; the same in all rows of a batch"),
+        documented("packet", pa.int64(), "number of the packet in its file, from 1"),
+        documented("time", pa.int64(), "nanoseconds since 1970 UTC"),
+        documented("src_hi", pa.int64(), "upper half of the source address as IPv6; IPv4 is ::ffff:a.b.c.d"),
+        documented("src_lo", pa.int64(), "lower half"),
+        documented("dst_hi", pa.int64(), "upper half of the destination address"),
+        documented("dst_lo", pa.int64(), "lower half"),
+        documented("src_port", pa.int32(), "TCP source port"),
+        documented("dst_port", pa.int32(), "TCP destination port"),
+        documented("seq", pa.int64(), "TCP sequence number of the first payload byte, or of the SYN"),
+        documented("ack", pa.int64(), "TCP acknowledgement number"),
+        documented(
             "flags",
             pa.int32(),
             "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 256: window of 0, 512: captured twice",
         ),
-        _column("length", pa.int64(), "payload bytes on the wire; `payload` holds fewer if cut by snaplen"),
-        _column("payload", pa.binary_view(), "payload bytes captured"),
-        _column("anomaly", pa.string(), "set in a row that is no segment but reports on a packet"),
-        _column("detail", pa.string(), "of the anomaly"),
+        documented(
+            "length", pa.int64(), "payload bytes on the wire; `payload` holds fewer if cut by snaplen"
+        ),
+        documented("payload", pa.binary_view(), "payload bytes captured"),
+        documented("anomaly", pa.string(), "set in a row that is no segment but reports on a packet"),
+        documented("detail", pa.string(), "of the anomaly"),
     ]
 )
 

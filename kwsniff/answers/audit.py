@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers.changes import ACTIONS, Change, changes_of
-from kwsniff.answers.grouped import calls_of, ends_of
-from kwsniff.answers.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row
+from kwsniff.answers.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row, calls_of, ends_of
 from kwsniff.report.eventrows import address
 from kwsniff.spec.load import catalog
 

@@ -15,8 +15,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.grouped import calls_of, ends_of, exploded, grouped
-from kwsniff.answers.tabular import BYTES, COUNT, LIST, TEXT, TIME, AnswerField, AnswerTable, Row
+from kwsniff.answers.tabular import (
+    BYTES,
+    COUNT,
+    LIST,
+    TEXT,
+    TIME,
+    AnswerField,
+    AnswerTable,
+    Row,
+    calls_of,
+    ends_of,
+    exploded,
+    grouped,
+)
 from kwsniff.spec.load import catalog
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS = 17, 36, 18

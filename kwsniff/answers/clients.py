@@ -18,9 +18,21 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.grouped import Row, calls_of, ends_of, exploded, grouped
 from kwsniff.answers.groups import APIS as GROUP_APIS
-from kwsniff.answers.tabular import BYTES, COUNT, LIST, TEXT, TIME, AnswerField, AnswerTable
+from kwsniff.answers.tabular import (
+    BYTES,
+    COUNT,
+    LIST,
+    TEXT,
+    TIME,
+    AnswerField,
+    AnswerTable,
+    Row,
+    calls_of,
+    ends_of,
+    exploded,
+    grouped,
+)
 
 PRODUCE, FETCH, INIT_PRODUCER_ID, SHARE_FETCH = 0, 1, 22, 78
 DOES = {PRODUCE: "produces", FETCH: "consumes", SHARE_FETCH: "consumes"}

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kwsniff.answers.grouped import calls_of, grouped
 from kwsniff.answers.tabular import (
     COUNT,
     DURATION,
@@ -28,6 +27,8 @@ from kwsniff.answers.tabular import (
     AnswerField,
     AnswerTable,
     Row,
+    calls_of,
+    grouped,
 )
 from kwsniff.report.waiting import NEEDED as WAITING
 from kwsniff.report.waiting import waited

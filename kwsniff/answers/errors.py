@@ -16,8 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.grouped import calls_of
-from kwsniff.answers.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row
+from kwsniff.answers.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row, calls_of
 from kwsniff.spec.load import catalog
 
 NEEDS = frozenset(

@@ -13,10 +13,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.grouped import calls_of
 from kwsniff.answers.lag import OFFSET_FETCH, Lag, Who
 from kwsniff.answers.membership import HEARTBEATS, Life, Member, share_text
-from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, Row
+from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, Row, calls_of
 from kwsniff.findings.positions import APIS as POSITIONS
 from kwsniff.findings.positions import COMMITS
 from kwsniff.findings.positions import NEEDED as LAGGING

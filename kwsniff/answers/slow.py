@@ -16,8 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.grouped import Row, calls_of
-from kwsniff.answers.tabular import COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable, merged
+from kwsniff.answers.tabular import (
+    COUNT,
+    DURATION,
+    LIST,
+    TEXT,
+    TIME,
+    AnswerField,
+    AnswerTable,
+    Row,
+    calls_of,
+    merged,
+)
 from kwsniff.report.arrays import Mask
 from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.eventrows import address
@@ -65,7 +75,7 @@ class Slowest:
     def __init__(self, kept: int = KEPT, more: Sequence[str] = ()) -> None:
         self._kept = kept
         self._names = list(dict.fromkeys((*SHOWN, *TIMES, *more)))
-        self._heap: list[tuple[float, int, Row]] = []
+        self.heap: list[tuple[float, int, Row]] = []
         self._order = 0
 
     def take(self, calls: Rows, left_out: Mask | None = None) -> None:
@@ -73,7 +83,7 @@ class Slowest:
         durations = np.nan_to_num(calls.floats("duration_us"), nan=-1.0)
         if left_out is not None:
             durations = np.where(left_out, -1.0, durations)
-        least = self._heap[0][0] if len(self._heap) == self._kept else -1.0
+        least = self.heap[0][0] if len(self.heap) == self._kept else -1.0
         candidates = np.flatnonzero(durations > least)
         if len(candidates) > self._kept:
             candidates = np.sort(candidates[np.argsort(-durations[candidates], kind="stable")[: self._kept]])
@@ -82,20 +92,20 @@ class Slowest:
 
     def merge(self, other: Slowest) -> None:
         """Take what another one kept, of calls that come after those of this one."""
-        for _, _, row in sorted(other._heap, key=lambda item: -item[1]):
+        for _, _, row in sorted(other.heap, key=lambda item: -item[1]):
             self._put(row)
 
     def _put(self, row: Row) -> None:
         self._order -= 1
         item = (row["duration_us"], self._order, row)
-        if len(self._heap) < self._kept:
-            heapq.heappush(self._heap, item)
+        if len(self.heap) < self._kept:
+            heapq.heappush(self.heap, item)
         else:
-            heapq.heappushpop(self._heap, item)
+            heapq.heappushpop(self.heap, item)
 
     def rows(self) -> list[Row]:
         """As EVENTS has them, the slowest first."""
-        return [row for _, _, row in sorted(self._heap, key=lambda item: (-item[0], -item[1]))]
+        return [row for _, _, row in sorted(self.heap, key=lambda item: (-item[0], -item[1]))]
 
     def table(self) -> AnswerTable:
         """The same as people see them."""

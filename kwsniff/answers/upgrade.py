@@ -14,8 +14,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers.grouped import Row, calls_of, ends_of, grouped
-from kwsniff.answers.tabular import COUNT, LIST, TEXT, AnswerField, AnswerTable
+from kwsniff.answers.tabular import (
+    COUNT,
+    LIST,
+    TEXT,
+    AnswerField,
+    AnswerTable,
+    Row,
+    calls_of,
+    ends_of,
+    grouped,
+)
 from kwsniff.findings.compatible import (
     API_VERSIONS,
     BETWEEN_BROKERS,

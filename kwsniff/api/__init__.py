@@ -11,9 +11,8 @@ from kwsniff.api.answers import (
     slow,
     upgrade_check,
 )
-from kwsniff.api.body import decode_body, use_dissectors
 from kwsniff.api.notebook import Summary, summary
-from kwsniff.api.rows import calls, events
+from kwsniff.api.rows import calls, decode_body, events, use_dissectors
 
 __all__ = [
     "Summary",

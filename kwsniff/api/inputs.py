@@ -21,7 +21,7 @@ from kwsniff.pipeline import analyze
 from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.similar import suggestion
 from kwsniff.table import EVENTS
-from kwsniff.where.body import BODIES
+from kwsniff.where.name import BODIES
 from kwsniff.where.predicate import columns_in, compile_where
 
 Path = str | os.PathLike[str]

@@ -137,7 +137,7 @@ def summary(
     from kwsniff.report.coverage import Coverage
     from kwsniff.report.trust import paragraph
     from kwsniff.table import EVENTS
-    from kwsniff.where.window import Window
+    from kwsniff.where.predicate import Window
 
     window = Window(since, until, tz) if since is not None or until is not None else None
     chosen, totals = Config(**config), CaptureTotals()

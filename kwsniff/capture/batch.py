@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kwsniff.columns import validity
 from kwsniff.net import machine
 from kwsniff.net.dissect import Dissected
 from kwsniff.net.packets import Bytes, Integers, Mask, Note
@@ -80,7 +81,7 @@ def _batch(
 def _integers(values: Integers, kind: pa.DataType, null: Mask | None) -> pa.Array:
     """Straight from the buffers: `pyarrow.array` would import pandas to see whether it was given any."""
     data = np.ascontiguousarray(values, np.dtype(f"i{kind.bit_width // 8}"))
-    return pa.Array.from_buffers(kind, len(data), [_validity(null), pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, len(data), [validity(null), pa.py_buffer(data)])
 
 
 def _repeated(text: str, size: int) -> pa.Array:
@@ -89,10 +90,6 @@ def _repeated(text: str, size: int) -> pa.Array:
     offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
     one = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
     return pa.repeat(one[0], size)
-
-
-def _validity(null: Mask | None) -> pa.Buffer | None:
-    return None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little").tobytes())
 
 
 def _with_notes(
@@ -129,7 +126,7 @@ def _picked(values: NDArray[Any], source: Integers) -> NDArray[Any]:
 
 def _payload(views: NDArray[np.int32], buffers: list[Bytes], is_note: Mask | None) -> pa.Array:
     parts = [
-        _validity(is_note),
+        validity(is_note),
         pa.py_buffer(np.ascontiguousarray(views)),
         *(pa.py_buffer(data) for data in buffers),
     ]

@@ -17,8 +17,7 @@ from kwsniff.capture.reader import Reader
 from kwsniff.capture.source import blocks, reader_of
 from kwsniff.capture.stream import CODECS
 from kwsniff.config import Config
-from kwsniff.net.packets import PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, PacketBlock
 
 SECTION_HEADER = 28
 SETTLED_S = 1.0

@@ -32,8 +32,7 @@ from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import STDIN
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.packets import PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, PacketBlock
 from kwsniff.pipeline import at_time
 
 POLL_S = 0.2

@@ -18,8 +18,7 @@ from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.packets import PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, PacketBlock
 
 ETHERNET = 1
 SECOND = 1_000_000_000

@@ -13,34 +13,29 @@ from kwsniff.config import Config
 from kwsniff.net.address import text
 from kwsniff.net.dissect import Dissected, Dissector
 from kwsniff.net.packets import Integers, Mask
-from kwsniff.table import TIMESTAMP
-
-
-def _column(name: str, kind: pa.DataType, doc: str) -> pa.Field:
-    return pa.field(name, kind, nullable=True, metadata={"doc": doc})
-
+from kwsniff.table import TIMESTAMP, documented
 
 PACKETS = pa.schema(
     [
-        _column("capture", pa.string(), "capture file"),
-        _column("packet", pa.int64(), "number of the packet in its file, from 1"),
-        _column("time", TIMESTAMP, "when it was captured"),
-        _column("link_type", pa.int32(), "LINKTYPE_ value of its link layer"),
-        _column("length", pa.int64(), "bytes on the wire, link layer and all"),
-        _column("captured", pa.int64(), "bytes captured; fewer if cut by snaplen"),
+        documented("capture", pa.string(), "capture file"),
+        documented("packet", pa.int64(), "number of the packet in its file, from 1"),
+        documented("time", TIMESTAMP, "when it was captured"),
+        documented("link_type", pa.int32(), "LINKTYPE_ value of its link layer"),
+        documented("length", pa.int64(), "bytes on the wire, link layer and all"),
+        documented("captured", pa.int64(), "bytes captured; fewer if cut by snaplen"),
         # null in what is no TCP segment, as far as the capture shows
-        _column("src_ip", pa.string(), "source address, inside of any tunnel"),
-        _column("src_port", pa.int32(), "TCP source port"),
-        _column("dst_ip", pa.string(), "destination address"),
-        _column("dst_port", pa.int32(), "TCP destination port"),
-        _column("seq", pa.int64(), "TCP sequence number"),
-        _column("ack", pa.int64(), "TCP acknowledgement number"),
-        _column(
+        documented("src_ip", pa.string(), "source address, inside of any tunnel"),
+        documented("src_port", pa.int32(), "TCP source port"),
+        documented("dst_ip", pa.string(), "destination address"),
+        documented("dst_port", pa.int32(), "TCP destination port"),
+        documented("seq", pa.int64(), "TCP sequence number"),
+        documented("ack", pa.int64(), "TCP acknowledgement number"),
+        documented(
             "flags",
             pa.int32(),
             "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 256: window of 0, 512: captured twice",
         ),
-        _column("payload_bytes", pa.int64(), "TCP payload on the wire"),
+        documented("payload_bytes", pa.int64(), "TCP payload on the wire"),
     ]
 )
 

@@ -21,8 +21,7 @@ from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.native.records import joined
 from kwsniff.net.machine import compiled, follow_records
-from kwsniff.net.packets import Bytes, Integers, Mask, PacketBlock, gather, number
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import Bytes, CaptureTotals, Integers, Mask, PacketBlock, gather, number
 
 FILE_HEADER = 24
 _MICRO, _NANO, _MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34
@@ -70,11 +69,6 @@ class PcapReader(Reader):
         self._linktype = fields[6] & 0xFFFF  # the upper bits say how long the frame check sequence is
         names = ("sec", "fraction", "caplen", "origlen")
         self._layout = np.dtype([(name, self._order + "u4") for name in names])
-
-    @property
-    def record_header(self) -> int:
-        """Bytes of the header in front of each packet."""
-        return self._header
 
     def blocks(self) -> Iterator[PacketBlock]:
         """See `Reader.blocks`."""

@@ -23,8 +23,7 @@ from kwsniff.capture.interfaces import Interface, Interfaces
 from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
-from kwsniff.net.packets import Bytes, Integers, PacketBlock, gather, number
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import Bytes, CaptureTotals, Integers, PacketBlock, gather, number
 
 MAGIC = b"\x0a\x0d\x0d\x0a"
 SECTION, INTERFACE, OBSOLETE, SIMPLE, NAMES, STATISTICS, ENHANCED = 0x0A0D0D0A, 1, 2, 3, 4, 5, 6
@@ -159,7 +158,7 @@ class PcapngReader(Reader):
             self._chain = follow_blocks(window.data, at, window.size, self._order)
             places, stop, _ = self._chain
             good = self._intact(places)
-            yield from self._packets(places[:good])
+            yield from self.packets_at(places[:good])
             self._order = self._chain.order_at(places[good] if good < len(places) else stop)
             broken = int(places[good]) if good < len(places) else self._broken(stop)
             if broken is not None or self._goes_on_behind(stop):
@@ -193,12 +192,13 @@ class PcapngReader(Reader):
 
     # Packets
 
-    def _packets(self, places: Integers) -> Iterator[PacketBlock]:
+    def packets_at(self, places: Integers) -> Iterator[PacketBlock]:
+        """The packets among blocks at these places, in their order."""
         kinds = self._words(places, 0)
         known = self._described(places, kinds)
         found = [
             self._enhanced(places[kinds == ENHANCED]),
-            self._simple(places[kinds == SIMPLE], known),
+            self.simple_packets(places[kinds == SIMPLE], known),
             self._obsolete(places[kinds == OBSOLETE]),
         ]
         columns = found[0]
@@ -213,13 +213,14 @@ class PcapngReader(Reader):
         begun, sections = [self._interfaces], []
         of_it = zip(places[other].tolist(), kinds[other].tolist(), self._sizes(places[other]), strict=True)
         for place, kind, size in of_it:
-            self._describe(place, kind, size)
+            self.describe(place, kind, size)
             if kind == SECTION:
                 begun.append(self._interfaces)
                 sections.append(place)
         return _Known(np.array(sections, np.int64), begun)
 
-    def _describe(self, place: int, kind: int, size: int) -> None:
+    def describe(self, place: int, kind: int, size: int) -> None:
+        """Take a block that describes."""
         order = self._chain.order_at(place)
         body = self._window.data[place + 8 : place + size - 4].tobytes()
         if kind == SECTION:
@@ -273,7 +274,7 @@ class PcapngReader(Reader):
         ticks = number(fields["high"]) << 32 | number(fields["low"])
         return _Columns(places, places + 28, number(fields["cap"]), number(fields["orig"]), interface, ticks)
 
-    def _simple(self, places: Integers, known: _Known) -> _Columns:
+    def simple_packets(self, places: Integers, known: _Known) -> _Columns:
         """No timestamp, no captured length: that is the snaplen, or all of the packet."""
         places = self._long_enough(places, 16)
         origlen = self._words(places, 8)

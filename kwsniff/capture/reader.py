@@ -9,8 +9,7 @@ import numpy as np
 
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
-from kwsniff.net.packets import Integers, Note, PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, Integers, Note, PacketBlock
 
 MAX_CAPLEN = 262_144
 """Bytes of one packet: the largest snaplen that libpcap and Wireshark write for networks."""

@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from stat import S_ISREG
 
-from kwsniff.capture.directory import Unread, named_as_capture
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import Unread, named_as_capture
 from kwsniff.capture.source import first_time, is_capture, natural
 
 _SUFFIXES = (".gz", ".zst", ".lz4", ".xz")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,22 +14,55 @@ import pyarrow as pa
 
 from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
-from kwsniff.capture.directory import Unread, directory_of, named_as_capture, regular_files
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
 from kwsniff.capture.pipe import PipeWindow
-from kwsniff.capture.place import is_remote, local
-from kwsniff.capture.quiet import Quiet
+from kwsniff.capture.place import Unread, directory_of, is_remote, local, named_as_capture, regular_files
 from kwsniff.capture.reader import Reader
 from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.packets import Note, PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, Note, PacketBlock
 from kwsniff.prefetch import prefetched
+
+# How late it must be by now where nothing comes through a pipe.
+
+TICK_S = 1.0
+CURRENT_S = 600.0
+"""How far packet time may be from this machine's clock where packets come as they are captured."""
+
+
+class Quiet:
+    """Tells the time about once a second while no segments come.
+
+    Only where packets are new when they come: a pipe through which somebody sends an old capture may stand
+    still for other reasons, and time does not pass in the capture meanwhile.
+    """
+
+    def __init__(self, totals: CaptureTotals) -> None:
+        self._totals = totals
+        self._heard = self._told = time.monotonic()
+        self._current = False
+
+    def heard(self) -> None:
+        """Segments have come."""
+        self._heard = time.monotonic()
+        last = self._totals.last_time_ns
+        self._current = last is not None and abs(time.time_ns() - last) < CURRENT_S * 1e9
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """A batch that says how late it is (`kwsniff.pipeline.at_time`), if it is time for one."""
+        now = time.monotonic()
+        last = self._totals.last_time_ns
+        if self._current and last is not None and now - max(self._heard, self._told) >= TICK_S:
+            from kwsniff.pipeline import at_time  # loads the engine, which who reads packets can do without
+
+            self._told = now
+            yield at_time(last + round((now - self._heard) * 1e9))
+
 
 __all__ = ["CaptureError", "CaptureTotals", "Progress", "blocks", "resolve", "segments"]
 

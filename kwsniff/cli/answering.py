@@ -31,9 +31,9 @@ from kwsniff.cli.trust import Trust
 from kwsniff.events import CONNECTION
 from kwsniff.offline import events
 from kwsniff.report.calls import NAMED, NAMING
-from kwsniff.where.body import BODIES
+from kwsniff.where import zone
+from kwsniff.where.name import BODIES
 from kwsniff.where.predicate import columns_in, compile_where
-from kwsniff.where.zones import zone
 
 FORMATS = ("text", "csv", "json")
 DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))

@@ -17,10 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.capture.directory import recursive
-from kwsniff.capture.place import is_directory, is_remote, local
+from kwsniff.capture.place import is_directory, is_remote, local, recursive
 from kwsniff.cli.problem import CommandError, said
-from kwsniff.config import LEAST_MEMORY, Config
+from kwsniff.config import LEAST_MEMORY, Config, bytes_of, ports_of
 from kwsniff.report.trust import DAMAGE
 
 UNREAD = "capture_unreadable"
@@ -80,16 +79,10 @@ def parsed_ports(text: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
     """
     if text is None:
         return default
-    ports: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            raise CommandError(f"--port: {part.strip()!r} is no port")
-        low, high = int(first), int(last or first)
-        if not 1 <= low <= high <= 65535:
-            raise CommandError(f"--port: {part.strip()!r} is outside 1 to 65535 or runs backwards")
-        ports.extend(range(low, high + 1))
-    return tuple(dict.fromkeys(ports))
+    try:
+        return ports_of(text)
+    except ValueError as error:
+        raise CommandError(f"--port: {error}") from None
 
 
 def from_pipe(paths: Sequence[str]) -> bool:
@@ -143,19 +136,16 @@ def refuse_bodies(columns: frozenset[str], *, full: bool) -> None:
         raise CommandError(f"--where looks into the body of the {asked[0]}, which needs --full")
 
 
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
-
-
 def parsed_size(text: str, option: str) -> int:
     """Bytes from a number with K, M or G (powers of 1000), or without.
 
     Raises:
         CommandError: it is no size; the message names the option.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:I?B)?", text.strip().upper())
-    if found is None:
-        raise CommandError(f"{option}: {text!r} is no size such as 512M or 2G")
-    return int(float(found[1]) * UNITS[found[2]])
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}") from None
 
 
 def parsed_duration(text: str | None, option: str) -> float | None:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.where.zones import zone
+from kwsniff.where import zone
 
 if TYPE_CHECKING:
     from kwsniff.report.topics import TopicNames
-    from kwsniff.where.predicate import Predicate
-    from kwsniff.where.window import Window
+    from kwsniff.where.predicate import Predicate, Window
 
 COLOURS = ("auto", "always", "never")
 
@@ -54,7 +53,7 @@ class Choice:
         """The time that is wanted, None for all; to be asked for once it is `checked`."""
         if self.since is None and self.until is None:
             return None
-        from kwsniff.where.window import Window  # which loads the language
+        from kwsniff.where.predicate import Window  # which loads the language
 
         return Window(self.since, self.until, self.tz)
 

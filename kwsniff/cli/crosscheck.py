@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import Unread
 from kwsniff.capture.source import resolve
 from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, said

@@ -7,11 +7,13 @@ import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_bodies, refuse_overwriting
@@ -21,17 +23,55 @@ from kwsniff.cli.instead import instead
 from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
-from kwsniff.cli.problem import CommandError, chosen_columns
+from kwsniff.cli.problem import CommandError, chosen_columns, said
 from kwsniff.cli.progress import ProgressBar
 from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.offline import events
+from kwsniff.pipeline import analyze
 from kwsniff.prefetch import prefetched
 from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
+    from kwsniff.net.packets import CaptureTotals
     from kwsniff.where.predicate import Predicate
+
+# `kwsniff decode --follow`: events of files that are still being written.
+
+
+def following(
+    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop, duration: float | None
+) -> Generator[pa.RecordBatch]:
+    """EVENTS batches until `stop` is set, or `duration` seconds have passed.
+
+    Raises:
+        CaptureError: a path cannot be followed.
+    """
+    from kwsniff.capture.following import followed
+
+    timer = Timer(duration or 0, stop.set)
+    timer.daemon = True
+    source = (
+        _piped(paths, config, totals, stop)
+        if from_pipe(paths)
+        else followed(paths, config, totals, stop, said)
+    )
+    if duration is not None:
+        timer.start()
+    try:
+        yield from analyze(source, config)
+    finally:
+        timer.cancel()
+
+
+def _piped(
+    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop
+) -> Iterator[pa.RecordBatch]:
+    """What comes through a pipe is followed in any case."""
+    if len(paths) > 1:
+        raise CaptureError("--follow takes one pipe, or files and directories, not both")
+    return segments(paths, config, totals, stop=stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +264,6 @@ class _Run:
         yield from rows if self._growing else prefetched(rows)
 
     def _followed(self) -> Iterator[pa.RecordBatch]:
-        from kwsniff.cli.following import following
-
         request = self._request
         source = following(request.paths, request.config, self._trust.capture, self._stop, request.duration)
         return named(

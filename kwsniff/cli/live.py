@@ -24,16 +24,13 @@ from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.findings import Thresholds
 from kwsniff.live.arrivals import ENDING_S
-from kwsniff.live.errors import LiveError
-from kwsniff.live.findings import LiveFindings
 from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import ANY, Listener
-from kwsniff.live.livetable import IntervalCsv
+from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.live.screen import Screen, possible
-from kwsniff.live.session import Session
-from kwsniff.live.sink import Health, LiveSink
-from kwsniff.live.user import become
+from kwsniff.live.session import Session, become
+from kwsniff.live.sink import Health, LiveError, LiveSink
 from kwsniff.report.topicfile import cached_names, keep_names
 from kwsniff.report.topics import TopicNames
 from kwsniff.table import EVENTS

@@ -92,9 +92,10 @@ class Interrupts:
         self._before = {}
         with contextlib.suppress(ValueError):  # not the main thread: signals are not ours to handle
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._arrived)
+                self._before[number] = signal.signal(number, self.arrived)
 
-    def _arrived(self, number: int, frame: FrameType | None) -> None:
+    def arrived(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
         if os.getpid() != self._process:  # a copy of it that has not begun its own work
             os._exit(128 + number)
         if self._holding and not self._pending:
@@ -131,7 +132,7 @@ class Stopping(Interrupts):
         self._stop = stop
         super().__init__()
 
-    def _arrived(self, number: int, frame: FrameType | None) -> None:
+    def arrived(self, number: int, frame: FrameType | None) -> None:
         if self._stop.is_set():
-            super()._arrived(number, frame)
+            super().arrived(number, frame)
         self._stop.set()

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+import socketserver
 import sys
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import Unread
+from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.arguments import parsed_duration
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.config import Config
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kwsniff.spark.ledger import StreamRecord, Where
+    from kwsniff.spark.stream import Stream
 if TYPE_CHECKING:
     from kwsniff.spark import job
 
@@ -94,3 +107,198 @@ def _tell(request: PipelineRequest, result: job.JobResult) -> None:
     print(f"kwsniff: {files} read; {request.out} holds {counts}", file=sys.stderr)
     if not request.quiet:
         print(known.trust, file=sys.stderr)
+
+
+# The job of `kwsniff pipeline --follow`: rotated captures to events and statistics as they come.
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """What the user asked for; durations as they were written."""
+
+    directories: Sequence[str]
+    out: str
+    config: Config
+    master: str | None
+    partitions: int | None
+    window: str
+    late: str
+    settle: str
+    once: bool
+    end: bool
+    quiet: bool
+    verbose: bool
+    form: str = "parquet"
+    state: str | None = None
+    """Where the stream keeps what it needs to go on; None: in `out`."""
+
+
+def follow(request: StreamRequest) -> int:
+    """Follow until stopped, or with `once` or `end` through the files that are there; return the exit code.
+
+    Raises:
+        CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
+    """
+    from kwsniff.lake import formats
+    from kwsniff.lake.manifest import OutputError
+    from kwsniff.spark import ledger
+    from kwsniff.spark.java import JavaError
+    from kwsniff.spark.session import SparkFailedError, SparkMissingError, TaskError
+
+    stop = Stop()
+    unread: list[Unread] = []
+    try:
+        where = ledger.Where.of(request.out, request.state)
+        formats.check(request.form, where.out)
+        with Signals(stop):
+            _run(request, where, stop, unread)
+    except (CaptureError, OutputError, SparkMissingError) as error:
+        raise CommandError(str(error)) from None
+    except (JavaError, SparkFailedError, OSError) as error:
+        stop.wait(1)
+        if stop.is_set():  # asked of Java too, a moment earlier
+            return _sum_up(request, ledger.last_record(where.out), unread)
+        ours = isinstance(error, SparkFailedError) and not isinstance(error, TaskError)
+        code = problem.INTERNAL if ours else problem.USAGE
+        raise CommandError(str(error), code) from error
+    return _sum_up(request, ledger.last_record(where.out), unread)
+
+
+def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
+    """Run the stream to its end; `unread` takes files that were passed over."""
+    from kwsniff.spark import ledger, stream
+    from kwsniff.spark.followed import Following
+    from kwsniff.spark.session import plain_failures, session
+
+    window, late = _seconds(request.window, "--window"), _seconds(request.late, "--late")
+    if window < 1:
+        raise CommandError("--window: less than a second")
+    following = Following(
+        _directories(request.directories), "", request.config, 0,
+        quiet=_seconds(request.settle, "--settle"), end=request.end,
+    )  # fmt: skip
+    wanted = ledger.Settings(
+        ledger.plain(request.config), request.partitions or 0, window, late, request.form
+    )
+    ledger.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
+    # In another thread, or PySpark would take Ctrl-C for itself.
+    with ThreadPoolExecutor(1) as thread:
+        spark = thread.submit(session, request.master, verbose=request.verbose).result()
+    with plain_failures():
+        shares = wanted.shares or spark.sparkContext.defaultParallelism
+        with ledger.alone(where.out):
+            settings = ledger.settled(where, replace(wanted, shares=shares))
+            made = stream.Stream(spark, following, where, settings, _tell_of_stream)
+            _say(f"following {', '.join(request.directories)} into {request.out}; {_so_far(made.record())}")
+            if not stop.is_set():
+                made.start(once=request.once or request.end)
+                _follow(made, stop, unread)
+
+
+def _follow(made: Stream, stop: Stop, unread: list[Unread]) -> None:
+    told: dict[str, int] = {}
+    over = False
+    while not (stop.is_set() or over):
+        over = made.wait(1)
+        for each in made.unread(len(unread)):
+            _say(f"{each}; it is passed over")
+            unread.append(each)
+        for path, lost in made.grown().items():
+            if told.get(path) != lost:
+                _say(f"{path}: grew after it was read; {lost} bytes are lost (see --settle)")
+                told[path] = lost
+    if stop.is_set():
+        made.stop()
+
+
+class Signals:
+    """Sets `stop` when Ctrl-C or SIGTERM asks for it; a second one ends the process at once."""
+
+    _signals = signal.SIGINT, signal.SIGTERM
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        self._before = {each: signal.signal(each, self._ask) for each in self._signals}
+
+    def __exit__(self, *_: object) -> None:
+        for each, earlier in self._before.items():
+            signal.signal(each, earlier)
+
+    def _ask(self, number: int, _: object) -> None:
+        self._stop.set()
+        for each in self._signals:
+            signal.signal(each, signal.SIG_DFL)
+        _hush()
+        _say("stopping after the batch in progress")
+
+
+def _hush() -> None:
+    """What stops this process may stop Java too, and the threads that talk to it say so at length."""
+    for name in ("py4j", "pyspark"):
+        logging.getLogger(name).disabled = True
+        for each in (log for log in logging.root.manager.loggerDict if log.startswith(f"{name}.")):
+            logging.getLogger(each).disabled = True
+    threading.excepthook = _no_more
+    socketserver.BaseServer.handle_error = _no_more  # type: ignore[assignment, method-assign]
+
+
+def _no_more(*_: object) -> None:
+    """Nobody needs to know any more."""
+
+
+def _tell_of_stream(before: StreamRecord, record: StreamRecord, closed: pa.Table) -> None:
+    """One line on standard output for each window that was closed."""
+    for row in closed.to_pylist():
+        if row["api"] is None:
+            print(_line(row), flush=True)
+    if record.late > before.late:
+        _say(f"{record.late - before.late:,} calls came after their window was closed")
+
+
+def _line(row: dict[str, Any]) -> str:
+    parts = [
+        f"{row['window_start']:%Y-%m-%d %H:%M:%S}",
+        f"{row['calls']:,} calls",
+        f"{row['errors']:,} errors",
+        f"{row['unanswered']:,} unanswered",
+        f"{row['connections']:,} connections",
+    ]
+    if row["latency_p50_us"] is not None:
+        parts += [f"{name} {row[f'latency_{name}_us'] / 1000:,.1f} ms" for name in ("p50", "p99", "max")]
+    return "  ".join(parts)
+
+
+def _sum_up(request: StreamRequest, record: StreamRecord, unread: Sequence[Unread]) -> int:
+    from kwsniff.capture.source import CaptureTotals
+    from kwsniff.report.trust import TrustTotals, paragraph
+
+    trust = TrustTotals(**record.trust)
+    _say(f"{request.out} holds {trust.calls:,} calls; {_so_far(record)}")
+    if not request.quiet:
+        print(paragraph(trust, CaptureTotals(**record.capture)), file=sys.stderr)  # type: ignore[arg-type]
+    return problem.DAMAGED if trust.damaged or unread else problem.DONE
+
+
+def _so_far(record: StreamRecord) -> str:
+    files = f"{record.files:,} file{'' if record.files == 1 else 's'} read"
+    return f"{files}, stream ended" if record.ended else files
+
+
+def _directories(given: Sequence[str]) -> list[str]:
+    for each in given:
+        if not os.path.isdir(each):
+            what = "is no directory" if os.path.exists(each) else "No such file or directory"
+            raise CommandError(f"{each}: {what}; --follow wants the directories that are rotated")
+    return [os.path.abspath(each) for each in given]
+
+
+def _seconds(text: str, option: str) -> float:
+    """As `parsed_duration`, and none at all."""
+    return 0.0 if text.strip() in ("0", "0s") else parsed_duration(text, option) or 0.0
+
+
+def _say(text: str) -> None:
+    print(f"kwsniff: {text}", file=sys.stderr, flush=True)

@@ -67,7 +67,7 @@ def manual() -> str:
 def _all() -> list[tuple[str, Any]]:
     """`kwsniff` and its commands."""
     from kwsniff.cli.commands import loaded
-    from kwsniff.cli.root import app
+    from kwsniff.cli.running import app
 
     named = [(f"kwsniff {name}", command) for name, command in loaded().items()]
     return [("kwsniff", typer.main.get_command(app)), *named]

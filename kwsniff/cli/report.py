@@ -39,7 +39,7 @@ from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.sessions import followed
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
-from kwsniff.where.body import BODIES
+from kwsniff.where.name import BODIES
 from kwsniff.where.predicate import Predicate
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,13 +16,70 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, look
 from kwsniff.cli.asked import Asked
-from kwsniff.cli.batch import batch_lines, is_batches
 from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, cut, duration_text, json_safe
 from kwsniff.cli.problem import CommandError
 from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, ends_of_packet, messages_of
-from kwsniff.message.calls import Row, Target, found_calls, next_call
+from kwsniff.message.many import Row, Target, found_calls, next_call
 from kwsniff.message.tree import Node, Tree, tree_of
 from kwsniff.report.text import bytes_text, printable
+
+# Record batches as lines: a line for each batch, and with their records one for each of these.
+
+USUAL = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "leader_epoch": -1}
+"""Values that say nothing."""
+TOLD = frozenset(
+    ("base_offset", "last_offset", "size", "codec", "count", "magic", "base_timestamp", "records")
+)
+
+
+def is_batches(value: Any) -> bool:
+    """Whether a value is record data as `decode --full` renders it."""
+    return isinstance(value, list) and all(isinstance(each, dict) and "magic" in each for each in value)
+
+
+def batch_lines(batches: list[Row]) -> Iterator[str]:
+    """Each batch, and its records below."""
+    for batch in batches:
+        yield "batch  " + "  ".join(_batch(batch))
+        for record in batch.get("records") or ():
+            yield "  record  " + "  ".join(_record(record))
+
+
+def _batch(batch: Row) -> Iterator[str]:
+    first, last = batch.get("base_offset"), batch.get("last_offset")
+    yield f"offsets {first}-{last}" if last is not None else f"offset {first}"
+    if batch.get("count") is not None:
+        yield "1 record" if batch["count"] == 1 else f"{batch['count']} records"
+    yield f"{bytes_text(batch.get('size') or 0)}  {batch.get('codec')}  magic {batch['magic']}"
+    if batch.get("base_timestamp") is not None:
+        yield _moment(batch["base_timestamp"])
+    for name, value in batch.items():
+        if name not in TOLD and value not in (None, False) and USUAL.get(name) != value:
+            yield f"{name} {printable(str(value))}"
+
+
+def _record(record: Row) -> Iterator[str]:
+    yield f"offset {record.get('offset')}"
+    if record.get("timestamp") is not None:
+        yield _moment(record["timestamp"])
+    yield f"{_payload(record.get('key'))}: {_payload(record.get('value'))}"
+    if record.get("headers"):
+        yield f"headers {_payload(record['headers'])}"
+
+
+def _payload(value: Any) -> str:
+    return printable(json.dumps(value, ensure_ascii=False))
+
+
+def _moment(milliseconds: int) -> str:
+    if milliseconds < 0:
+        return "no time"
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"time {milliseconds}"
+    return f"{moment:%Y-%m-%dT%H:%M:%S.}{moment.microsecond // 1000:03}Z"
+
 
 HEX_BYTES = 8
 """Bytes shown beside a field."""
@@ -119,7 +177,7 @@ def _tree(call: Row, direction: str, message: FramedMessage, records: bool) -> T
 
 def _text(call: Row, parts: list[ShownCall], look: Look) -> Iterator[str]:
     yield _painted(_title(call), BOLD, look)
-    yield from _outcome(call, look)
+    yield from _outcome(call)
     for part in parts:
         yield ""
         packets = _packets(part.message.packets)
@@ -140,7 +198,7 @@ def _title(call: Row) -> str:
     return f"{name} v{call['api_version']} #{call['correlation_id']}{client}  connection {call['connection']}"
 
 
-def _outcome(call: Row, look: Look) -> Iterator[str]:
+def _outcome(call: Row) -> Iterator[str]:
     ends = f"{_end(call, 'client')} -> {_end(call, 'broker')}"
     parts = [ends, str(call["status"])]
     if call["error_code"]:

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+
+# Completion in shells, which typer does; it does not list the names that it offers for this.
+
+COMPLETE = "_KWSNIFF_COMPLETE"
+"""Set by the script of `kwsniff completion` where a shell asks what comes next."""
+SHELLS = ("bash", "zsh", "fish")
+
+
+def make_ready() -> None:
+    """Let the command line answer what a shell asks."""
+    importlib.import_module("typer.completion").completion_init()
+
+
+def script(shell: str) -> str:
+    """What a shell has to read to complete `kwsniff`."""
+    made = importlib.import_module("typer.completion").get_completion_script
+    return str(made(prog_name="kwsniff", complete_var=COMPLETE, shell=shell))
+
 
 OWN_PROCESS = object()
 """Tells a command that the process is its own, to be tuned for it (`kwsniff.tuning`) and gone afterwards."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.report.trust import TrustTotals, paragraph
 
 if TYPE_CHECKING:
-    from kwsniff.where.window import Window
+    from kwsniff.where.predicate import Window
 
 
 class Trust:

@@ -38,7 +38,7 @@ from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
-    from kwsniff.where.window import Window
+    from kwsniff.where.predicate import Window
 
 __all__ = ["NEEDED", "Gathered", "Page", "Pass", "page_of"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.answers.grouped import grouped
 from kwsniff.answers.groups import NEEDS as GROUPS
 from kwsniff.answers.membership import HEARTBEAT, HEARTBEATS, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from kwsniff.answers.tabular import grouped
 from kwsniff.findings.positions import COMMITS
 from kwsniff.message.many import NEEDED as MESSAGE
 from kwsniff.report.rows import Rows

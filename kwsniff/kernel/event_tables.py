@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from kwsniff.kernel.body_tables import CALL_FIELDS
-from kwsniff.native.table import Spec
+from kwsniff.native.records import Spec
 
 # fmt: off
 EVENT_SPECS: list[Spec] = [

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.native.mode import inlined, int64, kernel, uintp
-from kwsniff.native.numbers import byte, int64_at, signed64, uint32
+from kwsniff.native.mode import byte, inlined, int64, int64_at, kernel, signed64, uint32, uintp
 
 __all__ = [
     "FULL", "NONE", "OK", "PROGRAM", "REFUSED", "SECOND", "byte", "distance", "int16", "int32", "int64_at",

@@ -11,7 +11,7 @@ from typing import Any
 
 from kwsniff.kernel.body_tables import BODY_ARRAYS, BODY_SPECS, BODY_WANTS, REQUEST_FIELDS
 from kwsniff.kernel.event_tables import EVENT_SPECS
-from kwsniff.native.table import BYTES, Spec
+from kwsniff.native.records import BYTES, Spec
 
 # fmt: off
 SPECS: list[Spec] = [
@@ -328,7 +328,7 @@ UNKNOWN = -(1 << 40)
 leads from one to the next."""
 
 (CLOSED_REASON, RESET_REASON, CAPTURE_REASON, GAP_REASON, LIMIT_REASON, TIMEOUT_REASON) = range(1, 7)
-"""Why a request got no answer: UNANSWERED_REASONS in the order of `kwsniff.kernel.names`."""
+"""Why a request got no answer: UNANSWERED_REASONS in the order of `kwsniff.events`."""
 
 (OK_, ERROR_, NO_REPLY_, UNANSWERED_, ORPHAN_, UNDECODED_, TRUNCATED_) = range(7)
 """Statuses of a call, in the order of `kwsniff.events.STATUSES`."""

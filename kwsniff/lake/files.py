@@ -3,8 +3,7 @@
 Theory of operation. Rows come in the order in which they were completed, which is nearly that of their times.
 So each file holds some rows back: when it has `HELD` of them it sorts them and writes the earlier half. A row
 that comes after later ones were written (a request that nobody ever answered is known when its connection
-ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end. How rows wait, see
-`kwsniff.lake.held`.
+ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end.
 
 At most `MAX_OPEN` hours are open, which hold `OPEN_BYTES` together: the one that was not written to for
 longest is rarely wanted again. If it is, it gets a second file.
@@ -14,21 +13,133 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from kwsniff.columns import Ints, column
-from kwsniff.encoding import options
-from kwsniff.lake.held import WITHOUT_TIME, Held, Some
+from kwsniff.columns import (
+    Columns,
+    Ints,
+    column,
+    filled_columns,
+    in_order,
+    parquet_options,
+    places,
+    record_batch,
+)
 from kwsniff.lake.place import Place
-from kwsniff.lake.stored import LakeTable
+from kwsniff.lake.stored import POSITION, LakeTable
+from kwsniff.report.arrays import integers
+
+# Rows that wait to be written, in the batches they came in: each row is moved once, when it is written.
+#
+# Theory of operation. Taking rows out of a batch costs half as much as writing them. So who chooses rows, by
+# their table, their hour, or because they are late, passes on the batch and the rows' places in it, and only
+# when rows are written are they taken, in their order. A batch stays in memory for the sake of a few rows
+# only up to a point: when most of its rows are gone, the others are taken out.
+
+WITHOUT_TIME = -3_600_000_000
+"""Microseconds since 1970 that stand for no time: an hour before it."""
+LEAST_SHARE = 2
+"""One in so many rows of a batch waits, or it is let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """Some rows of a batch, in their order."""
+
+    columns: Columns
+    """Of the whole batch; those of the table that have values."""
+    count: int
+    """Rows of the batch ..."""
+    size: int
+    """... and bytes of `columns`."""
+    places: Ints
+    """Where in the batch the rows are."""
+    times: Ints
+    """By which they are sorted, in microseconds since 1970 UTC ..."""
+    positions: Ints
+    """... and, at the same time, by these."""
+
+    @classmethod
+    def of(cls, table: LakeTable, batch: pa.RecordBatch, chosen: Ints | None = None) -> Some:
+        """The rows of a batch, or those at these places; it may have more columns than the table."""
+        columns = filled_columns(batch.select(table.schema.names))
+        count = batch.num_rows
+        at = np.arange(count) if chosen is None else chosen
+        times = integers(batch[table.time], WITHOUT_TIME)
+        positions = integers(batch[POSITION.name]) if POSITION.name in table.order else np.zeros_like(times)
+        size = sum(column.nbytes for column in columns.values())
+        return cls(columns, count, size, at, times[at], positions[at])
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def bytes(self) -> int:
+        """Their share of the batch."""
+        return self.size * len(self) // max(self.count, 1)
+
+    def where(self, mask: NDArray[np.bool_]) -> Some:
+        """Some of them."""
+        return replace(self, places=self.places[mask], times=self.times[mask], positions=self.positions[mask])
+
+    def apart(self) -> Some:
+        """The same rows, without the batch if they are few of it."""
+        if len(self) * LEAST_SHARE >= self.count:
+            return self
+        at = places(self.places)
+        taken = {name: column.take(at) for name, column in self.columns.items()}
+        columns = {name: column for name, column in taken.items() if column.null_count < len(column)}
+        size = sum(column.nbytes for column in columns.values())
+        return replace(self, columns=columns, count=len(self), size=size, places=np.arange(len(self)))
+
+
+class Held:
+    """Rows of one table that wait."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._waiting: list[Some] = []
+        self.rows = self.bytes = 0
+
+    def add(self, rows: Some) -> None:
+        """Take rows."""
+        if len(rows):
+            rows = rows.apart()
+            self._waiting.append(rows)
+            self.rows += len(rows)
+            self.bytes += rows.bytes
+
+    def take(self, count: int | None = None) -> pa.RecordBatch:
+        """So many rows, or all, first ones first, which then no longer wait."""
+        waiting, self._waiting, self.rows, self.bytes = self._waiting, [], 0, 0
+        times = np.concatenate([each.times for each in waiting])
+        order = np.lexsort((np.concatenate([each.positions for each in waiting]), times))[:count]
+        gone = np.zeros(len(times), np.bool_)
+        gone[order] = True
+        each_gone = np.split(gone, np.cumsum([len(each) for each in waiting])[:-1])
+        batch = _taken(waiting, [bool(own.any()) for own in each_gone], order, self._schema)
+        for own, mask in zip(waiting, each_gone, strict=True):
+            self.add(own.where(~mask))
+        return batch
+
+
+def _taken(waiting: Sequence[Some], used: Sequence[bool], order: Ints, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in this order of all that wait, which are of the batches that are `used`."""
+    starts = np.cumsum([0, *(each.count * use for each, use in zip(waiting, used, strict=True))])
+    at = np.concatenate([each.places + start for each, start in zip(waiting, starts[:-1], strict=True)])
+    parts = [(each.columns, each.count) for each, use in zip(waiting, used, strict=True) if use]
+    return record_batch(in_order(parts, at[order], schema), len(order), schema)
+
 
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
 """Where rows without a time lie, as Spark and Hive name it."""
@@ -72,7 +183,7 @@ class SortedFile:
         order = [pq.SortingColumn(schema.get_field_index(name)) for name in table.order]
         self._stream = place.create()
         self._writer = pq.ParquetWriter(
-            self._stream, self.schema, sorting_columns=order, **options(self.schema)
+            self._stream, self.schema, sorting_columns=order, **parquet_options(self.schema)
         )
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:

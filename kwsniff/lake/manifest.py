@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kwsniff.capture.directory import Unread
-from kwsniff.capture.place import is_remote
+from kwsniff.capture.place import Unread, is_remote
 from kwsniff.capture.source import resolve
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
@@ -66,7 +65,7 @@ class Manifest:
     events: dict[str, int] = field(default_factory=dict)
     """Rows by kind: call, anomaly, connection."""
     capture: dict[str, int | None] = field(default_factory=dict)
-    """Packets and bytes read and what was wrong with them, see `kwsniff.net.totals.CaptureTotals`."""
+    """Packets and bytes read and what was wrong with them, see `kwsniff.net.packets.CaptureTotals`."""
     splits: dict[str, Any] = field(default_factory=dict)
     """What the latest run read in splits came to, see `kwsniff.spark.splits.Account`; empty if it was not."""
     percentile_error: float = 0.0

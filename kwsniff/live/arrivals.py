@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from kwsniff.capture.batch import segment_batch
 from kwsniff.capture.stop import Stop
-from kwsniff.live.collector import Collector
+from kwsniff.live.collector import Collector, Handed, Lane
 from kwsniff.live.keeper import Keeper, Keeping
-from kwsniff.live.lane import Handed, Lane
 from kwsniff.live.listener import Listener
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.pipeline import at_time
 
 TICK = 1_000_000_000

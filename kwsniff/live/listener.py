@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.live.errors import LiveError
+from kwsniff.live.sink import LiveError
 from kwsniff.net.packets import Integers
 
 ANY = "any"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwsniff.live.errors import LiveError
+from kwsniff.live.sink import LiveError
 from kwsniff.net.packets import Integers, Mask, PacketBlock
 
 SECTION, INTERFACE, _STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6

@@ -9,6 +9,8 @@ signal handler: the collectors end, what they had taken is written, and decoded 
 
 from __future__ import annotations
 
+import os
+import pwd
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -19,9 +21,34 @@ from kwsniff.kernel.engine import Engine
 from kwsniff.live.arrivals import LiveSource
 from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import Listener
-from kwsniff.live.sink import Health, LiveSink
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.live.sink import Health, LiveError, LiveSink
+from kwsniff.native.code import functions
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.pipeline import analyze
+
+# Giving up root's rights once the sockets are open.
+
+
+def become(name: str) -> None:
+    """Go on as this user for good (setgroups(2), setgid(2), setuid(2)).
+
+    Raises:
+        LiveError: there is no such user, or no right to become it.
+    """
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise LiveError(f"--user: there is no user {name!r}") from None
+    if functions() is None:  # now: the new user may not be able to read what is installed
+        import crc32c  # noqa: F401  what interpreted kernels ask for with the first record batch
+    try:
+        os.initgroups(entry.pw_name, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    except PermissionError:
+        raise LiveError(f"--user: only root can go on as {name}") from None
+    os.environ["HOME"] = entry.pw_dir
+
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -7,6 +7,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
+# What keeps a live session from starting or going on.
+
+
+class LiveError(Exception):
+    """One line for the user: what is missing, and how to get it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Health:

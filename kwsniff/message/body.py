@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.spec.body import decode_body
+from kwsniff.spec.compile import decode_body
 from kwsniff.spec.interpret import BodyReader
 from kwsniff.spec.load import catalog
 from kwsniff.wire.render import render

@@ -34,15 +34,15 @@ AROUND = frozenset(
     (
         *("arranged", "bodytexts", "callcolumns", "decisions", "details", "drained", "durations", "emitter"),
         *("endcolumns", "engine", "identity", "machine", "notecolumns", "owners", "programs", "shares"),
-        *("snapshot", "strings", "told"),
+        *("snapshot", "strings"),
     )
 )
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
 BESIDE = (
-    "events.py", "spec/instructions.py", "native/mode.py", "native/numbers.py", "native/table.py",
+    "events.py", "spec/instructions.py", "native/mode.py", "native/records.py",
     *(
         f"net/{name}.py"
-        for name in ("columns", "copies", "headers", "ip", "link", "tables", "tcp", "tunnel", "views")
+        for name in ("columns", "copies", "headers", "ip", "link", "tables", "tcp", "tunnel")
     ),
 )  # fmt: skip
 """Sources of kernels elsewhere in this package."""

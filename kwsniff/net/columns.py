@@ -13,7 +13,7 @@ FIN, SYN, RST, ACK = 1, 2, 4, 16
 ZERO_WINDOW = 256
 """Added to the flags of a segment whose sender takes no more bytes for now."""
 COPY = 512
-"""Added to the flags of a segment that the capture holds twice, see `kwsniff.net.duplicates`."""
+"""Added to the flags of a segment that the capture holds twice, see `kwsniff.net.dissect`."""
 
 
 @dataclass(slots=True)

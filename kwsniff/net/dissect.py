@@ -16,10 +16,9 @@ import numpy as np
 
 from kwsniff.net import machine, tcp
 from kwsniff.net.columns import COPY
-from kwsniff.net.duplicates import Duplicates
 from kwsniff.net.fragments import Defragmenter, Fragment, read_fragment
-from kwsniff.net.machine import Packets
-from kwsniff.net.packets import Bytes, Integers, Mask, Note, PacketBlock
+from kwsniff.net.machine import Packets, Recent, find_copies
+from kwsniff.net.packets import Bytes, CaptureTotals, Integers, Mask, Note, PacketBlock
 from kwsniff.net.tables import (
     BAD_LINK,
     CUT,
@@ -31,7 +30,20 @@ from kwsniff.net.tables import (
     TOO_DEEP,
 )
 from kwsniff.net.tcp import Segments
-from kwsniff.net.totals import CaptureTotals
+
+# Finds packets that a capture holds twice, see `kwsniff.net.copies`.
+
+
+class Duplicates:
+    """Finds copies among the segments of one run, which come in blocks."""
+
+    def __init__(self) -> None:
+        self._recent = Recent()
+
+    def find(self, segments: Segments, time_ns: Integers) -> Mask:
+        """Which of these are copies of an earlier one; `time_ns` has one time for each."""
+        return find_copies(self._recent, segments, time_ns)
+
 
 NOTES_PER_CODE = 100
 """Notes of one code for one file; the others are only counted."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.native.mode import kernel, uintp
-from kwsniff.native.numbers import byte
+from kwsniff.native.mode import byte, kernel, uintp
 from kwsniff.net.copies import find_copies
 from kwsniff.net.ip import enter_ip
 from kwsniff.net.link import enter_link, enter_network
-from kwsniff.net.tables import FRAGMENT, GO_ON, SEGMENT
+from kwsniff.net.tables import FRAGMENT, GO_ON, SEGMENT, write_views
 from kwsniff.net.tcp import PROTOCOL, write_segment
 from kwsniff.net.tunnel import open_tunnel
-from kwsniff.net.views import write_views
 
 DISSECT, FOLLOW_RECORDS, FIND_COPIES = range(3)
 VIEW = 8

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.native.mode import kernel
-from kwsniff.native.numbers import byte, int64_at, uint16, uint32
+from kwsniff.native.mode import byte, int64_at, kernel, uint16, uint32
 from kwsniff.net.link import IPV4
 from kwsniff.net.tables import (
     BAD_EXTENSION,

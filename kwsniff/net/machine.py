@@ -13,9 +13,8 @@ from kwsniff.native.code import READ, load, places
 from kwsniff.net import headers
 from kwsniff.net.copies import HEADS, WINDOW
 from kwsniff.net.packets import Bytes, Integers, Mask
-from kwsniff.net.tables import FRAGMENT, SEGMENT_ARRAYS, SPECS, Tables
+from kwsniff.net.tables import FRAGMENT, SEGMENT_ARRAYS, SPECS, VIEW_WORDS, Tables
 from kwsniff.net.tcp import Segments
-from kwsniff.net.views import WORDS
 
 _RECORDS = {spec.name: np.dtype([(field, np.int64) for field in spec.names]) for spec in SPECS}
 _ROWS = {spec.name: spec.row for spec in SPECS}
@@ -146,15 +145,15 @@ def find_copies(recent: Recent, segments: Segments, times: Integers) -> Mask:
 
 
 def views(segments: Segments, buffer: Integers, buffers: list[Bytes]) -> NDArray[np.int32]:
-    """Payloads as binary views, see `kwsniff.net.views`; `buffer` says in which of the buffers each lies."""
+    """Payloads as binary views, see `kwsniff.net.tables`; `buffer` says in which of the buffers each lies."""
     count = len(segments)
-    made: Any = np.zeros(WORDS * count, np.int32)
+    made: Any = np.zeros(VIEW_WORDS * count, np.int32)
     written = made if compiled() else made.tolist()
     columns = {name: _longs(getattr(segments, name)) for name in ("start", "captured", "length")}
     for index, data in enumerate(buffers):
         tables = _tables(data=_bytes(data), views=written, buffer=_longs(buffer), **columns)
         _call(tables, headers.VIEW + index, count)
-    return np.asarray(written, np.int32).reshape(-1, WORDS)
+    return np.asarray(written, np.int32).reshape(-1, VIEW_WORDS)
 
 
 def compiled() -> bool:

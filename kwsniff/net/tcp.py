@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kwsniff.native.mode import kernel, uintp
-from kwsniff.native.numbers import byte, uint16, uint32
+from kwsniff.native.mode import byte, kernel, uint16, uint32, uintp
 from kwsniff.net.columns import ZERO_WINDOW
 from kwsniff.net.ip import lacking
 from kwsniff.net.packets import Integers

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.native.mode import kernel
-from kwsniff.native.numbers import byte, uint16
+from kwsniff.native.mode import byte, kernel, uint16
 from kwsniff.net.link import ETHERNET_BRIDGED, IPV4, IPV6, MPLS, read_version
 from kwsniff.net.tables import GO_ON, NON_TCP
 

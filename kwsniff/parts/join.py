@@ -34,9 +34,8 @@ from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL
 from kwsniff.native.records import picked
 from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.heads import Heads, edges_of
+from kwsniff.parts.heads import Heads, edges_of, with_payload
 from kwsniff.parts.part import Emitted, PartSummary, endpoints_of
-from kwsniff.parts.payload import with_payload
 from kwsniff.parts.tail import link, put, walked
 from kwsniff.parts.weave import Identity, Joined, asked
 
@@ -123,7 +122,7 @@ class Joiner:
         self._machine.t.run[0].most_bytes = 0
         self._feed(summary, again, done)
         fits = self._machine.array("lefts", len(summary.lefts))["verdict"] == FITS
-        self._name(summary, fits, done)
+        self._name(fits, done)
         self._end(summary, fits, done)
         self._take_tail(summary, sorted(done.wrong))
         self._take_clock(summary)
@@ -211,7 +210,7 @@ class Joiner:
 
     # Names and ends
 
-    def _name(self, summary: PartSummary, fits: NDArray[np.bool_], done: Joined) -> None:
+    def _name(self, fits: NDArray[np.bool_], done: Joined) -> None:
         machine = self._machine
         lefts = machine.array("lefts", len(fits))[fits]
         conns = machine.array("conns", machine.used("conns"))[lefts["before"]]

@@ -40,7 +40,7 @@ BLOCK = 1
 EXTRA = 2
 """The buffer in which heads lie ..."""
 STORED = 3
-"""... unless their payload is in the file still: `start` says where (`kwsniff.parts.payload`)."""
+"""... unless their payload is in the file still: `start` says where (`kwsniff.parts.heads`)."""
 MAX_HEAD = 4 << 20
 """Bytes of the head of one connection; a longer one is decoded by whoever knows what came before."""
 END_TEXTS = ("user", "mechanism", "client_id")
@@ -217,7 +217,7 @@ class PartEngine(Engine):
         for name, room in (("marks", 3 * AT_ONCE), ("lefts", int(run.lefts) + count)):
             if len(getattr(machine.t, name)) < room:
                 machine.grow(name, room)
-        self._lefts_before, self._order_before = int(run.lefts), int(run.order)
+        self._lefts_before = int(run.lefts)
 
     def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
         if self._first:

@@ -23,8 +23,7 @@ from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
 from kwsniff.config import Config
-from kwsniff.net.packets import Integers, PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, Integers, PacketBlock
 
 PACKET_AT = 28
 """Where the packet lies in an enhanced or obsolete packet block of pcapng."""
@@ -199,18 +198,18 @@ class PcapngIndexer(PcapngReader):
             place += self._size_at(place)
         return True
 
-    def _packets(self, places: Integers) -> Iterator[PacketBlock]:
+    def packets_at(self, places: Integers) -> Iterator[PacketBlock]:
         """What a packet further on needs is that of its section: packets of no other are in one block."""
         begins = np.flatnonzero(self._words(places, 0) == SECTION)
         for part in np.split(places, begins):
-            yield from super()._packets(part)
+            yield from super().packets_at(part)
 
-    def _simple(self, places: Integers, *known: Any) -> Any:
+    def simple_packets(self, places: Integers, *known: Any) -> Any:
         self.timeless = self.timeless or len(places) > 0
-        return super()._simple(places, *known)
+        return super().simple_packets(places, *known)
 
-    def _describe(self, place: int, kind: int, size: int) -> None:
-        super()._describe(place, kind, size)
+    def describe(self, place: int, kind: int, size: int) -> None:
+        super().describe(place, kind, size)
         if kind in (SECTION, INTERFACE):
             before = b"" if kind == SECTION else self.prelude
             self.prelude = before + self._window.data[place : place + size].tobytes()

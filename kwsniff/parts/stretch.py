@@ -23,8 +23,7 @@ from kwsniff.capture.pcap import MAX_JUMP
 from kwsniff.capture.stream import ByteStream
 from kwsniff.capture.window import Window
 from kwsniff.config import MIB, Config
-from kwsniff.net.packets import Integers
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, Integers
 from kwsniff.parts.plan import Cut, Indexer, Split, can_be_cut, indexer, splits_at
 from kwsniff.parts.reading import Range
 

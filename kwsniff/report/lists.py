@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.columns import lists
 from kwsniff.report.arrays import Ints, Mask, valid
 
 
@@ -78,13 +79,7 @@ def aligned(column: pa.ListArray, counts: Ints) -> pa.Array:
 
 def rebuilt(values: pa.Array, counts: Ints, null: Mask) -> pa.ListArray:
     """Lists of `counts` elements each from flattened `values`; null where `null` (its count must be 0)."""
-    offsets = np.zeros(len(counts) + 1, np.int32)
-    offsets[1:] = np.cumsum(counts)
-    absent = int(np.count_nonzero(null))
-    validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if absent else None
-    buffers = [validity, pa.py_buffer(offsets)]
-    kind = pa.list_(values.type)
-    return pa.ListArray.from_buffers(kind, len(counts), buffers, absent, children=[values])
+    return lists(np.where(null, -1, counts), values, pa.list_(values.type))
 
 
 def is_null(column: pa.Array) -> Mask:

@@ -15,11 +15,10 @@ from __future__ import annotations
 import glob
 import json
 import pickle
-import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession, datasource
@@ -29,7 +28,7 @@ from pyspark.sql.types import StructType
 from kwsniff.capture.packets import PACKETS, packets
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
-from kwsniff.config import MIB, Config
+from kwsniff.config import MIB, Config, bytes_of, ports_of
 from kwsniff.lake.stored import ROWS
 from kwsniff.parts.plan import Split, pieces
 from kwsniff.parts.reading import SplitReader
@@ -38,6 +37,8 @@ from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
 from kwsniff.spark.warm import NothingReader
 from kwsniff.table import EVENTS, SEGMENTS
 from kwsniff.where.predicate import Predicate, columns_in, compile_where
+
+T = TypeVar("T")
 
 DEFAULT_TASKS = 2
 """Tasks of a stream, which share its connections."""
@@ -254,10 +255,9 @@ def _following(options: Any) -> Following:
 
 def _config(options: Any) -> Config:
     given = Config()
-    memory = _size(options.get("max_memory", str(given.max_memory)))
     return Config.within(
-        memory,
-        ports=_ports(options.get("port", "")) or given.ports,
+        _parsed(options, "max_memory", bytes_of, given.max_memory),
+        ports=_parsed(options, "port", ports_of, given.ports),
         full=_flag(options, "full") or _flag(options, "records"),
         records=_flag(options, "records"),
     )
@@ -267,22 +267,13 @@ def _flag(options: Any, name: str) -> bool:
     return bool(options.get(name, "false").lower() == "true")
 
 
-def _ports(text: str) -> tuple[int, ...]:
-    """Ports from a list such as ``9092,19092-19094``. Raises ValueError."""
-    found: list[int] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            raise ValueError(f"kwsniff: option port: {part!r} is no port")
-        found += range(int(first), int(last or first) + 1)
-    return tuple(found)
-
-
-def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
-    if match is None:
-        raise ValueError(f"kwsniff: option max_memory: {text!r} is no size such as 512M or 2G")
-    return int(match[1]) * {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}[match[2]]
+def _parsed(options: Any, name: str, parse: Callable[[str], T], default: T) -> T:
+    if not (text := options.get(name, "")):
+        return default
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"kwsniff: option {name}: {error}") from None
 
 
 def _chosen(schema: pa.Schema, options: Any) -> pa.Schema:

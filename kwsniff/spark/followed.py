@@ -13,13 +13,17 @@ only once Spark will not ask for that batch again.
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import zstandard
 from pyspark.sql import datasource
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -28,17 +32,145 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kwsniff.capture.directory import Unread
+from kwsniff import __version__
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import ListedFile, Rotation, present
-from kwsniff.capture.source import unread_batch
+from kwsniff.capture.source import CaptureRun, CaptureTotals, unread_batch
 from kwsniff.config import MIB, Config
+from kwsniff.findings import Findings
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS
-from kwsniff.pipeline import Ints, Part
+from kwsniff.pipeline import Analysis, Ints, Part
+from kwsniff.report.sessions import Sessions
+from kwsniff.report.topics import FIXED, fill
+from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
 from kwsniff.spark.decode import TOTALS, ascending
-from kwsniff.spark.kept import Kept
-from kwsniff.spark.staged import Staged, StagedFile
+from kwsniff.spark.staged import Staged, StagedFile, merged, stored
+from kwsniff.table import EVENTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+# What a stream keeps between batches: the run of one share of the connections, as a file.
+#
+# The file begins with a line of JSON that says what wrote it; the rest is a compressed pickle. Only files of
+# the stream's own directory are read, and only those of the same version of kwsniff: what the classes hold is
+# no format that lasts.
+
+FORMAT = 3
+
+
+@dataclass(slots=True)
+class Kept:
+    """The state of one share after some files."""
+
+    capture_run: CaptureRun
+    analysis: Analysis
+    position: int = -1
+    """That of the last event."""
+    sessions: Sessions = field(default_factory=Sessions)
+    """Fetch sessions of its connections."""
+    lost: list[Unread] = field(default_factory=list)
+    """Files of this batch that were listed and could not be read any more."""
+
+    @classmethod
+    def fresh(cls, config: Config, shard: tuple[int, int]) -> Kept:
+        """The state before the first file."""
+        return cls(CaptureRun(CaptureTotals()), Analysis(config, shard))
+
+    def save(self, path: Path) -> None:
+        """Write to `path`, whole or not at all. Raises OSError."""
+        self.lost = []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        head = json.dumps({"format": FORMAT, "kwsniff": __version__})
+        with beside.open("wb") as file:
+            file.write(head.encode() + b"\n")
+            with zstandard.ZstdCompressor(1).stream_writer(file, closefd=False) as packed:
+                pickle.dump(self, packed, pickle.HIGHEST_PROTOCOL)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Kept:
+        """Read what `save` wrote.
+
+        Raises:
+            CaptureError: there is none, or another version wrote it; the text is one line.
+        """
+        try:
+            with path.open("rb") as file:
+                head = json.loads(file.readline())
+                if head != {"format": FORMAT, "kwsniff": __version__}:
+                    raise CaptureError(
+                        f"{path}: was kept by kwsniff {head.get('kwsniff')}; end that stream with it (--end)"
+                    )
+                with zstandard.ZstdDecompressor().stream_reader(file) as packed:
+                    kept: Kept = pickle.load(packed)
+                    return kept
+        except (OSError, ValueError) as error:
+            raise CaptureError(f"{path}: what the stream kept cannot be read: {error}") from error
+
+
+# The findings of a stream: those of all batches so far, made anew by each.
+#
+# What the rules counted is kept in a file for each batch, beside what else the stream keeps. A batch that is
+# done again begins with that of the batch before it.
+
+
+@dataclass(slots=True)
+class Found:
+    """What the findings of a stream are made of."""
+
+    findings: Findings = field(default_factory=Findings)
+
+    def take(self, batch: pa.RecordBatch, names: Mapping[str, str]) -> None:
+        """Take rows (ROWS) that come after all taken before."""
+        self.findings.take(fill(batch, names).select(EVENTS.names))
+
+
+def found(
+    spark: SparkSession,
+    own: Path,
+    before: int,
+    batch: int,
+    staged: Sequence[Staged],
+    names: Mapping[str, str],
+) -> Findings:
+    """The findings behind batch number `batch`, which comes after number `before`. Raises OSError, and what
+    Spark raises."""
+    last = _place(own, before)
+    held = last.read_bytes() if before >= 0 else pickle.dumps(Found())
+    finding = _finding(held, list(staged), {**names, **FIXED})
+    emitted = tasks(spark, "make findings", 1, finding)["data"].to_pylist()
+    Place(str(_place(own, batch))).replace(emitted[0])
+    for file in own.glob("findings-*"):
+        if file not in (last, _place(own, batch)):
+            with suppress(OSError):
+                file.unlink()
+    made: Found = pickle.loads(emitted[0])
+    return made.findings
+
+
+def _place(own: Path, batch: int) -> Path:
+    return own / f"findings-{batch:09}"
+
+
+def _finding(held: bytes, staged: list[Staged], names: Mapping[str, str]) -> Work:
+    """One task takes all rows of a batch, in their order."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in numbers(batches):
+            kept: Found = pickle.loads(held)
+            for rows in merged([stored(file.path) for file in staged]):
+                kept.take(rows, names)
+            yield from batched([{"kind": EMITTED, "data": pickle.dumps(kept, pickle.HIGHEST_PROTOCOL)}])
+
+    return work
+
 
 Offset = dict[str, Any]
 """`files`: how many files of the list were read; `ended`: nothing follows."""

@@ -1,6 +1,6 @@
 """The batch job of `kwsniff pipeline`: captures to tables of calls, anomalies, connections and findings.
 
-Theory of operation. Tasks decode (`kwsniff.spark.splits`, or `kwsniff.spark.shards` for input that is not
+Theory of operation. Tasks decode (`kwsniff.spark.splits`, or `kwsniff.spark.decode` for input that is not
 worth splitting) into files of a staging directory beside the results; these are finished by
 `kwsniff.spark.finish` into files of a new version, which its manifest makes the result
 (`kwsniff.lake.version`). One run at a time writes to a place (`kwsniff.lake.lock`).
@@ -32,9 +32,9 @@ from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
 from kwsniff.spark.control import Piece, context_of
 from kwsniff.spark.counted import Counted
+from kwsniff.spark.decode import ShardRun
 from kwsniff.spark.finish import Finish, error_names, grouped, spark_metadata
 from kwsniff.spark.naming import First
-from kwsniff.spark.shards import ShardRun
 from kwsniff.spark.splits import SplitRun, make_plan
 from kwsniff.spark.staged import Staged
 

@@ -21,20 +21,19 @@ from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.dealt import together
+from kwsniff.parts.heads import with_block, without_block
 from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import ORDER_BITS, Emitted, PartSummary
-from kwsniff.parts.payload import with_block, without_block
 from kwsniff.parts.plan import Split
-from kwsniff.parts.ranges import COLUMNS, Placed, of_endpoints, picked
-from kwsniff.parts.ranges import placed as placed_segments
 from kwsniff.parts.reading import SplitReader
+from kwsniff.parts.share import COLUMNS, Placed, of_endpoints, picked
+from kwsniff.parts.share import placed as placed_segments
 from kwsniff.parts.weave import Joined
 from kwsniff.spark.carrying import calls_of_sessions
 from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
 from kwsniff.spark.decode import RUN_BITS
 from kwsniff.spark.naming import Namings
-from kwsniff.spark.packing import packed_object, unpacked_summary
-from kwsniff.spark.rowbytes import packed_rows
+from kwsniff.spark.packing import packed_object, packed_rows, unpacked_object
 from kwsniff.spark.staged import STAGED
 
 HELD_BYTES = 64 * MIB
@@ -129,7 +128,7 @@ class Joining:
     def rows(self, group_of: Sequence[int]) -> Iterator[Row]:
         """What is to be put right in each split, for its group; at last what it came to."""
         for number, places in enumerate(self._places):
-            summary = together([unpacked_summary(Place(place).read()) for place in places])
+            summary = together([unpacked_object(Place(place).read()) for place in places])
             for row in self._split(number, summary):
                 self._count.shuffled_bytes += len(row["data"])
                 yield {**row, "split": group_of[number], "key": str(number)}

@@ -8,7 +8,7 @@ first of the others is left. If none is, and there were more than were kept, the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,13 +40,16 @@ class Naming(NamedTuple):
 class Namings:
     """What some rows that follow each other name."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(
+        self, kept: int = KEPT, *, first: Mapping[str, list[Naming]] | None = None,
+        more: Iterable[str] = (), full: bool = False,
+    ) -> None:  # fmt: skip
         """`kept`: connections; one is enough for rows that are believed."""
         self._kept = kept
-        self._first: dict[str, list[Naming]] = {}
-        self._more: set[str] = set()
+        self._first = dict(first or {})
+        self._more = set(more)
         """Uuids that other connections named, too."""
-        self._full = False
+        self._full = full
         """There were more uuids than are kept."""
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -113,10 +116,8 @@ class Namings:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Namings:
         """From what `plain` gave."""
-        made = cls()
-        made._first = {uuid: [Naming(*each) for each in own] for uuid, own in plain["first"].items()}
-        made._more, made._full = set(plain["more"]), plain["full"]
-        return made
+        first = {uuid: [Naming(*each) for each in own] for uuid, own in plain["first"].items()}
+        return cls(first=first, more=plain["more"], full=plain["full"])
 
 
 def earliest(namings: Iterable[tuple[str, Naming]]) -> First:

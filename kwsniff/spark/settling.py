@@ -12,8 +12,7 @@ from kwsniff.parts.part import Emitted
 from kwsniff.parts.weave import Joined, woven
 from kwsniff.spark.control import EVENTS, JOINED, Row
 from kwsniff.spark.decode import ascending
-from kwsniff.spark.packing import unpacked_object
-from kwsniff.spark.rowbytes import unpacked_rows
+from kwsniff.spark.packing import unpacked_object, unpacked_rows
 from kwsniff.spark.staged import PLACE, Staged, stored
 
 Ints = NDArray[np.int64]

@@ -25,7 +25,7 @@ import pyarrow as pa
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.parts.dealt import Steadiness, dealt, even
 from kwsniff.parts.join import limits_of, within
 from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
@@ -36,7 +36,7 @@ from kwsniff.spark.carrying import calls_of_sessions
 from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, context_of, numbers, tasks
 from kwsniff.spark.joining import Count, Joining, placed
 from kwsniff.spark.naming import First, Namings, earliest
-from kwsniff.spark.packing import packed_summary
+from kwsniff.spark.packing import packed_object
 from kwsniff.spark.staged import STAGED, Staged, StagedFile
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def _kept(summary: PartSummary, steadiness: Steadiness, shares: int, place: Plac
     """Write the shares of a summary."""
     urls, size = [], 0
     for share, each in enumerate(dealt(summary, shares)):
-        data = packed_summary(each)
+        data = packed_object(each)
         file = place / f"{number:06}-{share:02}-{uuid4().hex[:12]}"
         file.replace(data)
         urls.append(file.url)

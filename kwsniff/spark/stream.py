@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff import __version__
-from kwsniff.capture.directory import Unread
+from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.lake import formats, manifest
@@ -43,8 +43,7 @@ from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import windows
 from kwsniff.spark.control import STORED, Work, batched, numbers, tasks
 from kwsniff.spark.finish import compacted, error_names, spark_metadata
-from kwsniff.spark.followed import LIST, STATE, Following
-from kwsniff.spark.found import found
+from kwsniff.spark.followed import LIST, STATE, Following, found
 from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
 from kwsniff.spark.staged import Staged, Tables, stored
 from kwsniff.spark.warm import warm
@@ -76,7 +75,7 @@ class Stream:
     def __init__(
         self, spark: SparkSession, following: Following, where: Where, settings: Settings, emitted: Told
     ) -> None:
-        self._spark, self._where, self._settings, self._told = spark, where, settings, emitted
+        self._spark, self._settings, self._told = spark, settings, emitted
         self._out, self._own = where.out, where.own
         self._staging = self._own / "staging"
         self._following = replace(

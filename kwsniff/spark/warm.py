@@ -18,7 +18,7 @@ from pyspark.sql import datasource
 
 from kwsniff.config import Config
 from kwsniff.spark.control import numbers, tasks
-from kwsniff.spark.kept import Kept
+from kwsniff.spark.followed import Kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession

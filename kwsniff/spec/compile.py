@@ -14,11 +14,10 @@ from typing import Any
 from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec import runtime
-from kwsniff.spec.codegen import CodeWriter
+from kwsniff.spec.codegen import CodeWriter, FullWriter
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Layout
-from kwsniff.spec.source_full import FullWriter
 
 FullDecoder = Callable[..., tuple[dict[str, Any], int]]
 
@@ -28,8 +27,6 @@ _HELPERS: dict[str, Any] = {
     "TooManyError": runtime.TooManyError,
     "SMALL": runtime.SMALL,
     "Refused": (ValueError, IndexError, struct.error),
-    "skip_long": runtime.skip_long,
-    "skip_long_nullable": runtime.skip_long_nullable,
     "skip_tags": runtime.skip_tags,
     "tail": runtime.tail,
     "unpack_from": struct.unpack_from,
@@ -136,3 +133,44 @@ def _explainer(layout: Layout, projection: str) -> Callable[[Exception, bytes, i
         return DecodeError("truncated_body", repr(error))
 
     return explain
+
+
+# Whole bodies to dicts: the decoder for whoever has bytes in hand.
+
+
+def decode_body(api_key: int, api_version: int, direction: str, body: bytes) -> dict[str, Any]:
+    """Decodes one request or response body, without its header.
+
+    Args:
+        api_key: number of the API, as in the published protocol guide.
+        api_version: version of the request, and so of its response.
+        direction: `request` or `response`.
+        body: all bytes behind the header.
+
+    Returns:
+        Fields by the names of `dissectors/`: uuid as hyphenated hexadecimal, bytes and records as bytes,
+        null as None. Tagged fields that are absent are left out, unknown ones ignored.
+
+    Raises:
+        DecodeError: the body is not what the protocol says, or `unknown_api`, `unknown_version`.
+        ValueError: another direction.
+    """
+    return whole(decoder(api_key, api_version, direction), body)
+
+
+def decode_data(name: str, version: int, body: bytes) -> dict[str, Any]:
+    """Decodes a data message such as `OffsetCommitValue`, without the version that stands before it.
+
+    Raises:
+        DecodeError: as `decode_body`.
+        KeyError: no data message of that name.
+    """
+    return whole(data_decoder(name, version), body)
+
+
+def whole(decode: FullDecoder, body: bytes) -> dict[str, Any]:
+    """All fields of a body that ends where its last field does. Raises DecodeError."""
+    fields, pos = decode(body, 0, len(body))
+    if pos < len(body):
+        raise DecodeError("trailing_bytes", "", pos)
+    return fields

@@ -40,11 +40,6 @@ class Api:
     def max_version(self) -> int:
         return self.versions.last
 
-    @property
-    def flexible_from(self) -> int | None:
-        """First flexible version (KIP-482), None if there is none."""
-        return self.head.flexible.first if self.head.flexible else None
-
     @cached_property
     def _parsed(self) -> tuple[Head, Message, Message]:
         return parse.api(self._text, self.path.name)

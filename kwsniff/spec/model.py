@@ -76,19 +76,6 @@ ROLES = {
 }
 """The closed set of roles: what a field feeds, and the type it must have."""
 
-EXTRA_ROLES = (
-    "software_name",
-    "software_version",
-    "mechanism",
-    "auth_bytes",
-    "session_id",
-    "session_epoch",
-    "protocol_type",
-    "coordinator_key",
-    "coordinator_type",
-)
-BROKER_ROLES = ("node_id", "host", "port")
-
 
 @dataclass(frozen=True, slots=True)
 class Versions:

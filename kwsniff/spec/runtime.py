@@ -37,22 +37,6 @@ def tail(buf: bytes, pos: int, first: int, end: int) -> tuple[int, int]:
     return value, pos
 
 
-def skip_long(buf: bytes, pos: int, first: int, end: int, width: int) -> int:
-    """Position behind a compact string, bytes or array whose length takes several bytes."""
-    length, pos = tail(buf, pos, first, end)
-    return pos + (length - 1) * width if length else _null()
-
-
-def skip_long_nullable(buf: bytes, pos: int, first: int, end: int, width: int) -> int:
-    """As `skip_long`, where null is allowed."""
-    length, pos = tail(buf, pos, first, end)
-    return pos + (length - 1) * width if length else pos
-
-
-def _null() -> int:
-    raise MalformedError
-
-
 def skip_tags(buf: bytes, pos: int, count: int, end: int) -> int:
     """Position behind `count` tagged fields; `pos` is behind the first byte of the count."""
     if count > 0x7F:

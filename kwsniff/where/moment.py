@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.schema import TIMESTAMP
-from kwsniff.where import WhereError, wrong
+from kwsniff.where import WhereError, wrong, zone
 from kwsniff.where.term import CLOCK, TEXT, TIME, ZONE, Term, Values, tested
-from kwsniff.where.zones import zone
 
 CLOCK_TYPE = pa.time64("us")
 

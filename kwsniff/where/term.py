@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from kwsniff.schema import COLUMNS
 from kwsniff.where import wrong
-from kwsniff.where.lexer import DURATION, SIZE
-from kwsniff.where.tree import Constant, Node
+from kwsniff.where.parser import DURATION, SIZE, Constant, Node
 
 Values = Any
 """An Arrow array as long as the batch, or a scalar."""

@@ -1,7 +1,7 @@
 """Record batches one by one, with their headers; and, when asked, the records inside.
 
-`batches` reads the same bytes as `kwsniff.wire.records.summarize` and makes the same hops, but tells of each
-batch apart. `records` decompresses one batch within the limits of the configuration and yields what is in
+`batches` reads the same bytes as `kwsniff.kernel.records` and makes the same hops, but tells of each batch
+apart. `records` decompresses one batch within the limits of the configuration and yields what is in
 it; it raises at the first contradiction, after it has given all that came before.
 
 A batch with a wrong CRC is decoded all the same: the CRC is reported, and a passive reader has no better
@@ -21,8 +21,7 @@ from kwsniff.binary import DecodeError, varint, varlong
 from kwsniff.config import Config
 from kwsniff.wire import messageset
 from kwsniff.wire.codecs import Allowance
-from kwsniff.wire.messageset import Record
-from kwsniff.wire.records import (
+from kwsniff.wire.messageset import (
     BATCH_HEADER,
     CODEC_MASK,
     CODEC_NAMES,
@@ -34,6 +33,7 @@ from kwsniff.wire.records import (
     MIN_RECORD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    Record,
     least_length,
 )
 

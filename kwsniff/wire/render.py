@@ -33,8 +33,7 @@ from kwsniff.wire.batches import CREATE_TIME, LOG_APPEND_TIME, Batch, batches, r
 from kwsniff.wire.codecs import Allowance
 from kwsniff.wire.embedded import Embedded
 from kwsniff.wire.jsontext import encode, payload
-from kwsniff.wire.messageset import Record
-from kwsniff.wire.records import (
+from kwsniff.wire.messageset import (
     BATCH_HEADER,
     CODEC_MASK,
     CODEC_NAMES,
@@ -45,6 +44,7 @@ from kwsniff.wire.records import (
     MIN_RECORD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    Record,
     least_length,
 )
 

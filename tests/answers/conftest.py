@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from tests.invoked import Ended, invoker
 from tests.samples import CAPTURES, sample
 
 GOLDEN = Path(__file__).parents[1] / "data" / "answers"
@@ -22,28 +22,14 @@ QUIET = ("show",)
 """Commands that print no summary that could be left out."""
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def kwsniff(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Ended]:
     """Runs the command line in this process, from the folder of the samples."""
-    from kwsniff.cli.running import run
-
     monkeypatch.chdir(CAPTURES)
 
-    def invoke(*arguments: str) -> Ended:
-        code = run(arguments)
-        sys.stdout.flush()
-        out, err = capfdbinary.readouterr()
-        return Ended(code, out.decode(), err.decode())
-
-    return invoke
+    return invoker(capfdbinary)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kwsniff.capture.batch import segment_batch
 from kwsniff.capture.source import blocks, segments
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from tests.strength import examples
 
 PAYLOADS = [bytes(range(size)) for size in (0, 1, 4, 11, 12, 13, 14, 100)]

@@ -8,7 +8,7 @@ import os
 import pytest
 from files import brief, expected, frames, pcap
 
-from kwsniff.capture.directory import named_as_capture, recursive
+from kwsniff.capture.place import named_as_capture, recursive
 from kwsniff.capture.source import CaptureError, CaptureTotals, resolve, segments
 from kwsniff.config import Config
 

@@ -23,7 +23,7 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import open_stream
 from kwsniff.config import Config
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from kwsniff.offline import events
 from kwsniff.pipeline import analyze
 from tests.samples import CAPTURES, names, sample

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.capture.directory import Unread
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import Rotation, grown, listed, present, unread
 from tests.samples import CAPTURES
 

@@ -7,20 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.cli import stand_in
+from tests.invoked import Ended, invoker
 
 ROOT = Path(__file__).parents[2]
 ENDS = {"client_ip": "10.0.0.5", "client_port": 50123, "broker_ip": "10.0.0.9", "broker_port": 9092}
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 def call(**columns: Any) -> dict[str, Any]:
@@ -89,15 +84,7 @@ def kwsniff(
     """Runs the command line in this process over stand-in captures."""
     monkeypatch.setattr("kwsniff.cli.decode.events", stand_in.events)
     monkeypatch.setattr("kwsniff.cli.report.events", stand_in.events)
-    from kwsniff.cli.running import run
-
-    def invoke(*arguments: str) -> Ended:
-        code = run(arguments)
-        sys.stdout.flush()
-        out, err = capfdbinary.readouterr()
-        return Ended(code, out.decode(), err.decode())
-
-    return invoke
+    return invoker(capfdbinary)
 
 
 Said = Callable[..., subprocess.CompletedProcess[bytes]]

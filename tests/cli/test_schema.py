@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from kwsniff.cli.schema import EXAMPLES, NAMES, RULES
 from kwsniff.events import ANOMALIES
 from kwsniff.table import EVENTS, PARTITION
-from kwsniff.where.function import FUNCTIONS
-from kwsniff.where.language import EXAMPLES, NAMES, RULES
-from kwsniff.where.lexer import BYTE_UNITS, TIME_UNITS, tokens
 from kwsniff.where.name import ALIASES, SHORT
-from kwsniff.where.predicate import compile_where
+from kwsniff.where.parser import BYTE_UNITS, TIME_UNITS, tokens
+from kwsniff.where.predicate import FUNCTIONS, compile_where
 from tests.cli.conftest import ROOT, Ended, call, connection
 
 

@@ -22,8 +22,7 @@ from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.events import ANOMALIES
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.packets import PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, PacketBlock
 from kwsniff.pipeline import analyze
 from kwsniff.spec.compile import data_decoder
 from kwsniff.spec.load import catalog

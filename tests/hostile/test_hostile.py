@@ -169,6 +169,11 @@ def test_limits_follow_from_the_memory_allowed() -> None:
     assert Config.within(512 * 10**6) == Config()
     assert Config.within(LEAST_MEMORY).max_connections < Config().max_connections
     assert Config.within(4 * 10**9).max_buffered_bytes > 5 * Config().max_buffered_bytes
+    below = Config.within(512 * 10**6 - 1)
+    assert (
+        below.kernels == Config.within(LEAST_MEMORY).kernels == "auto"
+    )  # interpreted ones take fifty times as long
+    assert 0.99 < below.max_connections / Config().max_connections < 1
     with pytest.raises(ValueError, match="less than"):
         Config.within(LEAST_MEMORY - 1)
 

@@ -14,7 +14,7 @@ from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_o
 from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
 from kwsniff.spec import instructions as i
 from kwsniff.spec.runtime import uuid_text
-from kwsniff.wire.records import CODEC_NAMES
+from kwsniff.wire.messageset import CODEC_NAMES
 
 SMALL = 4
 """Rows that tables have at first, so that growing them is tested too."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.lake.held import Held, Some
+from kwsniff.lake.files import Held, Some
 from kwsniff.lake.stored import ANOMALIES, CALLS, ROWS, WINDOWS
 
 

@@ -11,8 +11,7 @@ import pytest
 import kwsniff
 from kwsniff.findings import Findings
 from kwsniff.findings.finding import NOT_SHOWN, OK
-from kwsniff.live.findings import LiveFindings
-from kwsniff.live.livetable import IntervalCsv
+from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.sink import Health
 from tests.samples import sample
 

@@ -18,7 +18,7 @@ from kwsniff.config import Config
 from kwsniff.live.keeper import Keeping
 from kwsniff.live.pcapng import PcapngFiles, WrittenInterface
 from kwsniff.live.session import Session
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from tests.cli.conftest import ROOT
 from tests.live.test_end_to_end import Row, calls, decoded, lines, scenario
 from tests.live.test_pcapng import small_disk as small_disk

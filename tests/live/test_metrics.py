@@ -19,8 +19,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 import kwsniff
 from kwsniff.config import Config
 from kwsniff.live.metrics import Metrics, MetricsError
-from kwsniff.live.metrics.labels import MAX_LENGTH
-from kwsniff.live.metrics.series import BUCKETS_US, MAX_SERIES
+from kwsniff.live.metrics.series import BUCKETS_US, MAX_LENGTH, MAX_SERIES
 from kwsniff.live.metrics.server import MAX_REQUESTS, parsed
 from kwsniff.live.metrics.tally import MAX_CLIENTS
 from kwsniff.live.sink import Health

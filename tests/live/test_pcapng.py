@@ -12,8 +12,8 @@ import pytest
 
 from kwsniff.capture.source import CaptureTotals, blocks
 from kwsniff.live import pcapng
-from kwsniff.live.errors import LiveError
 from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
+from kwsniff.live.sink import LiveError
 from kwsniff.net.packets import PacketBlock
 
 INTERFACES = [WrittenInterface("lo", 1, "tcp port 9092"), WrittenInterface("eth0", 101, "")]

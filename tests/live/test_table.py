@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.live.history import SCHEMA
-from kwsniff.live.livetable import CsvError, IntervalCsv
+from kwsniff.live.livetable import SCHEMA, CsvError, IntervalCsv
 from kwsniff.live.sink import Health
 from kwsniff.offline import events
 from kwsniff.report import Report

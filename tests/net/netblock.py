@@ -9,8 +9,7 @@ import numpy as np
 
 from kwsniff.net.address import text
 from kwsniff.net.dissect import Dissected, Dissector
-from kwsniff.net.packets import PacketBlock
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals, PacketBlock
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -13,7 +13,7 @@ from scapy.packet import Raw
 
 from kwsniff.events import ANOMALIES
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from tests.strength import examples
 
 LINKTYPES = [0, 1, 9, 12, 14, 51, 101, 105, 108, 113, 127, 147, 192, 228, 229, 276]

@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from tests.kernel.kinds import kernels
 
 MS = SECOND // 1000

@@ -16,7 +16,7 @@ from scapy.packet import Raw
 
 from kwsniff.net import fragments
 from kwsniff.net.dissect import Dissector
-from kwsniff.net.totals import CaptureTotals
+from kwsniff.net.packets import CaptureTotals
 from tests.strength import examples
 
 MACS = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}

@@ -77,7 +77,7 @@ def test_only_the_first_hundred_malformed_packets_are_noted_and_the_rest_is_coun
     from netblock import block
 
     from kwsniff.net.dissect import Dissector
-    from kwsniff.net.totals import CaptureTotals
+    from kwsniff.net.packets import CaptureTotals
 
     totals = CaptureTotals()
     dissector = Dissector(totals)

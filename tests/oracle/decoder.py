@@ -8,7 +8,7 @@ from typing import Any
 
 from kwsniff.spec import compile as product
 from kwsniff.spec.model import Layout
-from kwsniff.spec.runtime import uuid_text
+from kwsniff.spec.runtime import MalformedError, tail, uuid_text
 from tests.oracle.facts import Facts, PartitionFacts
 from tests.oracle.source import FactsWriter
 
@@ -32,8 +32,25 @@ def unique_pairs(names: list[str | None], ids: list[str | None]) -> tuple[list[s
     return [name for name, _ in pairs], [uuid for _, uuid in pairs]
 
 
+def skip_long(buf: bytes, pos: int, first: int, end: int, width: int) -> int:
+    """Position behind a compact string, bytes or array whose length takes several bytes."""
+    length, pos = tail(buf, pos, first, end)
+    return pos + (length - 1) * width if length else _null()
+
+
+def skip_long_nullable(buf: bytes, pos: int, first: int, end: int, width: int) -> int:
+    """As `skip_long`, where null is allowed."""
+    length, pos = tail(buf, pos, first, end)
+    return pos + (length - 1) * width if length else pos
+
+
+def _null() -> int:
+    raise MalformedError
+
+
 NAMES: dict[str, Any] = {
     "Facts": Facts, "PartitionFacts": PartitionFacts, "new": tuple.__new__, "topic_id": topic_id,
+    "skip_long": skip_long, "skip_long_nullable": skip_long_nullable,
     "unique": unique, "unique_pairs": unique_pairs,
 }  # fmt: skip
 

@@ -11,8 +11,20 @@ from dataclasses import dataclass, field, replace
 
 from kwsniff.spec.codegen import LENGTH_CODES, CodeWriter, code_of, width_of
 from kwsniff.spec.interpret import has_roles
-from kwsniff.spec.model import BROKER_ROLES, EXTRA_ROLES, WIDTHS, Item, Layout, forgets
+from kwsniff.spec.model import WIDTHS, Item, Layout, forgets
 
+EXTRA_ROLES = (
+    "software_name",
+    "software_version",
+    "mechanism",
+    "auth_bytes",
+    "session_id",
+    "session_epoch",
+    "protocol_type",
+    "coordinator_key",
+    "coordinator_type",
+)
+BROKER_ROLES = ("node_id", "host", "port")
 SCALARS = ("throttle", "acks", "max_wait", "min_bytes", "group", "member", "transactional_id", *EXTRA_ROLES)
 ROWED = ("topic", "topic_id", "partition", "error", "base_offset", "records", *BROKER_ROLES)
 """Roles whose value belongs to the struct they stand in."""
@@ -44,6 +56,22 @@ class FactsWriter(CodeWriter):
         self.settle()
         self.line("if pos > end:", "    raise MalformedError")
         self._finish()
+
+    def skip_length(self, item: Item, code: str, lead: int, width: int, nullable: bool) -> None:
+        """Passes over a string, bytes or an array of elements of fixed width."""
+        n = self.lead(item, code, lead)
+        lag, self.lag = self.lag, 0
+        times = f"{n} * {width}" if width != 1 else n
+        if item.compact:
+            helper = "skip_long_nullable" if nullable else "skip_long"
+            self.line(f"if 0 < {n} < 128:", f"    pos += {times} + {lag - width}")
+            self.line(f"elif {n}:", f"    pos = {helper}(buf, pos + {lag}, {n}, end, {width})")
+            self.line("else:", f"    pos += {lag}" if nullable else "    raise MalformedError")
+            return
+        self.line(f"if {n} >= 0:", f"    pos += {times} + {lag}")
+        if nullable:
+            self.line(f"elif {n} == -1:", f"    pos += {lag}")
+        self.line("else:", "    raise MalformedError")
 
     # Before and after
 

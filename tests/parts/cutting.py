@@ -17,7 +17,7 @@ from kwsniff.kernel.engine import Engine
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import ORDER_BITS, PartEngine
-from kwsniff.parts.ranges import COLUMNS
+from kwsniff.parts.share import COLUMNS
 from kwsniff.segments import segment_columns
 from tests.parts.decoded import Decoded, joined
 from tests.samples import sample

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Ints, Joiner
 from kwsniff.parts.part import Emitted, PartSummary
-from kwsniff.parts.ranges import of_endpoints, placed
+from kwsniff.parts.share import of_endpoints, placed
 from kwsniff.parts.weave import woven
 
 

@@ -15,8 +15,8 @@ from kwsniff.capture import place
 from kwsniff.capture.error import CaptureError
 from kwsniff.kernel.tables import SWEEP
 from kwsniff.offline import events
+from kwsniff.parts.heads import with_payload
 from kwsniff.parts.part import ORDER_BITS, STORED, PartEngine, PartSummary
-from kwsniff.parts.payload import with_payload
 from kwsniff.parts.plan import Split, cut
 from kwsniff.parts.reading import SplitReader
 from kwsniff.table import EVENTS

@@ -12,7 +12,7 @@ from kwsniff.config import Config
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS
 from kwsniff.offline import events
-from kwsniff.spark.shards import ShardRun
+from kwsniff.spark.decode import ShardRun
 from kwsniff.spark.staged import stored
 from kwsniff.table import EVENTS
 from tests.samples import names, sample

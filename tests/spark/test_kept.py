@@ -12,7 +12,7 @@ import pytest
 from kwsniff.config import Config
 from kwsniff.native.code import fitting
 from kwsniff.offline import events
-from kwsniff.spark.kept import Kept
+from kwsniff.spark.followed import Kept
 from kwsniff.table import EVENTS
 from tests.kernel.kinds import kernels
 from tests.samples import sample

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pytest
 
-from kwsniff.capture.directory import Unread
+from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import Rotation, unread
 from kwsniff.spark.followed import LIST
 from kwsniff.spark.ledger import KEPT

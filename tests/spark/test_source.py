@@ -199,6 +199,7 @@ def test_options_are_those_of_the_command_line(spark: SparkSession, frame: DataF
     }
     for option, text in (
         ("port", "none"),
+        ("port", "9093-9092"),
         ("max_memory", "much"),
         ("columns", "nothing"),
         ("where", "Fecth"),

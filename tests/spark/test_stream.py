@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from kwsniff.cli import streaming
+from kwsniff.cli import pipeline
 from kwsniff.cli.problem import CommandError
 from kwsniff.config import Config
 from kwsniff.findings import Findings
@@ -143,12 +143,12 @@ def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
     (tmp_path / "in").mkdir()
     started = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3))
     monkeypatch.setattr("kwsniff.spark.session.session", lambda *_, **__: started)
-    request = streaming.StreamRequest(
+    request = pipeline.StreamRequest(
         [str(tmp_path / "in")], str(tmp_path / "out"), Config(), None, None, "1m", "1m", "60s",
         once=True, end=False, quiet=True, verbose=False,
     )  # fmt: skip
     with ledger.alone(Place.of(tmp_path / "out")), pytest.raises(CommandError, match="another run"):
-        streaming.follow(request)
+        pipeline.follow(request)
     assert not (tmp_path / "out" / ledger.KEPT).exists()
 
 

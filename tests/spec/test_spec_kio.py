@@ -21,7 +21,7 @@ import pytest
 from spec_encoder import Encoder, present
 from spec_tables import RENAMED, messages, versions_of
 
-from kwsniff.spec.body import decode_body, decode_data
+from kwsniff.spec.compile import decode_body, decode_data
 from tests.strength import ALL
 
 kio_index = pytest.importorskip("kio.index", reason="the kio package is not installed")

@@ -1,7 +1,7 @@
 """How far the layout of one version can be trusted with the next: over all of Kafka's history, random
 messages of every version but the first are read with the layout of the version before.
 
-`kwsniff.kernel.conversation.read_newer` rests on it.
+`kwsniff.kernel.requests.read_newer` rests on it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kwsniff.spec import parse
@@ -113,12 +115,6 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("text", "line", "message"), BAD.values(), ids=BAD.keys())
-def test_a_bad_dissector_is_refused_with_file_and_line(text, line, message):
-    with pytest.raises(parse.DissectorError, match=rf"^099_bad\.kdef:{line}: .*({message})"):
-        parse.api(text, "099_bad.kdef")
-
-
 BAD_DATA = {
     "no data line": ("date X versions 0\n", 1, "expected 'data NAME"),
     "a message twice": ("data X versions 0\ndata X versions 0\n", 2, "second X"),
@@ -126,12 +122,6 @@ BAD_DATA = {
     "an unknown clause": ("data X versions 0 kafka4 0\n", 1, "unknown clause"),
     "a bad field": ("data X versions 0\n  a int9\n", 2, "unknown type"),
 }
-
-
-@pytest.mark.parametrize(("text", "line", "message"), BAD_DATA.values(), ids=BAD_DATA.keys())
-def test_a_bad_data_file_is_refused_with_file_and_line(text, line, message):
-    with pytest.raises(parse.DissectorError, match=rf"^bad\.kdef:{line}: .*{message}"):
-        parse.data(text, "bad.kdef")
 
 
 BAD_ERRORS = {
@@ -142,12 +132,6 @@ BAD_ERRORS = {
     "a code twice": ("0 NONE\n0 SOME\n", 2, "second 0 SOME"),
     "a name twice": ("0 NONE\n1 NONE\n", 2, "second 1 NONE"),
 }
-
-
-@pytest.mark.parametrize(("text", "line", "message"), BAD_ERRORS.values(), ids=BAD_ERRORS.keys())
-def test_a_bad_error_file_is_refused_with_file_and_line(text, line, message):
-    with pytest.raises(parse.DissectorError, match=rf"^errors\.kdef:{line}: .*{message}"):
-        parse.errors(text, "errors.kdef")
 
 
 def test_a_catalog_refuses_two_files_for_one_key(tmp_path):
@@ -186,3 +170,21 @@ def test_version_sets_know_their_order_and_write_themselves():
     assert Versions(((1, 2),)) <= found
     assert not NO_VERSIONS
     assert str(NO_VERSIONS) == "none"
+
+
+READERS = (
+    (parse.api, "099_bad.kdef", BAD),
+    (parse.data, "bad.kdef", BAD_DATA),
+    (parse.errors, "errors.kdef", BAD_ERRORS),
+)
+REFUSED = [
+    pytest.param(read, file, *case, id=f"{file}-{name}")
+    for read, file, cases in READERS
+    for name, case in cases.items()
+]
+
+
+@pytest.mark.parametrize(("read", "file", "text", "line", "message"), REFUSED)
+def test_a_bad_file_is_refused_with_its_name_and_line(read, file, text, line, message):
+    with pytest.raises(parse.DissectorError, match=rf"^{re.escape(file)}:{line}: .*({message})"):
+        read(text, file)

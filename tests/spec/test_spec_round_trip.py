@@ -19,8 +19,7 @@ from spec_tables import RENAMED, messages, versions_of
 
 from kwsniff import binary
 from kwsniff.events import ANOMALIES
-from kwsniff.spec.body import decode_body, decode_data
-from kwsniff.spec.compile import data_decoder, layout
+from kwsniff.spec.compile import data_decoder, decode_body, decode_data, layout
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Layout, Message

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from record_bytes import nullable, text
 
 from kwsniff.binary import DecodeError
-from kwsniff.wire import connect, embedded
+from kwsniff.wire import embedded
 
 SUBSCRIPTION_1 = struct.pack(">hi", 1, 2) + text("a") + text("b") + nullable(b"mine") + struct.pack(">i", 1)
 SUBSCRIPTION_1 += text("a") + struct.pack(">iii", 2, 0, 5)
@@ -57,17 +57,17 @@ WORKER_2 = struct.pack(">h", 2) + text("http://w1:8083/") + struct.pack(">q", 12
 
 
 def test_an_eager_worker_tells_its_address_and_config_offset():
-    assert connect.decode_metadata(WORKER_0) == {"version": 0, "url": "http://w1:8083/", "config_offset": 12}
+    assert embedded.decode_metadata(WORKER_0) == {"version": 0, "url": "http://w1:8083/", "config_offset": 12}
 
 
 def test_a_cooperative_worker_also_tells_what_it_runs():
-    body = connect.decode_metadata(WORKER_2)
+    body = embedded.decode_metadata(WORKER_2)
     assert body["version"] == 2
-    assert body["allocation"] == connect.decode_assignment(ASSIGNED_2)
+    assert body["allocation"] == embedded.decode_assignment(ASSIGNED_2)
 
 
 def test_an_assignment_names_connectors_and_tasks():
-    body = connect.decode_assignment(ASSIGNED_0)
+    body = embedded.decode_assignment(ASSIGNED_0)
     assert body == {
         "version": 0,
         "error_code": 0,
@@ -79,14 +79,14 @@ def test_an_assignment_names_connectors_and_tasks():
 
 
 def test_a_cooperative_assignment_adds_what_is_revoked_and_a_delay():
-    body = connect.decode_assignment(ASSIGNED_2)
+    body = embedded.decode_assignment(ASSIGNED_2)
     assert (body["revoked"], body["delay_ms"]) == (None, 300_000)
 
 
 def test_trailing_fields_of_a_cooperative_message_may_be_left_out():
     short = struct.pack(">h", 1) + HEAD
-    assert "assignment" not in connect.decode_assignment(short)
-    assert "allocation" not in connect.decode_metadata(struct.pack(">h", 1) + WORKER_0[2:])
+    assert "assignment" not in embedded.decode_assignment(short)
+    assert "allocation" not in embedded.decode_metadata(struct.pack(">h", 1) + WORKER_0[2:])
 
 
 def test_a_group_of_unknown_type_shows_what_fits():
@@ -98,7 +98,7 @@ def test_a_group_of_unknown_type_shows_what_fits():
 
 @pytest.mark.parametrize("data", [WORKER_0, WORKER_2, ASSIGNED_0, ASSIGNED_2])
 def test_a_cut_or_longer_connect_message_is_refused_or_lacks_optional_fields(data):
-    decode = connect.decode_metadata if data in (WORKER_0, WORKER_2) else connect.decode_assignment
+    decode = embedded.decode_metadata if data in (WORKER_0, WORKER_2) else embedded.decode_assignment
     whole = decode(data)
     for kept in range(len(data)):
         try:

@@ -21,7 +21,7 @@ def completion(
     ~/.zshrc, after compinit. Fish: kwsniff completion fish | source, in ~/.config/fish/config.fish.
     """
     from kwsniff.cli.problem import CommandError, suggestion
-    from kwsniff.cli.shells import SHELLS, script
+    from kwsniff.cli.startup import SHELLS, script
 
     if shell not in SHELLS:
         near = suggestion(shell, SHELLS) or f"; there is {', '.join(SHELLS)}"

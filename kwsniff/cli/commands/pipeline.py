@@ -191,17 +191,17 @@ def _pipeline(asked: Asked, own: PipelineOptions) -> int:
 
 
 def _stream(asked: Asked, own: PipelineOptions) -> int:
-    from kwsniff.cli import streaming
+    from kwsniff.cli.pipeline import StreamRequest, follow
 
     if not own.follow or own.append:
         raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
     if own.recursive:
         raise CommandError("--recursive does not go with --follow")
-    wanted = streaming.StreamRequest(
+    wanted = StreamRequest(
         asked.paths, own.out, asked.config, own.master, own.partitions, own.window, own.late, own.settle,
         own.once, own.end, asked.quiet, own.verbose, own.form, own.state,
     )  # fmt: skip
-    return streaming.follow(wanted)
+    return follow(wanted)
 
 
 pipeline = asking(_pipeline, files=Sources, order=OPTIONS, tuning=untuned)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kwsniff.cli.formats.sink import Sink
-from kwsniff.encoding import options
+from kwsniff.columns import parquet_options
 from kwsniff.table import EVENTS
 
 GROUP_ROWS = 32_768
@@ -23,7 +23,7 @@ class ParquetWriter:
 
     def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
         self._schema = EVENTS if columns is None else pa.schema([EVENTS.field(name) for name in columns])
-        self._writer = pq.ParquetWriter(Sink(stream), self._schema, **options(self._schema))
+        self._writer = pq.ParquetWriter(Sink(stream), self._schema, **parquet_options(self._schema))
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from kwsniff.live.errors import LiveError
+from kwsniff.live.sink import LiveError
 
 LOOPBACK = "127.0.0.1"
 MAX_REQUESTS = 4

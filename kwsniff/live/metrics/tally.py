@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kwsniff.live.metrics.labels import Ints, Names, addresses
-from kwsniff.live.metrics.series import HistogramSeries, Series
+from kwsniff.live.metrics.series import HistogramSeries, Ints, Names, Series, addresses
 from kwsniff.report import lists, waiting
 from kwsniff.report.topics import TopicNames, elements, lookup
 from kwsniff.spec.load import catalog

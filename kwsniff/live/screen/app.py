@@ -22,8 +22,7 @@ from textual.widgets import Input
 
 from kwsniff.live.screen import lines
 from kwsniff.live.screen.grouping import GROUPINGS
-from kwsniff.live.screen.keys import KEYS
-from kwsniff.live.screen.state import CALLS, HELP, ROWS, SORTS, State
+from kwsniff.live.screen.state import CALLS, HELP, KEYS, ROWS, SORTS, State
 from kwsniff.live.screen.statistics import Figures, Snapshot
 
 OWN = ("tab", "shift+tab")

@@ -28,8 +28,7 @@ from kwsniff.events import CALL
 from kwsniff.live.screen import grouping, latency
 from kwsniff.live.screen.grouping import GROUPINGS, Key, Keyed
 from kwsniff.live.screen.health import Monitor, Vitals
-from kwsniff.live.screen.recent import KEPT, Pieces, Recent
-from kwsniff.live.screen.screenrows import OTHER, ROWS, ScreenRows
+from kwsniff.live.screen.screenrows import KEPT, OTHER, ROWS, Pieces, Recent, ScreenRows
 from kwsniff.live.screen.window import MEASURES, ScreenTimeline, ScreenWindow
 from kwsniff.live.sink import Health
 from kwsniff.report import waiting
