@@ -139,7 +139,7 @@ def test_packets_that_were_captured_twice_are_told_with_their_share() -> None:
         ([connection(broker_missing_bytes=1)], {}, ("high", [])),
         ([connection(broker_missing_bytes=2)], {}, ("limited", ["0.166 % of the bytes are missing"])),
         ([connection(broker_missing_bytes=64)], {}, ("low", ["5.06 % of the bytes are missing"])),
-        ([connection()], {"packets": 9_999, "dropped": 1}, ("limited", ["0.01 % of the packets were dropped"])),
+        ([connection()], {"packets": 999, "dropped": 1}, ("limited", ["0.1 % of the packets were dropped"])),
         ([connection()], {"packets": 98, "own_dropped": 2}, ("low", ["2 % of the packets were dropped"])),
         ([connection(undecoded_frames=1)], {}, ("low", ["10 % of the frames were not decoded"])),
         (
@@ -152,7 +152,11 @@ def test_packets_that_were_captured_twice_are_told_with_their_share() -> None:
             {},
             ("limited", ["100 % of the connections were joined mid-stream"]),
         ),
-        ([event(event="anomaly", code="capture_cut_short")], {}, ("limited", ["part of the input could not be read"])),
+        (
+            [event(event="anomaly", code="capture_cut_short")],
+            {},
+            ("limited", ["part of the input could not be read"]),
+        ),
         ([event(event="anomaly", code="reorder_limit")], {}, ("limited", ["limits of kwsniff were reached"])),
         (
             [call()] * 9 + [call(status="unanswered", latency=None, unanswered_because="gap_in_responses")],
