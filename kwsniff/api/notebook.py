@@ -75,13 +75,15 @@ class Summary:
     def __str__(self) -> str:
         from rich.console import Console
 
+        from kwsniff.findings.finding import about_input
         from kwsniff.page import Page as Text
         from kwsniff.page.title import title
 
         page = self.page
         text = Text(
-            self.report.arrow, title(page.paths, self.report), page.trust, page.findings, page.errors,
-            page.anomalies, self.report.note,
+            self.report.arrow, title(page.paths, self.report), page.trust,
+            about_input(page.findings, page.paths), page.errors, page.anomalies, self.report.note,
+            timeline=page.gathered.timeline,
         )  # fmt: skip
         console = Console(file=io.StringIO(), width=100, no_color=True)
         text.print(console)

@@ -27,7 +27,7 @@ from kwsniff.cli.trust import Trust
 from kwsniff.config import Config
 from kwsniff.findings import NEEDED as FINDINGS
 from kwsniff.findings import Finding, Findings, Thresholds
-from kwsniff.findings.finding import table
+from kwsniff.findings.finding import about_input, table, with_input
 from kwsniff.offline import MOST_STAGES, events, in_stages, processes
 from kwsniff.page import Page
 from kwsniff.page.title import title
@@ -38,7 +38,9 @@ from kwsniff.report.even import even
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.sessions import followed
 from kwsniff.report.tables import TABLES
+from kwsniff.report.timeline import Timeline
 from kwsniff.spec.load import catalog
+from kwsniff.where.moment import minute_around
 from kwsniff.where.name import BODIES
 from kwsniff.where.predicate import Predicate
 
@@ -63,6 +65,23 @@ class ReportRequest:
     top: int | None = None
     html: str | None = None
 
+    @property
+    def options(self) -> list[str]:
+        """Options of other commands that read the input as this one does."""
+        ports = self.config.ports
+        given = [] if ports == Config().ports else ["--port", ",".join(map(str, ports))]
+        return [*given, *self.choice.options]
+
+
+def chosen(choice: Choice, around: str | None) -> Choice:
+    """The choice with `--around`, if that is given. Raises CommandError for a wrong request."""
+    if around is None:
+        return choice
+    if choice.since is not None or choice.until is not None:
+        raise CommandError("--around stands in place of --since and --until")
+    since, until = minute_around(around)
+    return replace(choice, since=since, until=until)
+
 
 def report(request: ReportRequest) -> int:
     """Print the statistics of the inputs, write CSV files if asked for; return the exit code.
@@ -79,6 +98,7 @@ def report(request: ReportRequest) -> int:
     coverage = None if predicate is None else Coverage(None if window is None else window.parts)
     found = Findings(Thresholds.of(request.config.thresholds)) if _wants_findings(request) else None
     gathered = _gathered(request)
+    timeline = Timeline() if gathered is None else gathered.timeline
     piped = from_pipe(request.paths)
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
     interrupts = Stopping(stop) if piped else Interrupts()
@@ -90,7 +110,7 @@ def report(request: ReportRequest) -> int:
             closing(_events(request, predicate, coverage, damage, trust, progress, stop)) as rows,
         ):
             errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-            taking = None if taker else found
+            taking = (None if taker else found, gathered or (timeline if found else None))
             statistics = Report.from_events(
                 rows if taker is None else taker.watch(rows),
                 errors=errors,
@@ -98,7 +118,7 @@ def report(request: ReportRequest) -> int:
                 only=only,
                 samples=request.config.max_samples,
                 uses=gathered is not None,
-                others=[each for each in (taking, gathered) if each is not None],
+                others=[each for each in taking if each is not None],
                 coverage=coverage,
             )
             found = found if taker is None else taker.taken()
@@ -108,7 +128,8 @@ def report(request: ReportRequest) -> int:
         if taker is not None:
             taker.close()
         interrupts.restore()
-    rules = [] if found is None else found.found(errors)
+    chosen = (request.paths, request.options, request.choice.where)
+    rules = [] if found is None else about_input(found.found(errors), *chosen)
     if request.csv is not None:
         statistics.write_csv(request.csv)
         rows = table(rules)
@@ -122,8 +143,10 @@ def report(request: ReportRequest) -> int:
     else:
         page = Page(
             statistics.arrow, title(request.paths, statistics, request.choice.zone), trust.text(), rules,
-            found.errors(errors), trust.anomalies, statistics.note, request.choice.zone,
+            found.errors(errors), trust.anomalies, statistics.note, zone=request.choice.zone,
+            timeline=timeline,
         )  # fmt: skip
+        page.again = with_input(page.again, *chosen)
         page.print(_console(request), top=request.top)
     sys.stdout.flush()
     if request.json or found is None or request.wide or request.by is not None:
@@ -185,7 +208,7 @@ def _write_page(
     errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
     page = Page(
         request.paths, report, rules, found.errors(errors), trust.anomalies, trust.paragraph(), gathered,
-        where=request.choice.where, options=request.choice.options,
+        where=request.choice.where, options=request.options,
     )  # fmt: skip
     if "-" in request.paths or from_pipe(request.paths):
         page.notes = [

@@ -6,15 +6,15 @@ what others took of other parts of it. docs/findings.md says what each rule mean
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from kwsniff.findings.batches import HotPartition, TinyBatches, Uncompressed
 from kwsniff.findings.connections import Churn, Unreachable
 from kwsniff.findings.errors import AuthenticationFailed, ErrorLine, Errors, NotAuthorized, QuotaExceeded
-from kwsniff.findings.finding import FINDINGS, NOT_SHOWN, OK, Finding, order, table
+from kwsniff.findings.finding import FINDINGS, NOT_SHOWN, OK, SEVERITIES, Finding, joined, order, table
 from kwsniff.findings.groups import MemberExpelled, Rebalances, StandsStill
 from kwsniff.findings.lag import FallsBehind
 from kwsniff.findings.leaders import StaleLeader
@@ -34,7 +34,7 @@ from kwsniff.report.topics import TopicNames
 if TYPE_CHECKING:
     from kwsniff.report.eventrows import EventRows
 
-__all__ = ["FINDINGS", "NEEDED", "RULES", "Finding", "Findings", "Rule", "Thresholds"]
+__all__ = ["FINDINGS", "NEEDED", "RULES", "Fact", "Finding", "Findings", "Rule", "Thresholds", "facts"]
 
 RULES: tuple[type[Rule], ...] = (
     *(PlaintextOnTls, TlsOnPlaintext, Unreachable, AuthenticationFailed, NotAuthorized, ClearPasswords),
@@ -93,12 +93,15 @@ class Findings:
         self._rules = [rule(thresholds or Thresholds()) for rule in RULES]
         self._topics = TopicNames()
         self._clients = ClientNames()
+        self._calls = self._connections = 0
 
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take one EVENTS batch."""
         seen = EventBatch.of(batch)
         self._topics.know(seen.named)
         self._clients.take(seen.calls)
+        self._calls += len(seen.calls)
+        self._connections += len(seen.connections)
         for rule in self._rules:
             rule.take(seen)
 
@@ -106,6 +109,8 @@ class Findings:
         """Take what another one took, of batches that come after those of this one."""
         self._topics.merge(other._topics)
         self._clients.merge(other._clients)
+        self._calls += other._calls
+        self._connections += other._connections
         for mine, theirs in zip(self._rules, other._rules, strict=True):
             mine.merge(theirs)
 
@@ -130,7 +135,36 @@ class Findings:
 
     def _context(self, errors: Mapping[int, tuple[str, bool]] | None) -> Context:
         clients = {ip: sorted(ids) for ip, ids in self._clients.of.items()}
-        return Context(self._topics.names, errors or {}, clients)
+        return Context(self._topics.names, errors or {}, clients, self._calls, self._connections)
+
+
+class Fact(NamedTuple):
+    """All findings of one rule that say something: one sentence, and whom it is about."""
+
+    severity: str
+    sentence: str
+    command: str
+    found: list[Finding]
+
+
+def facts(found: Sequence[Finding]) -> list[Fact]:
+    """What was found, a fact for each rule: the worst first, then what concerns most of the traffic."""
+    rules: dict[str, list[Finding]] = {}
+    for each in sorted(found, key=order):
+        if each.severity not in (OK, NOT_SHOWN):
+            rules.setdefault(each.code, []).append(each)
+    ranks = list(SEVERITIES)
+    ranked = sorted(
+        rules.values(), key=lambda some: (ranks.index(some[0].severity), -sum(each.share for each in some))
+    )
+    return [_fact(some) for some in ranked]
+
+
+def _fact(found: list[Finding]) -> Fact:
+    first = found[0]
+    rule = next(rule for rule in RULES if rule.code == first.code)
+    command = joined([each.command for each in found])
+    return Fact(first.severity, rule.headline(found) if found[1:] else first.sentence, command, found)
 
 
 def _nothing(rule: Rule, weight: float) -> Finding:

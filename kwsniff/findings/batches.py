@@ -58,6 +58,7 @@ class TinyBatches(_Produced):
 
     code = "tiny_batches"
     about = "batch sizes"
+    several = "{count} producers send tiny batches: {batches} of less than 1 kB on average."
 
     def findings(self, context: Context) -> list[Finding]:
         found: dict[Key, Entry] = {}
@@ -69,7 +70,7 @@ class TinyBatches(_Produced):
                     found[key[:2]].absorb(entry)
                 else:
                     found[key[:2]] = entry.copy()
-        return [self._finding(key, entry, topics[key]) for key, entry in found.items()]
+        return [self._finding(key, entry, topics[key], context) for key, entry in found.items()]
 
     def _tiny(self, entry: Entry) -> bool:
         limits = self.thresholds
@@ -79,18 +80,20 @@ class TinyBatches(_Produced):
             and entry.count > limits.tiny_batches_per_s * entry.span_s
         )
 
-    def _finding(self, key: Key, entry: Entry, topics: list[str]) -> Finding:
+    def _finding(self, key: Key, entry: Entry, topics: list[str], context: Context) -> Finding:
         records, total = entry.sums[0] / entry.count, entry.sums[1] / entry.count
         quick = rate(entry.count / entry.span_s) if entry.span_s else "at once"
-        sentence = (
-            f"{client(*key)} sends tiny batches to {listed(topics)}: {entry.count:,} of "
-            f"{digits(records)} {'record' if records == 1 else 'records'} and {size(round(total))} on "
-            f"average, {quick}."
+        brief = (
+            f"{entry.count:,} of {digits(records)} {'record' if records == 1 else 'records'} and "
+            f"{size(round(total))} on average, {quick}"
         )
+        sentence = f"{client(*key)} sends tiny batches to {listed(topics)}: {brief}."
         numbers = {"batches": entry.count, "records_per_batch": records, "bytes_per_batch": total}
         return Finding(
             self.code, NOTICE, client(*key), sentence, numbers, evidence(entry),
             command("clients", f"client_id == {literal(key[0])}"), entry.count,
+            share=context.of_calls(entry.count),
+            brief=f"{brief}, to {listed(topics)}",
         )  # fmt: skip
 
 
@@ -101,6 +104,9 @@ class Uncompressed(_Produced):
 
     code = "uncompressed"
     about = "compression"
+    several = (
+        "{uncompressed_bytes} of record data are sent without compression, by clients to {count} topics."
+    )
 
     def findings(self, context: Context) -> list[Finding]:
         return [
@@ -111,15 +117,16 @@ class Uncompressed(_Produced):
             and 2 * entry.sums[3] >= entry.sums[1]
         ]
 
-    def _finding(self, key: Key, entry: Entry) -> Finding:
-        sentence = (
-            f"{client(key[0], key[1])} sends {size(int(entry.sums[3]))} to {name(key[2])} without "
-            f"compression, within {duration(entry.span_s)}."
-        )
+    def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
+        what = f"{size(int(entry.sums[3]))} to {name(key[2])}"
+        within = f"within {duration(entry.span_s)}"
+        sentence = f"{client(key[0], key[1])} sends {what} without compression, {within}."
+        whole = sum(each.sums[1] for each in self.batches.entries.values())
         numbers = {"uncompressed_bytes": entry.sums[3], "record_bytes": entry.sums[1]}
         return Finding(
             self.code, NOTICE, client(key[0], key[1]), sentence, numbers, evidence(entry),
             command("clients", f"client_id == {literal(key[0])}"), entry.sums[3],
+            share=entry.sums[3] / max(whole, 1), brief=f"{what} {within}",
         )  # fmt: skip
 
 
@@ -130,6 +137,7 @@ class HotPartition(Rule):
 
     code = "hot_partition"
     about = "partition balance"
+    several = "{count} partitions take most of what is produced to their topics: keys are skewed."
     needs = NEEDED
     missing = "no record data from producers"
 
@@ -186,11 +194,12 @@ class HotPartition(Rule):
         who = listed(client(key[2], key[3]) for key in clients if key[:2] == (topic, hot))
         place = f"{name(topic)}[{hot}]"
         share = entry.sums[0] / total
-        sentence = (
-            f"{place} takes {100 * share:.0f} % of what is produced to its topic: "
-            f"{size(int(entry.sums[0]))} of "
-            f"{size(int(total))} to {len(entries):,} partitions (from {who}). Its keys are skewed."
+        brief = (
+            f"{100 * share:.0f} % of what is produced to its topic: {size(int(entry.sums[0]))} of "
+            f"{size(int(total))} to {len(entries):,} partitions (from {who})"
         )
+        sentence = f"{place} takes {brief}. Its keys are skewed."
+        whole = sum(each.sums[0] for each in self.partitions.entries.values())
         numbers = {
             "share_ratio": share,
             "bytes": entry.sums[0],
@@ -199,5 +208,6 @@ class HotPartition(Rule):
         }
         where = f"{literal(topic)} in topics"
         return Finding(
-            self.code, NOTICE, place, sentence, numbers, evidence(entry), command("clients", where), total
-        )
+            self.code, NOTICE, place, sentence, numbers, evidence(entry), command("clients", where), total,
+            share=entry.sums[0] / max(whole, 1), brief=brief,
+        )  # fmt: skip

@@ -44,6 +44,7 @@ class Churn(Rule):
 
     code = "connection_churn"
     about = "reconnects"
+    several = "{count} clients connected {connections:time}, for a moment each."
     needs = frozenset(("first_time", "last_time", "syn", "client_bytes", "broker_bytes"))
     missing = "no connections"
 
@@ -71,10 +72,12 @@ class Churn(Rule):
                 continue
             brokers = listed(str(key[2]) for key in self.short.entries if key[:2] == (client_id, ip))
             quick = f", {rate(entry.count / entry.span_s)}" if entry.span_s else ""
-            sentence = (
-                f"{who(client_id, ip, context)} connected {entry.count:,} times to {brokers}{quick}, for "
-                f"{duration(entry.sums[0] / entry.count)} each on average."
+            brief = (
+                f"{entry.count:,} times to {brokers}{quick}, for {duration(entry.sums[0] / entry.count)} "
+                f"each "
+                "on average"
             )
+            sentence = f"{who(client_id, ip, context)} connected {brief}."
             numbers = {
                 "connections": entry.count,
                 "span_s": entry.span_s,
@@ -84,6 +87,7 @@ class Churn(Rule):
                 Finding(
                     self.code, WARNING, client(client_id, ip), sentence, numbers, evidence(entry),
                     command("clients", is_client(client_id, ip)), entry.count,
+                    share=context.of_connections(entry.count), brief=brief,
                 )
             )  # fmt: skip
         return found
@@ -98,6 +102,7 @@ class Unreachable(Rule):
 
     code = "unreachable"
     about = "addresses"
+    several = "{attempts:attempt} to connect to {count} addresses failed."
     needs = frozenset(("syn", "rst", "client_bytes", "broker_bytes", "broker_packets", "advertised"))
     missing = "no connections"
 
@@ -147,16 +152,19 @@ class Unreachable(Rule):
         up = (broker,) in self.served.entries
         tries = f"{many(entry.count, 'attempt')} to connect from {names} were {how}"
         tries += f" within {duration(entry.span_s)}"
+        brief = tries
         over = not up and not named_by and self._is_over(entry)
         sentence = f"Nobody answers at {broker}: {tries}."
         if over:
             sentence = f"Nobody answered at {broker} for a time: {tries}. Nobody tried it later."
+            brief += "; nobody tried later"
         elif up:
             sentence = f"{broker} was down for a time: {tries}; others were answered."
+            brief += "; others were answered"
         elif named_by:
-            sentence += (
-                f" {listed(named_by)} names that address to clients: its advertised.listeners is wrong."
-            )
+            wrong = f"{listed(named_by)} names that address to clients: its advertised.listeners is wrong"
+            sentence += f" {wrong}."
+            brief += f"; {wrong}"
         else:
             sentence += " If a broker names that address to clients, its advertised.listeners is wrong."
         where = both(f"broker == {literal(str(broker))}", "broker_bytes == 0")
@@ -165,7 +173,8 @@ class Unreachable(Rule):
             severity = WARNING if entry.count >= self.thresholds.outage_refused else NOTICE
         return Finding(
             self.code, severity, str(broker), sentence, {"attempts": entry.count},
-            evidence(entry), command("decode", where), entry.count,
+            evidence(entry), command("decode", where), entry.count, share=context.of_connections(entry.count),
+            brief=brief,
         )  # fmt: skip
 
     def _is_over(self, entry: Entry) -> bool:

@@ -119,6 +119,7 @@ class Errors(ErrorRule):
 
     code = "errors"
     about = "errors"
+    several = "{answers:answer} carried one of {count} errors that need attention, or that keep coming."
     needs = frozenset(("error_code", "topics", "topic_ids", "partitions", "user"))
 
     def which(self, calls: EventRows) -> Mask:
@@ -178,18 +179,19 @@ class Errors(ErrorRule):
             if retriable
             else "; trying again is no use"
         )
+        what = f"{many(total, 'answer')} ({counted(list(apis.items()))})"
         sentence = (
-            f"{context.error(code)} in {many(total, 'answer')} ({counted(list(apis.items()))}) to "
-            f"{listed(who)}"
-            f"{f' about {listed(where)}' if where else ''}, over "
-            f"{duration((shown[1].time - shown[0].time) / 1e6)}"
+            f"{context.error(code)} in {what} to {listed(who)}"
+            f"{f' about {listed(where)}' if where else ''}"
+            f"{f', within {duration((shown[1].time - shown[0].time) / 1e6)}' if total > 1 else ''}"
             f"{f': {why.words}' if why.words else ''}{again}."
         )
+        brief = f"{what} to {listed(who)}{f': {why.words}' if why.words else ''}"
         severe = why.kind == ATTENTION and total >= self.thresholds.errors
         severity = WARNING if severe else NOTICE
         return Finding(
             self.code, severity, context.error(code), sentence, {"error_code": code, "answers": total}, shown,
-            command("errors", f"error_code == {code}"), total,
+            command("errors", f"error_code == {code}"), total, share=context.of_calls(total), brief=brief,
         )  # fmt: skip
 
 
@@ -198,6 +200,7 @@ class NotAuthorized(ErrorRule):
 
     code = "not_authorized"
     about = "authorization"
+    several = "{answers:answer} refused what clients asked for: ACLs are missing, or the users are wrong."
     needs = Errors.needs | {"group_id", "transactional_id"}
     codes: tuple[int, ...] = AUTHORIZATION
     verb = "may not"
@@ -215,14 +218,16 @@ class NotAuthorized(ErrorRule):
         places = self.errors.places.of(0, code)
         where = ranked((place(k, context), e) for k, e in places.items() if k[4:] == (client_id, ip))
         total = sum(entry.count for entry in mine.values())
+        brief = f"{context.error(code)} in {many(total, 'answer')} ({counted(apis)})"
+        brief += f", topic {listed(where)}" if where else ""
         sentence = (
             f"{client(client_id, ip)}{f' (user {name(user)})' if user else ''} may not do what it asks for: "
-            f"{context.error(code)} in {many(total, 'answer')} ({counted(apis)})"
-            f"{f', topic {listed(where)}' if where else ''}. An ACL is missing, or it is the wrong user."
+            f"{brief}. An ACL is missing, or it is the wrong user."
         )
         return Finding(
             self.code, WARNING, client(client_id, ip), sentence, {"error_code": code, "answers": total},
             evidence(*mine.values()), command("errors", f"error_code == {code}"), total,
+            share=context.of_calls(total), brief=brief,
         )  # fmt: skip
 
 
@@ -232,6 +237,7 @@ class QuotaExceeded(NotAuthorized):
 
     code = "quota_exceeded"
     about = "quotas"
+    several = "{count} clients change more than their quotas allow: {answers:refusal}."
     codes = THROTTLING
 
     def _finding(self, key: Key, context: Context) -> Finding:
@@ -240,7 +246,8 @@ class QuotaExceeded(NotAuthorized):
         sentence = f"{client(key[1], key[2])} changes more than its quota allows: {many(total, 'refusal')}."
         return Finding(
             self.code, WARNING, client(key[1], key[2]), sentence, {"answers": total}, evidence(*mine),
-            command("errors", f"error_code == {key[0]}"), total,
+            command("errors", f"error_code == {key[0]}"), total, share=context.of_calls(total),
+            brief=many(total, "refusal"),
         )  # fmt: skip
 
 
@@ -250,6 +257,7 @@ class AuthenticationFailed(Rule):
 
     code = "authentication_failed"
     about = "authentication"
+    several = "{count} clients failed to authenticate, in {attempts:attempt}."
     needs = frozenset(("error_code", "user"))
     missing = "no SaslAuthenticate in the clear"
 
@@ -272,14 +280,15 @@ class AuthenticationFailed(Rule):
     def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
         client_id, ip, user, code = key
         brokers = listed(str(k[4]) for k in self.calls.entries if k[:4] == key)
+        brief = f"{context.error(code)} in {many(entry.count, 'attempt')} within {duration(entry.span_s)}"
         sentence = (
             f"{client(client_id, ip)}{f' (user {name(user)})' if user else ''} failed to authenticate at "
-            f"{brokers}: "
-            f"{context.error(code)} in {many(entry.count, 'attempt')} over {duration(entry.span_s)}."
+            f"{brokers}: {brief}."
         )
         return Finding(
             self.code, WARNING, client(client_id, ip), sentence,
             {"error_code": code, "attempts": entry.count}, evidence(entry), command("auth"), entry.count,
+            share=context.of_clients(), brief=brief,
         )  # fmt: skip
 
 

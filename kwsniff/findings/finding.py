@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,7 +59,11 @@ class Finding:
     evidence: tuple[Packet, ...] = ()
     command: str = ""
     weight: float = 0.0
-    """Among findings of one severity the greatest comes first."""
+    """Among findings of one severity and share the greatest comes first."""
+    share: float = 0.0
+    """The part of the traffic that it concerns: calls, connections, bytes or clients, as its rule says."""
+    brief: str = ""
+    """What is said of the subject in a list of findings of this rule."""
     explains: tuple[str, ...] = ()
     """Findings of these codes about the same subject say no more than this one."""
 
@@ -114,6 +118,59 @@ def both(*conditions: str) -> str:
     return " and ".join(conditions)
 
 
+MOST_FILES, MOST_ALTERNATIVES = 10, 5
+
+
+def about_input(
+    found: Iterable[Finding], paths: Sequence[str], options: Sequence[str] = (), where: str | None = None
+) -> list[Finding]:
+    """The same with commands that run as they stand; see `with_input`."""
+    return [replace(each, command=with_input(each.command, paths, options, where)) for each in found]
+
+
+def with_input(line: str, paths: Sequence[str], options: Sequence[str] = (), where: str | None = None) -> str:
+    """A command line with its input for FILE, unless that are too many files to name, and with what chose
+    the rows of it: `options`, and an expression."""
+    words = shlex.split(line)
+    if "FILE" not in words:
+        return line
+    if 0 < len(paths) <= MOST_FILES:
+        place = words.index("FILE")
+        words[place : place + 1] = map(printable, paths)
+    if where and "--where" in words:
+        place = words.index("--where") + 1
+        words[place] = f"({printable(where)}) and ({words[place]})"
+    elif where:
+        words += ["--where", printable(where)]
+    return shlex.join([*words, *map(printable, options)])
+
+
+def joined(lines: Sequence[str]) -> str:
+    """One command line for what several of one kind show: options that differ are left out, expressions of
+    `--where` are alternatives; the first one, if they are too many."""
+    commands = [shlex.split(line) for line in dict.fromkeys(lines)]
+    if len(commands) == 1:
+        return lines[0]
+    words, at = [], 0
+    while at < len(commands[0]):
+        size = 1 + (commands[0][at].startswith("--") and at + 1 < len(commands[0]))
+        part = commands[0][at : at + size]
+        others = [_option(each, part[0], size) for each in commands]
+        if all(each == part for each in others):
+            words += part
+        elif part[0] == "--where" and all(others):
+            if len(others) > MOST_ALTERNATIVES:
+                return lines[0]
+            words += [part[0], " or ".join(f"({each[1]})" for each in others)]
+        at += size
+    return shlex.join(words)
+
+
+def _option(words: list[str], first: str, size: int) -> list[str]:
+    place = words.index(first) if first in words else len(words)
+    return words[place : place + size]
+
+
 def is_client(client_id: Any, ip: Any) -> str:
     """The condition for a client: by its id if it has one, else by its address."""
     return f"client_id == {literal(client_id)}" if client_id else f"client_ip == {literal(ip)}"
@@ -124,9 +181,10 @@ def literal(value: Any) -> str:
     return json.dumps(printable(value), ensure_ascii=False) if isinstance(value, str) else str(value)
 
 
-def order(finding: Finding) -> tuple[int, float, str, str]:
-    """Sorts the worst first."""
-    return (list(SEVERITIES).index(finding.severity), -finding.weight, finding.code, finding.subject)
+def order(finding: Finding) -> tuple[int, float, float, str, str]:
+    """Sorts the worst first, then what concerns most of the traffic."""
+    place = list(SEVERITIES).index(finding.severity)
+    return (place, -finding.share, -finding.weight, finding.code, finding.subject)
 
 
 def _place(packet: Packet) -> str:

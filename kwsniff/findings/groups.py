@@ -32,6 +32,7 @@ class Rebalances(Rule):
 
     code = "rebalances"
     about = "rebalances"
+    several = "{count} groups rebalance again and again, {rebalances:time} in all."
     needs = frozenset(("group_id", "member_id", "generation", "reason", "error_code"))
     missing = NO_GROUPS
 
@@ -74,46 +75,41 @@ class Rebalances(Rule):
         for (group,), entry in self.members.by(0).items():
             spans = self.spans.of.get(name(group), [])
             if self._too_many(len(spans), entry):
-                found.append(self._finding(group, entry, spans))
+                found.append(self._finding(group, entry, spans, context))
         for (group,), entry in self.epochs.entries.items():
             changes = int(entry.maxes[0] + entry.maxes[1])
             if self._too_many(changes, entry):
-                sentence = (
-                    f"Group {name(group)} was assigned anew {times(changes)} in {duration(entry.span_s)} "
-                    f"(epoch {int(-entry.maxes[1])} to {int(entry.maxes[0])}).{self._why(group)}"
+                brief = (
+                    f"was assigned anew {times(changes)} in {duration(entry.span_s)} "
+                    f"(epoch {int(-entry.maxes[1])} to {int(entry.maxes[0])})"
                 )
-                found.append(
-                    self._row(group, sentence, {"rebalances": changes, "span_s": entry.span_s}, entry)
-                )
+                numbers = {"rebalances": changes, "span_s": entry.span_s}
+                found.append(self._row(group, brief, numbers, entry, context))
         return found
 
     def _too_many(self, count: int, entry: Entry) -> bool:
         often = entry.span_s < count * self.thresholds.rebalance_every_s
         return count >= self.thresholds.rebalances and often
 
-    def _finding(self, group: Any, entry: Entry, spans: list[tuple[int, int]]) -> Finding:
+    def _finding(self, group: Any, entry: Entry, spans: list[tuple[int, int]], context: Context) -> Finding:
         busy = sum(last - first for first, last in spans) / 1e6
         members = [client(key[1], key[2]) for key in self.members.entries if key[0] == group]
-        sentence = (
-            f"Group {name(group)} rebalanced {times(len(spans))} in {duration(entry.span_s)} and spent "
-            f"{duration(busy)} on it ({listed(members)}).{self._why(group)}"
+        brief = (
+            f"rebalanced {times(len(spans))} in {duration(entry.span_s)} and spent {duration(busy)} on it "
+            f"({listed(members)})"
         )
         numbers = {"rebalances": len(spans), "rebalancing_s": busy, "span_s": entry.span_s}
-        return self._row(group, sentence, numbers, entry)
+        return self._row(group, brief, numbers, entry, context)
 
-    def _row(self, group: Any, sentence: str, numbers: dict[str, float], entry: Entry) -> Finding:
-        where = f"group_id == {literal(group)}"
-        weight = numbers["rebalances"]
+    def _row(
+        self, group: Any, brief: str, numbers: dict[str, float], entry: Entry, context: Context
+    ) -> Finding:
+        members = {key[1:3] for key in (*self.members.entries, *self.left.entries) if key[0] == group}
         return Finding(
-            self.code,
-            WARNING,
-            name(group),
-            sentence,
-            numbers,
-            evidence(entry),
-            command("groups", where),
-            weight,
-        )
+            self.code, WARNING, name(group), f"Group {name(group)} {brief}.{self._why(group)}", numbers,
+            evidence(entry), command("groups", f"group_id == {literal(group)}"), numbers["rebalances"],
+            share=context.of_clients(max(len(members), 1)), brief=brief,
+        )  # fmt: skip
 
     def _why(self, group: Any) -> str:
         left = self.left.of(0, group)
@@ -138,6 +134,7 @@ class MemberExpelled(Rule):
 
     code = "member_expelled"
     about = "expelled members"
+    several = "{count} members lost their places in their groups, {times:time} in all."
     needs = frozenset(("group_id", "reason", "error_code"))
     missing = NO_GROUPS
     apis = (HEARTBEAT, SYNC, 8, 11, CONSUMER_HEARTBEAT, SHARE_HEARTBEAT, STREAMS_HEARTBEAT)
@@ -160,23 +157,25 @@ class MemberExpelled(Rule):
     def findings(self, context: Context) -> list[Finding]:
         found = [
             self._finding(
-                key, entry, "its heartbeats came too late (session.timeout.ms)", "was expelled from"
+                key, entry, "its heartbeats came too late (session.timeout.ms)", "was expelled from", context
             )
             for key, entry in self.members.entries.items()
         ]
         return found + [
             self._finding(
-                key, entry, "it did not poll in time (max.poll.interval.ms)", "gave up its place in"
+                key, entry, "it did not poll in time (max.poll.interval.ms)", "gave up its place in", context
             )
             for key, entry in self.polls.entries.items()
         ]
 
-    def _finding(self, key: Any, entry: Entry, why: str, what: str) -> Finding:
+    def _finding(self, key: Any, entry: Entry, why: str, what: str, context: Context) -> Finding:
         group, client_id, ip = key
-        sentence = f"{client(client_id, ip)} {what} group {name(group)} {times(entry.count)}: {why}."
+        brief = f"{what} group {name(group)} {times(entry.count)}: {why}"
+        sentence = f"{client(client_id, ip)} {brief}."
         return Finding(
             self.code, WARNING, client(client_id, ip), sentence, {"times": entry.count}, evidence(entry),
             command("groups", f"group_id == {literal(group)}"), entry.count,
+            share=context.of_clients(), brief=brief,
         )  # fmt: skip
 
 
@@ -187,6 +186,10 @@ class StandsStill(Rule):
 
     code = "consumer_stands_still"
     about = "idle consumers"
+    several = (
+        "{count} members stand still, for up to {max_still_s}: they neither fetch nor commit while their "
+        "heartbeats go on."
+    )
     needs = frozenset(("group_id",))
     missing = NO_GROUPS
 
@@ -220,20 +223,23 @@ class StandsStill(Rule):
             still = _longest_pause(self.work.of.get(who, []), self.beats.of.get(who, []))
             seconds = (still[1] - still[0]) / 1e6
             if seconds >= self.thresholds.still_s:
-                found.append(self._finding(who, group, still, seconds))
+                found.append(self._finding(who, group, still, seconds, context))
         return found
 
-    def _finding(self, who: str, group: Any, still: tuple[int, int], seconds: float) -> Finding:
+    def _finding(
+        self, who: str, group: Any, still: tuple[int, int], seconds: float, context: Context
+    ) -> Finding:
         sentence = (
             f"{who} in group {name(group)} stands still: it neither fetched nor committed for "
-            f"{duration(seconds)}, "
-            "while its heartbeats went on. It is busy with, or stuck in, what it was given."
+            f"{duration(seconds)} while its heartbeats went on. It is busy with, or stuck in, what it was "
+            f"given."
         )
         shown = tuple(self._packet(who, time) for time in still)
         where = f"group_id == {literal(group)}"
         return Finding(
-            self.code, WARNING, who, sentence, {"still_s": seconds}, shown, command("groups", where), seconds
-        )
+            self.code, WARNING, who, sentence, {"still_s": seconds}, shown, command("groups", where), seconds,
+            share=context.of_clients(), brief=f"in group {name(group)} for {duration(seconds)}",
+        )  # fmt: skip
 
     def _packet(self, who: str, time: int) -> Packet:
         """Where its work or its heartbeats end or begin."""

@@ -42,6 +42,7 @@ class FallsBehind(Rule):
 
     code = "consumer_falls_behind"
     about = "lag"
+    several = "{count} consumers lag, by up to {max_lag_last:record} in a partition, and the lag grows."
     needs = NEEDED
     missing = "no ends of partitions with positions in them"
 
@@ -63,11 +64,11 @@ class FallsBehind(Rule):
         groups = self._groups(context, logs)
         for group, rows in groups.items():
             only = f"--group {shlex.quote(name(group))}"
-            found.append(self._finding(f"Group {name(group)}", name(group), only, rows))
+            found.append(self._finding(f"Group {name(group)}", name(group), only, rows, context))
         told = {key[:2] for key in self.members.entries if key[2] in groups}
         for who, rows in self._consumers(context, logs).items():
             if who not in told:
-                found.append(self._finding(client(*who), client(*who), "", rows))
+                found.append(self._finding(client(*who), client(*who), "", rows, context))
         return found
 
     def _groups(self, context: Context, logs: Logs) -> dict[Any, list[Behind]]:
@@ -90,10 +91,7 @@ class FallsBehind(Rule):
         seconds = (commits[1].packet.time - commits[0].packet.time) / 1e6
         numbers = {"lag_last": lag, "committed": done, "came": came, "span_s": seconds}
         where = f"{place[0]}[{place[1]}]"
-        words = (
-            f"committed {int(done):,} of the {many(came, 'record')} that came to {name(where)}, and is "
-            f"{lag:,} behind"
-        )
+        words = f"{int(done):,} of {many(came, 'new record')} committed in {duration(seconds)}"
         return Behind(where, lag, numbers, (commits[0].packet, commits[1].packet), words)
 
     def _consumers(self, context: Context, logs: Logs) -> dict[Key, list[Behind]]:
@@ -109,10 +107,7 @@ class FallsBehind(Rule):
                 where = f"{place[0]}[{place[1]}]"
                 seconds = (readings[1].packet.time - readings[0].packet.time) / 1e6
                 numbers = {"lag_first": before, "lag_last": lag, "span_s": seconds}
-                words = (
-                    f"was {int(before):,} and is {many(lag, 'record')} behind in {name(where)}, "
-                    f"{duration(seconds)} later"
-                )
+                words = f"{int(before):,} records {duration(seconds)} before"
                 row = Behind(where, lag, numbers, (readings[0].packet, readings[1].packet), words)
                 behind.setdefault((client_id, ip), []).append(row)
         return behind
@@ -121,21 +116,15 @@ class FallsBehind(Rule):
         limits = self.thresholds
         return after >= limits.lag_records and after >= limits.lag_growth * max(before, 1.0)
 
-    def _finding(self, subject: str, who: str, only: str, rows: list[Behind]) -> Finding:
+    def _finding(self, subject: str, who: str, only: str, rows: list[Behind], context: Context) -> Finding:
         worst = max(rows, key=lambda row: (row.lag, row.place))
-        more = f" (and {many(len(rows) - 1, 'partition')} more)" if len(rows) > 1 else ""
-        sentence = f"{subject} falls behind: it {worst.words}{more}."
-        numbers = {**worst.numbers, "partitions": len(rows)}
+        more = f", {len(rows):,} partitions" if len(rows) > 1 else ""
+        brief = f"{name(worst.place)} {many(worst.lag, 'record')}{more}, growing ({worst.words})"
         return Finding(
-            self.code,
-            WARNING,
-            who,
-            sentence,
-            numbers,
-            worst.shown,
-            command("groups", "", f"--table lag {only}".rstrip()),
-            worst.lag,
-        )
+            self.code, WARNING, who, f"{subject} lags: {brief}.", {**worst.numbers, "partitions": len(rows)},
+            worst.shown, command("groups", "", f"--table lag {only}".rstrip()), worst.lag,
+            share=context.of_clients(), brief=brief,
+        )  # fmt: skip
 
 
 def _lag_then(reading: Reading, ends: Ends) -> float:

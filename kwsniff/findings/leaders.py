@@ -25,6 +25,7 @@ class StaleLeader(Rule):
 
     code = "stale_leader"
     about = "leaders"
+    several = "{count} clients ask brokers that do not lead: {answers:answer} said so. Their metadata is old."
     needs = frozenset(("error_code", "topics", "topic_ids", "partitions"))
     missing = "no decoded responses"
 
@@ -51,17 +52,16 @@ class StaleLeader(Rule):
             where = listed(ranked((place(k, context), e) for k, e in places.items() if k[4:] == (name, ip)))
             brokers = listed(str(key[2]) for key in self.calls.entries if key[:2] == (name, ip))
             quick = f", {rate(entry.count / entry.span_s)}" if entry.span_s else ""
-            sentence = (
-                f"{client(name, ip)} asks {brokers}, which does not lead {where}: "
-                f"{many(entry.count, 'answer')} "
-                f"said so in {duration(entry.span_s)}{quick}. Its metadata is old."
-            )
+            said = f"{many(entry.count, 'answer')} said so in {duration(entry.span_s)}{quick}"
+            about = f"{client(name, ip)} asks {brokers}, which does not lead {where}"
+            sentence = f"{about}: {said}. Its metadata is old."
             severe = entry.count >= MANY * self.thresholds.stale_leader_errors
             found.append(
                 Finding(
                     self.code, CRITICAL if severe else WARNING, client(name, ip), sentence,
                     {"answers": entry.count, "span_s": entry.span_s}, evidence(entry),
                     command("errors", "error_code in (6, 9, 74, 75)"), entry.count,
+                    share=context.of_calls(entry.count), brief=f"{said}, about {where}",
                 )
             )  # fmt: skip
         return found

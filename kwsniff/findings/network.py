@@ -59,6 +59,7 @@ class Retransmissions(_Tcp):
     the two, at their counters of errors and drops."""
 
     code = "retransmissions"
+    several = "Packets were lost or came late: {retransmissions:packet} were sent again on {count} paths."
     about = "retransmissions"
     needs = frozenset(
         ("client_retransmissions", "broker_retransmissions", "client_packets", "broker_packets")
@@ -97,12 +98,14 @@ class Retransmissions(_Tcp):
             f"{sender} sent {many(again, 'packet')} again to {receiver}, {percent(ratio)} of all: packets "
             "or their acknowledgements were lost, or came late."
         )
+        brief = f"{many(again, 'packet')} to {receiver}, {percent(ratio)} of all"
         severity = WARNING if ratio >= SEVERE * self.thresholds.retransmitted_ratio else NOTICE
         which = "client_retransmissions > 0" if from_client else "broker_retransmissions > 0"
         where = both(is_client(name, ip), which)
         return Finding(
             self.code, severity, client(name, ip) if from_client else str(broker), sentence,
             {"retransmissions": again, "ratio": ratio}, evidence(entry), command("decode", where), again,
+            share=context.of_connections(entry.count), brief=brief,
         )  # fmt: skip
 
 
@@ -112,7 +115,10 @@ class ZeroWindows(_Tcp):
     the connection, or its network threads or request queue are full."""
 
     code = "zero_windows"
-    about = "windows"
+    about = "TCP windows"
+    several = (
+        "{count} receivers stop reading (TCP zero window, {zero_windows:time}): more comes than they read."
+    )
     needs = frozenset(("client_zero_windows", "broker_zero_windows"))
     missing = "no TCP windows"
     counted = "zero_windows"
@@ -121,32 +127,28 @@ class ZeroWindows(_Tcp):
         found = []
         for (name, ip), entry in self.clients.by(0, 1).items():
             brokers = [str(key[2]) for key in self.clients.entries if key[:2] == (name, ip)]
-            found += self._of(entry, who(name, ip, context), brokers, is_client(name, ip), "client")
+            found += self._of(entry, who(name, ip, context), brokers, is_client(name, ip), context)
         for (broker,), entry in self.brokers.by(2).items():
             senders = [who(key[0], key[1], context) for key in self.brokers.entries if key[2] == broker]
-            found += self._of(entry, str(broker), senders, f"broker == {literal(str(broker))}", "broker")
+            found += self._of(entry, str(broker), senders, f"broker == {literal(str(broker))}", context)
         return found
 
-    def _of(self, entry: Entry, receiver: str, senders: list[str], where: str, side: str) -> list[Finding]:
+    def _of(
+        self, entry: Entry, receiver: str, senders: list[str], where: str, context: Context
+    ) -> list[Finding]:
         closed = entry.sums[0]
         if closed < self.thresholds.zero_windows:
             return []
-        send = "sends" if len(set(senders)) == 1 else "send"
-        sentence = (
-            f"{receiver} closed its receive window {times(closed)}: it does not read what {listed(senders)} "
-            f"{send} as fast as it comes."
-        )
-        where = both(where, f"{side}_zero_windows > 0")
-        numbers = {"zero_windows": closed, "connections": entry.count}
+        side = "broker" if where.startswith("broker") else "client"
+        what = f"TCP zero window, {times(closed)}"
+        sends = "sends" if len(set(senders)) == 1 else "send"
+        sentence = f"{receiver} stops reading ({what}): {listed(senders)} {sends} faster than it reads."
         return [
             Finding(
-                self.code,
-                NOTICE,
-                receiver,
-                sentence,
-                numbers,
-                evidence(entry),
-                command("decode", where),
-                closed,
+                self.code, NOTICE, receiver, sentence,
+                {"zero_windows": closed, "connections": entry.count}, evidence(entry),
+                command("decode", both(where, f"{side}_zero_windows > 0")), closed,
+                share=context.of_connections(entry.count),
+                brief=f"{times(closed)}, sent to by {listed(senders)}",
             )
-        ]
+        ]  # fmt: skip

@@ -11,12 +11,13 @@ merging.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from kwsniff.findings.finding import Finding
 from kwsniff.findings.thresholds import Thresholds
+from kwsniff.findings.words import in_unit, many
 from kwsniff.report.codes import OTHERS
 from kwsniff.report.eventrows import EventBatch
 
@@ -34,6 +35,20 @@ class Context:
     """Name of each error code, and whether clients may try again."""
     clients: Mapping[str, list[str]] = field(default_factory=dict)
     """Client ids by address."""
+    calls: int = 0
+    connections: int = 0
+
+    def of_calls(self, count: float) -> float:
+        """The share of all calls."""
+        return count / max(self.calls, 1)
+
+    def of_connections(self, count: float) -> float:
+        """The share of all connections."""
+        return count / max(self.connections, 1)
+
+    def of_clients(self, count: float = 1) -> float:
+        """The share of all clients."""
+        return count / max(sum(map(len, self.clients.values())), 1)
 
     def topic(self, key: str | None) -> str:
         """The name of a topic that goes by name or uuid."""
@@ -50,6 +65,16 @@ class Context:
         return None if code is None or code not in self.errors else self.errors[code][1]
 
 
+class Shown(NamedTuple):
+    """A figure, written in the unit that its name ends with."""
+
+    name: str
+    value: float
+
+    def __format__(self, noun: str) -> str:
+        return many(self.value, noun) if noun else in_unit(self.name, self.value)
+
+
 class Rule(ABC):
     """One rule. Its docstring is its documentation in docs/findings.md: what it means and what to do."""
 
@@ -58,6 +83,9 @@ class Rule(ABC):
     """What it looks at, in a word or two: `throttling`."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Columns of EVENTS it reads beside those of every rule."""
+    several: ClassVar[str]
+    """The sentence of several findings: `{count}` of them, `{x}` is the sum of their figures `x`, `{max_x}`
+    the greatest, in the unit that the name ends with; `{x:call}` says `2 calls`."""
     missing: ClassVar[str] = ""
     """What a capture lacks in which the rule finds nothing to look at: `no consumer groups`."""
 
@@ -73,6 +101,15 @@ class Rule(ABC):
     @abstractmethod
     def findings(self, context: Context) -> list[Finding]:
         """What was found so far."""
+
+    @classmethod
+    def headline(cls, found: Sequence[Finding]) -> str:
+        """What several of its findings say together."""
+        figures: dict[str, Any] = {"count": Shown("count", len(found))}
+        for name in found[0].numbers:
+            column = [each.numbers.get(name, 0) for each in found]
+            figures[name], figures[f"max_{name}"] = Shown(name, sum(column)), Shown(name, max(column))
+        return cls.several.format_map(figures)
 
     def unjudged(self) -> str:
         """Why finding nothing is no praise: what it looked at and could not judge. Empty if it could."""

@@ -28,6 +28,10 @@ class PlaintextOnTls(Rule):
 
     code = "plaintext_on_tls"
     about = "TLS ports"
+    several = (
+        "Clients speak plaintext to {count} TLS ports: {connections:connection} ended with a TLS alert. Set "
+        "security.protocol to SSL or SASL_SSL."
+    )
     needs = frozenset(("code", "detail", "tls_alert", "security"))
     missing = "no connections"
 
@@ -57,16 +61,17 @@ class PlaintextOnTls(Rule):
         for (broker,), entry in self.alerts.by(0).items():
             ips = {key[1] for key in self.alerts.of(0, broker)}
             clients = [client(k[2], k[1]) for k in self.unanswered.of(0, broker) if k[1] in ips]
+            some = listed(clients or map(str, ips))
             sentence = (
-                f"{listed(clients or map(str, ips))} {'speaks' if len(clients) < 2 else 'speak'} plaintext "
-                "to "
-                f"{broker}, which is a TLS port: {many(entry.count, 'connection')} ended with a TLS alert. "
+                f"{some} {'speaks' if len(clients) < 2 else 'speak'} plaintext to {broker}, which is a TLS "
+                f"port: {many(entry.count, 'connection')} ended with a TLS alert. "
                 "Set security.protocol to SSL or SASL_SSL."
             )
             found.append(
                 Finding(
                     self.code, CRITICAL, str(broker), sentence, {"connections": entry.count}, evidence(entry),
-                    command("auth"), entry.count, explains=("unanswered",),
+                    command("auth"), entry.count, share=context.of_connections(entry.count),
+                    brief=f"{many(entry.count, 'connection')} from {some}", explains=("unanswered",),
                 )
             )  # fmt: skip
         return found
@@ -80,6 +85,10 @@ class TlsOnPlaintext(Rule):
 
     code = "tls_on_plaintext"
     about = "plaintext ports"
+    several = (
+        "Clients speak TLS to {count} ports that do not: {connections:connection} got no answer. Set "
+        "security.protocol to PLAINTEXT or use TLS listeners."
+    )
     needs = frozenset(("security", "client_bytes", "broker_bytes", "frames"))
     missing = "no connections"
 
@@ -110,14 +119,15 @@ class TlsOnPlaintext(Rule):
             clients = listed(client(key[2], key[1]) for key in self.silent.of(0, broker))
             proof = "which speaks plaintext" if sure else "which does not answer them"
             sentence = (
-                f"TLS clients at {broker}, {proof}: {many(entry.count, 'connection')} from {clients} got no "
-                "answer. "
+                f"{clients} speaks TLS to {broker}, {proof}: {many(entry.count, 'connection')} got no "
+                f"answer. "
                 "Set security.protocol to PLAINTEXT or use a TLS listener."
             )
             found.append(
                 Finding(
                     self.code, CRITICAL, str(broker), sentence, {"connections": entry.count}, evidence(entry),
-                    command("auth"), entry.count,
+                    command("auth"), entry.count, share=context.of_connections(entry.count),
+                    brief=f"{many(entry.count, 'connection')} from {clients}",
                 )
             )  # fmt: skip
         return found
@@ -130,6 +140,7 @@ class ClearPasswords(Rule):
 
     code = "password_in_clear"
     about = "passwords"
+    several = "Passwords and tokens cross the network in the clear, on {connections:connection} without TLS."
     needs = frozenset(("sasl_mechanism", "security", "user"))
     missing = "no SASL"
     mechanisms = ("PLAIN", "OAUTHBEARER")
@@ -149,17 +160,20 @@ class ClearPasswords(Rule):
         found = []
         for (mechanism,), entry in self.connections.by(3).items():
             mine = [key for key in self.connections.entries if key[3] == mechanism]
-            users = listed((name(key[2]) for key in mine if key[2]), 4) or "users not shown"
+            users = listed((name(key[2]) for key in mine if key[2]), 4)
             what = "passwords" if mechanism == "PLAIN" else "tokens"
+            known = f"users: {users}" if users else "users not shown"
+            many_to = f"to {listed(str(key[4]) for key in mine)} ({known})"
             sentence = (
-                f"{what.capitalize()} cross the network in the clear: {many(entry.count, 'connection')} "
-                "with SASL "
-                f"{mechanism} and without TLS to {listed(str(key[4]) for key in mine)} (users: {users})."
+                f"{what.capitalize()} cross the network in the clear: {many(entry.count, 'connection')} with "
+                f"SASL {mechanism} and without TLS {many_to}."
             )
             found.append(
                 Finding(
                     self.code, WARNING, str(mechanism), sentence, {"connections": entry.count},
                     evidence(entry), command("auth", f"sasl_mechanism == {literal(mechanism)}"), entry.count,
+                    share=context.of_connections(entry.count),
+                    brief=f"{many(entry.count, 'connection')} {many_to}",
                 )
             )  # fmt: skip
         return found

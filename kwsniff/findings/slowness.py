@@ -25,6 +25,8 @@ WAITING = (1, 11, 14, 78)
 DELAYED = (58,)
 """SASL_AUTHENTICATION_FAILED: brokers hold that answer back on purpose."""
 SLOW_PART = 0.95
+SEVERE = 50
+"""Times the threshold from which on it is a warning."""
 
 
 def _own_time(calls: EventRows) -> Floats:
@@ -47,7 +49,7 @@ class _Slow(NamedTuple):
 
 
 class SlowBroker(Rule):
-    """One call of twenty took a broker longer than `slow_ms` of its own time: not waiting for data or
+    """The broker time of one call of twenty (p95) is above `slow_ms`: not waiting for data or
     members, not behind other requests, not throttled; of a Fetch, which may have waited for data however it
     was answered, only what it took beyond its `max_wait_ms`. Look at its disks, its garbage collections, its
     request handler threads and, for Produce with acks=all, at the followers that have to take the records
@@ -55,6 +57,7 @@ class SlowBroker(Rule):
     had a request is not told from its own time."""
 
     code = "slow_broker"
+    several = "{count} brokers are slow: broker time of their slowest API p95 up to {max_p95_us}."
     about = "broker speed"
     needs = frozenset((LEAST, "latency_us", "in_flight", "client_retransmissions", "client_packets"))
     missing = "no calls to measure"
@@ -79,7 +82,7 @@ class SlowBroker(Rule):
 
     def findings(self, context: Context) -> list[Finding]:
         return [
-            self._finding(broker, sorted(slow, reverse=True))
+            self._finding(broker, sorted(slow, reverse=True), context)
             for broker, slow in self._slow_brokers().items()
             if not self._is_lossy(broker)
         ]
@@ -108,35 +111,27 @@ class SlowBroker(Rule):
             and again >= self.thresholds.retransmitted_ratio * packets
         )
 
-    def _finding(self, broker: Any, slow: list[_Slow]) -> Finding:
+    def _finding(self, broker: Any, slow: list[_Slow], context: Context) -> Finding:
         weight, api, calls, half, most = slow[0]
         entries = [self.slow.entries.get((broker, each.api)) for each in slow]
         shown = [entry for entry in entries if entry is not None]
         longest = entries[0].maxes[0] if entries[0] else most
         others = [each.api for each in slow[1:]]
-        sentence = (
-            f"{broker} is slow with {api}: {_shares(calls, half, most)}, "
-            f"the longest {duration(longest / 1e6)}"
-            + (f"; so it is with {listed(others)}." if others else ".")
+        p50, p95, top = (duration(each / 1e6) for each in (half, most, longest))
+        brief = f"p50 {p50}, p95 {p95}, max {top} ({many(calls, f'{api} call')})"
+        sentence = f"{broker} is slow with {api}: broker time {brief}" + (
+            f"; it is slow with {listed(others)}, too." if others else "."
         )
         numbers = {"calls": calls, "p50_us": half, "p95_us": most, "max_us": longest, "apis": len(slow)}
         limit = self.thresholds.slow_ms * 1000
-        severe = any(each.half >= limit or each.most >= 50 * limit for each in slow)
+        severe = any(each.half >= limit or each.most >= SEVERE * limit for each in slow)
         where = f"broker == {literal(str(broker))}"
         return Finding(
             self.code, WARNING if severe else NOTICE, str(broker), sentence, numbers,
             evidence(*shown) if shown else (nowhere(),),
             command("slow", where if others else both(where, f"api == {literal(api)}")), weight,
+            share=context.of_calls(sum(entry.count for entry in shown)), brief=brief,
         )  # fmt: skip
-
-
-def _shares(calls: int, half: float, most: float) -> str:
-    """How long half of the calls took, where that is more than next to nothing, and one of twenty."""
-    late = duration(most / 1e6)
-    if half < 1000:
-        return f"one of twenty of {many(calls, 'call')} took it more than {late} of its own time"
-    long = duration(half / 1e6)
-    return f"half of {many(calls, 'call')} took it more than {long} of its own time, one of twenty {late}"
 
 
 class SlowQueue(Rule):
@@ -146,7 +141,11 @@ class SlowQueue(Rule):
 
     code = "slow_queue"
     about = "queues"
-    needs = frozenset(("queued_us", "broker_us"))
+    several = (
+        "{count} clients queue on their connections: up to {max_in_flight} requests in flight, p95 up to "
+        "{max_p95_us} in line."
+    )
+    needs = frozenset(("queued_us", "broker_us", "in_flight"))
     missing = "no times in queues"
 
     def __init__(self, *arguments: Any) -> None:
@@ -163,14 +162,14 @@ class SlowQueue(Rule):
         keys: Keys = [calls.client, calls.broker]
         self.times.add(keys, queued)
         with np.errstate(invalid="ignore"):
-            self.clients.add(calls, queued > 0, keys, [queued, own], [queued])
+            self.clients.add(calls, queued > 0, keys, [queued, own], [calls.ints("in_flight")])
 
     def findings(self, context: Context) -> list[Finding]:
         clients: dict[Key, list[tuple[int, Key, Entry]]] = {}
         for key, entry in self.clients.entries.items():
             if self._is_slow(key, entry):
                 clients.setdefault(key[:2], []).append((round(entry.sums[0]), key, entry))
-        return [self._finding(rows) for rows in clients.values()]
+        return [self._finding(rows, context) for rows in clients.values()]
 
     def _is_slow(self, key: Key, entry: Entry) -> bool:
         counts = self.times.counts.get(key)
@@ -181,22 +180,27 @@ class SlowQueue(Rule):
             return False
         return quantile(counts, SLOW_PART) >= self.thresholds.queued_ms * 1000
 
-    def _finding(self, rows: list[tuple[int, Key, Entry]]) -> Finding:
+    def _finding(self, rows: list[tuple[int, Key, Entry]], context: Context) -> Finding:
         _, key, entry = max(rows, key=lambda row: (row[0], str(row[1][2])))
         name, ip, broker = key
         counts = self.times.counts[key]
         queued, own = map(round, entry.sums)
         late = quantile(counts, SLOW_PART)
-        more = f" (and calls to {many(len(rows) - 1, 'broker')} more)" if len(rows) > 1 else ""
-        sentence = (
-            f"{client(name, ip)} waits for itself: {entry.count:,} of {many(counts.sum(), 'call')} to "
-            f"{broker}{more} stood behind earlier ones of their connection, one of twenty for more than "
-            f"{duration(late / 1e6)}; the broker's own time was {duration(own / 1e6)} of "
-            f"{duration((own + queued) / 1e6)}."
+        more = f" and {many(len(rows) - 1, 'broker')} more" if len(rows) > 1 else ""
+        flight = int(max(max(each.maxes[0] for _, _, each in rows), 0))
+        brief = (
+            f"up to {many(flight, 'request')} in flight, p95 {duration(late / 1e6)} in line "
+            f"({entry.count:,} of {many(counts.sum(), 'call')} to {broker}{more} had to wait)"
         )
+        sentence = f"{client(name, ip)} queues on one connection: {brief}."
         numbers = {"queued_calls": entry.count, "queued_us": queued, "broker_us": own, "p95_us": late}
+        numbers["in_flight"] = flight
+        waited = sum(each.count for _, _, each in rows)
+        severe = late >= SEVERE * self.thresholds.queued_ms * 1000
         shown = evidence(*(each for _, _, each in rows))
         return Finding(
-            self.code, NOTICE, client(name, ip), sentence, {**numbers, "brokers": len(rows)}, shown,
+            self.code, WARNING if severe else NOTICE, client(name, ip), sentence, {**numbers,
+            "brokers": len(rows)}, shown,
             command("slow", is_client(name, ip)), sum(each for each, _, _ in rows),
+            share=context.of_calls(waited), brief=brief,
         )  # fmt: skip

@@ -32,25 +32,22 @@ class _Storm(Rule):
     def findings(self, context: Context) -> list[Finding]:
         limits = self.thresholds
         return [
-            self._finding(key, entry)
+            self._finding(key, entry, context)
             for key, entry in self.calls.entries.items()
             if key[1] != OTHERS  # many clients, each of which asks as often as it should
             and entry.count >= limits.storm_calls
             and entry.count > limits.storm_per_s * entry.span_s
         ]
 
-    def _finding(self, key: Key, entry: Entry) -> Finding:
+    def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
         quick = f", {rate(entry.count / entry.span_s)}" if entry.span_s else " at once"
-        sentence = (
-            f"{client(key[0], key[1])} sent {many(entry.count, f'{key[2]} request')}{quick}; the answers "
-            "took "
-            f"{size(int(entry.sums[0]))}. {self.why}"
-        )
+        brief = f"{many(entry.count, f'{key[2]} request')}{quick}, {size(int(entry.sums[0]))} of answers"
+        sentence = f"{client(key[0], key[1])} sent {brief}. {self.why}"
         numbers = {"calls": entry.count, "span_s": entry.span_s, "response_bytes": entry.sums[0]}
         where = f"api == {literal(key[2])} and client_id == {literal(key[0])}"
         return Finding(
             self.code, WARNING, client(key[0], key[1]), sentence, numbers, evidence(entry),
-            command("clients", where), entry.count,
+            command("clients", where), entry.count, share=context.of_calls(entry.count), brief=brief,
         )  # fmt: skip
 
 
@@ -66,6 +63,7 @@ class MetadataStorm(_Storm):
     apis = (3, 10, 60, 75)
     """Metadata, FindCoordinator, DescribeCluster, DescribeTopicPartitions."""
     why = "Clients need it every five minutes and when a leader changes."
+    several = f"{{count}} clients ask for metadata all the time, in {{calls:request}}. {why}"
 
 
 class ApiVersionsStorm(_Storm):
@@ -77,3 +75,4 @@ class ApiVersionsStorm(_Storm):
     needs = frozenset(("response_bytes",))
     apis = (18,)
     why = "There is one for each connection: it connects anew all the time."
+    several = "{count} clients sent {calls:ApiVersions request}: they connect anew all the time."

@@ -104,7 +104,11 @@ class Thresholds:
     """... of so much record data."""
 
     unanswered: int = 5
-    """Requests that a broker left unanswered are a warning from so many on, else a notice."""
+    """Requests that a broker left unanswered are a warning from so many on, else a notice; ..."""
+    unanswered_many: int = 20
+    """... all are critical if there are so many ..."""
+    unanswered_share: float = 0.01
+    """... and they are so much of the requests that expect an answer."""
     outage_refused: int = 20
     """Connections refused by a broker that answers at other times: from so many on it is a warning."""
 

@@ -19,6 +19,11 @@ class Throttled(Rule):
 
     code = "throttled"
     about = "throttling"
+    several = (
+        "{count} clients are throttled: {answers:answer} told them to wait, up to {max_throttle_max_ms}. "
+        "They "
+        "exceed a quota."
+    )
     needs = frozenset(("throttle_ms", "throttled_us"))
     missing = "no response with a throttle time"
 
@@ -43,11 +48,11 @@ class Throttled(Rule):
                 continue
             apis = told[name, ip]
             kept = f", and was held up for {duration(held / 1e6)}" if held else ""
-            sentence = (
-                f"{client(name, ip)} is throttled: {many(answers, 'answer')} told it to wait, "
-                f"{duration(total / 1000)} in all, up to {duration(entry.maxes[0] / 1000)} "
-                f"({counted(apis)}){kept}. It exceeds a quota."
+            brief = (
+                f"{many(answers, 'answer')} told it to wait, {duration(total / 1000)} in all, up to "
+                f"{duration(entry.maxes[0] / 1000)} ({counted(apis)}){kept}"
             )
+            sentence = f"{client(name, ip)} is throttled: {brief}. It exceeds a quota."
             numbers = {"answers": answers, "throttle_ms": total, "throttle_max_ms": entry.maxes[0]}
             severity = WARNING if total >= self.thresholds.throttled_ms else NOTICE
             where = f"throttle_ms > 0 and client_id == {literal(name)}"
@@ -55,7 +60,7 @@ class Throttled(Rule):
                 Finding(
                     self.code, severity, client(name, ip), sentence,
                     numbers | ({"throttled_us": held} if held else {}), evidence(entry),
-                    command("slow", where), total,
+                    command("slow", where), total, share=context.of_calls(answers), brief=brief,
                 )
             )  # fmt: skip
         return found

@@ -50,6 +50,7 @@ class OldClients(Rule):
 
     code = "old_client"
     about = "old clients"
+    several = "{clients:client} would not work with Kafka 4.0."
     needs = frozenset(("api_version", "software_name", "software_version", "syn"))
     missing = "no calls"
 
@@ -92,7 +93,7 @@ class OldClients(Rule):
         for key, entry in self.old.entries.items():
             if self._verdict(key, entry) == BREAKS:
                 breaking.setdefault(key[:2] in self.asked.entries, {})[key] = entry
-        return [self._finding(asks, entries) for asks, entries in breaking.items()]
+        return [self._finding(asks, entries, context) for asks, entries in breaking.items()]
 
     def unjudged(self) -> str:
         unsure = any(self._verdict(key, entry) == UNKNOWN for key, entry in self.old.entries.items())
@@ -113,15 +114,18 @@ class OldClients(Rule):
         newest = None if answered is None else int(answered.maxes[0])
         return verdict(asking, key[4], int(-entry.maxes[1]), SERVED.serves(RELEASE, key[4]), newest)[0]
 
-    def _finding(self, asks: bool, entries: dict[Key, Entry]) -> Finding:
+    def _finding(self, asks: bool, entries: dict[Key, Entry], context: Context) -> Finding:
         clients = list(dict.fromkeys(client(key[0], key[1]) for key in entries))
         versions = sorted({f"{key[3]} v{int(-entry.maxes[1])}" for key, entry in entries.items()})
         why = "although the broker offers newer ones" if asks else "without asking what the broker offers"
         calls = sum(entry.count for entry in entries.values())
         some = clients[0] if len(clients) == 1 else many(len(clients), "client")
         named = "" if len(clients) == 1 else f" ({listed(clients)})"
-        sentence = f"{some} would not work with Kafka 4.0{named}: {listed(versions, 3)} used {why}."
+        brief = f"{'uses' if len(clients) == 1 else 'use'} {listed(versions, 3)} {why}"
+        it = "it" if len(clients) == 1 else "they"
+        sentence = f"{some} would not work with Kafka 4.0{named}: {it} {brief}."
         return Finding(
             self.code, NOTICE, some, sentence, {"clients": len(clients), "calls": calls},
             evidence(*entries.values()), command(f"upgrade-check --target {TARGET}"), calls,
+            share=context.of_calls(calls), brief=brief,
         )  # fmt: skip

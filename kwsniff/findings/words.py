@@ -68,11 +68,13 @@ def rate(per_s: float) -> str:
     return f"{digits(per_s)} a second"
 
 
+def in_unit(name: str, value: float) -> str:
+    """A figure in the unit that its name ends with."""
+    for ending, per_s in (("_us", 1e6), ("_ms", 1e3), ("_s", 1)):
+        if name.endswith(ending):
+            return duration(value / per_s)
+    return bytes_text(int(value)) if name.endswith("bytes") else f"{int(value):,}"
+
+
 size = bytes_text
 """`1.5 kB`."""
-
-
-def closer(closed_by: str) -> str:
-    """Who ended a connection and how: `the client (FIN)` for `client_fin`."""
-    who, _, flag = closed_by.partition("_")
-    return f"the {who} ({flag.upper()})" if flag else closed_by

@@ -19,8 +19,10 @@ from kwsniff.answers.slow import CALLS
 from kwsniff.answers.tabular import DURATION, TEXT, TIME, AnswerTable
 from kwsniff.config import Config
 from kwsniff.findings import NEEDED as FINDINGS
-from kwsniff.findings import Finding, Findings
+from kwsniff.findings import Finding, Findings, facts
 from kwsniff.findings.errors import ErrorLine
+from kwsniff.findings.finding import CRITICAL, WARNING, about_input
+from kwsniff.findings.words import duration
 from kwsniff.html import blocks, sections, trees
 from kwsniff.html.document import MOST_BYTES, document
 from kwsniff.html.gathered import NEEDED as GATHERED
@@ -101,22 +103,22 @@ class Page:
             kept //= 2
             found = {number: found[number] for number in sorted(found)[:kept]}
 
-    def _html(self, found: Mapping[int, list[Tree]]) -> str:
+    def _html(self, trees_of: Mapping[int, list[Tree]]) -> str:
         groups = Groups()
         groups.learn(self.report.topic_names)
         groups.take(self.gathered.groups.batch())
         groups.see(self.gathered.groups.seen())
         api = blocks.api_table(self.report.tables["api"])
-        data, parts = self._blocks(api, groups, found)
+        data, parts = self._blocks(api, groups, trees_of)
         heading = title([printable(path) for path in self.paths], self.report)
         trust = note(self.trust) + "".join(note(each) for each in (*self.notes, self.report.note))
-        said = sections.findings(self.findings, self._files, self.report.total("calls"))
+        found = about_input(self.findings, self.paths, self.options, self.where)
+        said = sections.findings(found, self.report.total("calls"))
         parts.insert(0, Part("findings", "Findings", self._command("report"), said))
-        anomalies = table("anomalies") if self.anomalies else ""
+        anomalies = f"<details><summary>Anomalies</summary>{table('anomalies')}</details>"
         again = self._command("decode", where='event == "anomaly"') if self.anomalies else ""
-        parts.append(
-            Part("trust", "How far to trust it", again or self._command("report"), trust + anomalies)
-        )
+        trust += anomalies if self.anomalies else ""
+        parts.insert(0, Part("trust", "How far to trust it", again or self._command("report"), trust))
         data["tables"]["anomalies"] = blocks.table(blocks.anomaly_table(self.anomalies))
         head = sections.head(
             named([printable(path) for path in self.paths]), heading, parts, self._facts(api)
@@ -159,7 +161,7 @@ class Page:
         more = f"{left[0]:,} more clients and {left[1]:,} more topics are left out" if any(left) else ""
         parts = [
             Part("timeline", "Timeline", self._command("decode", *TIMELINE),
-                 chart("timeline", "calls, errors, rebalances and throttling over time")),
+                 chart("timeline", "calls, latency, bytes, errors, rebalances and throttling over time")),
             Part("time", "Where the time went", wide,
                  chart("split", "parts of the time of the calls, by API") + table("api")),
             Part("latency", "How long calls took", self._command("slow", "--table", "clients", "--top", "0"),
@@ -219,9 +221,15 @@ class Page:
         calls = sum(row["calls"] for row in api.rows)
         errors = sum(row["errors"] for row in api.rows)
         clients = len(self.report.tables["client"])
-        found = sum(each.severity in ("critical", "warning") for each in self.findings)
+        found = sum(each.severity in (CRITICAL, WARNING) for each in facts(self.findings))
+        latency = {
+            f"latency {name}": duration(value / 1e6)
+            for name, value in self.report.latency_us.items()
+            if value is not None
+        }
         return {
-            "calls": f"{calls:,}", "calls with errors": f"{errors:,}", "clients": f"{clients:,}",
+            "calls": f"{calls:,}", "calls with errors": f"{errors:,}",
+            "unanswered": f"{self.report.total('unanswered'):,}", **latency, "clients": f"{clients:,}",
             "anomalies": f"{sum(self.anomalies.values()):,}", "findings to look into": f"{found:,}",
         }  # fmt: skip
 

@@ -20,10 +20,10 @@ from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, T
 from kwsniff.events import ANOMALIES
 from kwsniff.findings.histogram import BUCKETS, WIDTH, Histogram
 from kwsniff.findings.rule import CLUSTER_METADATA, METADATA_ID
-from kwsniff.html.timeline import Timeline
 from kwsniff.page.sections import SHORT
 from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.text import printable
+from kwsniff.report.timeline import Timeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,8 @@ def timeline(found: Timeline, rebalances: Iterable[int]) -> Block:
     place = {time: at for at, time in enumerate(columns["time"])}
     block: Block = {"width": found.width_us, "stretches": [list(each) for each in found.stretches()]}
     for name, values in columns.items():
-        block[name] = order if name == "time" else [values[place[t]] if t in place else 0 for t in order]
+        none = None if name.endswith("_us") else 0
+        block[name] = order if name == "time" else [values[place[t]] if t in place else none for t in order]
     block["rebalances"] = [slots.get(time, 0) for time in order]
     return block
 

@@ -12,11 +12,12 @@ import pyarrow as pa
 from kwsniff.answers.slow import NEEDS as SLOW
 from kwsniff.answers.slow import Slowest
 from kwsniff.findings.histogram import Histogram
-from kwsniff.html import chosen, timeline
+from kwsniff.html import chosen
 from kwsniff.html.chosen import BODIES, GroupCalls
-from kwsniff.html.timeline import Timeline
 from kwsniff.message.many import NEEDED as MESSAGE
+from kwsniff.report import timeline
 from kwsniff.report.eventrows import EventBatch
+from kwsniff.report.timeline import Timeline
 from kwsniff.report.waiting import waited
 
 SHOWN = 50
@@ -39,10 +40,11 @@ class Gathered:
 
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
         """Take one EVENTS batch, in its order."""
-        calls = EventBatch.of(batch).calls
+        batch = EventBatch.of(batch)
+        calls = batch.calls
         if not len(calls):
             return
-        self.timeline.take(calls)
+        self.timeline.take(batch)
         self.groups.take(calls)
         on_purpose = waited(calls)
         self.waited += int((on_purpose & calls.known("duration_us")).sum())

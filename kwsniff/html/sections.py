@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kwsniff.findings import Fact, facts
 from kwsniff.findings.finding import NOT_SHOWN, OK, SEVERITIES
 from kwsniff.html.document import escaped
-from kwsniff.page.sections import varied
 from kwsniff.report.text import printable
 
 if TYPE_CHECKING:
     from kwsniff.findings import Finding
 
 FIRST, FINDINGS = 8, 100
-"""Findings that are seen at once, and on the page."""
+"""Whom a fact is about: so many are seen at once, and on the page."""
 LONGEST = 2_000
 
 
@@ -68,30 +68,34 @@ def head(name: str, title: str, parts: Sequence[Part], facts: Mapping[str, str])
     )
 
 
-def findings(found: Sequence[Finding], files: str, calls: int) -> str:
-    """The findings in sentences, the worst first, then what was fine and what was not shown."""
-    bad = varied([each for each in found if each.severity not in (OK, NOT_SHOWN)])
-    items = [_finding(each, files) for each in bad[:FINDINGS]]
+def findings(found: Sequence[Finding], calls: int) -> str:
+    """The facts in sentences with whom they are about, the worst first, then what was fine and what was not
+    shown."""
+    items = [_fact(each) for each in facts(found)]
     if not items:
         fine = "Nothing was found to look into." if calls else "There are no Kafka calls in it."
         items = [f'<li class="ok"><span class="badge">{"ok" if calls else "none"}</span><p>{fine}</p></li>']
-    return f'<ul class="findings">{"".join(items[:FIRST])}</ul>{_more(items[FIRST:], len(bad))}{_rest(found)}'
+    return f'<ul class="findings">{"".join(items)}</ul>{_rest(found)}'
 
 
-def _finding(found: Finding, files: str) -> str:
-    command = command_line(found.command.replace("FILE", files, 1))
+def _fact(fact: Fact) -> str:
+    about = _concerned(fact.found[:FIRST]) if fact.found[1:] else ""
+    more, left = fact.found[FIRST:FINDINGS], len(fact.found) - FINDINGS
+    if more:
+        said = note(f"{left:,} more are left out") if left > 0 else ""
+        about += f"<details><summary>{len(more):,} more</summary>{_concerned(more)}{said}</details>"
     return (
-        f'<li class="{found.severity}"><span class="badge">{found.severity}</span><div>'
-        f"<p>{escaped(_cut(found.sentence))}</p>{command}</div></li>"
+        f'<li class="{fact.severity}"><span class="badge">{fact.severity}</span><div>'
+        f"<p>{escaped(_cut(fact.sentence))}</p>{about}{command_line(fact.command)}</div></li>"
     )
 
 
-def _more(items: Sequence[str], count: int) -> str:
-    if not items:
-        return ""
-    left = note(f"{count - FINDINGS:,} more findings are left out") if count > FINDINGS else ""
-    more = f"{len(items):,} more finding{'' if len(items) == 1 else 's'}"
-    return f'<details><summary>{more}</summary><ul class="findings">{"".join(items)}</ul>{left}</details>'
+def _concerned(found: Sequence[Finding]) -> str:
+    rows = (
+        f"<tr><th>{escaped(_cut(each.subject))}</th><td>{escaped(_cut(each.brief))}</td></tr>"
+        for each in found
+    )
+    return f'<table class="concerned">{"".join(rows)}</table>'
 
 
 def _rest(found: Sequence[Finding]) -> str:

@@ -1,12 +1,13 @@
 """The default report: one page that can be pasted into a ticket.
 
-What the input is and how far to trust it, what was found, where the time went, errors with who got them and
-where, the clients with most time, errors and bytes, and anomalies. It fits 100 columns and a screen; what
-does not fit is counted, and `top` shows more.
+What the input is and how far to trust it, what was found, what happened when, where the time went, errors
+with who got them and where, the clients with most time, errors and bytes, and anomalies. It is as wide as the
+terminal; what does not fit is counted, and `top` shows more.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
@@ -16,12 +17,13 @@ from rich.console import Console
 from rich.text import Text
 
 from kwsniff.page import sections
-from kwsniff.page.layout import HEIGHT, WIDTH, Line, Section, shared
+from kwsniff.page.layout import HEIGHT, NARROWEST, WIDEST, WIDTH, Line, Section, shared
 from kwsniff.page.sections import Tables
 
 if TYPE_CHECKING:
     from kwsniff.findings import Finding
     from kwsniff.findings.errors import ErrorLine
+    from kwsniff.report.timeline import Timeline
 
 __all__ = ["Page"]
 
@@ -41,11 +43,16 @@ class Page:
     """What whoever reads the figures has to know."""
     zone: tzinfo = UTC
     """The time zone of times."""
+    timeline: Timeline | None = None
+    again: str = "kwsniff decode FILE --where 'event == \"anomaly\"'"
+    """The command that shows the anomalies."""
 
     def lines(self, *, top: int | None = None, width: int = WIDTH, height: int = HEIGHT) -> list[Line]:
         """The page in `height` lines, or with the first `top` rows of each section (0: all) in as many as
         that takes."""
-        parts = self._sections(width, top is None)
+        parts = self._sections(width, top)
+        for each in parts:
+            each.width = width
         if top is None:
             counts = shared(parts, height)
         else:
@@ -64,20 +71,24 @@ class Page:
         return lines
 
     def print(self, console: Console, *, top: int | None = None) -> None:
-        """Print the page: as high as the terminal, if it is one that shows more than a page."""
-        height = HEIGHT
+        """Print the page: as wide as the terminal, or as COLUMNS says, and as high, if that is more than a
+        page."""
+        width, height = WIDTH, HEIGHT
         if console.is_terminal:
             height = max(console.height, HEIGHT)
-        for line in self.lines(top=top, height=height - 1):
+        if console.is_terminal or os.environ.get("COLUMNS", "").isdecimal():
+            width = min(max(console.width, NARROWEST), WIDEST)
+        for line in self.lines(top=top, width=width, height=height - 1):
             console.print(Text(line.text, style=line.style), soft_wrap=True, highlight=False)
 
-    def _sections(self, width: int, brief: bool) -> list[Section]:
+    def _sections(self, width: int, top: int | None) -> list[Section]:
         """In the order in which they are printed."""
         return [
             sections.head(self.title, self.trust, self.note, width),
-            sections.findings(self.findings, width, brief, sum(self.tables["api"]["calls"].to_pylist())),
+            sections.findings(self.findings, width, top, sum(self.tables["api"]["calls"].to_pylist())),
+            sections.course(self.timeline, width, self.zone),
             sections.api(self.tables["api"], width),
             sections.errors(self.errors, width, self.zone),
             sections.clients(self.tables["client"], width),
-            sections.anomalies(self.anomalies, width),
+            sections.anomalies(self.anomalies, self.again, width),
         ]

@@ -5,14 +5,17 @@ Width is counted in the cells of a terminal, so that names in wide characters li
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len, set_cell_size
 
-WIDTH, HEIGHT = 100, 30
+WIDTH, HEIGHT = 100, 50
 """Of a page, where there is no terminal."""
+NARROWEST, WIDEST = 60, 160
+"""Widths of a page."""
 GAP = 2
 
 
@@ -38,18 +41,19 @@ class Section:
     """Below the title, whatever the number of blocks."""
     tail: list[Line] = field(default_factory=list)
     """Below the blocks."""
+    width: int = WIDTH
 
     def lines(self, count: int) -> list[Line]:
         """Title, head and the first `count` blocks; the title says how many are left out."""
         hidden = len(self.blocks) - count
         more = f"  (+{hidden:,} more: --top 0)" if hidden > 0 else ""
         shown = [line for block in self.blocks[:count] for line in block]
-        title = [Line(_ruled(self.title + more), "bold")] if self.title else []
+        title = [Line(_ruled(self.title + more, self.width), "bold")] if self.title else []
         return [*title, *self.head, *shown, *self.tail]
 
 
-def _ruled(title: str) -> str:
-    return f"── {title} " + "─" * (WIDTH - cell_len(title) - 4)
+def _ruled(title: str, width: int) -> str:
+    return f"── {title} " + "─" * (width - cell_len(title) - 4)
 
 
 def shared(sections: Sequence[Section], height: int) -> list[int]:
@@ -77,7 +81,7 @@ def shared(sections: Sequence[Section], height: int) -> list[int]:
 
 
 _TIE = "\u00a0"
-_UNIT = re.compile(r"(?<=\d) (s|ms|min|h|%|bytes?|[kMGTP]B)\b")
+_UNIT = re.compile(r"(?<=\d) (s|ms|min|h|%|bytes?|[kMGTP]B|calls?|errors?|unanswered)(?!\w)")
 """What stands behind a number on the same line."""
 
 
@@ -151,3 +155,32 @@ def beside(lists: Sequence[Sequence[str]], width: int) -> list[str]:
         _joined([fitted(items[row] if row < len(items) else "", each) for items in lists])
         for row in range(height)
     ]
+
+
+BARS = " ▁▂▃▄▅▆▇█"
+DECADES = 100.0
+"""Values that differ by more than this are drawn on a logarithmic scale."""
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """A bar for each value, from the least to the greatest: nothing for none and for zero. Values that span
+    decades are drawn by their logarithms."""
+    known = [value for value in values if value]
+    if not known:
+        return " " * len(values)
+    least, most = min(known), max(known)
+    if is_logarithmic(values):
+        return "".join(
+            _bar(math.log(value / least), math.log(most / least)) if value else " " for value in values
+        )
+    return "".join(_bar(value, most) if value else " " for value in values)
+
+
+def is_logarithmic(values: Sequence[float | None]) -> bool:
+    """Whether they span decades."""
+    known = [value for value in values if value]
+    return bool(known) and max(known) > DECADES * min(known)
+
+
+def _bar(value: float, most: float) -> str:
+    return BARS[1 + round(7 * value / most)]

@@ -6,9 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, SEVERITIES, WARNING
+from rich.cells import cell_len
+
+from kwsniff.findings import Fact, facts
+from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.findings.words import duration
-from kwsniff.page.layout import Line, Section, beside, columns, fitted, tied, wrapped
+from kwsniff.page.layout import (
+    GAP,
+    WIDTH,
+    Line,
+    Section,
+    beside,
+    columns,
+    fitted,
+    is_logarithmic,
+    sparkline,
+    tied,
+    wrapped,
+)
 from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.text import bytes_text, digits, printable
 
@@ -17,62 +32,100 @@ if TYPE_CHECKING:
 
     from kwsniff.findings import Finding
     from kwsniff.findings.errors import ErrorLine
+    from kwsniff.report.timeline import Timeline
 
 Tables = Mapping[str, "pa.Table"]
 Row = Mapping[str, Any]
 
 STYLES = {CRITICAL: "bold red", WARNING: "yellow", NOTICE: "cyan"}
 INDENT = 10
-P99_CALLS = 100
-"""With fewer calls the one percentile lies between the greatest values."""
+TRUSTED = {"high": "green", "limited": "yellow", "low": "bold red"}
 TOP = 10
 SHORT = {
     "request_transfer_us": "send", "queued_us": "queue", "throttled_us": "throttle", "waited_us": "wait",
     "broker_us": "broker", "response_transfer_us": "receive",
 }  # fmt: skip
 BRIEF = 2
-LIKE = 2
-"""Findings of one rule that are printed before those of others."""
+LIKE = 3
+"""Whom a fact is about: so many are named where there is little room."""
 
 
 def head(title: str, trust: str, note: str, width: int) -> Section:
-    """The input, and how far to trust it."""
+    """The input, and how far to trust it: the verdict first."""
     lines = [Line(line, "bold") for line in wrapped(printable(title), width)]
-    lines += [Line(line) for text in (trust, note) if text for line in wrapped(text, width)]
+    verdict, _, counters = trust.partition(". ")
+    if verdict:
+        level = next((style for word, style in TRUSTED.items() if verdict.startswith(f"Trust: {word}")), "")
+        lines += [Line(line, level) for line in wrapped(f"{verdict}.", width)]
+    lines += [Line(line) for text in (counters, note) if text for line in wrapped(text, width)]
     return Section("", [], head=lines)
 
 
-def findings(found: Sequence[Finding], width: int, brief: bool, calls: int) -> Section:
-    """Sentences, the worst first, then what was looked at and is fine; of that no more than `BRIEF` lines if
-    it is to be `brief`. Without `calls` nothing was looked at."""
-    bad = [each for each in found if each.severity not in (OK, NOT_SHOWN)]
+def findings(found: Sequence[Finding], width: int, top: int | None, calls: int) -> Section:
+    """A sentence for each fact with whom it is about, the worst first, then what was looked at and is fine:
+    no more than `BRIEF` lines of that, and `LIKE` of whom, unless `top` rows of each are asked for (0: all).
+    Without `calls` nothing was looked at."""
     fine = ", ".join(_about(each) for each in found if each.severity == OK)
     unseen = ", ".join(_about(each) for each in found if each.severity == NOT_SHOWN)
-    blocks = [_finding(each, width) for each in varied(bad)]
-    tail = _listed("ok", fine, width, brief) + _listed("not shown", unseen, width, brief)
-    if not bad:
+    blocks = [_fact(each, width, LIKE if top is None else top or len(each.found)) for each in facts(found)]
+    tail = _listed("ok", fine, width, top is None) + _listed("not shown", unseen, width, top is None)
+    if not blocks:
         fine = "Nothing was found that somebody should look into."
         tail.insert(0, Line(fine if calls else "There are no Kafka calls in it, so nothing was looked at."))
-    return Section("Findings", blocks, least=2, tail=tail)
+    return Section("Findings", blocks, least=6, tail=tail)
 
 
-def varied(found: Sequence[Finding]) -> list[Finding]:
-    """The same findings, but of each severity one of each rule before the second of any, and what a rule has
-    more than a few of behind those of others."""
-    seen: dict[tuple[str, str], int] = {}
-    ranked: list[tuple[tuple[bool, int, int], Finding]] = []
-    for each in found:
-        times = seen[each.code, each.severity] = seen.get((each.code, each.severity), 0) + 1
-        severity = list(SEVERITIES).index(each.severity)
-        ranked.append(((times > LIKE, severity, times if times <= LIKE else 0), each))
-    return [each for _, each in sorted(ranked, key=lambda pair: pair[0])]
+def _fact(fact: Fact, width: int, most: int) -> list[Line]:
+    style = STYLES.get(fact.severity, "")
+    lines = [
+        Line(line, style)
+        for line in wrapped(f"{fact.severity:<{INDENT - 1}} {fact.sentence}", width, " " * INDENT)
+    ]
+    if len(fact.found) > 1:
+        lines += [Line(line) for line in _concerned(fact.found, width, most)]
+    if fact.command:
+        lines.append(Line(f"{' ' * INDENT}> {fact.command}", "dim"))
+    return lines
 
 
-def _finding(finding: Finding, width: int) -> list[Line]:
-    lines = wrapped(f"{finding.severity:<{INDENT - 1}} {finding.sentence}", width, " " * INDENT)
-    if finding.command:
-        lines.append(f"{' ' * INDENT}> {finding.command}")
-    return [Line(line, STYLES.get(finding.severity, "")) for line in lines]
+def _concerned(found: Sequence[Finding], width: int, most: int) -> list[str]:
+    """Whom a fact is about, with the figures of each."""
+    shown = [printable(each.subject) for each in found[:most]]
+    wide = min(max(map(cell_len, shown)), (width - INDENT) // 3)
+    left, hanging = " " * (INDENT + 2), " " * (wide + GAP)
+    lines = []
+    for subject, each in zip(shown, found, strict=False):
+        row = f"{tied(fitted(subject, wide) + ' ' * GAP)}{each.brief}"
+        lines += [left + line for line in wrapped(row, width - len(left), hanging)]
+    if len(found) > most:
+        lines.append(f"{left}and {len(found) - most:,} more")
+    return lines
+
+
+def course(timeline: Timeline | None, width: int, zone: tzinfo) -> Section:
+    """What happened when: a line of bars each, with the range of their values."""
+    if timeline is None:
+        return Section("", [])
+    strip = timeline.strip(width - NAMES - RANGE)
+    seconds, columns = strip.width / 1e6, strip.columns
+    if len(columns["calls"]) < 2:
+        return Section("", [])
+    lines = []
+    for name, source, show, per_s in COURSE:
+        values = [each / seconds if per_s and each is not None else each for each in columns[source]]
+        known = [each for each in values if each is not None]
+        if any(known):
+            scale = ", log" if is_logarithmic(values) else ""
+            said = f"{show(min(known))} to {show(max(known))}{scale}"
+            lines.append(f"{name:<{NAMES}}{sparkline(values)}  {said}")
+    day = "%Y-%m-%d " if strip.last - strip.first > 86_400_000_000 else ""
+    first, last = (_clock(each, zone, day) for each in (strip.first, strip.last))
+    room = len(columns["calls"]) - len(first) - len(last)
+    if room > 0:
+        lines.append(f"{'':<{NAMES}}{first}{' ' * room}{last}")
+    left = f", {duration(strip.left / 1e6)} without calls left out" if strip.left else ""
+    title = f"What happened when (a bar is {duration(seconds)}{left})"
+    return Section(title, [], head=[Line(line) for line in lines])
 
 
 def _about(finding: Finding) -> str:
@@ -92,39 +145,59 @@ def _listed(what: str, names: str, width: int, brief: bool) -> list[Line]:
 
 
 def api(table: pa.Table, width: int) -> Section:
-    """Where the time of the calls went."""
+    """Where the time of the calls went that did not wait on purpose."""
     rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
     for row in rows:
-        row["time_us"] = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
+        row["time_us"] = _busy(row)
     rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
-    parts = [name for name in PARTS if any(_share(row[_sum(name)], _parted(row)) for row in rows)]
-    shares = [SHORT[name] for name in parts] or ["waited"]
-    headings = ["API", "calls", "errors", "time", *shares, "p50 ms", "p99 ms", "max ms"]
-    cells = [_api_cells(row, parts) for row in rows]
-    heading, lines = columns(headings, cells, left=(0,), shrink=((0, 12),), width=width)
-    return Section(
-        "Where the time went, by API", [[Line(line)] for line in lines], least=2,
-        head=[Line(heading, "bold")] if rows else [],
-    )  # fmt: skip
+    whole = sum(row["time_us"] for row in rows)
+    figures: list[tuple[str, list[str]]] = [
+        ("API", [printable(row["api"] or "(none)") for row in rows]),
+        ("calls", [f"{row['calls']:,}" for row in rows]),
+        ("errors", [_some(row["errors"]) for row in rows]),
+        ("no answer", [_some(row["unanswered"]) for row in rows]),
+        ("p50", [_ms(row["latency_p50_us"]) for row in rows]),
+        ("p95", [_ms(row["latency_p95_us"]) for row in rows]),
+        ("max", [_ms(row["latency_max_us"]) for row in rows]),
+        ("share", [_share(row["time_us"], whole) for row in rows]),
+        ("spent in", [_cause(row, 2 if width >= WIDTH else 1) for row in rows]),
+    ]
+    title = "Where the time went (ms, waiting on purpose left out)"
+    return _table(title, figures, (("API", 16), ("spent in", 12), ("API", 10)), width, least=2)
 
 
-def _api_cells(row: Row, parts: Sequence[str]) -> list[str]:
-    shares = [_part(row, name) for name in parts]
-    if not parts:
-        shares = [_share(row["duration_waited_sum_us"], row["time_us"])]
-    many = row["calls"] - row["waited_calls"] >= P99_CALLS
-    times = [row["latency_p50_us"], row["latency_p99_us"] if many else None, row["latency_max_us"]]
-    return [
-        printable(row["api"] or "(none)"), f"{row['calls']:,}", f"{row['errors']:,}" if row["errors"] else "",
-        _seconds(row["time_us"]), *shares, *(_ms(each) for each in times),
-    ]  # fmt: skip
+def _table(
+    title: str,
+    parts: Sequence[tuple[str, list[str]]],
+    shrink: Sequence[tuple[str, int]],
+    width: int,
+    least: int,
+) -> Section:
+    """Columns with their cells as a section, but those without any; `shrink` become narrower in turn."""
+    shown = dict(each for each in parts if any(each[1]))
+    names = list(shown)
+    narrower = [(names.index(name), size) for name, size in shrink if name in shown]
+    left = [place for place, name in enumerate(names) if name in LEFT]
+    rows = list(zip(*shown.values(), strict=True))
+    heading, lines = columns(names, rows, left, narrower, width)
+    head = [Line(heading, "bold")] if rows else []
+    return Section(title, [[Line(line)] for line in lines], least=least, head=head)
 
 
-def _part(row: Row, name: str) -> str:
-    """A part's share of the time, with a sign if some of the broker's may have been waiting for data."""
-    shown = _share(row[_sum(name)], _parted(row))
-    unsure = name == "broker_us" and (row[_sum(name)] or 0.0) > (row[_sum(LEAST)] or 0.0)
-    return f"≤{shown}" if shown and unsure else shown
+def _cause(row: Row, most: int) -> str:
+    """The one or two parts that most of the time went into, with a sign if some of the broker's may have
+    been waiting for data."""
+    parts = {name: row[_sum(name)] or 0.0 for name in PARTS if name != "waited_us"}
+    whole = sum(parts.values())
+    unsure = parts["broker_us"] > (row[_sum(LEAST)] or 0.0)
+    ranked = sorted(parts, key=lambda name: -parts[name])[:most]
+    shown = [(name, _share(parts[name], whole)) for name in ranked]
+    sign = {"broker_us": "≤"} if unsure else {}
+    return ", ".join(f"{SHORT[name]} {sign.get(name, '')}{share}" for name, share in shown if share)
+
+
+def _some(count: int) -> str:
+    return f"{count:,}" if count else ""
 
 
 def _busy(row: Row) -> float:
@@ -135,42 +208,35 @@ def _busy(row: Row) -> float:
     return max(float(whole - row[_sum("waited_us")]), 0.0)
 
 
-def _parted(row: Row) -> float:
-    """The time of which it is known where it went, µs."""
-    return sum((row[_sum(name)] or 0.0 for name in PARTS), 0.0)
-
-
 def _sum(name: str) -> str:
     return f"{name[:-3]}_sum_us"
 
 
 def errors(lines: Sequence[ErrorLine], width: int, zone: tzinfo) -> Section:
-    """Errors with who got them, for what, and when."""
-    headings = ["error", "API", "count", "who", "where", "first", "last"]
-    rows = [
-        [line.error, line.api, f"{line.calls:,}", _first(line.who), _first(line.where), *_clocks(line, zone)]
-        for line in lines
+    """Errors with who got them, for what, and when, where there is room for that."""
+    parts = [
+        ("error", [line.error for line in lines]),
+        ("API", [line.api for line in lines]),
+        ("count", [f"{line.calls:,}" for line in lines]),
+        ("who", [_first(line.who) for line in lines]),
+        ("where", [_first(line.where) for line in lines]),
     ]
-    heading, texts = columns(
-        headings,
-        rows,
-        left=(0, 1, 3, 4, 5, 6),
-        shrink=_ERRORS_SHRINK,
-        width=width,
-    )
-    return Section(
-        "Errors", [[Line(text)] for text in texts], least=1, head=[Line(heading, "bold")] if rows else [],
-    )  # fmt: skip
+    if width >= WIDTH:
+        parts.append(("first", [_clock(line.entry.first.time, zone) for line in lines]))
+        parts.append(("last", [_clock(line.entry.last.time, zone) for line in lines]))
+    shrink = (("who", 18), ("where", 12), ("API", 14), ("who", 14), ("error", 24), ("API", 10), ("who", 10))
+    return _table("Errors", parts, shrink, width, least=1)
 
 
 def clients(table: pa.Table, width: int) -> Section:
-    """Those with most time, errors and bytes."""
+    """Those with most time that was not waiting on purpose, errors and bytes."""
     rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
+    whole = sum(map(_busy, rows))
     for row in rows:
-        row["time_us"] = _busy(row)
+        row["share"] = _busy(row) / whole if whole else 0.0
         row["size"] = row["request_bytes"] + row["response_bytes"]
     figures: list[tuple[str, str, Callable[[Any], str]]] = [
-        ("by time not waiting", "time_us", _seconds),
+        ("by share of the time", "share", lambda value: _share(value, 1) or "<1%"),
         ("by errors", "errors", lambda value: f"{int(value):,}"),
         ("by bytes", "size", lambda value: bytes_text(int(value))),
     ]
@@ -195,14 +261,14 @@ def _top(row: Row, name: str, show: Callable[[Any], str], width: int) -> str:
     return f"{fitted(who, width - len(figure) - 1)} {figure}"
 
 
-def anomalies(counts: Mapping[str, int], width: int) -> Section:
-    """By code, the most frequent first."""
+def anomalies(counts: Mapping[str, int], again: str, width: int) -> Section:
+    """By code, the most frequent first, and the command that shows them."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     if not ranked:
         return Section("", [])
     text = "Anomalies: " + ", ".join(f"{code} {count:,}" for code, count in ranked)
-    command = "kwsniff decode FILE --where 'event == \"anomaly\"'"
-    return Section("", [], head=[Line(line) for line in wrapped(f"{text} > {command}", width, "  ")])
+    lines = [*wrapped(text, width, "  "), f"  > {again}"]
+    return Section("", [], head=[Line(line) for line in lines])
 
 
 def _share(part: float | None, whole: float) -> str:
@@ -210,16 +276,8 @@ def _share(part: float | None, whole: float) -> str:
     return "" if shown == "0%" else shown
 
 
-def _seconds(microseconds: float) -> str:
-    return duration(microseconds / 1e6) if microseconds else "0"
-
-
 def _ms(microseconds: float | None) -> str:
     return "" if microseconds is None else digits(microseconds / 1000)
-
-
-_ERRORS_SHRINK = ((3, 22), (4, 12), (1, 12), (0, 24), (3, 12))
-"""Columns of the errors and the least widths they shrink to, in turn: who, where, API, error, who."""
 
 
 def _first(names: Sequence[str]) -> str:
@@ -229,6 +287,20 @@ def _first(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
 
 
-def _clocks(line: ErrorLine, zone: tzinfo) -> list[str]:
-    times = (line.entry.first.time, line.entry.last.time)
-    return [datetime.fromtimestamp(time / 1e6, zone).strftime("%H:%M:%S") for time in times]
+def _clock(time: int, zone: tzinfo, day: str = "") -> str:
+    return datetime.fromtimestamp(time / 1e6, zone).strftime(f"{day}%H:%M:%S")
+
+
+COURSE: tuple[tuple[str, str, Callable[[float], str], bool], ...] = (
+    ("calls/s", "calls", digits, True),
+    ("p50 ms", "p50_us", _ms, False),
+    ("p95 ms", "p95_us", _ms, False),
+    ("bytes/s", "bytes", lambda value: bytes_text(round(value)), True),
+    ("errors", "errors", digits, False),
+    ("no answer", "unanswered", digits, False),
+)
+"""Lines of the course: name, column of the timeline, how its values are told, and whether they are rates."""
+LEFT = frozenset(("API", "spent in", "error", "who", "where", "first", "last"))
+"""Columns that are aligned to the left."""
+NAMES, RANGE = 11, 25
+"""Widths of what stands beside the bars."""

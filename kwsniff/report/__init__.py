@@ -48,6 +48,8 @@ class Report:
     """How far a percentile may be from the true one, as a part of it; 0 if they are exact."""
     uses: pd.DataFrame | None = None
     """If asked for: `calls`, `errors`, `records` and `record_bytes` by client, topic and API."""
+    latency_us: Mapping[str, float | None] = field(default_factory=dict)
+    """Percentiles `p50` and `p95` of `latency_us` of all answered calls that did not wait on purpose."""
     _calls: Spool | None = None
 
     @cached_property
@@ -118,6 +120,7 @@ class Report:
             topic_names=store.names.names,
             percentile_error=store.error,
             uses=statistics.uses() if uses else None,
+            latency_us=statistics.latency(),
         )
 
     @property
@@ -161,6 +164,8 @@ class Report:
             "covered_s": self.covered_s,
             "calls": self.total("calls"),
             "errors": self.total("errors"),
+            "unanswered": self.total("unanswered"),
+            **{f"latency_{name}_us": value for name, value in self.latency_us.items()},
         }
         if self.percentile_error:
             summary["percentile_error"] = self.percentile_error

@@ -136,6 +136,12 @@ class Statistics:
         _list_names(table, "topics", self._topics_of(codes, apis.tolist()))
         return ordered(typed("error", table), ["error", "api"])
 
+    def latency(self) -> dict[str, float | None]:
+        """Percentiles of `latency_us` of all answered calls that did not wait on purpose."""
+        found = self.store.samples.percentiles(self.cells["waited"], 1)
+        named = {name: float(found[f"latency_{name}_us"][0]) for name in ("p50", "p95")}
+        return {name: None if np.isnan(value) else value for name, value in named.items()}
+
     def _by(self, *keys: str) -> Table:
         """Summary of all calls by columns of the cells; the key columns hold values, not numbers."""
         group, rows = self._combined({key: self.cells[key] for key in keys})

@@ -1,16 +1,17 @@
-"""How far the capture can be trusted: one paragraph on what was seen, what is missing and what was not
-understood. The totals are summed while the events pass by."""
+"""How far the capture can be trusted: a verdict with its reasons, and one paragraph on what was seen, what is
+missing and what was not understood. The totals are summed while the events pass by."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.events import ANOMALIES
-from kwsniff.report.text import bytes_text
+from kwsniff.report.text import bytes_text, digits
 
 DAMAGE = ("capture_unreadable", "capture_cut_short", "capture_damaged", "packet_malformed")
 """Anomalies that mean: part of the input could not be read."""
@@ -20,6 +21,13 @@ LIMITS = tuple(code for code in ANOMALIES if code.endswith("_limit") or code == 
 
 TWICE = 0.01
 """Packets captured twice are told from this part on: single ones are a sender's doing."""
+
+HIGH, LIMITED, LOW = "high", "limited", "low"
+REASONS = 2
+"""Said beside the verdict."""
+LOST = ("gap_in_responses", "limit")
+"""Why there is no response although there may have been one."""
+NEVER = 2.0
 
 _ZERO, _TLS = pa.scalar(0, pa.int64()), pa.scalar("tls", pa.string())
 _SUMMED = (
@@ -71,6 +79,8 @@ class TrustTotals:
     """Calls by status."""
     paired: int = 0
     """Calls of which request and response were seen."""
+    lost: int = 0
+    """Unanswered calls whose response may be one that was not captured, or was given up."""
     anomalies: dict[str, int] = field(default_factory=dict)
     """Anomalies by code."""
     connections: int = 0
@@ -101,7 +111,7 @@ class TrustTotals:
         ):  # fmt: skip
             for name, count in further.items():
                 own[name] = own.get(name, 0) + count
-        for name in ("paired", "connections", "complete", "half_seen", "mid_stream", "tls"):
+        for name in ("paired", "lost", "connections", "complete", "half_seen", "mid_stream", "tls"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
@@ -117,6 +127,9 @@ class TrustTotals:
         _count(self.statuses, calls["status"].drop_null())
         both = pc.and_(calls["request_time"].is_valid(), calls["response_time"].is_valid())
         self.paired += both.true_count
+        if "unanswered_because" in calls.schema.names:
+            because = pc.is_in(calls["unanswered_because"], pa.array(LOST))
+            self.lost += because.true_count
 
     def _add_connections(self, rows: pa.RecordBatch) -> None:
         syn, fin, rst = (pc.fill_null(rows[name], False) for name in ("syn", "fin", "rst"))
@@ -154,7 +167,9 @@ def paragraph(
     if window:
         gaps = events.anomalies.get("gap", 0)
         told = ["In the time asked for:", *told[:1], f"{_many(gaps, 'gap')}." if gaps else "No gaps."]
+    level, reasons = verdict(events, capture, whole=whole, window=window)
     sentences = [
+        f"Trust: {level} ({'; '.join(reasons[:REASONS]) or 'nothing is missing'}).",
         _packets(events, capture),
         *told,
         _calls(events),
@@ -164,6 +179,61 @@ def paragraph(
         "" if whole else "Stopped before the end, so nothing is known of connections and gaps.",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+class Doubt(NamedTuple):
+    """What part of a whole is not as it should be, and from which share on that limits trust, or leaves
+    little of it."""
+
+    part: int
+    whole: int
+    limited: float
+    low: float
+    words: str
+
+    @property
+    def share(self) -> float:
+        return self.part / max(self.whole, 1)
+
+
+def verdict(
+    events: TrustTotals, capture: SupportsTotals | None = None, *, whole: bool = True, window: bool = False
+) -> tuple[str, list[str]]:
+    """`high`, `limited` or `low`, and why, the gravest reason first; docs/report.md has the rule. The
+    arguments are those of `paragraph`."""
+    doubts = [each for each in _doubts(events, capture, window) if each.part and each.share >= each.limited]
+    doubts.sort(key=lambda each: -each.share / each.low)
+    reasons = [f"{digits(100 * each.share)} % {each.words}" for each in doubts]
+    if events.damaged:
+        reasons.append("part of the input could not be read")
+    if any(events.anomalies.get(code) for code in LIMITS):
+        reasons.append("limits of kwsniff were reached")
+    if not whole:
+        reasons.append("stopped before the end")
+    low = any(each.share >= each.low for each in doubts)
+    return LOW if low else LIMITED if reasons else HIGH, reasons
+
+
+def _doubts(events: TrustTotals, capture: SupportsTotals | None, window: bool) -> Iterator[Doubt]:
+    sums, count = events.sums, events.connections
+    missing = sums["client_missing_bytes"] + sums["broker_missing_bytes"] + sums["skipped_bytes"]
+    if window:  # bytes and frames are those of whole connections
+        yield Doubt(events.anomalies.get("gap", 0), events.calls, 0.001, 0.05, "as many gaps as calls")
+    else:
+        size = sums["client_bytes"] + sums["broker_bytes"] + missing
+        yield Doubt(missing, size, 0.001, 0.05, "of the bytes are missing")
+        yield Doubt(sums["undecoded_frames"], sums["frames"], 0.001, 0.05, "of the frames were not decoded")
+    if capture is not None:
+        dropped = capture.dropped + capture.own_dropped
+        yield Doubt(dropped, capture.packets + dropped, 0.0001, 0.01, "of the packets were dropped")
+    lost = events.lost + sum(events.statuses.get(each, 0) for each in ("orphan", "truncated", "undecoded"))
+    yield Doubt(lost, events.calls, 0.01, 0.1, "of the calls lack their request, response or part of it")
+    clocks, other = (events.anomalies.get(code, 0) for code in ("clocks_differ", "not_kafka"))
+    yield Doubt(clocks, count, 0.01, 0.1, "of the connections have clocks that differ")
+    yield Doubt(events.tls, count, 0.01, 0.5, "of the connections are encrypted (TLS)")
+    yield Doubt(events.half_seen, count, 0.2, 0.5, "of the connections show one direction only")
+    yield Doubt(other, count + other, 0.05, 0.5, "of the connections are not Kafka")
+    yield Doubt(events.mid_stream, count, 0.1, NEVER, "of the connections were joined mid-stream")
 
 
 def _packets(events: TrustTotals, capture: SupportsTotals | None) -> str:

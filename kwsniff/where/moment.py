@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
 from functools import partial
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from kwsniff.where import WhereError, wrong, zone
 from kwsniff.where.term import CLOCK, TEXT, TIME, ZONE, Term, Values, tested
 
 CLOCK_TYPE = pa.time64("us")
+NO_TIME = "no ISO 8601 time such as 2026-01-31T12:00:00.5Z, and no time of day such as 12:03:05"
 
 
 def as_times(left: Term, right: Term) -> tuple[Term, Term]:
@@ -58,12 +59,28 @@ def _moment(term: Term) -> Term:
     try:
         moment = datetime.fromisoformat(str(term.value))
     except ValueError:
-        known = "no ISO 8601 time such as 2026-01-31T12:00:00.5Z, and no time of day such as 12:03:05"
-        raise wrong(term.at, f"{term.value!r} is {known}") from None
+        raise wrong(term.at, f"{term.value!r} is {NO_TIME}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone(ZONE.get()))
     scalar = pa.scalar(moment, TIMESTAMP)
     return Term(TIME, lambda batch: scalar, term.at, constant=True, value=term.value)
+
+
+def minute_around(text: str) -> tuple[str, str]:
+    """From when to when the minute around a time is, as `--since` and `--until` take it: it ends at midnight
+    if the time is one of day. Raises WhereError."""
+    clock, half = clock_of(text.strip()), timedelta(seconds=30)
+    if clock is None:
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise WhereError(f"--around: {text!r} is {NO_TIME}") from None
+        return (moment - half).isoformat(), (moment + half).isoformat()
+    day = datetime.combine(datetime.min.date(), clock) + timedelta(days=1)
+    since, until = day - half, day + half
+    first = since.time() if since.date() == day.date() else time.min
+    last = until.time() if until.date() == day.date() else time.max
+    return first.isoformat(), last.isoformat()
 
 
 def bounded(column: Term, since: str | None, until: str | None) -> list[Term]:

@@ -55,6 +55,7 @@ def test_text_and_the_page_tell_times_in_the_zone(kwsniff: Callable[..., Any]) -
     _, out, _ = kwsniff("report", THROTTLED, "--tz", "Europe/Berlin")
     assert "2026-11-21 02:50:00 to 02:50:23 CET" in out
     assert "  02:50:01  02:50:01\n" in out
+    assert "           02:50:00 " in out
 
 
 def test_the_report_is_of_the_calls_within_the_limits(kwsniff: Callable[..., Any]) -> None:

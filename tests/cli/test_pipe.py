@@ -136,8 +136,14 @@ def test_a_report_on_a_pipe_is_printed_when_ctrl_c_ends_it(tmp_path: Path) -> No
         out, err = run.running.communicate(timeout=30)
     assert run.running.returncode == 130
     whole = process("report", str(SAMPLE), module="kwsniff")
-    assert out.replace(b"standard input,", SAMPLE.name.encode() + b",", 1) == whole.stdout
+    assert words_of(out) == words_of(whole.stdout)
     assert err == whole.stderr
+
+
+def words_of(page: bytes) -> list[bytes]:
+    """The words of a report, wherever its lines end, with a word that stands for the name of its input."""
+    named = page.replace(b"standard input,", b"INPUT,", 1).replace(SAMPLE.name.encode() + b",", b"INPUT,", 1)
+    return named.replace(b" - ", b" INPUT ").replace(str(SAMPLE).encode(), b"INPUT").split()
 
 
 def test_a_terminal_is_no_capture() -> None:
@@ -162,4 +168,4 @@ def test_a_file_as_standard_input_is_read_as_the_file(command: str) -> None:
         done = process(command, "-", "-q", module="kwsniff", stdin=file)
     assert (done.returncode, done.stderr) == (0, b"")
     whole = process(command, str(SAMPLE), "-q", module="kwsniff").stdout
-    assert done.stdout.replace(b"standard input,", SAMPLE.name.encode() + b",", 1) == whole
+    assert words_of(done.stdout) == words_of(whole)

@@ -91,7 +91,16 @@ def test_the_page_says_what_it_found_and_stands_on_standard_output_whole(
     assert "events.jsonl, 2026-01-31 12:00:00" in ended.out.splitlines()[0]
     assert "1 connection: 1 complete" in ended.out
     assert "warning   app-1@10.0.0.5 is throttled: 1 answer told it to wait, 5 s in all" in ended.out
-    assert max(map(len, ended.out.splitlines())) <= 100
+    lines = [line for line in ended.out.splitlines() if "> kwsniff" not in line]
+    assert max(map(len, lines)) <= 100
+
+
+def test_around_is_no_window_beside_another(kwsniff: Run, capture: Capture) -> None:
+    path = capture(call())
+    assert kwsniff("report", path, "--around", "1:00", "--since", "2:00").err.endswith(
+        "--around stands in place of --since and --until\n"
+    )
+    assert "'noon' is no ISO 8601 time" in kwsniff("report", path, "--around", "noon").err
 
 
 def test_quiet_leaves_the_trust_out_of_the_page(kwsniff: Run, capture: Capture) -> None:

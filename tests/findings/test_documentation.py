@@ -22,6 +22,7 @@ def test_the_page_of_findings_is_what_the_rules_say() -> None:
 def test_every_rule_says_what_it_means_and_what_to_do(rule: type[Rule]) -> None:
     assert len(inspect.getdoc(rule) or "") > 80
     assert rule.missing
+    assert rule.several.endswith(".")
     assert len(rule.about) <= 20
 
 

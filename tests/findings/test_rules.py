@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kwsniff.findings import facts
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from tests.findings.wide import codes, connection, fetch, found, row, taken
 
@@ -34,7 +35,8 @@ def test_a_queue_is_told_from_a_slow_broker() -> None:
     calls = [row(at, queued_us=150_000.0, **own(900.0)) for at in range(30)]
     (queue,) = found(*calls)
     assert (queue.code, queue.subject) == ("slow_queue", "app@10.0.0.1")
-    assert "app@10.0.0.1 waits for itself: 30 of 30 calls to 10.0.0.9:9092" in queue.sentence
+    assert queue.sentence.startswith("app@10.0.0.1 queues on one connection: up to ")
+    assert "in line (30 of 30 calls to 10.0.0.9:9092 had to wait)" in queue.sentence
     calls = [row(at, queued_us=900.0, **own(150_000.0)) for at in range(30)]
     (broker,) = found(*calls)
     assert (broker.code, broker.severity) == ("slow_broker", WARNING)
@@ -67,7 +69,7 @@ def test_a_consumer_falls_behind_when_the_distance_to_the_end_grows() -> None:
     (behind,) = found(*growing)
     assert behind.code == "consumer_falls_behind"
     assert (behind.numbers["lag_first"], behind.numbers["lag_last"]) == (490, 3430)
-    assert "it was 490 and is 3,430 records behind in orders[0], 6 s later" in behind.sentence
+    assert "lags: orders[0] 3,430 records, growing (490 records 6 s before)" in behind.sentence
 
 
 def test_a_group_falls_behind_when_more_comes_than_it_commits() -> None:
@@ -89,7 +91,9 @@ def test_a_group_falls_behind_when_more_comes_than_it_commits() -> None:
         "reports",
         2100,
     )
-    assert "committed 390 of the 2,490 records that came to orders[0], and is 2,100 behind" in behind.sentence
+    assert behind.sentence == (
+        "Group reports lags: orders[0] 2,100 records, growing (390 of 2,490 new records committed in 8 s)."
+    )
     assert codes(names, produce(0, 0), commit(1, 10), produce(5, 2490), commit(9, 2400)) == []
     stands = [names, produce(0, 5000), commit(1, 10), produce(5, 5000), commit(9, 3000)]
     assert codes(*stands) == []  # it catches up
@@ -245,6 +249,38 @@ def test_answers_that_the_capture_may_have_lost_are_no_finding() -> None:
     assert codes(row(), *calls, *lossy[:5]) == ["unanswered"]
 
 
+def test_many_unanswered_requests_are_critical_and_come_first() -> None:
+    """20 of 2,000 are one of a hundred; the broker is slow with all, which is the greater share."""
+    left = {"status": "unanswered", "unanswered_because": "connection_closed", "latency": None, "acks": -1}
+    left |= {"closed_by": "client_fin", "waited_open_us": 61e6, "api_key": 0, "api": "Produce"}
+    lost = [row(at, **left, client_id=f"app-{at % 3}") for at in range(20)]
+    answered = [row(at, client_id=f"app-{at % 3}", api_key=2, **own(150_000.0)) for at in range(1980)]
+    first, second = found(*answered, *lost)
+    assert (first.code, first.severity, first.share) == ("unanswered", CRITICAL, 0.01)
+    assert first.sentence == (
+        "3 clients (app-0@10.0.0.1, app-1@10.0.0.1 and app-2@10.0.0.1) gave up on 20 Produce requests to "
+        "10.0.0.9:9092 after up to 61 s, 1 % of those that expect an answer. Their records may be lost or "
+        "written twice."
+    )
+    assert (second.code, second.severity) == ("slow_broker", WARNING)
+    assert {each.severity for each in found(*answered, *lost[:19])} == {WARNING}
+    assert found(*answered, *lost, row(latency=None, status="no_reply_expected"))[0].severity == CRITICAL
+    assert severity("unanswered", *answered, row(), *lost) == WARNING
+
+
+def test_findings_of_one_rule_are_one_fact_and_facts_come_by_severity_and_share() -> None:
+    throttled = [row(at, client_id=f"c-{at}", throttle_ms=2000 - 500 * at) for at in range(3)]
+    slow = [row(at, client_id="c-0", **own(150_000.0)) for at in range(30)]
+    made = facts(taken(*throttled, *slow).found())
+    assert [(each.severity, len(each.found)) for each in made] == [(WARNING, 1), (WARNING, 3)]
+    assert made[0].sentence == made[0].found[0].sentence
+    assert made[1].sentence == (
+        "3 clients are throttled: 3 answers told them to wait, up to 2 s. They exceed a quota."
+    )
+    assert [each.subject for each in made[1].found] == [f"c-{at}@10.0.0.1" for at in range(3)]
+    assert made[1].found[0].brief == "1 answer told it to wait, 2 s in all, up to 2 s (Metadata 1)"
+
+
 def test_a_produce_whose_acks_are_not_known_may_want_no_reply() -> None:
     left = {"status": "unanswered", "unanswered_because": "connection_closed", "latency": None}
     left |= {"closed_by": "client_fin", "waited_open_us": 5e6, "api_key": 0, "api": "Produce"}
@@ -278,17 +314,15 @@ def test_the_command_of_a_retransmission_asks_for_the_side_that_sent_again() -> 
 
 def test_a_receiver_that_closes_its_window_is_named() -> None:
     (closed,) = found(connection(client_zero_windows=3, broker_zero_windows=0))
-    assert closed.sentence.startswith("10.0.0.1 closed its receive window 3 times")
+    assert closed.sentence.startswith("10.0.0.1 stops reading (TCP zero window, 3 times)")
 
 
 def test_a_broker_that_closes_its_windows_is_one_finding_whoever_sends() -> None:
     names = ("one", "two", "three", "four")
     rows = [connection(client_id=name, broker_zero_windows=2, client_zero_windows=0) for name in names]
     (closed,) = found(*rows)
-    assert closed.sentence.startswith(
-        "10.0.0.9:9092 closed its receive window 8 times: it does not read what"
-    )
-    assert "and 2 more send as fast" in closed.sentence
+    assert closed.sentence.startswith("10.0.0.9:9092 stops reading (TCP zero window, 8 times): ")
+    assert "and 2 more send faster than it reads" in closed.sentence
     assert "broker_zero_windows > 0" in closed.command
 
 
@@ -296,7 +330,7 @@ def test_a_broker_that_is_slow_with_everything_is_one_finding() -> None:
     calls = [row(at, **own(200_000.0)) for at in range(30)]
     more = [row(at, api_key=8, api="OffsetCommit", **own(150_000.0)) for at in range(25)]
     (slow,) = found(*calls, *more)
-    assert "; so it is with OffsetCommit." in slow.sentence
+    assert "; it is slow with OffsetCommit, too." in slow.sentence
     assert slow.numbers["apis"] == 2
     assert "broker == " in slow.command
     assert "api ==" not in slow.command

@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 from kwsniff.config import Config
 from kwsniff.html import Page, Pass, page_of
 from kwsniff.html.document import ASSETS, MOST_BYTES, script_json
-from kwsniff.html.timeline import COUNTED, LIMIT, WIDTHS, Timeline
 from kwsniff.message.bytestream import messages_of
 from kwsniff.message.many import messages_of_calls
 from kwsniff.offline import events
-from kwsniff.report.rows import Rows
+from kwsniff.report.timeline import COUNTED, LIMIT, PERCENTILES, WIDTHS, Timeline
 from tests.cli.conftest import Ended
 from tests.html_page.echarts import ABOUT, about
 from tests.html_page.events import HOSTILE, hostile, many
@@ -73,9 +72,9 @@ def test_a_timeline_in_parts_is_the_timeline_of_the_whole(
     rows: list[dict[str, Any]], limit: int, cut: int
 ) -> None:
     whole, first, second = Timeline(limit), Timeline(limit), Timeline(limit)
-    whole.take(Rows(batch(*rows)))
-    first.take(Rows(batch(*rows[:cut])))
-    second.take(Rows(batch(*rows[cut:])))
+    whole.take(batch(*rows))
+    first.take(batch(*rows[:cut]))
+    second.take(batch(*rows[cut:]))
     first.merge(second)
     assert first.width_us == whole.width_us
     assert first.columns() == whole.columns()
@@ -84,7 +83,8 @@ def test_a_timeline_in_parts_is_the_timeline_of_the_whole(
     assert sum(columns["calls"]) == len(rows)
     assert sum(columns["errors"]) == sum(row["error_code"] != 0 for row in rows)
     assert sum(columns["throttle_ms"]) == sum(row["throttle_ms"] for row in rows)
-    assert set(columns) == {"time", *COUNTED}
+    assert sum(columns["bytes"]) == sum(row["request_bytes"] + row["response_bytes"] for row in rows)
+    assert set(columns) == {"time", *COUNTED, *PERCENTILES}
 
 
 def test_each_width_divides_the_next() -> None:
@@ -95,14 +95,36 @@ def test_hours_without_calls_are_left_out_of_a_drawing() -> None:
     minutes, gap = 60_000_000, 20 * 3600 * 1_000_000
     line = Timeline()
     for begin in (0, gap):
-        line.take(Rows(batch(*(call(time=START + begin + at * minutes // 10) for at in range(100)))))
+        line.take(batch(*(call(time=START + begin + at * minutes // 10) for at in range(100))))
     drawn = line.drawn()
     (stretch,) = drawn.stretches()
     assert stretch.last - stretch.first > gap * 0.9
     assert drawn.width_us <= minutes
     busy = Timeline()
-    busy.take(Rows(batch(*(call(time=START + at * 1_000_000) for at in range(5000)))))
+    busy.take(batch(*(call(time=START + at * 1_000_000) for at in range(5000))))
     assert busy.drawn().stretches() == []
+
+
+def test_percentiles_of_a_slot_are_right_within_a_tenth_and_leave_waiting_out() -> None:
+    line = Timeline()
+    rows = [call(time=START, latency=100.0 * (at + 1)) for at in range(100)]
+    line.take(batch(*rows, call(time=START, latency=9e6, waited_us=5e6)))
+    (p50,), (p95,) = line.columns()["p50_us"], line.columns()["p95_us"]
+    assert p50 == pytest.approx(5_050, rel=0.1)
+    assert p95 == pytest.approx(9_505, rel=0.1)
+
+
+def test_a_strip_has_columns_of_one_width_and_no_long_stretches_without_calls() -> None:
+    second, line = 1_000_000, Timeline()
+    for at in (0, 1, 2, 3, 5, 6, 7, 8, 9, 3610, 3611, 3611):
+        line.take(batch(call(time=START + at * second, latency=2000.0)))
+    strip = line.strip(12)
+    assert sum(strip.columns["calls"]) == 12
+    assert 11 <= len(strip.columns["calls"]) <= 12
+    assert strip.columns["p95_us"].count(None) == strip.columns["calls"].count(0) > 0
+    assert 0.8 * second < strip.width < 1.1 * second
+    assert strip.left == pytest.approx(3600 * second, rel=0.001)
+    assert strip.last - strip.first == pytest.approx(3611 * second, rel=0.001)
 
 
 # Messages
@@ -200,7 +222,7 @@ def test_the_command_writes_what_events_give(kwsniff: Run, tmp_path: Path) -> No
         if name == "timeline":
             written[name].pop("rebalances"), made[name].pop("rebalances")
             kept = [at for at, calls in enumerate(written[name]["calls"]) if calls]
-            for column in ("time", *COUNTED):
+            for column in ("time", *COUNTED, *PERCENTILES):
                 written[name][column] = [written[name][column][at] for at in kept]
         assert written[name] == made[name]
     for name in ("api", "client", "errors", "anomalies"):

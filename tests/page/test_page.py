@@ -11,14 +11,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from kwsniff.config import Config
-from kwsniff.findings import Finding, Findings
-from kwsniff.findings.finding import CRITICAL, NOTICE, WARNING, order
+from kwsniff.findings import Findings, facts
 from kwsniff.offline import events
 from kwsniff.page import Page
-from kwsniff.page.layout import Line, Section, beside, columns, fitted, shared, wrapped
-from kwsniff.page.sections import varied
+from kwsniff.page.layout import Line, Section, beside, columns, fitted, shared, sparkline, wrapped
 from kwsniff.page.title import title
 from kwsniff.report import Report
+from kwsniff.report.timeline import Timeline
 from kwsniff.report.trust import TrustTotals, paragraph
 from tests.findings.wide import SCHEMA, row
 from tests.report.events import batches, call
@@ -29,16 +28,17 @@ ERRORS = {6: ("NOT_LEADER_OR_FOLLOWER", True), 3: ("UNKNOWN_TOPIC_OR_PARTITION",
 
 
 def page(rows: Any, paths: tuple[str, ...] = ("trace.pcapng",)) -> Page:
-    rules, trust = Findings(), TrustTotals()
+    rules, trust, timeline = Findings(), TrustTotals(), Timeline()
     taken = []
     for batch in rows:
         rules.take(batch)
+        timeline.take(batch)
         trust.add(batch)
         taken.append(batch)
     report = Report.from_events(taken, errors=ERRORS)
     return Page(
         report.arrow, title(paths, report), paragraph(trust), rules.found(ERRORS), rules.errors(ERRORS),
-        trust.anomalies,
+        trust.anomalies, timeline=timeline,
     )  # fmt: skip
 
 
@@ -49,21 +49,30 @@ def text(page: Page, **options: Any) -> str:
 @pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", names())
 def test_the_page_of_every_sample_fits_a_screen(name: str) -> None:
-    lines = page(events(sample(name).paths, Config())).lines(height=29)
-    assert 10 < len(lines) <= 29
-    assert max(cell_len(line.text) for line in lines) <= 100
+    made = page(events(sample(name).paths, Config()))
+    for width in (80, 100, 160):
+        lines = made.lines(height=49, width=width)
+        assert 10 < len(lines) <= 49
+        assert max(cell_len(line.text) for line in lines if "> kwsniff" not in line.text) <= width
 
 
 @pytest.mark.parametrize("name", ["stale-leader", "kafka-0.8", "sasl"])
 def test_a_higher_screen_shows_more_and_top_0_everything(name: str) -> None:
     made = page(events(sample(name).paths, Config()))
-    short, long, whole = (made.lines(height=29), made.lines(height=49), made.lines(top=0))
-    assert len(short) <= 29 < len(long) <= 49
+    short, long, whole = (made.lines(height=39), made.lines(height=59), made.lines(top=0))
+    assert len(short) <= 39 < len(long) <= 59
     assert "--top 0" in "".join(line.text for line in short)
     assert "--top 0" not in "".join(line.text for line in whole)
-    bad = [each for each in made.findings if each.severity in ("critical", "warning", "notice")]
     commands = [line for line in whole if line.text.lstrip().startswith("> kwsniff")]
-    assert len(commands) == len(bad)
+    assert len(commands) == len(facts(made.findings)) + bool(made.anomalies)
+
+
+def test_trust_is_a_verdict_on_the_line_below_the_title() -> None:
+    for name, verdict in (("throttled", "high"), ("snaplen-128", "low"), ("midstream", "limited")):
+        lines = [line.text for line in page(events(sample(name).paths, Config())).lines()]
+        at = next(at for at, line in enumerate(lines) if line.startswith("Trust: "))
+        assert at <= 2
+        assert lines[at].startswith(f"Trust: {verdict} (")
 
 
 def test_the_worst_comes_first_and_what_is_fine_is_said() -> None:
@@ -76,23 +85,47 @@ def test_the_worst_comes_first_and_what_is_fine_is_said() -> None:
     assert "\nnot shown " in found
 
 
-def test_one_finding_of_each_rule_stands_before_the_second_of_any() -> None:
-    codes = [("a", WARNING)] * 4 + [("b", WARNING)] + [("c", NOTICE)] * 2 + [("d", CRITICAL)]
-    found = sorted((Finding(code, severity, "", "") for code, severity in codes), key=order)
-    assert "".join(each.code for each in varied(found)) == "dabaccaa"
+def test_findings_of_one_rule_are_one_row_with_whom_they_concern_beneath() -> None:
+    rows = [row(at, client_id=f"c-{at}", throttle_ms=2000 - 100 * at) for at in range(5)]
+    made = page([pa.RecordBatch.from_pylist(rows, schema=SCHEMA)])
+    found = text(made).split("── Findings")[1].splitlines()
+    at = next(at for at, line in enumerate(found) if line.startswith("warning   5 clients are throttled: "))
+    whom = [line for line in found[at:] if line.startswith("            c-")]
+    assert [line.split()[0] for line in whom] == [f"c-{at}@10.0.0.1" for at in range(3)]
+    assert "1 answer told it to wait, 2 s in all" in whom[0]
+    assert "            and 2 more" in found
+    assert sum(line.startswith("            c-") for line in text(made, top=0).splitlines()) == 5
+
+
+def test_headline_and_course_say_how_long_calls_took_and_what_was_not_answered() -> None:
+    rows = [call(at=at * 1_000_000, latency=1000.0 * (1 + at % 2), time=None) for at in range(40)]
+    rows = [{**each, "time": each["request_time"]} for each in rows]
+    lost = call(at=7_000_000, latency=None, status="unanswered", unanswered_because="connection_closed")
+    made = text(page(batches([*rows, {**lost, "time": lost["request_time"]}], 7)), width=80)
+    assert "41 calls, 0 errors, 1 unanswered, latency p50 1.5 ms, p95 2 ms" in " ".join(made.split())
+    course = made.split("── What happened when")[1].splitlines()[1:]
+    assert [line[:11].strip() for line in course if line.strip()][:5] == [
+        "calls/s", "p50 ms", "p95 ms", "bytes/s", "no answer",
+    ]  # fmt: skip
+    assert course[0].endswith("▅" * 32 + "  1 to 2")
+
+
+def test_bars_go_from_the_least_to_the_greatest_and_by_decades_where_values_span_them() -> None:
+    assert sparkline([0, 1, 2, 4, None, 8]) == " ▂▃▅ █"
+    assert sparkline([1, 10, 100, 1000, 10_000]) == "▁▃▅▆█"
+    assert sparkline([0, None]) == "  "
 
 
 def test_times_of_an_api_are_split_where_the_capture_shows_it() -> None:
     parts = {"request_transfer_us": 10.0, "queued_us": 200.0, "throttled_us": 0.0, "waited_us": 0.0}
-    parts |= {"broker_us": 780.0, "response_transfer_us": 30.0}
+    parts |= {"broker_us": 780.0, "broker_least_us": 780.0, "response_transfer_us": 30.0}
     made = text(page([pa.RecordBatch.from_pylist([row(**parts)] * 3, schema=SCHEMA)]))
-    heading, figures = made.split("by API")[1].splitlines()[1:3]
-    # Columns without any share are left out: nothing was throttled, and nothing waited.
-    assert heading.split()[4:8] == ["send", "queue", "broker", "receive"]
-    assert "1%" in figures.split()
-    assert "20%" in figures
-    assert "76%" in figures
-    assert "3%" in figures
+    heading, figures = made.split("Where the time went")[1].splitlines()[1:3]
+    assert heading.endswith("share  spent in")
+    assert figures.endswith("100%  broker 76%, queue 20%")
+    parts["broker_least_us"] = 0.0  # it may have waited for data
+    made = text(page([pa.RecordBatch.from_pylist([row(**parts)] * 3, schema=SCHEMA)]))
+    assert "broker ≤76%" in made
 
 
 def test_errors_say_who_got_them_where_and_when() -> None:
@@ -104,11 +137,9 @@ def test_errors_say_who_got_them_where_and_when() -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 99, 100, 5000])
-def test_pages_of_any_size_fit_and_hide_percentiles_of_few_calls(calls: int) -> None:
-    lines = page(batches(mixture(calls), 1000)).lines(height=29)
-    assert len(lines) <= 29
-    rows = [line.text for line in lines if line.text.startswith("Heartbeat ")]
-    assert calls >= 600 or all(len(each.split()) <= 7 for each in rows)
+def test_pages_of_any_size_fit(calls: int) -> None:
+    lines = page(batches(mixture(calls), 1000)).lines(height=49)
+    assert len(lines) <= 49
 
 
 def test_names_from_the_wire_are_shown_not_obeyed() -> None:
@@ -122,7 +153,7 @@ def test_names_from_the_wire_are_shown_not_obeyed() -> None:
     shown = file.getvalue()
     for forbidden in ("\x1b[2J", "\r", "\u202e", "\x9b"):
         assert forbidden not in shown
-    lines = page(batches(rows, 7), (f"{evil}.pcap",)).lines(height=29)
+    lines = page(batches(rows, 7), (f"{evil}.pcap",)).lines(height=49)
     assert max(cell_len(line.text) for line in lines if "> kwsniff" not in line.text) <= 100
 
 
@@ -134,6 +165,7 @@ def test_an_empty_input_has_a_page() -> None:
 
 def test_what_is_printed_on_a_terminal_and_piped_is_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
     made = page(events(sample("throttled").paths, Config()))
     piped, terminal = io.StringIO(), io.StringIO()
     made.print(Console(file=piped))
@@ -167,3 +199,12 @@ def test_a_page_is_shared_out_in_turn_and_never_overfull() -> None:
     assert shared([section("a", 9), section("b", 9)], 20) == [5, 4]
     assert shared([section("a", 9), section("b", 1)], 20) == [8, 1]
     assert shared([section("a", 9, least=9), section("b", 9, least=9)], 12) == [2, 3]
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_a_page_is_as_wide_as_columns_says(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    file = io.StringIO()
+    page(events(sample("stuck-consumer").paths, Config())).print(Console(file=file))
+    lines = [line for line in file.getvalue().splitlines() if "> kwsniff" not in line]
+    assert max(map(cell_len, lines)) == width

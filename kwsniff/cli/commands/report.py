@@ -13,11 +13,12 @@ from kwsniff.tuning import tuned
 EXAMPLES = (
     "kwsniff report trace.pcapng",
     "kwsniff report captures/ --by topic,client --csv out",
+    "kwsniff report trace.pcapng --around 12:03:05",
     "kwsniff report trace.pcapng --html trace.html",
 )
 OPTIONS = (
-    "by", "csv", "json", "html", "wide", "top", "where", "since", "until", "threshold", "tz", "topic_ids",
-    "color", "port", "recursive", "jobs", "memory", "quiet",
+    "by", "csv", "json", "html", "wide", "top", "where", "since", "until", "around", "threshold", "tz",
+    "topic_ids", "color", "port", "recursive", "jobs", "memory", "quiet",
 )  # fmt: skip
 
 
@@ -67,6 +68,15 @@ def _report(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    around: Annotated[
+        str | None,
+        typer.Option(
+            "--around",
+            metavar="TIME",
+            help="Only events of the minute around this time, in place of --since and --until.",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -85,8 +95,19 @@ def _report(
     """
     from kwsniff.cli import report as job
 
+    choice = job.chosen(asked.choice, around)
     request = job.ReportRequest(
-        asked.paths, asked.config, by, csv, json, asked.choice, asked.quiet, asked.jobs, wide, top, html
+        asked.paths,
+        asked.config,
+        by,
+        csv,
+        json,
+        choice,
+        asked.quiet,
+        asked.jobs,
+        wide=wide,
+        top=top,
+        html=html,
     )
     return job.report(request)
 

@@ -209,13 +209,21 @@
       const line = data.timeline;
       if (!line.time.length) return null;
       const wide = duration(line.width);
+      const count = (amount) => (amount >= 10000 ? `${digits(amount / 1000)}k` : whole.format(amount));
       const strips = [
-        [`calls per ${wide}`, [["calls", line.calls, style.colors[0]]]],
-        ["errors", [["errors", line.errors, style.bad]]],
-        ["unanswered", [["unanswered", line.unanswered, style.colors[4]]]],
-        ["rebalances", [["rebalances", line.rebalances, style.colors[3]]]],
-        ["throttled ms", [["throttled ms", line.throttle_ms, style.colors[1]]]],
+        [`calls per ${wide}`, count, [["calls", line.calls, style.colors[0]]]],
+        ["latency, p50 and p95", duration, [["p50", line.p50_us, style.colors[2]], ["p95", line.p95_us, style.colors[1]]]],
+        [`bytes per ${wide}`, bytes, [["bytes", line.bytes, style.colors[5]]]],
+        ["errors", count, [["errors", line.errors, style.bad]]],
+        ["unanswered", count, [["unanswered", line.unanswered, style.colors[4]]]],
+        ["rebalances", count, [["rebalances", line.rebalances, style.colors[3]]]],
+        ["throttled ms", count, [["throttled ms", line.throttle_ms, style.colors[1]]]],
       ];
+      const tell = Object.fromEntries(strips.flatMap(([, show, parts]) => parts.map(([name]) => [name, show])));
+      const spansDecades = (parts) => {
+        const known = parts.flatMap(([, values]) => values.filter((each) => each));
+        return known.length > 0 && known.reduce((a, b) => Math.max(a, b)) > 100 * known.reduce((a, b) => Math.min(a, b));
+      };
       const heights = [130, ...strips.slice(1).map(() => 62)];
       const gap = 34;
       const breaks = line.stretches.map(([first, last]) => ({ start: first / 1000, end: last / 1000, gap: "1.5%" }));
@@ -226,8 +234,9 @@
       const grids = heights.map((height, at) => ({
         left: 76, right: 24, height, top: 30 + heights.slice(0, at).reduce((sum, each) => sum + each + gap, 0),
       }));
-      const series = strips.flatMap(([, parts], at) => parts.map(([name, values, color]) => ({
-        type: "bar", name, xAxisIndex: at, yAxisIndex: at, stack: `s${at}`, barWidth, itemStyle: { color }, cursor: "default",
+      const series = strips.flatMap(([, , parts], at) => parts.map(([name, values, color]) => ({
+        ...(parts.length > 1 ? { type: "scatter", symbolSize: 4 } : { type: "bar", barWidth }),
+        name, xAxisIndex: at, yAxisIndex: at, itemStyle: { color }, cursor: "default",
         data: values.flatMap((count, place) => count ? [[(line.time[place] + line.width / 2) / 1000, count]] : []),
       })));
       return {
@@ -238,7 +247,7 @@
           tooltip: tooltip(style, {
             trigger: "axis", axisPointer: { type: "line" },
             formatter: (items) => [moment(items[0].axisValue * 1000).slice(0, 23),
-              ...items.map((item) => `${item.seriesName}  ${whole.format(item.value[1])}`)].join("\n"),
+              ...items.map((item) => `${item.seriesName}  ${tell[item.seriesName](item.value[1])}`)].join("\n"),
           }),
           title: strips.map(([name], at) => ({ text: name, left: 8, top: grids[at].top - 26,
             textStyle: { color: style.soft, fontSize: 12, fontWeight: 500, fontFamily: FONT } })),
@@ -248,8 +257,9 @@
             axisLabel: { show: at === strips.length - 1, color: style.soft, hideOverlap: true },
             axisLine: { lineStyle: { color: style.line } }, axisTick: { show: at === strips.length - 1 }, splitLine: { show: false },
           })),
-          yAxis: strips.map((_, at) => value(style, { gridIndex: at, splitNumber: at ? 1 : 3, minInterval: 1, min: 0, max: ({ max }) => (max >= 1 ? null : 1),
-            axisLabel: { color: style.soft, hideOverlap: true, formatter: (count) => count >= 10000 ? `${digits(count / 1000)}k` : whole.format(count) } })),
+          yAxis: strips.map(([, show, parts], at) => value(style, { gridIndex: at, splitNumber: at ? 1 : 3,
+            ...(spansDecades(parts) ? { type: "log" } : { minInterval: 1, min: 0, max: ({ max }) => (max >= 1 ? null : 1) }),
+            axisLabel: { color: style.soft, hideOverlap: true, formatter: show } })),
           dataZoom: printing ? [] : [
             { type: "inside", xAxisIndex: strips.map((_, at) => at), zoomOnMouseWheel: "ctrl", moveOnMouseMove: true },
             { type: "slider", xAxisIndex: strips.map((_, at) => at), bottom: 8, height: 18, borderColor: style.line, showDetail: false,

@@ -1,4 +1,5 @@
-"""What happened when: calls counted in slots of time, in memory that does not grow with the input.
+"""What happened when: calls, bytes and latencies in slots of time, in memory that does not grow with
+the input.
 
 Theory of operation. A slot is as wide as one of `WIDTHS`, each of which divides the next, and begins at a
 multiple of its width since 1970. Slots without a call are not kept, so that hours between two captures cost
@@ -10,15 +11,18 @@ same slots for the same width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from kwsniff.report.arrays import Ints
 from kwsniff.report.codes import occurring
-from kwsniff.report.rows import Rows
+from kwsniff.report.eventrows import EventBatch
+from kwsniff.report.waiting import waited
 
 MS, S, MIN, H, DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 WIDTHS = (
@@ -26,9 +30,20 @@ WIDTHS = (
     *(30 * MIN, H, 2 * H, 4 * H, 12 * H, DAY, 7 * DAY, 70 * DAY, 700 * DAY, 7000 * DAY),
 )
 """Widths of slots in microseconds."""
+ROUND = sorted({part * 10**power for power in range(19) for part in (1, 2, 3, 4, 5, 6, 8, 12, 15, 25)})
+"""Slots of a column of a strip."""
 LIMIT = 900
-COUNTED = ("calls", "errors", "throttled", "throttle_ms", "unanswered")
-NEEDED = frozenset(("time", "error_code", "throttle_ms", "status"))
+COUNTED = ("calls", "errors", "throttled", "throttle_ms", "unanswered", "bytes")
+NEEDED = frozenset(
+    (
+        *("time", "error_code", "throttle_ms", "status", "latency_us", "waited_us"),
+        *("request_bytes", "response_bytes"),
+    )
+)
+STEP, BUCKETS = math.log(1.2), 124
+"""Latencies of calls that did not wait are counted in buckets from a microsecond to nearly two hours, each
+1.2 times as wide as the one before: percentiles of a slot are right within a tenth."""
+PERCENTILES = {"p50_us": 0.5, "p95_us": 0.95}
 DRAWN = 640
 """Slots of a drawing."""
 MOST_GAPS = 12
@@ -39,6 +54,20 @@ class Stretch(NamedTuple):
 
     first: int
     last: int
+
+    def slots(self, width: int) -> int:
+        """How many slots it is long."""
+        return (self.last - self.first) // width
+
+
+class Strip(NamedTuple):
+    """Columns of one width from `first` to `last`, with `left` out; microseconds."""
+
+    first: int
+    last: int
+    width: int
+    left: int
+    columns: dict[str, list[Any]]
 
 
 class Timeline:
@@ -54,8 +83,9 @@ class Timeline:
         """Width of a slot in microseconds."""
         return WIDTHS[self._width]
 
-    def take(self, calls: Rows) -> None:
-        """Take calls of EVENTS."""
+    def take(self, batch: pa.RecordBatch | EventBatch) -> None:
+        """Take the calls of an EVENTS batch."""
+        calls = EventBatch.of(batch).calls
         times = calls.ints("time", -1)
         known = times >= 0
         if not known.any():
@@ -64,15 +94,20 @@ class Timeline:
         counted = [
             np.ones(len(times), np.int64), calls.ints("error_code") != 0, throttle > 0, throttle,
             calls.coded("status").equals("unanswered"),
+            calls.ints("request_bytes") + calls.ints("response_bytes"),
         ]  # fmt: skip
         times = times[known]
         numbers, place = self._slots_of(times)
         while len(numbers) > 2 * self._limit and self._coarser():
             numbers, place = self._slots_of(times)
-        sums = np.zeros((len(numbers), len(COUNTED)), np.int64)
+        sums = np.zeros((len(numbers), len(COUNTED) + BUCKETS), np.int64)
         for column, values in enumerate(counted):
             if values.any():
                 sums[:, column] = np.bincount(place, values[known], len(numbers))
+        latency = np.where(waited(calls), np.nan, calls.floats("latency_us"))[known]
+        some = np.flatnonzero(~np.isnan(latency))
+        bucket = np.log(np.maximum(latency[some], 1)) / STEP
+        np.add.at(sums, (place[some], len(COUNTED) + np.minimum(bucket, BUCKETS - 1).astype(np.int64)), 1)
         self._add(numbers.tolist(), sums)
 
     def _slots_of(self, times: Ints) -> tuple[Ints, Ints]:
@@ -107,13 +142,41 @@ class Timeline:
             self._slots[number // ratio] = figures if known is None else known + figures
         return True
 
-    def columns(self) -> dict[str, list[int]]:
-        """The slots in the order of time: when each begins (microseconds since 1970), and its counts."""
+    def columns(self) -> dict[str, list[Any]]:
+        """The slots in the order of time: when each begins (microseconds since 1970), its counts, and the
+        percentiles of its latencies, None without any."""
         ordered = sorted(self._slots.items())
-        table: dict[str, list[int]] = {"time": [number * self.width_us for number, _ in ordered]}
+        table: dict[str, list[Any]] = {"time": [number * self.width_us for number, _ in ordered]}
         for place, name in enumerate(COUNTED):
             table[name] = [int(figures[place]) for _, figures in ordered]
+        for name, part in PERCENTILES.items():
+            table[name] = [_quantile(figures[len(COUNTED) :], part) for _, figures in ordered]
         return table
+
+    def strip(self, size: int) -> Strip:
+        """The same in columns of one width, no more than `size`, without the stretches that a drawing leaves
+        out."""
+        gaps = self.stretches()
+        begin = min(self._slots, default=0)
+        numbers = {
+            number: number
+            - begin
+            - sum(gap.slots(self.width_us) for gap in gaps if gap.last <= number * self.width_us)
+            for number in self._slots
+        }
+        slots = max(numbers.values(), default=-1) + 1
+        each = next(many for many in ROUND if many * size >= slots)
+        sums = np.zeros((-(-slots // each), len(COUNTED) + BUCKETS), np.int64)
+        for number, place in numbers.items():
+            sums[place // each] += self._slots[number]
+        table = {name: sums[:, at].tolist() for at, name in enumerate(COUNTED)}
+        table |= {
+            name: [_quantile(figures[len(COUNTED) :], part) for figures in sums]
+            for name, part in PERCENTILES.items()
+        }
+        end = max(self._slots, default=-1) + 1
+        left = sum(gap.last - gap.first for gap in gaps)
+        return Strip(begin * self.width_us, end * self.width_us, each * self.width_us, left, table)
 
     def stretches(self) -> list[Stretch]:
         """Stretches between slots that a drawing leaves out: each is longer than half of what is left
@@ -145,3 +208,11 @@ class Timeline:
         """Microseconds that are drawn."""
         first, last = min(self._slots) * self.width_us, (max(self._slots) + 1) * self.width_us
         return last - first - sum(gap.last - gap.first for gap in self.stretches())
+
+
+def _quantile(counts: Ints, part: float) -> float | None:
+    """The middle of the bucket in which `part` of the values end, in microseconds."""
+    if not counts.any():
+        return None
+    bucket = int(np.searchsorted(np.cumsum(counts), part * (counts.sum() - 1), side="right"))
+    return math.exp((bucket + 0.5) * STEP)
