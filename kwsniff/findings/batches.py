@@ -117,7 +117,7 @@ class Uncompressed(_Produced):
             and 2 * entry.sums[3] >= entry.sums[1]
         ]
 
-    def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
+    def _finding(self, key: Key, entry: Entry) -> Finding:
         what = f"{size(int(entry.sums[3]))} to {name(key[2])}"
         within = f"within {duration(entry.span_s)}"
         sentence = f"{client(key[0], key[1])} sends {what} without compression, {within}."
