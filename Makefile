@@ -34,7 +34,9 @@ pipeline: $(VENV)/.spark
 # the sample, the damage or the random numbers) and what is costly to prepare; `test-all` has both. See
 # tests/strength.py.
 # They start kwsniff a few hundred times: its modules are compiled once.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto
+# One worker more than there are cores: many tests wait for something, Spark's most of all.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS)
 
 test: $(VENV)/.dev
 	$(PYTEST)

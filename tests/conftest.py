@@ -21,6 +21,8 @@ from tests.strength import ALL, examples
 
 # Here and in the commands that tests start: see `kwsniff.cli.main`.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# pytest-xdist tells its workers a width, which is that of no terminal.
+os.environ.pop("COLUMNS", None)
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("kwsniff", deadline=None, max_examples=examples(100))
 settings.load_profile("kwsniff")

@@ -128,7 +128,7 @@ class TrustTotals:
         both = pc.and_(calls["request_time"].is_valid(), calls["response_time"].is_valid())
         self.paired += both.true_count
         if "unanswered_because" in calls.schema.names:
-            because = pc.is_in(calls["unanswered_because"], pa.array(LOST))
+            because = pc.is_in(calls["unanswered_because"], pa.array(LOST, pa.string()))
             self.lost += because.true_count
 
     def _add_connections(self, rows: pa.RecordBatch) -> None:

@@ -187,8 +187,9 @@ def test_tables_of_a_report_that_may_not_grow_are_whole_or_not_there(said: Said,
         assert path.read_bytes() == (whole / path.name).read_bytes()
 
 
-def fed(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A run that has read part of its standard input and waits for more, its output begun."""
+def fed(folder: Path, *arguments: str, patience: float = 30) -> subprocess.Popen[bytes]:
+    """A run that has read part of its standard input and waits for more, its output begun, if that is seen
+    within `patience` seconds."""
     process = subprocess.Popen(
         [sys.executable, "-m", "kwsniff", *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -196,9 +197,8 @@ def fed(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     assert process.stdin is not None
     process.stdin.write(Path("captures/ipv6.pcap").read_bytes()[:20_000])
     process.stdin.flush()
-    for _ in range(300):
-        if list(folder.iterdir()):
-            break
+    begun = time.monotonic()
+    while not list(folder.iterdir()) and time.monotonic() - begun < patience:
         time.sleep(0.1)
     time.sleep(0.3)
     return process
@@ -222,7 +222,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(form: str, tmp_path: Path)
 
 
 def test_a_killed_report_leaves_no_table(tmp_path: Path) -> None:
-    ended(fed(tmp_path, "report", "-", "--csv", str(tmp_path)), signal.SIGKILL)
+    ended(fed(tmp_path, "report", "-", "--csv", str(tmp_path), patience=2), signal.SIGKILL)
     assert not list(tmp_path.glob("*.csv"))
 
 

@@ -173,7 +173,7 @@ def test_limits_follow_from_the_memory_allowed() -> None:
     assert (
         below.kernels == Config.within(LEAST_MEMORY).kernels == "auto"
     )  # interpreted ones take fifty times as long
-    assert 0.99 < below.max_connections / Config().max_connections < 1
+    assert 0.99 < below.max_buffered_bytes / Config().max_buffered_bytes <= 1
     with pytest.raises(ValueError, match="less than"):
         Config.within(LEAST_MEMORY - 1)
 

@@ -16,16 +16,18 @@ from kwsniff.net.packets import CaptureTotals
 from tests.kernel.kinds import kernels
 
 MS = SECOND // 1000
+STATIONS = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
+"""Given, so that scapy asks no network for them."""
 
 
 def v4(seq, ident, payload=b"x" * 50, ttl=64):
     segment = TCP(sport=40000, dport=9092, seq=seq, ack=1, flags="A") / Raw(payload)
-    return bytes(Ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=ident, ttl=ttl) / segment)
+    return bytes(Ether(**STATIONS) / IP(src="10.0.0.1", dst="10.0.0.2", id=ident, ttl=ttl) / segment)
 
 
 def v6(seq, payload=b"x" * 50):
     segment = TCP(sport=40000, dport=9092, seq=seq, ack=1, flags="A") / Raw(payload)
-    return bytes(Ether() / IPv6(src="2001:db8::1", dst="2001:db8::2") / segment)
+    return bytes(Ether(**STATIONS) / IPv6(src="2001:db8::1", dst="2001:db8::2") / segment)
 
 
 def counted(frames, gap_ns=1000, at_a_time=1000):
