@@ -55,6 +55,9 @@ REUSED = 600 * SECOND
 """After so much silence a segment whose sequence number is not that of its connection is of another one."""
 (FIND, COUNT, HOLES, PAYLOAD, GO_ON, FLAGS, WITHIN) = range(7)
 """PHASES of a segment."""
+(GOES_ON, EXPIRES, ENDS, CLOSES) = range(4)
+"""What a segment does to the connection that its ends have: nothing; it comes too late for it; it begins
+another one; or it shows that an RST was the end."""
 
 
 @kernel
@@ -242,18 +245,32 @@ def succeed(t: Any, c: int, seg: Any) -> int:
         code = close(t, c, conn.ending)
         if code != OK:
             return code
-    silent = run.moment - conn.last_time
-    expired = silent > patience(t, c)
-    if expired or begins_anew(t, c, k, seg) or (silent > REUSED and not continues(t, c, k, seg)):
-        if conn.left == KNOWN and not expired:
+    if run.fate == GOES_ON:
+        run.fate = fate_of(t, c, k, seg)
+    code = OK
+    if run.fate == CLOSES:
+        code = close(t, c, RESET_REASON)
+    elif run.fate != GOES_ON:
+        if conn.left == KNOWN and run.fate != EXPIRES:
             t.lefts[conn.left_row].by_end, t.lefts[conn.left_row].by_seq = k, seg.seq
         code = end(t, c, CLOSED_REASON)
         if code == OK:
             run.conn = -1
-        return code
-    if is_reset(t, c, seg.time):
-        return close(t, c, RESET_REASON)
-    return OK
+    if code == OK:
+        run.fate = GOES_ON
+    return code
+
+
+@kernel
+def fate_of(t: Any, c: int, k: int, seg: Any) -> int:
+    """What a segment does to the connection that its ends have. Asked once a segment: a connection that is
+    half closed, when a table was full, would answer otherwise."""
+    silent = t.run[0].moment - t.conns[c].last_time
+    if silent > patience(t, c):
+        return EXPIRES
+    if begins_anew(t, c, k, seg) or (silent > REUSED and not continues(t, c, k, seg)):
+        return ENDS
+    return CLOSES if is_reset(t, c, seg.time) else GOES_ON
 
 
 @kernel

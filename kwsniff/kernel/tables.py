@@ -63,6 +63,7 @@ SPECS: list[Spec] = [
         conn="connection of the segment at hand, -1 if it is not known yet",
         moment="time of the segment at hand, as far as it is believed", moment_row="its place in the input",
         compared="1: the segment at hand was compared with what was delivered",
+        fate="see `kwsniff.kernel.follow.fate_of`, of the segment at hand",
         begun="end whose handshake the segment at hand goes on with, in a connection that begins there; -1 if none",
         syn_time="time of the SYN that the segment at hand answers in one, -1 if none",
         jump="packet time far ahead of the clock that no other bore out yet, -1 if none",
