@@ -86,7 +86,8 @@ def keep_within_limits(t: Any) -> int:
         run.giver, run.limited = run.oldest, 1
     while run.least > 0:
         while run.giver >= 0:
-            if now_held(t, run.giving) <= run.goal:
+            begun = t.conns[run.giver].giving  # a table was full in the middle of it
+            if now_held(t, run.giving) <= run.goal and not begun:
                 run.least = 0
                 break
             run.steps += 1
