@@ -191,9 +191,9 @@ def _as_then(owners: Rows, whose: Ints, parts: list[Rows]) -> tuple[Rows, Ints]:
     changed = np.flatnonzero((before >= 0) & (before != owners["client"][whose]))
     if not len(changed):
         return owners, whose
-    again, which = np.unique(whose[changed], return_inverse=True)
+    again, first, which = np.unique(whose[changed], return_index=True, return_inverse=True)
     turned = owners[again]
-    turned["client"] = before[changed][np.unique(which, return_index=True)[1]]
+    turned["client"] = before[changed[first]]
     whose = whose.copy()
     whose[changed] = len(owners) + which
     return np.concatenate([owners, turned]), whose

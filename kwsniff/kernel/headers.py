@@ -128,18 +128,6 @@ def begins_request(t: Any, data: Any, pos: int, end: int) -> bool:
 
 
 @kernel
-def fills(data: Any, pos: int, end: int) -> bool:
-    """Whether frames, by their lengths, fill a segment to the byte."""
-    first = pos
-    while end - pos >= RESPONSE_HEADER:
-        size = int32(data, pos)
-        if size < RESPONSE_HEADER - 4:
-            return False
-        pos += 4 + size
-    return pos == end and end > first
-
-
-@kernel
 def is_tls(data: Any, pos: int, end: int) -> bool:
     """Whether bytes begin with a TLS record (RFC 8446, 5.1): type 20 to 23, version 3.0 to 3.4, length."""
     if end - pos < 5:
