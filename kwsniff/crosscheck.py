@@ -10,6 +10,7 @@ takes a response for that to an older request of the same correlation id, which 
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -132,8 +133,10 @@ def _our_view(path: str, config: Config) -> tuple[dict[Place, list[SeenMessage]]
 
 def _their_view(pyshark: Any, path: str, ports: set[int]) -> dict[Place, list[SeenMessage]]:
     found: dict[Place, list[SeenMessage]] = defaultdict(list)
+    # A loop of its own: pyshark takes the thread's, which asyncio.run leaves closed.
+    loop = asyncio.new_event_loop()
     capture = pyshark.FileCapture(
-        path, display_filter="kafka", keep_packets=False,
+        path, display_filter="kafka", keep_packets=False, eventloop=loop,
         decode_as={f"tcp.port=={port}": "kafka" for port in sorted(ports)},
     )  # fmt: skip
     try:
@@ -142,6 +145,7 @@ def _their_view(pyshark: Any, path: str, ports: set[int]) -> dict[Place, list[Se
                 _take_layer(found, int(packet.number), layer)
     finally:
         capture.close()
+        loop.close()
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -96,3 +97,11 @@ def test_correlation_ids_that_are_used_again_are_no_findings() -> None:
     recorded = sample("kafka-0.8")
     result = crosscheck(recorded.paths[0], Config(ports=tuple(recorded.note["ports"])))
     assert (len(result.differences), result.findings) == (23, [])
+
+
+@pytest.mark.tshark
+def test_a_comparison_after_an_event_loop_was_closed() -> None:
+    asyncio.run(asyncio.sleep(0))
+    recorded = sample("kafka-0.8")
+    result = crosscheck(recorded.paths[0], Config(ports=tuple(recorded.note["ports"])))
+    assert result.findings == []
