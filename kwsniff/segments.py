@@ -44,6 +44,7 @@ def segment_columns(batch: pa.RecordBatch) -> SegmentColumns:
         seq=ints("seq"),
         ack=ints("ack"),
         flags=ints("flags"),
+        tsval=ints("tsval"),
         length=ints("length"),
         captured=captured,
         buffer=buffer,

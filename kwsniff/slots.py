@@ -22,7 +22,7 @@ from kwsniff.processes import memory_file
 Ints = NDArray[np.int64]
 COLUMNS = (
     "packet", "time", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port", "seq", "ack", "flags",
-    "length", "captured", "buffer", "start",
+    "tsval", "length", "captured", "buffer", "start",
 )  # fmt: skip
 LINE = 64
 """Columns and buffers begin at multiples of it."""

@@ -37,6 +37,7 @@ SEGMENTS = pa.schema(
             pa.int32(),
             "TCP flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16; 256: window of 0, 512: captured twice",
         ),
+        documented("tsval", pa.int64(), "TCP timestamp of the sender (RFC 7323), -1 if there is none"),
         documented(
             "length", pa.int64(), "payload bytes on the wire; `payload` holds fewer if cut by snaplen"
         ),

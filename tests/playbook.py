@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import pack
 from typing import Any
 
@@ -42,6 +42,8 @@ class Segment:
     """On the wire; more than `data` if the snap length cut it."""
     ports: tuple[int, int] = (50_000, 9092)
     hosts: tuple[int, int] = (0x0A000001, 0x0A000002)
+    tsval: int = -1
+    """TCP timestamp of its sender."""
 
 
 def kafka_request(api: int, version: int, corr: int, body: bytes, client_id: str | None = "tester") -> bytes:
@@ -177,6 +179,11 @@ def response(corr: int = 1, api: int = 3, version: int = 0, body: bytes | None =
     return from_broker(kafka_response(corr, BODIES[api, version][1] if body is None else body))
 
 
+def stamped(segments: Sequence[Segment], begin: int = 1000) -> list[Segment]:
+    """The segments with TCP timestamps, one tick each."""
+    return [replace(each, tsval=(begin + at) % 2**32) for at, each in enumerate(segments)]
+
+
 def from_client(*pieces: bytes, **how: Any) -> Act:
     """Segments of the client, one a piece."""
     return lambda script: [script.send(CLIENT, piece, **how) for piece in pieces] and None
@@ -239,6 +246,7 @@ def batch(segments: Sequence[Segment]) -> pa.RecordBatch:
             "dst_hi": 0, "dst_lo": 0xFFFF00000000 | segment.hosts[target],
             "src_port": segment.ports[source], "dst_port": segment.ports[target],
             "seq": segment.seq, "ack": segment.ack, "flags": segment.flags,
+            "tsval": segment.tsval,
             "length": segment.length, "payload": segment.data, "anomaly": None, "detail": None,
         }  # fmt: skip
         for name, value in values.items():

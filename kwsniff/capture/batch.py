@@ -31,6 +31,7 @@ def segment_batch(dissected: Dissected) -> pa.RecordBatch:
         "seq": found.seq,
         "ack": found.ack,
         "flags": found.flags,
+        "tsval": found.tsval,
         "length": found.length,
     }
     views = machine.views(found, dissected.buffer, dissected.buffers)

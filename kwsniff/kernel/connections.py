@@ -189,7 +189,7 @@ def reset_side(t: Any, at: int) -> None:
     s = t.sides[at]
     s.next_seq, s.offset, s.from_start, s.isn, s.fin_at = -1, 0, 0, -1, -1
     s.packets = s.bytes = s.missing = s.retransmitted = s.again = s.zero_windows = s.shut = 0
-    s.acked = -1
+    s.acked = s.doubted = -1
     s.hole_packets = s.hole_time = 0
     s.wait_first = s.wait_last = -1
     s.waiting = s.waiting_bytes = 0
@@ -203,7 +203,7 @@ def reset_side(t: Any, at: int) -> None:
     s.latest = UNKNOWN
     s.searched = s.hope = 0
     s.assumed = 0
-    s.rst_at = s.rst_time = s.syn_next = s.syn_ack = s.syn_time = -1
+    s.born = s.oldest = s.rst_at = s.rst_time = s.syn_next = s.syn_ack = s.syn_time = s.syn_tsval = -1
 
 
 @inlined

@@ -278,7 +278,7 @@ class Engine:
         columns = {
             name: getattr(segments, name)[first:stop]
             for name in ("packet", "time", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port",
-                         "seq", "ack", "flags", "length", "captured")
+                         "seq", "ack", "flags", "tsval", "length", "captured")
         } | {"buffer": buffer[first:stop], "start": start[first:stop]}  # fmt: skip
         if self._share is not None:
             index, shares = self._share

@@ -20,6 +20,9 @@ from kwsniff.kernel.trace import IGNORED, decided
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 ZERO_WINDOW = 256
 """Of `flags`, see `kwsniff.net.columns`."""
+STAMPED = 600 * SECOND
+"""For so long timestamps tell segments of an earlier connection: none lives longer (RFC 9293, 3.4.1), and
+those that count microseconds come round after 71 minutes."""
 
 
 @kernel
@@ -43,7 +46,7 @@ def keep_syn(t: Any, c: int, k: int, seg: Any) -> None:
     ACK of what it expects, and that is all (RFC 5961, 4.2): only a handshake shows that it was over."""
     s = t.sides[2 * c + k]
     s.syn_next = (seg.seq + 1) & MASK
-    s.syn_ack, s.syn_time = seg.ack if seg.flags & ACK else -1, seg.time
+    s.syn_ack, s.syn_time, s.syn_tsval = seg.ack if seg.flags & ACK else -1, seg.time, seg.tsval
     t.conns[c].syns += 1
     if s.next_seq >= 0:
         decided(t, c, IGNORED, k, SYN, distance(seg.seq, s.next_seq))
@@ -53,19 +56,23 @@ def keep_syn(t: Any, c: int, k: int, seg: Any) -> None:
 def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
     """Whether a segment is of another connection with the same ends: a SYN after the end, or what goes on
     with the handshake of a SYN that this one did not take; `run.begun` is the end that began it then, unless
-    the segment itself says so, and `run.syn_time` when the SYN came."""
-    conn, s, other = t.conns[c], t.sides[2 * c + k], t.sides[2 * c + 1 - k]
-    t.run[0].begun = t.run[0].syn_time = -1
+    the segment itself says so, `run.syn_time` when the SYN came, and `run.a_born` its timestamp."""
+    run, conn, s, other = t.run[0], t.conns[c], t.sides[2 * c + k], t.sides[2 * c + 1 - k]
+    run.begun = run.syn_time = run.a_born = run.b_born = -1
     if seg.flags & SYN:
         if (s.next_seq < 0 and conn.step == OPEN and not conn.rst) or is_own_syn(t, c, k, seg):
             return False
         answers = seg.flags & ACK != 0 and seg.ack == other.syn_next
         if answers:
-            t.run[0].syn_time = other.syn_time
+            run.syn_time = other.syn_time
+            keep_born(run, 1 - k, other)
         return answers or conn.rst == 1 or not is_followed(conn) or is_over(s, other, seg)
     answers = seg.flags & ACK and seg.ack == other.syn_next and seg.seq == other.syn_ack
     if answers or (seg.length and seg.seq == s.syn_next and s.syn_ack < 0 and not is_near(s, seg.seq)):
-        t.run[0].begun = k
+        run.begun = k
+        keep_born(run, k, s)
+        if answers:
+            keep_born(run, 1 - k, other)
         return True
     if conn.rst and s.rst_at < 0:
         return False  # it was sent before the other end's RST came
@@ -73,12 +80,22 @@ def begins_anew(t: Any, c: int, k: int, seg: Any) -> bool:
 
 
 @kernel
+def keep_born(run: Any, k: int, s: Any) -> None:
+    """Keep the timestamp of a SYN for the connection that it began."""
+    if k == 0:
+        run.a_born = s.syn_tsval
+    else:
+        run.b_born = s.syn_tsval
+
+
+@kernel
 def is_over(s: Any, other: Any, seg: Any) -> bool:
     """Whether a SYN comes when both ends acknowledged the other's FIN; or with data (RFC 7413), from an end
-    that has sent all, and its FIN."""
+    that has sent all, and its FIN, or acknowledged the other's: its own may not be captured."""
     if has_ended(s) and has_ended(other):
         return True
-    return s.fin_at >= 0 and s.offset >= s.fin_at and seg.length > 0 and not seg.flags & ACK
+    done = has_ended(other) or (s.fin_at >= 0 and s.offset >= s.fin_at)
+    return done and seg.length > 0 and not seg.flags & ACK
 
 
 @kernel
@@ -148,6 +165,9 @@ def count(t: Any, c: int, seg: Any) -> None:
         elif s.shut == 0:
             s.shut = 1
             s.zero_windows += 1
+    run.refused = 1 if is_old(conn, s, seg) else 0
+    if t.limits[0].part and seg.tsval >= 0 and (s.oldest < 0 or distance(seg.tsval, s.oldest) < 0):
+        s.oldest = seg.tsval
     if conn.alert < 0 and TLS_ALERT <= seg.length <= MAX_ALERT and seg.captured >= TLS_ALERT:
         note_alert(t, conn, k, seg)
     moment = run.moment
@@ -164,8 +184,21 @@ def count(t: Any, c: int, seg: Any) -> None:
             conn.handshake = seg.time - conn.syn_time
         elif conn.client_time < 0:
             conn.client_time = seg.time
-    if seg.flags & ACK and not seg.flags & SYN and is_followed(conn):
-        acknowledge(t, other, seg.ack)
+    if seg.flags & ACK and not seg.flags & SYN and is_followed(conn) and not run.refused:
+        if acknowledge(t, other, seg.ack):
+            s.doubted = -1
+        elif other.packets and s.doubted != seg.seq and not seg.flags & RST:
+            # What goes on from there is believed: that much of the other end may not have been captured.
+            s.doubted, run.refused = (seg.seq + seg.length) & MASK, 1
+
+
+@kernel
+def is_old(conn: Any, s: Any, seg: Any) -> bool:
+    """Whether a segment was sent before the SYN of its end, as its timestamp says: by an earlier connection
+    of the same ends. A receiver drops it, unless it is an RST (RFC 7323, 5.2 and 5.3)."""
+    if s.born < 0 or seg.tsval < 0 or seg.flags & RST or seg.time - conn.first_time > STAMPED:
+        return False
+    return distance(seg.tsval, s.born) < 0
 
 
 @kernel
@@ -202,6 +235,8 @@ def note_syn(t: Any, c: int, k: int, seg: Any) -> None:
     conn.syn = 1
     conn.syns += 1
     s.isn = seg.seq
+    if s.born < 0:
+        s.born = seg.tsval
     client = 1 - k if seg.flags & ACK else k
     if s.next_seq < 0:
         begin_stream(conn, s, (seg.seq + 1) & MASK)

@@ -134,7 +134,7 @@ def take_segment(t: Any, seg: Any) -> int:
         run.phase = HOLES
     c = run.conn
     conn = t.conns[c]
-    if conn.step != OPEN or conn.state == OTHER or conn.state == TLS:
+    if conn.step != OPEN or conn.state == OTHER or conn.state == TLS or run.refused:
         if run.phase != FLAGS:
             return OK
     k = 0 if is_from_a(conn, seg) else 1
@@ -195,9 +195,10 @@ def find_connection(t: Any, seg: Any) -> int:
         if run.conn < 0:
             return FULL
         t.conns[run.conn].syn_time = run.syn_time
+        t.sides[2 * run.conn].born, t.sides[2 * run.conn + 1].born = run.a_born, run.b_born
         if run.begun >= 0:
             take_handshake(t, run.conn, run.begun, seg)
-        run.begun = run.syn_time = -1
+        run.begun = run.syn_time = run.a_born = run.b_born = -1
     return OK
 
 

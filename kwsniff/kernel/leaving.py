@@ -229,7 +229,7 @@ def close_left(t: Any, c: int, over: bool) -> None:
     left.last_user, left.last_mechanism = print_of(t, conn.user), print_of(t, conn.mechanism)
     left.last_backwards, left.last_skewed = conn.backwards, conn.skewed
     left.stray_low, left.stray_high, left.syns = conn.stray_low, conn.stray_high, conn.syns
-    left.waiting = conn.in_flight
+    left.waiting, left.a_oldest, left.b_oldest = conn.in_flight, a.oldest, b.oldest
     left.unsteady = 0
     if a.resynchronised != left.a_resynchronised or a.skipped != left.a_skipped:
         left.unsteady += 1
@@ -303,7 +303,7 @@ def add_side(t: Any, c: int, k: int, found: int) -> int:
     """The same of one direction."""
     s = t.sides[2 * c + k]
     found = add(found, s.next_seq)
-    found = add(found, max(s.acked - s.offset, 0))
+    found = add(add(found, max(s.acked - s.offset, 0)), s.doubted)
     found = add(found, s.fin_at - s.offset if s.fin_at >= 0 else -1)
     found = add(found, s.synchronised + 2 * s.assumed + 4 * s.broken + 16 * s.shut)
     found = add(found, s.size)

@@ -22,7 +22,7 @@ from kwsniff.kernel.history import forget_latest
 from kwsniff.kernel.holding import pop_held
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, OK, REFUSED
+from kwsniff.kernel.numbers import FULL, OK, REFUSED, distance
 from kwsniff.kernel.packing import move_request
 from kwsniff.kernel.pools import drop, drop_piece
 from kwsniff.kernel.references import move_connection
@@ -85,6 +85,8 @@ def verdict_of(t: Any, c: int, left: Any) -> int:
         return CLIENT_DIFFERS
     if left.syns or not is_new(t, c, left):
         return OLD_SYN
+    if was_earlier(t.sides[2 * c], left.a_oldest) or was_earlier(t.sides[2 * c + 1], left.b_oldest):
+        return STATE_DIFFERS
     if conn.state == KAFKA and is_asked_for(t, c, left.stray_low, left.stray_high):
         return ANSWERED_LATE
     return FITS
@@ -143,6 +145,12 @@ def is_new(t: Any, c: int, left: Any) -> bool:
     if s.isn >= 0:
         return s.isn != left.by_seq
     return s.next_seq >= 0 and (s.next_seq - s.offset - left.by_seq - 1) & MASK != 0
+
+
+@kernel
+def was_earlier(s: Any, oldest: int) -> bool:
+    """Whether a timestamp is from before the SYN of an end."""
+    return s.born >= 0 and oldest >= 0 and distance(oldest, s.born) < 0
 
 
 @kernel

@@ -97,7 +97,7 @@ class Machine:
     def _reset(self) -> None:
         run, limits = self.t.run[0], self.t.limits[0]
         for name in ("oldest", "newest", "giver", "clock", "jump", "moment_row", "item", "conn", "pairing",
-                     "now", "swept", "begun", "syn_time"):  # fmt: skip
+                     "now", "swept", "begun", "syn_time", "a_born", "b_born"):  # fmt: skip
             setattr(run, name, -1)
         run.rank = OWN
         limits.seed = secrets.randbits(62)

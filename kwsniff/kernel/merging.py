@@ -97,7 +97,7 @@ def merge_side(t: Any, left: Any, was: Any, s: Any, a: bool) -> int:
 def move_side(t: Any, was: Any, s: Any, by: int) -> None:
     """Count the bytes of a direction from its true beginning."""
     s.offset += by
-    s.from_start = was.from_start
+    s.from_start, s.born = was.from_start, was.born
     s.isn = was.isn if s.isn < 0 else s.isn
     if s.fin_at >= 0:
         s.fin_at += by

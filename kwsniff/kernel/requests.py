@@ -340,11 +340,11 @@ def shortened(t: Any, number: int) -> int:
 
 @kernel
 def begins_tokens(t: Any, conn: Any) -> bool:
-    """Whether raw SASL tokens are to be expected: what they follow was asked. Its answer may be captured
-    after the first of them."""
-    if conn.in_flight != 1:
+    """Whether raw SASL tokens are to be expected: what they follow was asked last. Its answer, and those
+    before it, may be captured after the first of them."""
+    if conn.in_flight == 0:
         return False
-    request = t.requests[conn.first_request]
+    request = t.requests[conn.last_request]
     return request.layout >= 0 and t.layouts[request.layout].tokens == 1
 
 

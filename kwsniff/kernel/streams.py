@@ -318,11 +318,13 @@ def last_seen(t: Any, s: Any) -> int:
 
 
 @kernel
-def acknowledge(t: Any, s: Any, ack: int) -> None:
-    """Note an acknowledgement number of the other end. TCP drops one of bytes that were never sent (RFC 9293,
-    3.10.7.4): so one far beyond all that was seen is not believed before some of them are."""
+def acknowledge(t: Any, s: Any, ack: int) -> bool:
+    """Note an acknowledgement number of the other end, unless it is of bytes that were never sent: far beyond
+    all that was seen (RFC 9293, 3.10.7.4)."""
     if s.next_seq < 0:
-        return
+        return True
     offset = s.offset + distance(ack, s.next_seq)
-    if s.acked < offset <= last_seen(t, s) + FAR:
-        s.acked = offset
+    if offset > last_seen(t, s) + FAR:
+        return False
+    s.acked = max(s.acked, offset)
+    return True

@@ -32,6 +32,8 @@ class SegmentColumns:
     seq: Ints
     ack: Ints
     flags: Ints
+    tsval: Ints
+    """TCP timestamps, -1 where there is none."""
     length: Ints
     """Payload bytes on the wire."""
     captured: Ints

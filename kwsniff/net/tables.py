@@ -88,7 +88,7 @@ SPECS: list[Spec] = [
 
 SEGMENT_ARRAYS = (
     "row", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port", "seq", "ack", "flags", "length",
-    "start", "captured", "ident",
+    "start", "captured", "ident", "tsval",
 )  # fmt: skip
 """Columns of segments, see `kwsniff.net.tcp.Segments`."""
 

@@ -16,6 +16,10 @@ HEADER = 14
 """Bytes as far as they matter here, so that a capture cut behind them still counts."""
 WINDOW = 14
 """Where the receive window stands in the header."""
+OPTIONS = 20
+"""Where options begin."""
+(END, NOTHING), TIMESTAMPS = range(2), 8
+"""Kinds of options (RFC 9293, 3.1; RFC 7323, 3.2)."""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class Segments:
     """Payload bytes captured."""
     ident: Integers
     """Identification of the IP packet, 0 where it has none (IPv6)."""
+    tsval: Integers
+    """The sender's timestamp (RFC 7323, 3.2), -1 where there is none."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -67,4 +73,18 @@ def write_segment(t: Any, p: Any, found: int) -> int:
     t.start[row] = start
     t.captured[row] = max(p.end - start, 0)
     t.ident[row] = p.ident
+    t.tsval[row] = timestamp_of(t, at + OPTIONS, min(start, p.end))
     return SEGMENT
+
+
+@kernel
+def timestamp_of(t: Any, at: int, end: int) -> int:
+    """The timestamp among the options between two places, -1 if there is none."""
+    while at + 10 <= end:
+        kind = byte(t.data, at)
+        if kind == TIMESTAMPS:
+            return uint32(t.data, at + 2)
+        if kind == END:
+            break
+        at += 1 if kind == NOTHING else max(byte(t.data, at + 1), 2)
+    return -1

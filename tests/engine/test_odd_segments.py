@@ -32,6 +32,7 @@ from tests.playbook import (
     response,
     rst,
     run,
+    stamped,
     wait,
 )  # fmt: skip
 
@@ -129,7 +130,7 @@ def test_copies_of_requests_that_all_have_the_correlation_id_minus_one_are_copie
 
 
 def test_an_acknowledgement_from_nowhere_does_not_give_up_a_hole() -> None:
-    script = exchanges(play() >> handshake(), 1, 5)
+    script = exchanges(play() >> handshake(), 1, 5) >> ack(BROKER)
     damaged = len(script.segments) - 1
     late = len(script.segments)
     script = exchanges(script, 6, 40)
@@ -245,3 +246,49 @@ def test_of_two_resets_that_cross_the_earlier_one_ended_the_connection() -> None
     *before, first, second = script.segments
     (end,) = [row for row in run([*before, second, first]) if row["event"] == "connection"]
     assert end["closed_by"] == "client_rst"
+
+
+@pytest.mark.parametrize("begin", [1000, 2**32 - 3])
+def test_a_segment_from_before_the_syn_is_of_an_earlier_connection(begin: int) -> None:
+    """Its timestamp says so, where its sequence number fits (RFC 7323, 5.3)."""
+    script = exchanges(play() >> handshake(), 1, 3) >> request(corr=66) >> request(corr=4)
+    segments = stamped(script.segments, begin)
+    late, asked = segments[-2:]
+    asked = replace(asked, seq=late.seq, packet=late.packet)
+    late = replace(late, tsval=begin - 1, packet=asked.packet + 1)
+    assert statuses([*segments[:-2], late, asked]) == all_ok(1, 3) | {4: "unanswered"}
+    assert statuses([*segments[:-2], replace(late, tsval=begin), asked]) == all_ok(1, 3) | {66: "unanswered"}
+
+
+def test_a_reset_counts_whatever_its_timestamp() -> None:
+    segments = stamped((exchanges(play() >> handshake(), 1, 3) >> rst(CLIENT)).segments)
+    segments[-1] = replace(segments[-1], tsval=1)
+    (end,) = [row for row in run(segments) if row["event"] == "connection"]
+    assert end["closed_by"] == "client_rst"
+
+
+def test_timestamps_that_came_round_are_no_old_ones() -> None:
+    script = exchanges(play() >> handshake(), 1, 3) >> wait(700)
+    exchanges(script, 4, 6)
+    segments = stamped(script.segments)
+    segments = segments[:9] + [replace(each, tsval=each.tsval + 2**31) for each in segments[9:]]
+    assert statuses(segments) == all_ok(1, 6)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_bytes_with_an_acknowledgement_of_what_was_never_sent_are_refused(times: int) -> None:
+    """RFC 9293, 3.10.7.4; also where the capture holds each packet twice."""
+    script = exchanges(play() >> handshake(), 1, 3) >> request(corr=66) >> request(corr=4) >> response(corr=4)
+    *before, forged, asked, answered = script.segments
+    asked = replace(asked, seq=forged.seq)
+    answered = replace(answered, ack=asked.seq + len(asked.data))
+    forged = replace(forged, ack=forged.ack + (1 << 28))
+    segments = [*before, *[forged] * times, asked, answered]
+    assert statuses([replace(each, packet=at + 1) for at, each in enumerate(segments)]) == all_ok(1, 4)
+
+
+def test_a_client_goes_on_after_megabytes_that_the_capture_lacks() -> None:
+    script = exchanges(play() >> handshake(), 1, 3)
+    script.next_seq[BROKER] += 5 << 20
+    exchanges(script, 4, 9)
+    assert statuses(script.segments) == all_ok(1, 3) | {4: "orphan"} | all_ok(5, 9)

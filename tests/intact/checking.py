@@ -101,6 +101,7 @@ def _batch(rows: Sequence[tuple[Captured, int, Case]], first: int) -> pa.RecordB
         "src_port": [source for source, _ in ports], "dst_port": [target for _, target in ports],
         "seq": [one.seq for one in packets], "ack": [one.ack for one in packets],
         "flags": [one.flags for one in packets], "length": [len(one.data) for one in packets],
+        "tsval": [-1] * len(rows),
         "payload": [one.data for one in packets], "anomaly": [None] * len(rows), "detail": [None] * len(rows),
     }  # fmt: skip
     return pa.RecordBatch.from_pydict(columns, schema=SEGMENTS)

@@ -25,9 +25,9 @@ KEPT = {
     "keep-alives": (40, 29, 16), "garbage": (37,), "late": (17, 47, 22), "many behind": (48, 24),
     "forged rst": (39, 19, 38), "forged syn": (29, 47, 23), "old bytes": (53, 27, 34), "openings": (27, 52),
     "closings": (38, 16, 55), "reused": (30, 26, 51), "wraps": (36, 23, 22),
-    "queues": (44, 38, 42, 20_030, 20_135, 20_260),
+    "queues": (44, 38, 42, 236, 20_030, 20_135, 20_260),
     "urgent": (37, 53, 46), "silence": (39, 25, 42), "other port": (38, 32, 36),
-    "everything": (35, 44, 27, 20_074, 20_260, 20_303, 40_255, 40_334),
+    "everything": (35, 44, 27, 95, 20_074, 20_260, 20_303, 40_255, 40_334),
 }  # fmt: skip
 """Seeds that were told wrong once. They mean something else when conversations or styles change."""
 

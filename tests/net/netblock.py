@@ -26,6 +26,7 @@ class Row(NamedTuple):
     flags: int
     length: int
     payload: bytes
+    tsval: int = -1
 
 
 def block(frames, linktype=1, origlen=None, first=1, time_ns=None):
@@ -65,6 +66,7 @@ def rows(dissected: Dissected) -> list[Row]:
                 int(found.flags[index]) & 0xFF,  # without what is noted beside them
                 int(found.length[index]),
                 data[start : start + size].tobytes(),
+                int(found.tsval[index]),
             )
         )
     return result

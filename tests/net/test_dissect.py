@@ -89,7 +89,14 @@ TRANSPORT = st.builds(
     seq=WORD,
     ack=WORD,
     flags=st.integers(0, 255),
-    options=st.sampled_from([[], [("MSS", 1460)], [("NOP", None), ("Timestamp", (1, 2))]]),
+    options=st.sampled_from(
+        [
+            [],
+            [("MSS", 1460)],
+            [("NOP", None), ("Timestamp", (2**31, 2))],
+            [("SAckOK", b""), ("Timestamp", (7, 0)), ("WScale", 7)],
+        ]
+    ),
 )
 LINK = st.sampled_from([Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")]).flatmap(
     lambda ether: st.sampled_from([ether, ether / Dot1Q(vlan=5), ether / Dot1Q(vlan=5) / Dot1Q(vlan=6)])
@@ -107,6 +114,7 @@ def test_scapy_sees_the_same_segment(link, network, transport, payload, padding)
     assert (row.src_port, row.dst_port) == (inner.sport, inner.dport)
     assert (row.seq, row.ack, row.flags) == (inner.seq, inner.ack, int(inner.flags) & 0xFF)
     assert (row.length, row.payload) == (len(payload), payload)
+    assert row.tsval == dict(inner.options).get("Timestamp", (-1, 0))[0]
     assert notes == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,16 @@ def outcome(path: Path, chains: list[list[Talk]], allowed: frozenset[str] = froz
 
 
 def _requests(calls: Iterable[Row], talks: Iterable[Talk], found: Outcome) -> None:
-    """Each request that the broker read is told once; others may be if the client sent a byte of them."""
+    """Each request that the broker read is told once; others may be if the client sent a byte of them, without a
+    client id if they were cut before it."""
     must: Counter[Signed] = Counter()
     may: Counter[Signed] = Counter()
     for talk in talks:
         signed = [_request(talk.port, message) for message in talk.messages]
         must.update(signed[: talk.understood])
         may.update(signed[: talk.asked])
+        cut = talk.messages[talk.understood : talk.asked]
+        may.update(_request(talk.port, replace(message, client_id=None)) for message in cut)
     told = Counter(_told_request(row) for row in calls)
     found.calls += must.total()
     found.missing += must - told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
+from kwsniff.segments import segment_columns
 from tests.parts.cutting import in_parts, input_of, parts, shuffled, stretch, whole, without
+from tests.playbook import BODIES, batch, handshake, kafka_request, play, request, response, stamped
 from tests.samples import names
 from tests.strength import ALL, examples
 
@@ -75,6 +78,20 @@ def test_with_packets_out_of_order_and_twice(name: str) -> None:
     batches = shuffled(input_of(name), 11)
     cuts = cuts_of(name, 2, sum(map(len, batches)))
     assert in_parts(parts(batches, cuts), CONFIG).events.equals(whole(batches, CONFIG)), cuts
+
+
+def test_a_segment_of_an_earlier_connection_is_dropped_wherever_is_cut() -> None:
+    """Its timestamp is from before the SYN, which only the first part has."""
+    script = play() >> handshake()
+    for corr in range(1, 9):
+        script >> request(corr=corr) >> response(corr=corr)
+    segments = stamped(script.segments)
+    late = replace(segments[-2], data=kafka_request(3, 0, 77, BODIES[3, 0][0]), tsval=7)
+    batches = [segment_columns(batch([*segments[:-2], late, *segments[-2:]]))]
+    expected = whole(batches, CONFIG)
+    assert expected.column("correlation_id").drop_null().to_pylist() == list(range(1, 9))
+    for place in range(1, len(segments)):
+        assert in_parts(parts(batches, [place]), CONFIG).events.equals(expected), place
 
 
 def test_a_handshake_that_a_part_ends_after_its_connection_is_known() -> None:
