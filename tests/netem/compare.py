@@ -61,8 +61,8 @@ def outcome(path: Path, chains: list[list[Talk]], allowed: frozenset[str] = froz
 
 
 def _requests(calls: Iterable[Row], talks: Iterable[Talk], found: Outcome) -> None:
-    """Each request that the broker read is told once; others may be if the client sent a byte of them, without a
-    client id if they were cut before it."""
+    """Each request that the broker read is told once; others may be if the client sent a byte of them, and
+    without a client id if they were cut before it."""
     must: Counter[Signed] = Counter()
     may: Counter[Signed] = Counter()
     for talk in talks:
