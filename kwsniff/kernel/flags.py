@@ -33,10 +33,13 @@ def is_from_a(conn: Any, seg: Any) -> bool:
 
 @kernel
 def is_own_syn(t: Any, c: int, k: int, seg: Any) -> bool:
-    """Whether a SYN is that of this connection, perhaps once more."""
-    s = t.sides[2 * c + k]
+    """Whether a SYN is that of this connection, perhaps once more. The answer to a SYN acknowledges it, or it
+    is dropped (RFC 9293, 3.10.7.3)."""
+    s, other = t.sides[2 * c + k], t.sides[2 * c + 1 - k]
     if s.isn >= 0:
         return s.isn == seg.seq
+    if seg.flags & ACK and other.isn >= 0 and not 0 <= distance(seg.ack, other.isn + 1) <= other.offset:
+        return False
     return s.next_seq < 0 or (s.next_seq - s.offset - seg.seq - 1) & MASK == 0
 
 

@@ -292,3 +292,17 @@ def test_a_client_goes_on_after_megabytes_that_the_capture_lacks() -> None:
     script.next_seq[BROKER] += 5 << 20
     exchanges(script, 4, 9)
     assert statuses(script.segments) == all_ok(1, 3) | {4: "orphan"} | all_ok(5, 9)
+
+
+def test_what_answers_an_earlier_syn_is_of_an_earlier_connection() -> None:
+    """A client that reset a connection may use its port again before the broker's answer comes."""
+    old = play() >> handshake() >> request(corr=1) >> rst(CLIENT) >> response(corr=1)
+    syn, answer, _, asked, reset, late = old.segments
+    new = play() >> handshake() >> request(corr=2) >> response(corr=2)
+    later = [replace(each, seq=each.seq + 70_000, ack=each.ack + 70_000) for each in new.segments]
+    segments = [syn, asked, reset, replace(later[0], ack=0), answer, late, *later[1:]]
+    segments = [replace(each, packet=at + 1, time=syn.time + at) for at, each in enumerate(segments)]
+    rows = run(segments)
+    calls = [row for row in rows if row["event"] == "call"]
+    assert [(row["correlation_id"], row["status"]) for row in calls] == [(1, "unanswered"), (2, "ok")]
+    assert [row["code"] for row in rows if row["event"] == "anomaly"] == []
