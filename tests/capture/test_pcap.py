@@ -64,6 +64,7 @@ def test_a_row_carries_every_column(write):
             "seq": 7,
             "ack": 9,
             "flags": 0x18,
+            "tsval": -1,
             "length": 20,
             "payload": b"a payload of 20 byte",
             "anomaly": None,
