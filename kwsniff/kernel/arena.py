@@ -10,10 +10,13 @@ Invariant: positions stay valid when the arena grows.
 from __future__ import annotations
 
 from typing import Any
-
 from kwsniff.kernel.mode import kernel, uintp
 from kwsniff.kernel.numbers import int64_at
-from kwsniff.kernel.room import WANT_ARENA, lacks
+from kwsniff.kernel.mode import inlined, kernel
+from kwsniff.kernel.tables import EARLY, PIECES, REQUESTS
+from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.numbers import FULL
+from kwsniff.kernel.tables import WANTS
 
 LEAST = 6
 """The smallest block has 2 ** LEAST bytes."""
@@ -80,3 +83,91 @@ def copy(target: Any, to: int, source: Any, at: int, size: int) -> None:
     """Copy bytes from one array to another, or forward to the front within one."""
     for index in range(uintp(size)):
         target[uintp(to) + index] = source[uintp(at) + index]
+
+
+# Pools: tables whose rows are taken and given back. There are four, see POOLS.
+#
+# A row that was given back stands in a list, by `next`, and is the first to be taken again.
+
+
+@inlined
+def take(t: Any, rows: Any, pool: int) -> int:
+    """A free row of a pool, the table of which is `rows`; -1 if there is none."""
+    free = t.pools[pool]
+    row = free.first
+    if row >= 0:
+        free.first = rows[row].next
+    elif free.used < len(rows):
+        row = free.used
+        free.used += 1
+    else:
+        lacks(t, pool, 1)
+        return -1
+    free.live += 1
+    return row
+
+
+@inlined
+def drop(t: Any, rows: Any, pool: int, row: int) -> None:
+    """Give a row of a pool back."""
+    free = t.pools[pool]
+    rows[row].next = free.first
+    free.first = row
+    free.live -= 1
+
+
+@kernel
+def take_piece(t: Any) -> int:
+    """A free row of `pieces`, -1 if there is none."""
+    return take(t, t.pieces, PIECES)
+
+
+@kernel
+def drop_piece(t: Any, row: int) -> None:
+    """Give a row of `pieces` back."""
+    drop(t, t.pieces, PIECES, row)
+
+
+@kernel
+def take_request(t: Any) -> int:
+    """A free row of `requests`, -1 if there is none."""
+    return take(t, t.requests, REQUESTS)
+
+
+@kernel
+def drop_request(t: Any, row: int) -> None:
+    """Give a row of `requests` back."""
+    t.run[0].bodies_waiting -= t.requests[row].shown
+    t.requests[row].shown = 0
+    t.requests[row].conn = -1
+    drop(t, t.requests, REQUESTS, row)
+
+
+@kernel
+def take_early(t: Any) -> int:
+    """A free row of `early`, -1 if there is none."""
+    return take(t, t.early, EARLY)
+
+
+@kernel
+def drop_early(t: Any, row: int) -> None:
+    """Give a row of `early` back."""
+    drop(t, t.early, EARLY, row)
+
+
+# Saying which table lacks room.
+
+
+WANT_CALLS, WANT_NOTES, WANT_ENDS = (WANTS.index(name) for name in ("calls", "notes", "ends"))
+WANT_KEEP, WANT_BODIES, WANT_BODY_DATA = (WANTS.index(name) for name in ("keep", "bodies", "body_data"))
+WANT_ARENA, WANT_DECISIONS = WANTS.index("arena"), WANTS.index("decisions")
+
+
+@kernel
+def lacks(t: Any, which: int, room: int) -> int:
+    """Note that table `which` (a place in WANTS) has to have `room` rows, or room for so many more if it is
+    one that is emptied; returns FULL."""
+    run = t.run[0]
+    run.want = which
+    run.room = room
+    return FULL

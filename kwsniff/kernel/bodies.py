@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.facts import ACKS, clear, fill_facts
-from kwsniff.kernel.fields import (
+from kwsniff.kernel.facts import (
     TRAILING,
     TRUNCATED,
     marker,
@@ -31,7 +31,7 @@ from kwsniff.kernel.fields import (
 )
 from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, uvarint
-from kwsniff.kernel.room import lacks
+from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.steps import (
     NO_ROOM,
     add_broker,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.codes import CLOCKS_DIFFER
+from kwsniff.kernel.numbers import CLOCKS_DIFFER
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note
 

@@ -15,9 +15,9 @@ from kwsniff.kernel.headers import AHEAD
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import blank
-from kwsniff.kernel.pools import drop_early, take_early
+from kwsniff.kernel.arena import drop_early, take_early
 from kwsniff.kernel.remarks import time_of
-from kwsniff.kernel.room import WANT_CALLS, lacks
+from kwsniff.kernel.arena import WANT_CALLS, lacks
 from kwsniff.kernel.tables import ORPHAN_, UNKNOWN
 from kwsniff.kernel.trace import DROPPED, EARLY, ORPHANED, decided
 

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from kwsniff.columns import Columns, places, record_batch, repeated
 from kwsniff.config import Config
 from kwsniff.kernel import tables as k
-from kwsniff.kernel.arranged import KINDS, Arranged, arranged
+from kwsniff.kernel.endcolumns import KINDS, Arranged, arranged
 from kwsniff.kernel.callcolumns import BODIES, CallColumns
 from kwsniff.kernel.details import details_of
 from kwsniff.kernel.drained import LISTS, Drained, PacketNote, listed, owners_of
 from kwsniff.kernel.endcolumns import end_columns
 from kwsniff.kernel.machine import Machine
-from kwsniff.kernel.notecolumns import anomaly_columns
-from kwsniff.kernel.owners import Owners
-from kwsniff.kernel.strings import Texts
+from kwsniff.kernel.endcolumns import anomaly_columns
+from kwsniff.kernel.endcolumns import Owners
+from kwsniff.kernel.drained import Texts
 from kwsniff.native.records import copied, picked, put
 from kwsniff.table import EVENTS
 
@@ -30,7 +30,7 @@ Rows = NDArray[Any]
 State = tuple[dict[int, str | None], dict[int, bytes]]
 """Names of capture files by their numbers, and texts of bodies by theirs."""
 if TYPE_CHECKING:
-    from kwsniff.kernel.bodytexts import Bodies, Problem
+    from kwsniff.kernel.details import Bodies, Problem
 
 
 class Emitter:
@@ -234,6 +234,6 @@ class Emitter:
 
 def _bodies(machine: Machine, config: Config) -> Bodies:
     # What decodes bodies to show them is loaded when they are asked for.
-    from kwsniff.kernel.bodytexts import Bodies
+    from kwsniff.kernel.details import Bodies
 
     return Bodies(machine, config)

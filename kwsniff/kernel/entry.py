@@ -28,7 +28,7 @@ from kwsniff.kernel.left import adopt, intern, leave, link_all
 from kwsniff.kernel.merging import merge_all
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
-from kwsniff.kernel.references import compact_texts
+from kwsniff.kernel.packing import compact_texts
 from kwsniff.kernel.waiting import rehash
 
 

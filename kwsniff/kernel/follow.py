@@ -30,7 +30,7 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, LEFT, OK, SECOND
 from kwsniff.kernel.payload import take_payload
-from kwsniff.kernel.silence import is_reset, patience
+from kwsniff.kernel.connections import is_reset, patience
 from kwsniff.kernel.states import CLOSED_, OPEN
 from kwsniff.kernel.streams import replay, set_free
 from kwsniff.kernel.tables import (

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.buffer import append, came, drop_front, empty_buffer
-from kwsniff.kernel.codes import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
+from kwsniff.kernel.numbers import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
 from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.headers import (
     REQUEST_HEADER,

@@ -6,9 +6,9 @@ from typing import Any
 
 from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.codes import BUFFER_LIMIT, OUTSTANDING_LIMIT
+from kwsniff.kernel.numbers import BUFFER_LIMIT, OUTSTANDING_LIMIT
 from kwsniff.kernel.early import orphan
-from kwsniff.kernel.history import forget_latest
+from kwsniff.kernel.buffer import forget_latest
 from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes

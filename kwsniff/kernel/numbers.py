@@ -6,8 +6,8 @@ What is read from a byte array is made a 64-bit integer at once: compiled, a `ui
 from __future__ import annotations
 
 from typing import Any
-
 from kwsniff.native.mode import byte, inlined, int64, int64_at, kernel, signed64, uint32, uintp
+from kwsniff.events import ANOMALIES
 
 __all__ = [
     "FULL", "NONE", "OK", "PROGRAM", "REFUSED", "SECOND", "byte", "distance", "int16", "int32", "int64_at",
@@ -57,3 +57,38 @@ def uvarint(data: Any, pos: int, end: int) -> tuple[int, int]:
 def distance(seq: int, origin: int) -> int:
     """From one sequence number to another, modulo 2³² and signed (RFC 1982)."""
     return ((seq - origin + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+# Numbers of anomaly codes, as `notes` hold them: places in `kwsniff.events.ANOMALIES`.
+
+
+CODES = tuple(ANOMALIES)
+"""The code of each number."""
+
+GAP = CODES.index("gap")
+OVERLAP_DIFFERS = CODES.index("overlap_differs")
+REORDER_LIMIT = CODES.index("reorder_limit")
+TIME_BACKWARDS = CODES.index("time_backwards")
+CLOCKS_DIFFER = CODES.index("clocks_differ")
+RESYNCHRONISED = CODES.index("resynchronised")
+FRAME_SIZE_INVALID = CODES.index("frame_size_invalid")
+FRAME_TOO_LARGE = CODES.index("frame_too_large")
+FRAME_INCOMPLETE = CODES.index("frame_incomplete")
+BUFFER_LIMIT = CODES.index("buffer_limit")
+NOT_KAFKA = CODES.index("not_kafka")
+UNKNOWN_API = CODES.index("unknown_api")
+UNKNOWN_VERSION = CODES.index("unknown_version")
+HEADER_MALFORMED = CODES.index("header_malformed")
+CORRELATION_ID_REUSED = CODES.index("correlation_id_reused")
+RESPONSE_OUT_OF_ORDER = CODES.index("response_out_of_order")
+RESPONSE_BEFORE_REQUEST = CODES.index("response_before_request")
+REPLY_TO_ACKS_0 = CODES.index("reply_to_acks_0")
+OUTSTANDING_LIMIT = CODES.index("outstanding_limit")
+CONNECTION_LIMIT = CODES.index("connection_limit")
+TRAILING_BYTES = CODES.index("trailing_bytes")
+CRC_MISMATCH = CODES.index("crc_mismatch")
+BATCH_MALFORMED = CODES.index("batch_malformed")
+CODEC_UNKNOWN = CODES.index("codec_unknown")
+
+BAD_BODY = 1000
+"""Added to the code of what is wrong with a body in `notes.code`: the wording needs the bytes."""

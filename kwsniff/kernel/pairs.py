@@ -11,7 +11,7 @@ from typing import Any
 
 from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.room import lacks
+from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.tables import WANTS
 from kwsniff.kernel.texts import mixed
 

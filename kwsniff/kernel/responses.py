@@ -10,17 +10,17 @@ from typing import Any
 
 from kwsniff.kernel.bodies import downgraded, read, unsupported
 from kwsniff.kernel.clocks import compare
-from kwsniff.kernel.codes import (
+from kwsniff.kernel.numbers import (
     HEADER_MALFORMED,
     REPLY_TO_ACKS_0,
     RESPONSE_BEFORE_REQUEST,
     RESPONSE_OUT_OF_ORDER,
     TRAILING_BYTES,
 )
-from kwsniff.kernel.damage import note_damage
+from kwsniff.kernel.notes import note_damage
 from kwsniff.kernel.early import find_early, pass_early, remove_early, wait_for_request
 from kwsniff.kernel.facts import clear
-from kwsniff.kernel.fields import after_tags
+from kwsniff.kernel.facts import after_tags
 from kwsniff.kernel.keeping import is_shown, keep_body
 from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.codes import NOT_KAFKA
+from kwsniff.kernel.numbers import NOT_KAFKA
 from kwsniff.kernel.evidence import PLAUSIBLE, PROVEN, REFUTED, UNDECIDED, answers_alone, evidence
 from kwsniff.kernel.headers import (
     MORE,
@@ -30,7 +30,7 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
-from kwsniff.kernel.holding import let_go, let_go_half
+from kwsniff.kernel.buffer import let_go, let_go_half
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, release_notes, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, int32

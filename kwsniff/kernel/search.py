@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.buffer import append, came, drop_front
-from kwsniff.kernel.codes import RESYNCHRONISED as FOUND_AGAIN
+from kwsniff.kernel.numbers import RESYNCHRONISED as FOUND_AGAIN
 from kwsniff.kernel.headers import (
     AHEAD,
     MORE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.bodies import downgraded, skim
-from kwsniff.kernel.fields import after_tags
+from kwsniff.kernel.facts import after_tags
 from kwsniff.kernel.headers import is_known
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK, PROGRAM, REFUSED, int16

@@ -360,7 +360,7 @@ the broker said something that needs what came before, or an answer in order."""
 """VERDICTS on a connection as a part took it."""
 
 POOLS = ("conns", "pieces", "requests", "early")
-"""Tables whose rows are taken and given back, see `kwsniff.kernel.pools`."""
+"""Tables whose rows are taken and given back, see `kwsniff.kernel.arena`."""
 (CONNS, PIECES, REQUESTS, EARLY) = range(4)
 WANTS = (
     *POOLS, "arena", "calls", "notes", "ends", "keep", "bodies", "body_data",

@@ -10,7 +10,7 @@ from typing import Any
 
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
-from kwsniff.kernel.room import WANT_DECISIONS, lacks
+from kwsniff.kernel.arena import WANT_DECISIONS, lacks
 
 DECISIONS = (
     "opened", "segment", "waits", "out_of_window", "seen", "ignored", "gap", "held", "let_go", "accepted",

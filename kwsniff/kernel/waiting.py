@@ -16,7 +16,7 @@ from typing import Any
 
 from kwsniff.kernel.mode import inlined, kernel
 from kwsniff.kernel.packing import forget
-from kwsniff.kernel.pools import drop_request
+from kwsniff.kernel.arena import drop_request
 from kwsniff.kernel.tables import CONNS
 
 

@@ -1,7 +1,7 @@
 """Summaries dealt out by connection, so that several join the parts side by side.
 
 Theory of operation. What becomes of a connection follows from its own segments and from the times at which
-silent connections are looked for (`kwsniff.kernel.shares`, `kwsniff.parts.share`). So each of some joiners
+silent connections are looked for (`kwsniff.kernel.engine`, `kwsniff.parts.share`). So each of some joiners
 takes its share of every summary, and of the rows that they tell, all together, those of a single one are
 made: rows are ordered by where they belong, not by who told them.
 

@@ -28,7 +28,7 @@ from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.emitter import KINDS
 from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.follow import DAY
-from kwsniff.kernel.identity import connection_id
+from kwsniff.kernel.endcolumns import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL

@@ -49,7 +49,7 @@ class Tail:
     serial: int = 0
     """Bodies numbered so far (`--full`) ..."""
     shown: dict[int, bytes] = field(default_factory=dict)
-    """... and those that wait, as `kwsniff.kernel.bodytexts` keeps them."""
+    """... and those that wait, as `kwsniff.kernel.details` keeps them."""
 
     def without(self, numbers: Sequence[int]) -> Tail:
         """This without some connections and what they hold."""

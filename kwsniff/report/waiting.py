@@ -1,6 +1,6 @@
 """Which calls waited on purpose: those of which EVENTS say for how long.
 
-`kwsniff.kernel.durations` has the rule.
+`kwsniff.kernel.callcolumns` has the rule.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from test_bodies import CONFIG, MESSAGES, codec
 from kwsniff.binary import DecodeError
 from kwsniff.kernel import heap, packing, texts
 from kwsniff.kernel.numbers import OK
-from kwsniff.kernel.references import compact_texts
+from kwsniff.kernel.packing import compact_texts
 from kwsniff.kernel.tables import CONNS, REQUESTS
 from tests.oracle.bodies import Body, read
 from tests.oracle.facts import Facts

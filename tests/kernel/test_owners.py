@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.kernel.drained import OWNER
-from kwsniff.kernel.identity import connection_id, connection_ids
-from kwsniff.kernel.owners import Owners
+from kwsniff.kernel.endcolumns import connection_id, connection_ids
+from kwsniff.kernel.endcolumns import Owners
 from kwsniff.net.address import halves
 
 DTYPE = np.dtype([(name, np.int64) for name in (*OWNER, "conn")])

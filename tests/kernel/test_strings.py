@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.kernel.machine import Machine
-from kwsniff.kernel.strings import Texts
+from kwsniff.kernel.drained import Texts
 
 PLAIN, ID = 0, 1
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.kernel.shares import share_of
+from kwsniff.kernel.engine import share_of
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Joiner
 from kwsniff.parts.share import ShareEngine
