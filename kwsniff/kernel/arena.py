@@ -1,4 +1,5 @@
 """Room for bytes that outlive their block: unfinished frames, and what waits behind a hole or for a verdict.
+And room for rows, which are taken and given back (see POOLS).
 
 Theory of operation. Blocks have sizes that are powers of two, from 64 bytes on. A free block holds, in its
 first eight bytes, where the next free one of its size is; `bins` says where the first is. What no free block
@@ -10,13 +11,10 @@ Invariant: positions stay valid when the arena grows.
 from __future__ import annotations
 
 from typing import Any
-from kwsniff.kernel.mode import kernel, uintp
-from kwsniff.kernel.numbers import int64_at
-from kwsniff.kernel.mode import inlined, kernel
-from kwsniff.kernel.tables import EARLY, PIECES, REQUESTS
-from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL
-from kwsniff.kernel.tables import WANTS
+
+from kwsniff.kernel.mode import inlined, kernel, uintp
+from kwsniff.kernel.numbers import FULL, int64_at
+from kwsniff.kernel.tables import EARLY, PIECES, REQUESTS, WANTS
 
 LEAST = 6
 """The smallest block has 2 ** LEAST bytes."""

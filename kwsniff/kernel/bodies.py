@@ -17,10 +17,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.facts import ACKS, clear, fill_facts
+from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.facts import (
+    ACKS,
     TRAILING,
     TRUNCATED,
+    clear,
+    fill_facts,
     marker,
     signed,
     skip_array,
@@ -31,7 +34,6 @@ from kwsniff.kernel.facts import (
 )
 from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, uvarint
-from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.steps import (
     NO_ROOM,
     add_broker,

@@ -1,17 +1,17 @@
-"""The bytes of a frame in progress, or of what is searched, in the arena."""
+"""Bytes of a stream that are kept in the arena: those of the frame in progress, or of what is searched; those
+held until the connection is judged; and those delivered last."""
 
 from __future__ import annotations
 
 from typing import Any
-from kwsniff.kernel.arena import allocate, block_size, copy, release
+
+from kwsniff.kernel.arena import allocate, block_size, copy, drop_piece, release, take_piece
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.arena import drop_piece, take_piece
-from kwsniff.kernel.trace import HELD, decided
-from kwsniff.kernel.numbers import OVERLAP_DIFFERS
 from kwsniff.kernel.notes import note
+from kwsniff.kernel.numbers import FULL, OK, OVERLAP_DIFFERS
 from kwsniff.kernel.texts import same
+from kwsniff.kernel.trace import HELD, decided
+
 
 @kernel
 def empty_buffer(t: Any, s: Any) -> None:

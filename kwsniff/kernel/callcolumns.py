@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
 from kwsniff.columns import (
     Columns,
+    durations,
     lists,
     microseconds,
     names_of,
@@ -22,16 +26,12 @@ from kwsniff.columns import (
 from kwsniff.config import Config
 from kwsniff.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
 from kwsniff.kernel import tables as k
-from kwsniff.kernel.endcolumns import CALLS, Arranged
-from kwsniff.kernel.drained import Chosen, Drained, Placed
-from kwsniff.kernel.endcolumns import closers
+from kwsniff.kernel.drained import Chosen, Drained, Placed, Strings
+from kwsniff.kernel.eventcolumns import CALLS, Arranged, closers
 from kwsniff.kernel.numbers import NONE
-from kwsniff.kernel.drained import Strings
 from kwsniff.schema import ASKED, BROKER, RESOURCE
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS, PARTITION, TEXTS
-import functools
-from kwsniff.columns import Columns, durations
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]

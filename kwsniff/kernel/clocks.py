@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.numbers import CLOCKS_DIFFER
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note
+from kwsniff.kernel.numbers import CLOCKS_DIFFER
 
 SKEW = 1_000_000
 """Nanoseconds up to which packets may be out of order: interfaces with several queues do that."""

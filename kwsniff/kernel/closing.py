@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.arena import WANT_ENDS, lacks
 from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.numbers import FRAME_INCOMPLETE, NOT_KAFKA
-from kwsniff.kernel.connections import remove
+from kwsniff.kernel.connections import remove, spoke
 from kwsniff.kernel.conversation import give_up_all
 from kwsniff.kernel.frames import finish_frame
 from kwsniff.kernel.leaving import close_left, lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.numbers import FRAME_INCOMPLETE, FULL, NOT_KAFKA, OK
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.roles import judge
-from kwsniff.kernel.arena import WANT_ENDS, lacks
-from kwsniff.kernel.connections import spoke
 from kwsniff.kernel.states import CLOSED_, FINISHING, FLUSHING, GIVING_UP, JUDGING, OPEN, advance_to, become
 from kwsniff.kernel.streams import FAR, flush, replay
 from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, KNOWN, OTHER, PROBING, RESET_REASON, TLS

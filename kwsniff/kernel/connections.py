@@ -1,7 +1,7 @@
 """The table of connections: finding the one a segment belongs to, opening one, and giving a row back.
 
 Theory of operation. A hash table leads from both ends to a connection. All connections stand in a list by
-their number, the place of their first packet, and in one by their latest packet (`silence`).
+their number, the place of their first packet, and in one by their latest packet (see `append_quiet`).
 
 Invariant: which connection a segment belongs to depends on that connection's own segments alone.
 """
@@ -9,11 +9,13 @@ Invariant: which connection a segment belongs to depends on that connection's ow
 from __future__ import annotations
 
 from typing import Any
+
+from kwsniff.kernel.arena import drop, take
 from kwsniff.kernel.buffer import forget_latest
 from kwsniff.kernel.leaving import note_opened
 from kwsniff.kernel.mode import inlined, kernel
-from kwsniff.kernel.arena import drop, take
 from kwsniff.kernel.states import (
+    CLOSED_,
     OPEN,
 )
 from kwsniff.kernel.tables import (
@@ -22,8 +24,7 @@ from kwsniff.kernel.tables import (
     UNKNOWN,
 )
 from kwsniff.kernel.trace import opened
-from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.states import CLOSED_, OPEN
+
 
 @kernel
 def mix(found: int, word: int) -> int:
@@ -254,8 +255,8 @@ def rehash_connections(t: Any) -> None:
 
 # Connections by silence: which of them spoke last.
 #
-# Each stands in one of three lists, in the order in which they were last heard of; so those that are silent for
-# too long are found without looking at the others.
+# Each stands in one of three lists, in the order in which they were last heard of; so those that are silent
+# for too long are found without looking at the others.
 
 
 LINGER = 60_000_000_000

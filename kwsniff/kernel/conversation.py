@@ -8,23 +8,23 @@ and needs only the header: whatever is wrong with a body, the call has its laten
 from __future__ import annotations
 
 from typing import Any
-from kwsniff.kernel.early import expire_early, orphan
+
+from kwsniff.kernel.buffer import empty_buffer
+from kwsniff.kernel.early import expire_early, orphan, remove_early
+from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.numbers import FULL, OK, REFUSED
 from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.remarks import room_for_frame, time_of
 from kwsniff.kernel.requests import take_request_frame
 from kwsniff.kernel.responses import take_response_frame
-from kwsniff.kernel.states import is_on_trial
-from kwsniff.kernel.waiting import release
-from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.early import remove_early
-from kwsniff.kernel.headers import YES, names_client, request_at
-from kwsniff.kernel.numbers import OK, REFUSED
 from kwsniff.kernel.search import lose_framing
 from kwsniff.kernel.skimming import skim_request
+from kwsniff.kernel.states import is_on_trial
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.trace import TURNED, decided
+from kwsniff.kernel.waiting import release
+
 
 @kernel
 def take_frame(t: Any, data: Any) -> int:
@@ -65,15 +65,16 @@ def give_up_all(t: Any, c: int, because: int) -> int:
 
 # Turning a connection round when not the end that its port says is the client, but the other one.
 #
-# Theory of operation. A connection that is met in the middle, and of which nothing is proven while no more can
-# be held, is believed for its port: it is on trial (`states.is_on_trial`) and tells no calls. A port may be
-# wrong: a client may have taken one that is named, or both ends have one. Lengths stand in front of requests
-# and responses alike, so a stream of the client is cut rightly although it is read as the broker's. A frame of
-# it that decodes as a request turns the connection round, before anything is made of it.
+# Theory of operation. A connection that is met in the middle, and of which nothing is proven while no more
+# can be held, is believed for its port: it is on trial (`states.is_on_trial`) and tells no calls. A port
+# may be wrong: a client may have taken one that is named, or both ends have one. Lengths stand in front of
+# requests and responses alike, so a stream of the client is cut rightly although it is read as the
+# broker's. A frame of it that decodes as a request turns the connection round, before anything is made of
+# it.
 #
-# What the wrong guess left is let go: frames of the broker that looked like requests, and frames of the client
-# that looked like responses. None of the latter decodes as a request of a named client, or it had turned the
-# connection.
+# What the wrong guess left is let go: frames of the broker that looked like requests, and frames of the
+# client that looked like responses. None of the latter decodes as a request of a named client, or it had
+# turned the connection.
 
 
 @kernel

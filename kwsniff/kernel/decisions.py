@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kwsniff.events import UNANSWERED_REASONS
 from kwsniff.kernel import trace
-from kwsniff.kernel.endcolumns import connection_id
+from kwsniff.kernel.eventcolumns import connection_id
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.tables import OTHER, TLS
 from kwsniff.net.address import text

@@ -1,23 +1,24 @@
-"""Anomalies in words."""
+"""Anomalies in words, and bodies as JSON."""
 
 from __future__ import annotations
 
 import uuid
+import zlib
 from typing import Any, NamedTuple
+
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+
 from kwsniff.binary import DecodeError
 from kwsniff.config import Config
 from kwsniff.events import MAX_TOPIC
+from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import BAD_BODY, CODES
 from kwsniff.kernel.texts import UUID
+from kwsniff.spec.compile import decoder
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
-import zlib
-from typing import Any
-import pyarrow as pa
-from kwsniff.kernel.machine import Machine
-from kwsniff.spec.compile import decoder
 from kwsniff.wire.render import render
 
 Ints = NDArray[np.int64]

@@ -9,14 +9,15 @@ in order once it is made.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from kwsniff.columns import nulls, places
 from kwsniff.kernel.machine import Machine
 from kwsniff.kernel.numbers import NONE
 from kwsniff.native.records import copied, picked
-from typing import Any
-from kwsniff.columns import nulls, places
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -231,13 +232,13 @@ def _of_open(machine: Machine, conns: Ints) -> dict[str, Ints]:
 
 # The texts of a run as Arrow strings.
 #
-# Theory of operation. Texts lie one behind the other in the order of their numbers, so `at` of their rows are
-# the offsets of an Arrow array over `text_bytes`: what calls name is taken out of it, and nothing is copied of
-# the rest, which may be tens of megabytes. Each text that a column names is taken and looked at once, however
-# many rows name it.
+# Theory of operation. Texts lie one behind the other in the order of their numbers, so `at` of their rows
+# are the offsets of an Arrow array over `text_bytes`: what calls name is taken out of it, and nothing is
+# copied of the rest, which may be tens of megabytes. Each text that a column names is taken and looked at
+# once, however many rows name it.
 #
-# What `now` returns stays as it is while the kernels go on, compiled: they only add behind what is there, into
-# other memory when it is full, and `Machine.compact_texts` begins with a copy.
+# What `now` returns stays as it is while the kernels go on, compiled: they only add behind what is there,
+# into other memory when it is full, and `Machine.compact_texts` begins with a copy.
 
 
 SPARSE = 8

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.arena import allocate, copy, release
+from kwsniff.kernel.arena import WANT_CALLS, allocate, copy, drop_early, lacks, release, take_early
 from kwsniff.kernel.headers import AHEAD
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.outcomes import blank
-from kwsniff.kernel.arena import drop_early, take_early
 from kwsniff.kernel.remarks import time_of
-from kwsniff.kernel.arena import WANT_CALLS, lacks
 from kwsniff.kernel.tables import ORPHAN_, UNKNOWN
 from kwsniff.kernel.trace import DROPPED, EARLY, ORPHANED, decided
 

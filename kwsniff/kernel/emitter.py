@@ -11,15 +11,11 @@ from numpy.typing import NDArray
 from kwsniff.columns import Columns, places, record_batch, repeated
 from kwsniff.config import Config
 from kwsniff.kernel import tables as k
-from kwsniff.kernel.endcolumns import KINDS, Arranged, arranged
 from kwsniff.kernel.callcolumns import BODIES, CallColumns
 from kwsniff.kernel.details import details_of
-from kwsniff.kernel.drained import LISTS, Drained, PacketNote, listed, owners_of
-from kwsniff.kernel.endcolumns import end_columns
+from kwsniff.kernel.drained import LISTS, Drained, PacketNote, Texts, listed, owners_of
+from kwsniff.kernel.eventcolumns import KINDS, Arranged, Owners, anomaly_columns, arranged, end_columns
 from kwsniff.kernel.machine import Machine
-from kwsniff.kernel.endcolumns import anomaly_columns
-from kwsniff.kernel.endcolumns import Owners
-from kwsniff.kernel.drained import Texts
 from kwsniff.native.records import copied, picked, put
 from kwsniff.table import EVENTS
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
 from kwsniff.config import Config
 from kwsniff.kernel import actions as entry
 from kwsniff.kernel import snapshot

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.closing import close, end
-from kwsniff.kernel.numbers import CONNECTION_LIMIT
+from kwsniff.kernel.connections import ENDED, RESET, TALKING, UNSORTED, is_reset, patience
 from kwsniff.kernel.early import expire_early
 from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.numbers import CONNECTION_LIMIT, FULL, OK
 from kwsniff.kernel.outcomes import give_up
-from kwsniff.kernel.connections import ENDED, RESET, TALKING, UNSORTED, is_reset, patience
 from kwsniff.kernel.states import CLOSED_, OPEN
 from kwsniff.kernel.streams import replay, set_free
 from kwsniff.kernel.tables import (

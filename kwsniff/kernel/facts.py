@@ -1,17 +1,15 @@
-"""What a body says in all: rows of `facts`."""
+"""What a body says: single fields, what they come to (rows of `facts`), and whom a SASL token names."""
 
 from __future__ import annotations
 
 from typing import Any
-from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import NONE
-from kwsniff.spec import instructions as i
+
 from kwsniff.events import ANOMALIES
-from kwsniff.kernel.mode import inlined, int64, kernel
-from kwsniff.kernel.numbers import NONE, byte, int16, int32, int64_at, uvarint
 from kwsniff.kernel import texts
 from kwsniff.kernel.headers import is_printable
-from kwsniff.kernel.numbers import FULL, OK, byte
+from kwsniff.kernel.mode import inlined, int64, kernel
+from kwsniff.kernel.numbers import FULL, NONE, OK, byte, int16, int32, int64_at, uvarint
+from kwsniff.spec import instructions as i
 
 # Constants of another module, as numbers that the compiler takes in.
 _GROUP, _MEMBER, _TRANSACTIONAL = (i.REGISTER[role] for role in ("group", "member", "transactional_id"))

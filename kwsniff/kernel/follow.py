@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.closing import close, end
-from kwsniff.kernel.connections import find, open_connection
+from kwsniff.kernel.connections import find, is_reset, open_connection, patience
 from kwsniff.kernel.expiry import make_room, sweep
 from kwsniff.kernel.flags import (
     RST,
@@ -30,7 +30,6 @@ from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, LEFT, OK, SECOND
 from kwsniff.kernel.payload import take_payload
-from kwsniff.kernel.connections import is_reset, patience
 from kwsniff.kernel.states import CLOSED_, OPEN
 from kwsniff.kernel.streams import replay, set_free
 from kwsniff.kernel.tables import (

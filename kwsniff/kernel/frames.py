@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.buffer import append, came, drop_front, empty_buffer
-from kwsniff.kernel.numbers import FRAME_SIZE_INVALID, FRAME_TOO_LARGE
 from kwsniff.kernel.conversation import take_frame
 from kwsniff.kernel.headers import (
     REQUEST_HEADER,
@@ -33,7 +32,7 @@ from kwsniff.kernel.headers import (
 )
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK, REFUSED, int16, int32
+from kwsniff.kernel.numbers import FRAME_SIZE_INVALID, FRAME_TOO_LARGE, FULL, OK, REFUSED, int16, int32
 from kwsniff.kernel.responses import pair_pending
 from kwsniff.kernel.search import (
     EFFORT,

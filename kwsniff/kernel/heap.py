@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.arena import lacks
+from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.tables import WANTS
 
 BINS = 64

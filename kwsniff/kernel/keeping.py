@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.arena import copy
-from kwsniff.kernel.numbers import BUFFER_LIMIT
+from kwsniff.kernel.arena import WANT_BODIES, WANT_BODY_DATA, copy, lacks
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note
-from kwsniff.kernel.numbers import NONE, OK
-from kwsniff.kernel.arena import WANT_BODIES, WANT_BODY_DATA, lacks
+from kwsniff.kernel.numbers import BUFFER_LIMIT, NONE, OK
 
 SHARE = 4
 """One part in so many of the bytes that the run may hold is for bodies that wait."""

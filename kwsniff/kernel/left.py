@@ -14,19 +14,15 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import texts
-from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.connections import append_number, remove, take_out
+from kwsniff.kernel.arena import drop, drop_piece
+from kwsniff.kernel.buffer import empty_buffer, forget_latest, pop_held
+from kwsniff.kernel.connections import append_number, append_quiet, remove, take_out
 from kwsniff.kernel.early import remove_early
 from kwsniff.kernel.frames import TOKEN_FRAMES
-from kwsniff.kernel.buffer import forget_latest
-from kwsniff.kernel.buffer import pop_held
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, distance
-from kwsniff.kernel.packing import move_request
-from kwsniff.kernel.arena import drop, drop_piece
-from kwsniff.kernel.packing import move_connection
-from kwsniff.kernel.connections import append_quiet
+from kwsniff.kernel.packing import move_connection, move_request
 from kwsniff.kernel.streams import drop_first
 from kwsniff.kernel.tables import (
     ANSWERED_LATE,

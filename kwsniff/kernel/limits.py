@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.numbers import BUFFER_LIMIT, OUTSTANDING_LIMIT
+from kwsniff.kernel.buffer import empty_buffer, forget_latest
 from kwsniff.kernel.early import orphan
-from kwsniff.kernel.buffer import forget_latest
 from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK
+from kwsniff.kernel.numbers import BUFFER_LIMIT, FULL, OK, OUTSTANDING_LIMIT
 from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.states import OPEN

@@ -1,16 +1,15 @@
-"""Rows of `notes`, and anomalies that wait until it is known who the client is."""
+"""Rows of `notes`: anomalies, also those that wait until it is known who the client is."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from kwsniff.kernel.arena import WANT_NOTES, drop_piece, lacks, take_piece
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import OK
-from kwsniff.kernel.arena import drop_piece, take_piece
-from kwsniff.kernel.arena import WANT_NOTES, lacks
-from kwsniff.kernel.tables import PIECES, PROBING
-from kwsniff.kernel.numbers import BATCH_MALFORMED, CODEC_UNKNOWN, CRC_MISMATCH
+from kwsniff.kernel.numbers import BATCH_MALFORMED, CODEC_UNKNOWN, CRC_MISMATCH, OK
 from kwsniff.kernel.records import CODEC_UNKNOWN as UNKNOWN
 from kwsniff.kernel.records import CUT_SHORT, MALFORMED
+from kwsniff.kernel.tables import PIECES, PROBING
 
 MAX_PENDING = 100
 """Anomalies that wait until it is known who the client is."""

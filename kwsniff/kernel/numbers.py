@@ -1,4 +1,5 @@
-"""Big-endian numbers in byte arrays, and sequence arithmetic; nothing here checks bounds.
+"""Big-endian numbers in byte arrays, sequence arithmetic, and what numbers stand for: results of kernels, and
+codes of anomalies. Nothing here checks bounds.
 
 What is read from a byte array is made a 64-bit integer at once: compiled, a `uint8` would wrap.
 """
@@ -6,8 +7,9 @@ What is read from a byte array is made a 64-bit integer at once: compiled, a `ui
 from __future__ import annotations
 
 from typing import Any
-from kwsniff.native.mode import byte, inlined, int64, int64_at, kernel, signed64, uint32, uintp
+
 from kwsniff.events import ANOMALIES
+from kwsniff.native.mode import byte, inlined, int64, int64_at, kernel, signed64, uint32, uintp
 
 __all__ = [
     "FULL", "NONE", "OK", "PROGRAM", "REFUSED", "SECOND", "byte", "distance", "int16", "int32", "int64_at",

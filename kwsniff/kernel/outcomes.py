@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.arena import WANT_CALLS, lacks
 from kwsniff.kernel.calls import join
 from kwsniff.kernel.facts import clear
 from kwsniff.kernel.keeping import is_shown
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import NONE, OK
-from kwsniff.kernel.arena import WANT_CALLS, lacks
 from kwsniff.kernel.tables import TRUNCATED_, UNANSWERED_
 from kwsniff.kernel.trace import UNANSWERED, decided
 from kwsniff.kernel.waiting import release

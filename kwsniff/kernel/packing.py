@@ -11,15 +11,14 @@ resource name + 1 above detail + 1, type and error code.
 from __future__ import annotations
 
 from typing import Any
+
 from kwsniff.kernel.facts import clear
 from kwsniff.kernel.heap import give, take
 from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK
-from kwsniff.kernel.texts import mark, moved
-from kwsniff.spec import instructions as i
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.tables import CONNS, REQUESTS
 from kwsniff.kernel.texts import compact, mark, moved, unmark
+from kwsniff.spec import instructions as i
 
 _WORD = 0xFFFFFFFF
 _HAS_ERROR, _HAS_RECORDS = 1 << i.ERROR_AT, 1 << i.RECORDS_AT

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.tables import WANTS
 from kwsniff.kernel.texts import mixed
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.flags import ACK, SYN
 from kwsniff.kernel.buffer import remember, room_for_history, seen_before
+from kwsniff.kernel.flags import ACK, SYN
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance

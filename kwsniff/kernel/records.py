@@ -15,13 +15,12 @@ Invariant: every hop goes forward by at least 26 bytes, and nothing beyond `end`
 
 from __future__ import annotations
 
-from typing import Any
-from kwsniff.kernel.mode import int64, kernel
-from kwsniff.kernel.numbers import NONE, byte, int32, int64_at, uint32
 import os
+from typing import Any
+
 from kwsniff.kernel import native
 from kwsniff.kernel.mode import COMPILING, int64, kernel, uintp
-from kwsniff.kernel.numbers import byte
+from kwsniff.kernel.numbers import NONE, byte, int32, int64_at, uint32
 
 CUT_SHORT, CODEC_UNKNOWN, MALFORMED = 1, 2, 4
 """Bits of `damage`."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.numbers import BAD_BODY, HEADER_MALFORMED
-from kwsniff.kernel.notes import KINDS
+from kwsniff.kernel.arena import WANT_CALLS, WANT_KEEP, lacks
 from kwsniff.kernel.keeping import room_for_body
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import note, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.arena import WANT_CALLS, WANT_KEEP, lacks
+from kwsniff.kernel.notes import KINDS, note, room_for_notes
+from kwsniff.kernel.numbers import BAD_BODY, FULL, HEADER_MALFORMED, OK
 
 NOTES = 8
 """Anomalies that one frame may bring, at the most."""

@@ -8,31 +8,34 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import texts
+from kwsniff.kernel.arena import drop_request, take_request
 from kwsniff.kernel.bodies import peek_acks, read
-from kwsniff.kernel.numbers import (
-    CORRELATION_ID_REUSED,
-    HEADER_MALFORMED,
-    OUTSTANDING_LIMIT,
-    REPLY_TO_ACKS_0,
-    TRAILING_BYTES,
-    UNKNOWN_API,
-    UNKNOWN_VERSION,
-)
-from kwsniff.kernel.notes import note_damage
 from kwsniff.kernel.early import find_early, remove_early
-from kwsniff.kernel.facts import clear
-from kwsniff.kernel.facts import after_tags
+from kwsniff.kernel.facts import after_tags, clear, learn_user
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
 from kwsniff.kernel.leaving import lacks_responses
 from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import note
-from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, byte, int16, int32
+from kwsniff.kernel.notes import note, note_damage
+from kwsniff.kernel.numbers import (
+    CORRELATION_ID_REUSED,
+    FULL,
+    HEADER_MALFORMED,
+    NONE,
+    OK,
+    OUTSTANDING_LIMIT,
+    REFUSED,
+    REPLY_TO_ACKS_0,
+    TRAILING_BYTES,
+    UNKNOWN_API,
+    UNKNOWN_VERSION,
+    byte,
+    int16,
+    int32,
+)
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.packing import forget, keep
-from kwsniff.kernel.arena import drop_request, take_request
 from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
-from kwsniff.kernel.facts import learn_user
 from kwsniff.kernel.skimming import layout_of, wants_program
 from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, REQUESTS, TRUNCATED_, UNDECODED_
 from kwsniff.kernel.trace import REQUEST, UNASKED, decided

@@ -10,22 +10,24 @@ from typing import Any
 
 from kwsniff.kernel.bodies import downgraded, read, unsupported
 from kwsniff.kernel.clocks import compare
+from kwsniff.kernel.early import find_early, pass_early, remove_early, wait_for_request
+from kwsniff.kernel.facts import after_tags, clear
+from kwsniff.kernel.keeping import is_shown, keep_body
+from kwsniff.kernel.leaving import lacks_responses
+from kwsniff.kernel.mode import kernel
+from kwsniff.kernel.notes import note, note_damage, room_for_notes
 from kwsniff.kernel.numbers import (
+    FULL,
     HEADER_MALFORMED,
+    NONE,
+    OK,
+    REFUSED,
     REPLY_TO_ACKS_0,
     RESPONSE_BEFORE_REQUEST,
     RESPONSE_OUT_OF_ORDER,
     TRAILING_BYTES,
+    int32,
 )
-from kwsniff.kernel.notes import note_damage
-from kwsniff.kernel.early import find_early, pass_early, remove_early, wait_for_request
-from kwsniff.kernel.facts import clear
-from kwsniff.kernel.facts import after_tags
-from kwsniff.kernel.keeping import is_shown, keep_body
-from kwsniff.kernel.leaving import lacks_responses
-from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import note, room_for_notes
-from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int32
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.remarks import NOTES, note_body, room_for_damage, room_for_frame, time_of, unreadable
 from kwsniff.kernel.requests import newer

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.buffer import empty_buffer
-from kwsniff.kernel.numbers import NOT_KAFKA
+from kwsniff.kernel.buffer import empty_buffer, let_go, let_go_half
 from kwsniff.kernel.evidence import PLAUSIBLE, PROVEN, REFUTED, UNDECIDED, answers_alone, evidence
 from kwsniff.kernel.headers import (
     MORE,
@@ -30,10 +29,9 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
-from kwsniff.kernel.buffer import let_go, let_go_half
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, release_notes, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK, int32
+from kwsniff.kernel.numbers import FULL, NOT_KAFKA, OK, int32
 from kwsniff.kernel.states import become
 from kwsniff.kernel.tables import HEAD, KAFKA, OTHER, PROBING, TLS
 from kwsniff.kernel.trace import ACCEPTED, LET_GO, REFUSED_, TURNED, decided

@@ -20,14 +20,11 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import frames
-from kwsniff.kernel.arena import allocate, copy, release
-from kwsniff.kernel.numbers import GAP, REORDER_LIMIT
-from kwsniff.kernel.buffer import note_overlap, remember, room_for_history
-from kwsniff.kernel.buffer import hold, pop_held
+from kwsniff.kernel.arena import allocate, copy, drop_piece, release, take_piece
+from kwsniff.kernel.buffer import hold, note_overlap, pop_held, remember, room_for_history
 from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
-from kwsniff.kernel.numbers import FULL, OK, distance
-from kwsniff.kernel.arena import drop_piece, take_piece
+from kwsniff.kernel.numbers import FULL, GAP, OK, REORDER_LIMIT, distance
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.tables import KAFKA, LIMIT_REASON, PROBING
 from kwsniff.kernel.texts import same

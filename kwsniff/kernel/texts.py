@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel import native
+from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import byte
-from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.tables import WANTS
 
 TEXT, UUID = 0, 1

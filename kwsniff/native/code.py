@@ -32,9 +32,8 @@ OUT_OF_BOUNDS = -3
 """What functions of such code return when an index was wrong."""
 AROUND = frozenset(
     (
-        *("arranged", "bodytexts", "callcolumns", "decisions", "details", "drained", "durations", "emitter"),
-        *("endcolumns", "engine", "identity", "machine", "notecolumns", "owners", "programs", "shares"),
-        *("snapshot", "strings"),
+        *("callcolumns", "decisions", "details", "drained", "emitter", "eventcolumns", "engine", "machine"),
+        *("programs", "snapshot"),
     )
 )
 """Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""

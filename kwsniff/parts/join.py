@@ -27,8 +27,8 @@ from kwsniff.kernel import actions as entry
 from kwsniff.kernel.drained import Drained
 from kwsniff.kernel.emitter import KINDS
 from kwsniff.kernel.engine import Engine
+from kwsniff.kernel.eventcolumns import connection_id
 from kwsniff.kernel.follow import DAY
-from kwsniff.kernel.endcolumns import connection_id
 from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL

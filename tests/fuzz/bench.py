@@ -17,9 +17,9 @@ import numpy as np
 from kwsniff.config import Config
 from kwsniff.kernel import machine as tables
 from kwsniff.kernel.actions import FINISH, FOLLOW
-from kwsniff.kernel.numbers import BAD_BODY, CODES
 from kwsniff.kernel.drained import LISTS
 from kwsniff.kernel.engine import Engine
+from kwsniff.kernel.numbers import BAD_BODY, CODES
 from kwsniff.kernel.tables import POOLS, Tables
 from kwsniff.spec.load import catalog
 from tests.playbook import Segment

@@ -14,7 +14,7 @@ import pytest
 from body_machine import Machine, codecs, number
 from crc32c import crc32c as package_crc32c
 
-from kwsniff.kernel import checksum
+from kwsniff.kernel import records
 from kwsniff.kernel.mode import COMPILING
 from kwsniff.kernel.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
 from tests.oracle.records import RecordsSummary, summarize
@@ -84,8 +84,8 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("data", "crc"), PUBLISHED)
 def test_crc32c_is_that_of_rfc_3720(data: bytes, crc: int) -> None:
-    assert checksum.crc32c(array(data), 0, len(data)) == crc
-    assert checksum.crc32c_by_table(array(data), 0, len(data)) == crc
+    assert records.crc32c(array(data), 0, len(data)) == crc
+    assert records.crc32c_by_table(array(data), 0, len(data)) == crc
 
 
 def test_checksums_of_any_length_and_place_are_those_of_other_implementations() -> None:
@@ -93,7 +93,7 @@ def test_checksums_of_any_length_and_place_are_those_of_other_implementations() 
     for start in range(9):
         for end in range(start, 300, 7):
             part = data[start:end]
-            assert checksum.crc32c(array(data), start, end) == package_crc32c(part)
-            assert checksum.crc32c_by_table(array(data), start, end) == package_crc32c(part)
-            assert checksum.crc32(array(data), start, end) == zlib.crc32(part)
-            assert checksum.crc32_by_table(array(data), start, end) == zlib.crc32(part)
+            assert records.crc32c(array(data), start, end) == package_crc32c(part)
+            assert records.crc32c_by_table(array(data), start, end) == package_crc32c(part)
+            assert records.crc32(array(data), start, end) == zlib.crc32(part)
+            assert records.crc32_by_table(array(data), start, end) == zlib.crc32(part)

@@ -11,7 +11,7 @@ import pytest
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.events import CALL
-from kwsniff.kernel import bodytexts
+from kwsniff.kernel import details
 from kwsniff.kernel.engine import Engine
 from kwsniff.segments import segment_columns
 from tests.playbook import anomaly, handshake, play, request, response
@@ -87,9 +87,9 @@ def test_one_body_too_many_that_waits_is_not_shown() -> None:
 
 
 def test_texts_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodytexts, "MANY", 8)
-    monkeypatch.setattr(bodytexts, "MUCH", 0)
-    monkeypatch.setattr(bodytexts, "LONG", 10)
+    monkeypatch.setattr(details, "MANY", 8)
+    monkeypatch.setattr(details, "MUCH", 0)
+    monkeypatch.setattr(details, "LONG", 10)
     config = Config(kernels="never", full=True)
     whole = list(segments(sample("librdkafka-groups").paths, config))
     small = [batch.slice(at, 7) for batch in whole for at in range(0, len(batch), 7)]

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.kernel.drained import OWNER
-from kwsniff.kernel.endcolumns import connection_id, connection_ids
-from kwsniff.kernel.endcolumns import Owners
+from kwsniff.kernel.eventcolumns import Owners, connection_id, connection_ids
 from kwsniff.net.address import halves
 
 DTYPE = np.dtype([(name, np.int64) for name in (*OWNER, "conn")])

@@ -1,23 +1,23 @@
-"""Rows of `ends` as columns of EVENTS: connections that are over."""
+"""Rows of connections that are over and of anomalies as columns of EVENTS; and of all rows, whose they are
+and their order."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
 from kwsniff.columns import Columns, column, durations, flags, not_negative, places, spread, timestamps
-from kwsniff.kernel.drained import Drained
-from kwsniff.columns import Columns, not_negative, places, spread
-from kwsniff.kernel.numbers import BAD_BODY, CODES
-from kwsniff.columns import Columns, column, places
+from kwsniff.kernel import tables as k
 from kwsniff.kernel.details import distinct
-from kwsniff.kernel.drained import Rows
+from kwsniff.kernel.drained import Drained, Rows
+from kwsniff.kernel.numbers import BAD_BODY, CODES
 from kwsniff.net.address import text
 from kwsniff.table import EVENTS
-from dataclasses import dataclass
-from typing import Any
-from kwsniff.kernel import tables as k
-from hashlib import blake2b
 
 Ints = NDArray[np.int64]
 
