@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import inlined, kernel, uintp
 from kwsniff.kernel.numbers import FULL, int64_at
 from kwsniff.kernel.tables import EARLY, PIECES, REQUESTS, WANTS
+from kwsniff.native.mode import inlined, kernel, uintp
 
 LEAST = 6
 """The smallest block has 2 ** LEAST bytes."""
@@ -154,7 +154,6 @@ def drop_early(t: Any, row: int) -> None:
 
 
 # Saying which table lacks room.
-
 
 WANT_CALLS, WANT_NOTES, WANT_ENDS = (WANTS.index(name) for name in ("calls", "notes", "ends"))
 WANT_KEEP, WANT_BODIES, WANT_BODY_DATA = (WANTS.index(name) for name in ("keep", "bodies", "body_data"))

@@ -32,7 +32,6 @@ from kwsniff.kernel.facts import (
     span,
     tag,
 )
-from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK, REFUSED, int16, uvarint
 from kwsniff.kernel.steps import (
     NO_ROOM,
@@ -49,6 +48,7 @@ from kwsniff.kernel.steps import (
     read_uuid,
 )
 from kwsniff.kernel.tables import WANTS
+from kwsniff.native.mode import int64, kernel, uintp
 from kwsniff.spec import instructions as i
 
 UNSUPPORTED_VERSION = 35

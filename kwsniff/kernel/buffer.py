@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import allocate, block_size, copy, drop_piece, release, take_piece
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note
 from kwsniff.kernel.numbers import FULL, OK, OVERLAP_DIFFERS
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import HELD, decided
+from kwsniff.native.mode import kernel
 
 
 @kernel
@@ -155,7 +155,6 @@ def let_go_half(t: Any, c: int) -> None:
 
 
 # What was delivered last, kept to compare retransmissions with.
-
 
 COPY = 512
 """Of a segment's `flags`, see `kwsniff.net.columns`."""

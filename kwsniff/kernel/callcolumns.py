@@ -299,7 +299,6 @@ RESOURCES = {0: "unknown", 1: "any", 2: "topic", 3: "group", 4: "broker", 5: "tr
 
 # Where the time of calls went, from their rows.
 
-
 FETCHES, GROUP_WAITS = (1, 78), (11, 14)
 REBALANCE_IN_PROGRESS = 27
 MILLISECOND = 1_000_000

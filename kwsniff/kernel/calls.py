@@ -13,11 +13,11 @@ from typing import Any
 
 from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.facts import clear
-from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK
 from kwsniff.kernel.packing import unpack
 from kwsniff.kernel.pairs import name_place, open_places, row_place
 from kwsniff.kernel.tables import WANTS
+from kwsniff.native.mode import inlined, int64, kernel, uintp
 from kwsniff.spec import instructions as i
 
 _NAMES, _ROWS = WANTS.index("names"), WANTS.index("rows")

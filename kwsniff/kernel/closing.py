@@ -15,7 +15,6 @@ from kwsniff.kernel.connections import remove, spoke
 from kwsniff.kernel.conversation import give_up_all
 from kwsniff.kernel.frames import finish_frame
 from kwsniff.kernel.leaving import close_left, lacks_responses
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FRAME_INCOMPLETE, FULL, NOT_KAFKA, OK
 from kwsniff.kernel.responses import pair_pending
@@ -24,6 +23,7 @@ from kwsniff.kernel.states import CLOSED_, FINISHING, FLUSHING, GIVING_UP, JUDGI
 from kwsniff.kernel.streams import FAR, flush, replay
 from kwsniff.kernel.tables import CLOSED_REASON, GAP_REASON, KAFKA, KNOWN, OTHER, PROBING, RESET_REASON, TLS
 from kwsniff.kernel.trace import CLOSING, decided, room_for_decisions
+from kwsniff.native.mode import kernel
 
 
 @kernel

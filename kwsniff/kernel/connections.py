@@ -13,7 +13,6 @@ from typing import Any
 from kwsniff.kernel.arena import drop, take
 from kwsniff.kernel.buffer import forget_latest
 from kwsniff.kernel.leaving import note_opened
-from kwsniff.kernel.mode import inlined, kernel
 from kwsniff.kernel.states import (
     CLOSED_,
     OPEN,
@@ -24,6 +23,7 @@ from kwsniff.kernel.tables import (
     UNKNOWN,
 )
 from kwsniff.kernel.trace import opened
+from kwsniff.native.mode import inlined, kernel
 
 
 @kernel
@@ -257,7 +257,6 @@ def rehash_connections(t: Any) -> None:
 #
 # Each stands in one of three lists, in the order in which they were last heard of; so those that are silent
 # for too long are found without looking at the others.
-
 
 LINGER = 60_000_000_000
 """Nanoseconds for which stray segments still belong to a connection that was closed."""

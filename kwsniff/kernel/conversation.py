@@ -12,7 +12,6 @@ from typing import Any
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.early import expire_early, orphan, remove_early
 from kwsniff.kernel.headers import YES, names_client, request_at
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
 from kwsniff.kernel.outcomes import give_up
 from kwsniff.kernel.remarks import room_for_frame, time_of
@@ -24,6 +23,7 @@ from kwsniff.kernel.states import is_on_trial
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.trace import TURNED, decided
 from kwsniff.kernel.waiting import release
+from kwsniff.native.mode import kernel
 
 
 @kernel

@@ -167,7 +167,6 @@ def _body(row: _Note, machine: Any) -> str:
 #
 # Texts that wait are compressed when they take much: bodies that say little can be long as JSON.
 
-
 DIRECTIONS = ("request", "response")
 Problem = tuple[Any, str, str]
 """The row of `bodies`, code and detail of an anomaly."""

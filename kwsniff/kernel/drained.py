@@ -240,7 +240,6 @@ def _of_open(machine: Machine, conns: Ints) -> dict[str, Ints]:
 # What `now` returns stays as it is while the kernels go on, compiled: they only add behind what is there,
 # into other memory when it is full, and `Machine.compact_texts` begins with a copy.
 
-
 SPARSE = 8
 """Texts for each row from which on numbers are sorted to find which occur, and no table of all is made."""
 

@@ -290,7 +290,6 @@ class Engine:
 
 # Dividing connections among engines that are all fed the same segments.
 
-
 _MIX = tuple(np.uint64(mix) for mix in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9))
 
 

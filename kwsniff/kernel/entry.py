@@ -26,10 +26,10 @@ from kwsniff.kernel.expiry import finish, tick
 from kwsniff.kernel.follow import follow, watch
 from kwsniff.kernel.left import adopt, intern, leave, link_all
 from kwsniff.kernel.merging import merge_all
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
 from kwsniff.kernel.packing import compact_texts
 from kwsniff.kernel.waiting import rehash
+from kwsniff.native.mode import kernel
 
 
 @kernel

@@ -85,7 +85,6 @@ def closers(codes: Ints) -> pa.Array:
 # Columns of anomalies: of packets that belong to no connection, of connections, and of bodies that were to
 # be shown.
 
-
 _CODES = pa.array(CODES, pa.string())
 
 
@@ -125,7 +124,6 @@ def _codes(codes: Ints) -> pa.Array:
 # rows. An id, which takes a hash, is made once and kept at the place of the connection in the table, with the
 # number that says whether the place belongs to the same one still: there are as many as connections are
 # followed at a time. An address is worded once for each batch.
-
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
 """Two digits of each byte."""
@@ -190,7 +188,6 @@ def _by_role(owners: Rows, a: Ints, b: Ints) -> tuple[tuple[str, Ints], tuple[st
 
 
 # What was drained, in the order of events: where each row stands, and what rows of all kinds have.
-
 
 KINDS = 4
 """Anomalies of packets before it, then its calls, anomalies, connections: the order of events of a packet."""
@@ -275,7 +272,6 @@ def _of_several(keys: Ints, numbers: Ints) -> bool:
 
 
 # The stable id of a connection: both ends and the time of the first packet, hashed.
-
 
 _MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 _ENDS = ("a_hi", "a_lo", "a_port", "b_hi", "b_lo", "b_port")

@@ -17,10 +17,10 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK, REFUSED, int16, int32
 from kwsniff.kernel.skimming import skim_request, skim_response
 from kwsniff.kernel.tables import UNKNOWN
+from kwsniff.native.mode import kernel
 
 PIECES = 64
 """Pieces of each end that are looked at."""

@@ -8,7 +8,6 @@ from kwsniff.kernel.closing import close, end
 from kwsniff.kernel.connections import ENDED, RESET, TALKING, UNSORTED, is_reset, patience
 from kwsniff.kernel.early import expire_early
 from kwsniff.kernel.leaving import lacks_responses
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import CONNECTION_LIMIT, FULL, OK
 from kwsniff.kernel.outcomes import give_up
@@ -25,6 +24,7 @@ from kwsniff.kernel.tables import (
     TIMEOUT_REASON,
     TLS,
 )
+from kwsniff.native.mode import kernel
 
 
 @kernel

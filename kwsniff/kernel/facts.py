@@ -7,8 +7,8 @@ from typing import Any
 from kwsniff.events import ANOMALIES
 from kwsniff.kernel import texts
 from kwsniff.kernel.headers import is_printable
-from kwsniff.kernel.mode import inlined, int64, kernel
 from kwsniff.kernel.numbers import FULL, NONE, OK, byte, int16, int32, int64_at, uvarint
+from kwsniff.native.mode import inlined, int64, kernel
 from kwsniff.spec import instructions as i
 
 # Constants of another module, as numbers that the compiler takes in.
@@ -57,7 +57,6 @@ def fill_facts(r: Any, fact: Any) -> None:
 # Single fields of a body: lengths, numbers, strings, arrays and tagged fields.
 #
 # Each function returns the position behind what it read, and what is wrong with it, 0 for nothing.
-
 
 _CODES = tuple(ANOMALIES)
 TRUNCATED, VARINT, LENGTH, ARRAY, ELEMENTS, NOT_TEXT, VALUE, TRAILING = (
@@ -208,7 +207,6 @@ def is_zero_uuid(data: Any, pos: int) -> bool:
 
 # The user name in a client's first SASL token, if the mechanism shows it. Never the password.
 
-
 MAX_USER = 512
 """Bytes of a user name that are kept."""
 
@@ -237,31 +235,22 @@ def learn_user(t: Any, c: int, data: Any, pos: int, end: int) -> int:
 @kernel
 def is_plain(t: Any, mechanism: int) -> bool:
     """Whether a mechanism is PLAIN (RFC 4616)."""
-    at = t.texts[mechanism].at
-    data = t.text_bytes
+    name = t.texts[mechanism]
     return (
-        t.texts[mechanism].size == 5
-        and data[at] == 80
-        and data[at + 1] == 76
-        and data[at + 2] == 65
-        and data[at + 3] == 73
-        and data[at + 4] == 78
+        name.size == 5
+        and int32(t.text_bytes, name.at) == 0x504C4149
+        and byte(t.text_bytes, name.at + 4) == 78
     )
 
 
 @kernel
 def is_scram(t: Any, mechanism: int) -> bool:
     """Whether a mechanism is one of SCRAM (RFC 5802)."""
-    at = t.texts[mechanism].at
-    data = t.text_bytes
+    name = t.texts[mechanism]
     return (
-        t.texts[mechanism].size > 6
-        and data[at] == 83
-        and data[at + 1] == 67
-        and data[at + 2] == 82
-        and data[at + 3] == 65
-        and data[at + 4] == 77
-        and data[at + 5] == 45
+        name.size > 6
+        and int32(t.text_bytes, name.at) == 0x53435241
+        and int16(t.text_bytes, name.at + 4) == 0x4D2D
     )
 
 

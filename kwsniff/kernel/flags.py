@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.buffer import COPY
-from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.connections import spoke
 from kwsniff.kernel.headers import MAX_ALERT, TLS_ALERT, alert_of
-from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import note
+from kwsniff.kernel.notes import compare, note
 from kwsniff.kernel.numbers import SECOND, TIME_BACKWARDS, distance
 from kwsniff.kernel.states import CLOSED_, OPEN
 from kwsniff.kernel.streams import FAR, MASK, acknowledge, last_seen
 from kwsniff.kernel.tables import KAFKA, PROBING
 from kwsniff.kernel.trace import IGNORED, decided
+from kwsniff.native.mode import kernel
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 ZERO_WINDOW = 256

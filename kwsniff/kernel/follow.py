@@ -26,7 +26,6 @@ from kwsniff.kernel.flags import (
 from kwsniff.kernel.leaving import mark, note_segment
 from kwsniff.kernel.left import settle_left
 from kwsniff.kernel.limits import keep_within_limits
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, LEFT, OK, SECOND
 from kwsniff.kernel.payload import take_payload
@@ -47,6 +46,7 @@ from kwsniff.kernel.tables import (
     UNTIL,
 )
 from kwsniff.kernel.trace import SEGMENT, decided, room_for_decisions
+from kwsniff.native.mode import kernel
 
 DAY = 86_400 * SECOND
 """So far ahead a packet's time is not believed unless the next bears it out."""

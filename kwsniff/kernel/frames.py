@@ -30,7 +30,6 @@ from kwsniff.kernel.headers import (
     correlation_id,
     is_known,
 )
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FRAME_SIZE_INVALID, FRAME_TOO_LARGE, FULL, OK, REFUSED, int16, int32
 from kwsniff.kernel.responses import pair_pending
@@ -43,6 +42,7 @@ from kwsniff.kernel.search import (
 )
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.trace import CUT_SHORT, FRAMING_LOST, decided
+from kwsniff.native.mode import kernel
 
 MIN_FRAME = 4
 """The shortest frame holds a correlation id ..."""

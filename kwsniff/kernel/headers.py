@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import int64, kernel
 from kwsniff.kernel.numbers import byte, int16, int32, uint32
 from kwsniff.kernel.tables import UNKNOWN
+from kwsniff.native.mode import int64, kernel
 
 REQUEST_HEADER = 14
 """Bytes of a request up to the length of its client id, with that."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import lacks
-from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.tables import WANTS
+from kwsniff.native.mode import int64, kernel, uintp
 
 BINS = 64
 """Rows of `word_bins`."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.tables import (
     ANSWERING,
     HEAD,
@@ -39,6 +38,7 @@ from kwsniff.kernel.tables import (
     TLS,
     UNKNOWN,
 )
+from kwsniff.native.mode import kernel
 
 SYN, ACK, FLAGS = 2, 16, 23
 COST = 128

@@ -20,7 +20,6 @@ from kwsniff.kernel.connections import append_number, append_quiet, remove, take
 from kwsniff.kernel.early import remove_early
 from kwsniff.kernel.frames import TOKEN_FRAMES
 from kwsniff.kernel.leaving import MASK, close_left, digest, print_of
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, distance
 from kwsniff.kernel.packing import move_connection, move_request
 from kwsniff.kernel.streams import drop_first
@@ -41,6 +40,7 @@ from kwsniff.kernel.tables import (
     UNKNOWN,
 )
 from kwsniff.kernel.waiting import release
+from kwsniff.native.mode import kernel
 
 # Comparing
 

@@ -8,7 +8,6 @@ from kwsniff.kernel.arena import allocate, copy, release
 from kwsniff.kernel.buffer import empty_buffer, forget_latest
 from kwsniff.kernel.early import orphan
 from kwsniff.kernel.leaving import lacks_responses
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import BUFFER_LIMIT, FULL, OK, OUTSTANDING_LIMIT
 from kwsniff.kernel.outcomes import give_up
@@ -17,6 +16,7 @@ from kwsniff.kernel.states import OPEN
 from kwsniff.kernel.streams import flush, replay
 from kwsniff.kernel.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING
 from kwsniff.kernel.trace import LIMITED, decided
+from kwsniff.native.mode import kernel
 
 BUFFERS, IN_FLIGHT = 1, 2
 """What is given up, in `run.giving`."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from kwsniff.kernel.arena import copy
 from kwsniff.kernel.left import dissolve
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.requests import most_unasked
 from kwsniff.kernel.tables import FITS, QUIET, UNKNOWN
 from kwsniff.kernel.waiting import move_first, release
+from kwsniff.native.mode import kernel
 
 
 @kernel

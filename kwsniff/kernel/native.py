@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from zlib import crc32 as zlib_crc32
 
-from kwsniff.kernel.mode import COMPILING
+from kwsniff.native.mode import COMPILING
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import WANT_NOTES, drop_piece, lacks, take_piece
-from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.numbers import BATCH_MALFORMED, CODEC_UNKNOWN, CRC_MISMATCH, OK
+from kwsniff.kernel.numbers import BATCH_MALFORMED, CLOCKS_DIFFER, CODEC_UNKNOWN, CRC_MISMATCH, OK
 from kwsniff.kernel.records import CODEC_UNKNOWN as UNKNOWN
 from kwsniff.kernel.records import CUT_SHORT, MALFORMED
 from kwsniff.kernel.tables import PIECES, PROBING
+from kwsniff.native.mode import kernel
 
 MAX_PENDING = 100
 """Anomalies that wait until it is known who the client is."""
@@ -85,7 +85,6 @@ def note_now(t: Any, c: int, code: int, a: int, b: int) -> None:
 
 # Record data that is damaged: an anomaly for each kind of damage of a partition.
 
-
 KINDS = 3
 """Anomalies that one partition may bring."""
 
@@ -114,3 +113,21 @@ def tell(t: Any, row: Any, code: int, what: int) -> None:
     time = f.last_time if f.last_time >= 0 else f.first_time
     note(t, f.conn, code, f.packet, time, what, topic)
     t.notes[t.run[0].notes - 1].c = row.partition
+
+
+# Clocks of the two directions that differ, as where each was captured at a place of its own.
+#
+# What cannot come before something else, a SYN-ACK before its SYN or a response before its request, tells it.
+
+SKEW = 1_000_000
+"""Nanoseconds up to which packets may be out of order: interfaces with several queues do that."""
+
+
+@kernel
+def compare(t: Any, c: int, first: int, second: int, packet: int, time: int) -> None:
+    """Notice that what came `second` has an earlier time than what came `first`; that there is room for a
+    note was seen to."""
+    conn = t.conns[c]
+    if conn.skewed == 0 and first >= 0 and second >= 0 and first - second > SKEW:
+        conn.skewed = 1
+        note(t, c, CLOCKS_DIFFER, packet, time, first - second, 0)

@@ -63,7 +63,6 @@ def distance(seq: int, origin: int) -> int:
 
 # Numbers of anomaly codes, as `notes` hold them: places in `kwsniff.events.ANOMALIES`.
 
-
 CODES = tuple(ANOMALIES)
 """The code of each number."""
 

@@ -11,12 +11,12 @@ from typing import Any
 from kwsniff.kernel.arena import WANT_CALLS, lacks
 from kwsniff.kernel.calls import join
 from kwsniff.kernel.facts import clear
-from kwsniff.kernel.keeping import is_shown
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import NONE, OK
+from kwsniff.kernel.remarks import is_shown
 from kwsniff.kernel.tables import TRUNCATED_, UNANSWERED_
 from kwsniff.kernel.trace import UNANSWERED, decided
 from kwsniff.kernel.waiting import release
+from kwsniff.native.mode import kernel
 
 MAX_TOLD = 16 << 20
 """Bytes of texts that calls may refer to before they are made into events."""

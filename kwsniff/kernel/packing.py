@@ -14,10 +14,10 @@ from typing import Any
 
 from kwsniff.kernel.facts import clear
 from kwsniff.kernel.heap import give, take
-from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, OK
 from kwsniff.kernel.tables import CONNS, REQUESTS
 from kwsniff.kernel.texts import compact, mark, moved, unmark
+from kwsniff.native.mode import inlined, int64, kernel, uintp
 from kwsniff.spec import instructions as i
 
 _WORD = 0xFFFFFFFF

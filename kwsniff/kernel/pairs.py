@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import lacks
-from kwsniff.kernel.mode import int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, OK
 from kwsniff.kernel.tables import WANTS
 from kwsniff.kernel.texts import mixed
+from kwsniff.native.mode import int64, kernel, uintp
 
 _PLACES, _NAMES = WANTS.index("places"), WANTS.index("names")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from kwsniff.kernel.buffer import remember, room_for_history, seen_before
 from kwsniff.kernel.flags import ACK, SYN
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, distance
 from kwsniff.kernel.streams import MASK, advance, deliver, insert
 from kwsniff.kernel.trace import OUT_OF_WINDOW, SEEN, WAITS, decided
+from kwsniff.native.mode import kernel
 
 WINDOW = 65_535 << 14
 """The largest receive window (RFC 7323, 2.3), in bytes: no receiver takes what lies further ahead."""

@@ -19,8 +19,8 @@ import os
 from typing import Any
 
 from kwsniff.kernel import native
-from kwsniff.kernel.mode import COMPILING, int64, kernel, uintp
 from kwsniff.kernel.numbers import NONE, byte, int32, int64_at, uint32
+from kwsniff.native.mode import COMPILING, int64, kernel, uintp
 
 CUT_SHORT, CODEC_UNKNOWN, MALFORMED = 1, 2, 4
 """Bits of `damage`."""

@@ -13,9 +13,7 @@ from kwsniff.kernel.bodies import peek_acks, read
 from kwsniff.kernel.early import find_early, remove_early
 from kwsniff.kernel.facts import after_tags, clear, learn_user
 from kwsniff.kernel.headers import YES, names_client, request_at
-from kwsniff.kernel.keeping import is_shown, keep_request, let_wait, wait_no_more
 from kwsniff.kernel.leaving import lacks_responses
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note, note_damage
 from kwsniff.kernel.numbers import (
     CORRELATION_ID_REUSED,
@@ -35,11 +33,21 @@ from kwsniff.kernel.numbers import (
 )
 from kwsniff.kernel.outcomes import give_up, tell
 from kwsniff.kernel.packing import forget, keep
-from kwsniff.kernel.remarks import note_body, room_for_damage, time_of, unreadable
+from kwsniff.kernel.remarks import (
+    is_shown,
+    keep_request,
+    let_wait,
+    note_body,
+    room_for_damage,
+    time_of,
+    unreadable,
+    wait_no_more,
+)
 from kwsniff.kernel.skimming import layout_of, wants_program
 from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, REQUESTS, TRUNCATED_, UNDECODED_
 from kwsniff.kernel.trace import REQUEST, UNASKED, decided
 from kwsniff.kernel.waiting import find_waiting, link, release
+from kwsniff.native.mode import kernel
 
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.bodies import downgraded, read, unsupported
-from kwsniff.kernel.clocks import compare
 from kwsniff.kernel.early import find_early, pass_early, remove_early, wait_for_request
 from kwsniff.kernel.facts import after_tags, clear
-from kwsniff.kernel.keeping import is_shown, keep_body
 from kwsniff.kernel.leaving import lacks_responses
-from kwsniff.kernel.mode import kernel
-from kwsniff.kernel.notes import note, note_damage, room_for_notes
+from kwsniff.kernel.notes import compare, note, note_damage, room_for_notes
 from kwsniff.kernel.numbers import (
     FULL,
     HEADER_MALFORMED,
@@ -29,12 +26,22 @@ from kwsniff.kernel.numbers import (
     int32,
 )
 from kwsniff.kernel.outcomes import give_up, tell
-from kwsniff.kernel.remarks import NOTES, note_body, room_for_damage, room_for_frame, time_of, unreadable
+from kwsniff.kernel.remarks import (
+    NOTES,
+    is_shown,
+    keep_body,
+    note_body,
+    room_for_damage,
+    room_for_frame,
+    time_of,
+    unreadable,
+)
 from kwsniff.kernel.requests import newer
 from kwsniff.kernel.skimming import EXTRA, wants_program
 from kwsniff.kernel.tables import ERROR_, GAP_REASON, OK_, TRUNCATED_, UNDECODED_, UNKNOWN
 from kwsniff.kernel.trace import PAIRED, PAIRED_EARLY, decided
 from kwsniff.kernel.waiting import find_unasked, find_waiting, release
+from kwsniff.native.mode import kernel
 
 RESERVED = 0x7FFFFFF8
 """From here on the Java client takes its correlation ids while it authenticates (KIP-368); they say nothing

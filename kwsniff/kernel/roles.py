@@ -29,12 +29,12 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, release_notes, room_for_notes
 from kwsniff.kernel.numbers import FULL, NOT_KAFKA, OK, int32
 from kwsniff.kernel.states import become
 from kwsniff.kernel.tables import HEAD, KAFKA, OTHER, PROBING, TLS
 from kwsniff.kernel.trace import ACCEPTED, LET_GO, REFUSED_, TURNED, decided
+from kwsniff.native.mode import kernel
 
 MAX_FIRST = 4 << 20
 """Bytes of a first request that are held, on any port; producers send up to a mebibyte by default."""

@@ -29,7 +29,6 @@ from kwsniff.kernel.headers import (
     names_client,
     request_at,
 )
-from kwsniff.kernel.mode import inlined, kernel, uintp
 from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, byte, int16, int32, uint32
 from kwsniff.kernel.numbers import RESYNCHRONISED as FOUND_AGAIN
@@ -39,6 +38,7 @@ from kwsniff.kernel.tables import TLS, UNKNOWN
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import FRAMING_FOUND, decided
 from kwsniff.kernel.waiting import find_waiting
+from kwsniff.native.mode import inlined, kernel, uintp
 
 MAX_HOPE = 256 * 1024
 """Bytes of a response that are held until it is seen whether it ends with a segment."""

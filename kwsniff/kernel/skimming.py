@@ -7,8 +7,8 @@ from typing import Any
 from kwsniff.kernel.bodies import downgraded, skim
 from kwsniff.kernel.facts import after_tags
 from kwsniff.kernel.headers import is_known
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK, PROGRAM, REFUSED, int16
+from kwsniff.native.mode import kernel
 
 EXTRA = 8
 """Bytes that may be left behind the last field of a body that proves something: some clients leave a few."""

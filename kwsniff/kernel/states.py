@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS
+from kwsniff.native.mode import kernel
 
 (OPEN, FLUSHING, JUDGING, FINISHING, GIVING_UP, CLOSED_) = range(6)
 """Steps of closing, in `conns.step`."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from kwsniff.kernel.arena import lacks
 from kwsniff.kernel.facts import ARRAY, ELEMENTS, NOT_TEXT, TRUNCATED, count, is_zero_uuid, length
-from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import FULL, NONE, int16, int32
 from kwsniff.kernel.pairs import add_name
 from kwsniff.kernel.records import sum_up
 from kwsniff.kernel.tables import WANTS
 from kwsniff.kernel.texts import TEXT, UUID, invalid_at, text
+from kwsniff.native.mode import inlined, int64, kernel, uintp
 from kwsniff.spec import instructions as i
 
 _ROWS, _BROKERS, _RESOURCES = WANTS.index("rows"), WANTS.index("brokers"), WANTS.index("resources")

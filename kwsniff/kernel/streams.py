@@ -22,13 +22,13 @@ from typing import Any
 from kwsniff.kernel import frames
 from kwsniff.kernel.arena import allocate, copy, drop_piece, release, take_piece
 from kwsniff.kernel.buffer import hold, note_overlap, pop_held, remember, room_for_history
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.notes import note_now, room_for_notes
 from kwsniff.kernel.numbers import FULL, GAP, OK, REORDER_LIMIT, distance
 from kwsniff.kernel.roles import judge
 from kwsniff.kernel.tables import KAFKA, LIMIT_REASON, PROBING
 from kwsniff.kernel.texts import same
 from kwsniff.kernel.trace import GAP_GIVEN_UP, decided
+from kwsniff.native.mode import kernel
 
 FAR = 1 << 20
 """How many bytes behind the last one seen an acknowledgement, a FIN or an RST is believed to know of."""

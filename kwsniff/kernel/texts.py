@@ -16,9 +16,9 @@ from typing import Any
 
 from kwsniff.kernel import native
 from kwsniff.kernel.arena import lacks
-from kwsniff.kernel.mode import inlined, int64, kernel, uintp
 from kwsniff.kernel.numbers import byte
 from kwsniff.kernel.tables import WANTS
+from kwsniff.native.mode import inlined, int64, kernel, uintp
 
 TEXT, UUID = 0, 1
 """Kinds."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import WANT_DECISIONS, lacks
-from kwsniff.kernel.mode import kernel
 from kwsniff.kernel.numbers import OK
+from kwsniff.native.mode import kernel
 
 DECISIONS = (
     "opened", "segment", "waits", "out_of_window", "seen", "ignored", "gap", "held", "let_go", "accepted",

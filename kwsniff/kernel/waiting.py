@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.kernel.arena import drop_request
-from kwsniff.kernel.mode import inlined, kernel
 from kwsniff.kernel.packing import forget
 from kwsniff.kernel.tables import CONNS
+from kwsniff.native.mode import inlined, kernel
 
 
 @kernel

@@ -29,8 +29,8 @@ from kwsniff.kernel.emitter import KINDS
 from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.eventcolumns import connection_id
 from kwsniff.kernel.follow import DAY
-from kwsniff.kernel.keeping import SHARE
 from kwsniff.kernel.limits import in_use, outstanding
+from kwsniff.kernel.remarks import SHARE
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL
 from kwsniff.native.records import picked
 from kwsniff.net.columns import SegmentColumns

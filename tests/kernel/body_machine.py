@@ -8,10 +8,10 @@ import numpy as np
 
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.kernel import bodies, calls, heap, texts
-from kwsniff.kernel.mode import COMPILING
 from kwsniff.kernel.numbers import FULL, NONE, OK
 from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
+from kwsniff.native.mode import COMPILING
 from kwsniff.spec import instructions as i
 from kwsniff.spec.runtime import uuid_text
 from kwsniff.wire.messageset import CODEC_NAMES

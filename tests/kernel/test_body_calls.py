@@ -239,6 +239,6 @@ def test_texts_that_connections_and_requests_have_outlive_a_collection_and_other
 def _array(data: bytes) -> Any:
     import numpy as np
 
-    from kwsniff.kernel.mode import COMPILING
+    from kwsniff.native.mode import COMPILING
 
     return np.frombuffer(data, np.uint8) if COMPILING else data

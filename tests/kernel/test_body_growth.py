@@ -9,8 +9,8 @@ from body_machine import Machine, calls
 from test_body_calls import BY_KEY
 
 from kwsniff.kernel import packing
-from kwsniff.kernel.mode import COMPILING
 from kwsniff.kernel.numbers import OK
+from kwsniff.native.mode import COMPILING
 
 from spec_encoder import Encoder  # isort: skip
 

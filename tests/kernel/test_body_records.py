@@ -15,8 +15,8 @@ from body_machine import Machine, codecs, number
 from crc32c import crc32c as package_crc32c
 
 from kwsniff.kernel import records
-from kwsniff.kernel.mode import COMPILING
 from kwsniff.kernel.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
+from kwsniff.native.mode import COMPILING
 from tests.oracle.records import RecordsSummary, summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))

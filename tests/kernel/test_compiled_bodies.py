@@ -12,7 +12,7 @@ import pytest
 from body_machine import Machine
 
 from kwsniff.kernel import texts
-from kwsniff.kernel.mode import COMPILING
+from kwsniff.native.mode import COMPILING
 
 HERE = Path(__file__).parent
 

@@ -10,8 +10,8 @@ import pytest
 from body_machine import Machine
 
 from kwsniff.kernel import native, texts
-from kwsniff.kernel.mode import COMPILING
 from kwsniff.kernel.numbers import FULL
+from kwsniff.native.mode import COMPILING
 
 
 def array(data: bytes) -> Any:
