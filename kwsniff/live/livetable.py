@@ -13,6 +13,7 @@ figures; every call is counted in exactly one interval.
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from kwsniff.report.arrays import Ints
 from kwsniff.report.bounded import BoundedStore
 from kwsniff.report.codes import Codes
 from kwsniff.report.condensed import Condensed
-from kwsniff.report.csv import shown, shown_schema, write_batches
+from kwsniff.report.csv import shown, shown_schema, write_table
 from kwsniff.report.percentiles import QUANTILES
 from kwsniff.report.store import NEEDED
 from kwsniff.table import TIMESTAMP
@@ -159,8 +160,6 @@ def _ints(column: pa.Array) -> Ints:
 # Events wait until there are enough to be worth looking at, for a batch costs milliseconds however small it
 # is.
 
-FILE = "findings.csv"
-
 
 class LiveFindings:
     """Takes the events of a session; `found` may be asked at any time."""
@@ -173,31 +172,42 @@ class LiveFindings:
         self._errors = errors
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
+        self._lock = threading.Lock()
 
     def add(self, events: pa.RecordBatch) -> None:
         """Take events (see `kwsniff.table.EVENTS`)."""
-        self._waiting.append(events.select([name for name in events.schema.names if name in OF_FINDINGS]))
-        self._rows += events.num_rows
-        if self._rows >= ENOUGH:
-            self._look()
+        with self._lock:
+            chosen = [name for name in events.schema.names if name in OF_FINDINGS]
+            self._waiting.append(events.select(chosen))
+            self._rows += events.num_rows
+            if self._rows >= ENOUGH:
+                self._look()
 
     def tick(self, health: Health) -> None:
         """Time alone says nothing."""
 
     def close(self) -> None:
         """Look at the last events."""
-        self._look()
+        with self._lock:
+            self._look()
 
     def found(self) -> list[Finding]:
         """What was found so far, the worst first, without rules that found nothing."""
-        self._look()
+        with self._lock:
+            self._look()
         return [each for each in self._rules.found(self._errors) if each.severity not in (OK, NOT_SHOWN)]
 
+    def lag(self) -> pa.Table:
+        """How far consumers and groups are behind, as rows of `kwsniff.findings.positions.LAG`. May be asked
+        from any thread."""
+        with self._lock:
+            self._look()
+            return self._rules.lag()
+
     def write(self, directory: Path) -> None:
-        """Write findings.csv, as `kwsniff report --csv` does. Raises OSError."""
-        self._look()
-        rows = table(self._rules.found(self._errors))
-        write_batches(directory / FILE, rows.schema, rows.to_batches())
+        """Write findings.csv and lag.csv, as `kwsniff report --csv` does. Raises OSError."""
+        write_table(directory / "lag.csv", self.lag())
+        write_table(directory / "findings.csv", table(self._rules.found(self._errors)))
 
     def _look(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0

@@ -167,16 +167,9 @@ def rows_of(path: Path) -> list[Row]:
 
 
 TEXTS = (
-    *TABLES,
-    "client_id",
-    "client_ip",
-    "software",
-    "topics",
-    "clients",
-    "errors_by_name",
-    "time",
+    *TABLES, "client_id", "client_ip", "group_id", "software", "topics", "clients", "errors_by_name", "time",
     "retriable",
-)
+)  # fmt: skip
 
 
 def _value(name: str, text: str | None) -> str | int | float | None:

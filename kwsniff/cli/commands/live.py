@@ -121,7 +121,7 @@ class LiveOptions:
         typer.Option(
             "--csv",
             metavar="DIR",
-            help="Write the tables of `kwsniff report --csv` here, with findings.csv, every interval.",
+            help="Write the tables of `kwsniff report --csv`, findings.csv and lag.csv here every interval.",
             rich_help_panel=OUTPUT,
         ),
     ] = None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kwsniff.findings.positions import LAG
 from kwsniff.live.screen.statistics import NEEDED, ScreenStatistics, Snapshot
 from kwsniff.live.sink import Health
 
@@ -41,11 +42,14 @@ def possible() -> bool:
 class Screen:
     """A `Sink` that shows figures of the last minute on the whole terminal, while `run` runs."""
 
-    def __init__(self, title: str, stop: Callable[[], None]) -> None:
-        """`title` says what is listened to; `stop` is called, in the main thread, when the user quits."""
+    def __init__(
+        self, title: str, stop: Callable[[], None], lag: Callable[[], pa.Table] = LAG.empty_table
+    ) -> None:
+        """`title` says what is listened to; `stop` is called, in the main thread, when the user quits; `lag`
+        gives rows of `kwsniff.findings.positions.LAG`."""
         self._title = title
         self._stop = stop
-        self._statistics = ScreenStatistics()
+        self._statistics = ScreenStatistics(lag)
         self._snapshot = Snapshot()
         self._app: LiveApp | None = None
         self._lock = threading.RLock()  # a signal may come while it is held

@@ -30,6 +30,7 @@ FIGURES = (
     ScreenColumn("errors", "errors/s", width=8),
     ScreenColumn("unanswered", "unanswered", 1),
     ScreenColumn("bytes", "bytes/s", 4, width=8),
+    ScreenColumn("lag", "lag", 2, width=7),
     ScreenColumn("error", "last error", 8, left=True),
 )
 # An address says nothing when it is cut, so it has the room of the longest one (IPv6, brackets, port).
@@ -79,6 +80,7 @@ def row_line(figures: Figures, row: int, grouping: str) -> Line:
         "errors": Cell(rate(sums["errors"], seconds), ERROR if sums["errors"] else ""),
         "unanswered": Cell(f"{sums['unanswered']:,}", ERROR if sums["unanswered"] else ""),
         "bytes": Cell(size(sums["bytes"] / seconds)),
+        "lag": Cell("" if np.isnan(figures.lag[row]) else f"{int(figures.lag[row]):,}"),
         "error": Cell(printable(figures.errors[row]) if sums["errors"] else "", ERROR),
     }
     return cells, ""

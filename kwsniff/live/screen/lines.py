@@ -310,6 +310,8 @@ def _help(width: int) -> list[Text]:
         "Latency is from the end of the request to the start of the response; percentiles are exact to "
         f"{ERROR:.1%}. Requests that wait on purpose (a Fetch for data, JoinGroup and SyncGroup for other "
         "members) are no part of it; waited/s counts them.",
+        "lag: records that a group's commits, or a client's Fetches, are behind the ends of their "
+        "partitions, all together, by what the whole session has shown.",
         "A call counts for each topic it names; the bytes of a topic are those of its records.",
         f"Each grouping has {ROWS} rows; what has none counts as {c.OTHERS}. The last {CALLS} calls of each "
         "row are kept.",
