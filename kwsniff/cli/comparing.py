@@ -55,9 +55,8 @@ def compare(asked: Asked, other: str | None, windows: tuple[str | None, str | No
     show(asked, compared(*(side.profile for side in sides)))
     for side in sides:
         if seen and not side.profile.calls:
-            problem.said(
-                f"{side.name} has no calls{f' in {side.window} ({asked.tz})' if side.window else ''}"
-            )
+            window = f" in {side.window} ({asked.tz})" if side.window else ""
+            problem.said(f"{side.name} has no calls{window}")
     if damage:
         problem.said(damage.line())
     return problem.DAMAGED if damage else problem.DONE

@@ -103,7 +103,7 @@ def test_two_windows_of_one_input_are_compared_as_two_inputs_would_be(
     zoned = ("--a", "/10:31:30", "--b", "10:31:30 / 11:00", "--tz", "Asia/Tokyo")
     assert answered("compare", *files(WHOLE), *zoned) == right
     ended = kwsniff("compare", *files(WHOLE), *windows)
-    assert "A: " in ended.err and ", /01:31:30, 85 calls" in ended.err
+    assert "pcapng, /01:31:30, 85 calls" in ended.err
 
 
 @pytest.mark.parametrize(

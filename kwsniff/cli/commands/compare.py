@@ -42,7 +42,7 @@ def _compare(
         ),
     ] = None,
 ) -> int:
-    """Compare two inputs, or windows of one: latency, errors, clients.
+    """Compare inputs or windows of one: latency, errors, clients.
 
     What got slower is shown with the size of the effect and the counts. Tables: latency, errors,
     clients (who came and went).
