@@ -187,7 +187,9 @@ class _LiveRun:
                 IntervalCsv(request.csv, request.interval, errors=errors, findings=self._findings)
             )
         if possible() and not request.lines:
-            self._screen = Screen(", ".join(session.interfaces), session.stop, self._findings.lag)
+            self._screen = Screen(
+                ", ".join(session.interfaces), session.stop, self._findings.lag, request.choice.zone
+            )
             self._sinks.append(Filtered(self._screen, predicate))
         else:
             self._sinks.append(self._lines(form, columns))

@@ -140,7 +140,7 @@ def report(request: ReportRequest) -> int:
     if request.json:
         print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
     elif found is None or request.wide or request.by is not None:
-        statistics.print(_console(request), tables, wide=request.wide)
+        statistics.print(_console(request), tables, wide=request.wide, zone=request.choice.zone)
     else:
         page = Page(
             statistics.arrow, title(request.paths, statistics, request.choice.zone), trust.text(), rules,

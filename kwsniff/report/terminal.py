@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any, Literal
 
 import pandas as pd
@@ -53,7 +54,7 @@ def _yes(value: Any) -> str:
 
 
 def _clock(value: pd.Timestamp) -> str:
-    return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return value.strftime("%Y-%m-%d %H:%M:%S.%f %Z")
 
 
 def _name(heading: str, source: str) -> Shown:
@@ -149,23 +150,27 @@ _GAP = 2
 
 
 def print_tables(
-    console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str], *, wide: bool = False
+    console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str], *, wide: bool, zone: tzinfo
 ) -> None:
-    """Print the tables named in `by`, in that order. Raises KeyError for an unknown name."""
+    """Print the tables named in `by`, in that order, with times in `zone`. Raises KeyError for an unknown
+    name."""
     width = None if wide else console.width if console.is_terminal else PIPED_WIDTH
     for place, name in enumerate(by):
         frame = tables[name]
-        headings, cells = _cells(VIEWS[name], _rows(name, frame), width)
+        headings, cells = _cells(VIEWS[name], _rows(name, frame, zone), width)
         if console.is_terminal:
             _print_rich(console, TITLES[name], headings, cells)
         else:
             _print_plain(console, TITLES[name], headings, cells, first=place == 0)
 
 
-def _rows(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(name: str, frame: pd.DataFrame, zone: tzinfo) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for record in frame.to_dict(orient="records"):
-        row = {str(key): None if pd.isna(value) else value for key, value in record.items()}
+        row: dict[str, Any] = {str(k): None if pd.isna(value) else value for k, value in record.items()}
+        for key in ("first_time", "last_time"):
+            if row[key] is not None:
+                row[key] = row[key].astimezone(zone)
         rows.append(row | _without_rare(row))
         if name == "api" and row["waited_calls"]:
             rows.append(_waited(row))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import NamedTuple
 
 import numpy as np
@@ -89,6 +90,8 @@ class State:
     sort: str = "rate"
     text: str = ""
     """Shown are rows whose name contains it, in any case."""
+    zone: tzinfo = UTC
+    """The time zone of times."""
     paused: bool = False
     view: str = ROWS
     selected: Key | None = None
