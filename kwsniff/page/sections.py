@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-
 from kwsniff.findings import Fact, facts
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.findings.words import duration
@@ -18,14 +16,13 @@ from kwsniff.page.layout import (
     Section,
     beside,
     columns,
-    fitted,
     is_logarithmic,
     sparkline,
     tied,
     wrapped,
 )
 from kwsniff.report.cube import LEAST, PARTS
-from kwsniff.report.text import bytes_text, digits, printable
+from kwsniff.report.text import bytes_text, cell_width, digits, fitted, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +88,7 @@ def _fact(fact: Fact, width: int, most: int) -> list[Line]:
 def _concerned(found: Sequence[Finding], width: int, most: int) -> list[str]:
     """Whom a fact is about, with the figures of each."""
     shown = [printable(each.subject) for each in found[:most]]
-    wide = min(max(map(cell_len, shown)), (width - INDENT) // 3)
+    wide = min(max(map(cell_width, shown)), (width - INDENT) // 3)
     left, hanging = " " * (INDENT + 2), " " * (wide + GAP)
     lines = []
     for subject, each in zip(shown, found, strict=False):
