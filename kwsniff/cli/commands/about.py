@@ -10,18 +10,9 @@ from kwsniff.cli.options import OUTPUT, Memory, Paths, Port, Recursive, configur
 
 EXAMPLES = {
     "schema": ("kwsniff schema", "kwsniff schema where", "kwsniff schema call -f csv"),
-    "protocol": (
-        "kwsniff protocol",
-        "kwsniff protocol Fetch 12",
-    ),
-    "crosscheck": (
-        "kwsniff crosscheck trace.pcapng",
-        "kwsniff crosscheck trace.pcapng --port 19092",
-    ),
-    "completion": (
-        "kwsniff completion bash",
-        "kwsniff completion zsh",
-    ),
+    "protocol": ("kwsniff protocol", "kwsniff protocol Fetch 12"),
+    "crosscheck": ("kwsniff crosscheck trace.pcapng", "kwsniff crosscheck trace.pcapng --port 19092"),
+    "completion": ("kwsniff completion bash", "kwsniff completion zsh"),
 }
 
 

@@ -37,10 +37,7 @@ EXAMPLES = {
         "kwsniff audit trace.pcapng",
         "kwsniff audit captures/ --where 'api == \"DeleteTopics\"' -f csv",
     ),
-    "auth": (
-        "kwsniff auth trace.pcapng",
-        "kwsniff auth captures/ --table failures -f csv",
-    ),
+    "auth": ("kwsniff auth trace.pcapng", "kwsniff auth captures/ --table failures -f csv"),
     "upgrade_check": (
         "kwsniff upgrade-check --target 4.0 trace.pcapng",
         "kwsniff upgrade-check --target 4.3 captures/ -f csv --table apis",
@@ -122,8 +119,7 @@ def clients(
 def groups(
     asked: Asked,
     group: Annotated[
-        str | None,
-        typer.Option("--group", metavar="NAME", help="Only this group.", rich_help_panel=CHOICE),
+        str | None, typer.Option("--group", metavar="NAME", help="Only this group.", rich_help_panel=CHOICE)
     ] = None,
 ) -> int:
     """Show rebalances and their causes, members, commits and lag.

@@ -10,10 +10,7 @@ from kwsniff.cli.asked import Asked, asking
 from kwsniff.cli.options import CHOICE, OUTPUT, OneCapture, OneInput, Paths
 
 EXAMPLES = {
-    "show": (
-        "kwsniff show trace.pcapng 138",
-        "kwsniff show trace.pcapng 4905ac74e8683338#12 --records",
-    ),
+    "show": ("kwsniff show trace.pcapng 138", "kwsniff show trace.pcapng 4905ac74e8683338#12 --records"),
     "follow": (
         "kwsniff follow trace.pcapng 4905ac74e8683338",
         "kwsniff follow trace.pcapng payments --as group --since 12:03:05",

@@ -77,11 +77,7 @@ class LiveApp(App[None]):
     ]
 
     def __init__(
-        self,
-        title: str,
-        latest: Callable[[], Snapshot | None],
-        leave: Callable[[], None],
-        zone: tzinfo = UTC,
+        self, title: str, latest: Callable[[], Snapshot | None], leave: Callable[[], None], zone: tzinfo = UTC
     ) -> None:
         """`latest` gives the newest snapshot, None when the session is over; `leave` is called when the user
         quits."""
