@@ -285,7 +285,7 @@ CODES = (
     CODE,
     RETRIABLE,
     COUNTED,
-    AnswerField("clients", COUNT, "clients", "clients that got it"),
-    AnswerField("topics", COUNT, "topics", "topics it was about"),
-    AnswerField("meaning", TEXT, "meaning", "what it means", 1),
+    AnswerField("clients", COUNT, "clients", "clients that got it", 2),
+    AnswerField("topics", COUNT, "topics", "topics it was about", 2),
+    AnswerField("meaning", TEXT, "meaning", "what it means"),
 )

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from kwsniff.answers.tabular import Row
-from kwsniff.findings.positions import COMMITS, Ends, Logs, Place, Positions, renamed
+from kwsniff.findings.positions import COMMITS, Logs, Place, Positions
+from kwsniff.findings.positions import Lag as Committed
 from kwsniff.report.eventrows import EventBatch
 
 FETCH, OFFSET_FETCH = 1, 9
@@ -75,8 +76,10 @@ class Lag:
         def name(topic: Any) -> str:
             return str(names.get(topic, topic))
 
-        logs = self._positions.logs(name)
-        commits = renamed(self._positions.commits.of, name)
+        logs, lags = self._positions.logs(name), list(self._positions.lags(name))
+        commits: dict[Any, Committed] = {
+            (row.group, row.topic, row.partition): row for row in lags if row.group is not None
+        }
         counts: Counter[Any] = Counter()
         for (group, topic, part), count in self._commits.items():
             counts[group, name(topic), part] += count
@@ -84,47 +87,48 @@ class Lag:
         for (who, topic, part), (_, since) in self._moved.items():
             place = (who, name(topic), part)
             standing[place] = max(since, standing.get(place, since))
-        told = {(group, name(topic), part): at for (group, topic, part), at in self._told.items()}
+        told: dict[Any, int] = {
+            (group, name(topic), part): at for (group, topic, part), at in self._told.items()
+        }
         seen: set[tuple[Any, ...]] = set()
-        fetches = renamed(self._positions.fetches.of, name)
-        for (client, ip, topic, part), ends in sorted(fetches.items(), key=_order):
-            for group in sorted(groups.get((ip, client), ())) or (None,):
-                key = (group, topic, part)
+        fetches = sorted((row for row in lags if row.group is None), key=_order)
+        for row in fetches:
+            who = (row.address, row.client)
+            for group in sorted(groups.get(who, ())) or (None,):
+                key = (group, row.topic, row.partition)
                 seen.add(key)
-                row = _row(key, logs, ends, commits.get(key), counts[key], told.get(key))
-                began, asked = standing.get(((ip, client), topic, part)), self._asked.get((ip, client))
-                still = (
-                    (asked - began) / timedelta(microseconds=1) if row["lag"] and began and asked else None
-                )
-                yield row | {"client": client, "address": ip, "stands_still_us": still}
-        for key, ends in sorted(commits.items(), key=str):
-            if key not in seen and key[0] is not None:
-                yield _row(key, logs, None, ends, counts[key], None)
+                began, asked = standing.get((who, *key[1:])), self._asked.get(who)
+                still = (asked - began) / timedelta(microseconds=1) if row.lag and began and asked else None
+                shown = _row(key, logs, commits.get(key), counts[key], told.get(key))
+                yield shown | {
+                    "client": row.client, "address": row.address, "position": row.offset, "lag": row.lag,
+                    "stands_still_us": still,
+                }  # fmt: skip
+        for key, row in sorted(commits.items(), key=str):
+            if key not in seen:
+                yield _row(key, logs, row, counts[key], None)
 
 
 def _row(
-    key: tuple[Any, ...], logs: Logs, fetched: Ends | None, commits: Ends | None, count: int, told: int | None
+    key: tuple[Any, ...], logs: Logs, commits: Committed | None, count: int, told: int | None
 ) -> dict[str, Any]:
+    """The row of a partition for a group, as if nobody fetched it."""
     group, topic, partition = key
     place: Place = (topic, partition)
-    position = None if fetched is None else int(fetched[1].offset)
-    committed = told if commits is None else int(commits[1].offset)
-    last = (
-        None
-        if commits is None
-        else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=commits[1].packet.time)
-    )
+    last = None
+    if commits is not None:
+        last = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=commits.time)
     return {
         "group": group, "topic": topic, "partition": partition, "client": None, "address": None,
-        "high_watermark": logs.end(place), "position": position, "lag": logs.lag(place, position),
-        "committed": committed, "commit_lag": logs.lag(place, committed), "commits": count,
+        "high_watermark": logs.end(place), "position": None, "lag": None,
+        "committed": told if commits is None else commits.offset,
+        "commit_lag": logs.lag(place, told) if commits is None else commits.lag, "commits": count,
         "last_commit": last, "stands_still_us": None,
     }  # fmt: skip
 
 
-def _order(item: Any) -> Any:
-    client, ip, topic, partition = item[0]
-    return topic, partition, str((ip, client))
+def _order(row: Committed) -> Any:
+    return row.topic, row.partition, str((row.address, row.client))
 
 
 def names_of(row: Row) -> dict[str, str]:

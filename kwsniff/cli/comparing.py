@@ -1,30 +1,73 @@
-"""The job of `kwsniff compare`: one profile of each input, and what differs."""
+"""The job of `kwsniff compare`: a profile of each input, or of each window of one, and what differs."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kwsniff.answers.compare import Profile, compared
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, show, taken
 from kwsniff.cli.arguments import Damage
 from kwsniff.cli.asked import Asked
+from kwsniff.cli.problem import CommandError
 from kwsniff.cli.trust import Trust
+from kwsniff.where import WhereError
+from kwsniff.where.predicate import Predicate, compile_where
 
 
-def compare(asked: Asked, other: str) -> int:
-    """Print what differs between the inputs; return the exit code. Raises CommandError."""
+@dataclass(frozen=True)
+class _Side:
+    """What is compared."""
+
+    name: str
+    path: str
+    window: str | None
+    chosen: Predicate
+    profile: Profile
+
+    def __str__(self) -> str:
+        """As it is told to people."""
+        window = f", {self.window}" if self.window else ""
+        return f"{self.name}: {self.path}{window}, {self.profile.calls:,} calls"
+
+
+def compare(asked: Asked, other: str | None, windows: tuple[str | None, str | None]) -> int:
+    """Print what differs between two inputs, or two windows; return the exit code. Raises CommandError."""
     check(asked)
-    profiles, damage = [], Damage()
-    for name, path in zip("AB", (asked.paths[0], other), strict=True):
-        profile, trust = Profile(), Trust(wanted=not asked.quiet)
-        for batch in taken(replace(asked, paths=[path]), profile.needs, damage, trust):
-            profile.take(batch)
-        profiles.append(profile)
+    if other is None and None in windows:
+        raise CommandError("name a second input, or two windows of this one: --a FROM/UNTIL --b FROM/UNTIL")
+    if windows != (None, None) and (asked.since or asked.until):
+        raise CommandError("--a and --b stand in place of --since and --until")
+    paths = (asked.paths[0], asked.paths[0] if other is None else other)
+    chosen = [_chosen(option, text, asked.tz) for option, text in zip(("--a", "--b"), windows, strict=True)]
+    sides = [_Side(*each, Profile()) for each in zip("AB", paths, windows, chosen, strict=True)]
+    damage, seen = Damage(), 0
+    for path in dict.fromkeys(paths):  # an input is read once, also standard input
+        mine, trust = [side for side in sides if side.path == path], Trust(wanted=not asked.quiet)
+        for batch in taken(replace(asked, paths=[path]), mine[0].profile.needs, damage, trust):
+            for side in mine:
+                side.profile.take(batch.filter(side.chosen(batch)))
+    for side in sides:
         if not asked.quiet:
-            print(f"{name}: {path}, {profile.calls:,} calls", file=sys.stderr)
-    show(asked, compared(*profiles))
+            print(side, file=sys.stderr)
+        seen += side.profile.calls
+    show(asked, compared(*(side.profile for side in sides)))
+    for side in sides:
+        if seen and not side.profile.calls:
+            window = f" in {side.window} ({asked.tz})" if side.window else ""
+            problem.said(f"{side.name} has no calls{window}")
     if damage:
         problem.said(damage.line())
     return problem.DAMAGED if damage else problem.DONE
+
+
+def _chosen(option: str, window: str | None, tz: str) -> Predicate:
+    """Which events are in a window, `FROM/UNTIL` with one of them left out at most."""
+    since, slash, until = (part.strip() or None for part in (window or "").partition("/"))
+    if window is not None and (not slash or not (since or until)):
+        raise CommandError(f"{option}: {window!r} is no window: FROM/UNTIL, such as 12:03:05/12:04 or 12:04/")
+    try:
+        return compile_where(None, since=since, until=until, tz=tz)
+    except WhereError as error:
+        raise CommandError(f"{option}: {str(error).partition(': ')[2]}") from None

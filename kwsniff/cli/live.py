@@ -187,7 +187,9 @@ class _LiveRun:
                 IntervalCsv(request.csv, request.interval, errors=errors, findings=self._findings)
             )
         if possible() and not request.lines:
-            self._screen = Screen(", ".join(session.interfaces), session.stop)
+            self._screen = Screen(
+                ", ".join(session.interfaces), session.stop, self._findings.lag, request.choice.zone
+            )
             self._sinks.append(Filtered(self._screen, predicate))
         else:
             self._sinks.append(self._lines(form, columns))
@@ -256,7 +258,7 @@ class _LiveRun:
     def _metrics(self, address: str) -> LiveSink:
         from kwsniff.live.metrics import Metrics
 
-        metrics = Metrics(address, topics=self._request.topics)
+        metrics = Metrics(address, topics=self._request.topics, lag=self._findings.lag)
         if not self._request.quiet:
             print(f"kwsniff: metrics on {metrics.url}", file=sys.stderr)
         return metrics

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from kwsniff.answers import tabular as kinds
 from kwsniff.answers.tabular import AnswerField, AnswerTable, Row
-from kwsniff.report.text import bytes_text, digits, printable
+from kwsniff.report.text import bytes_text, cell_width, digits, fitted, printable
 
 GAP = 2
 LEAST, SHORT = 8, 20
@@ -54,10 +54,15 @@ def _text(table: AnswerTable, look: Look) -> str:
     shown = {f: [_cell(f, row, look, len(days) > 1) for row in rows] for f in table.fields}
     fields = _fitting([f for f in table.fields if not f.rank or any(shown[f])], shown, look.width)
     widths = _widths(fields, shown, look.width)
-    headings = [_padded(f.heading, width, f) for f, width in zip(fields, widths, strict=True)]
+    headings = [
+        fitted(f.heading, width, f.kind not in NUMBERS) for f, width in zip(fields, widths, strict=True)
+    ]
     lines = [_painted(table.title + _day(days, look), BOLD, look), _painted(_joined(headings), DIM, look)]
     for at in range(len(rows)):
-        cells = [_padded(shown[f][at], width, f) for f, width in zip(fields, widths, strict=True)]
+        cells = [
+            fitted(shown[f][at], width, f.kind not in NUMBERS)
+            for f, width in zip(fields, widths, strict=True)
+        ]
         lines.append(_joined([_painted(cell, COLOURS.get(cell.strip(), ""), look) for cell in cells]))
     if len(rows) < len(table.rows):
         lines.append(_painted(f"+{len(table.rows) - len(rows):,} more: --top 0", DIM, look))
@@ -81,30 +86,6 @@ def _joined(cells: Sequence[str]) -> str:
 
 def _painted(text: str, colour: str, look: Look) -> str:
     return f"{colour}{text}{PLAIN}" if look.colour and colour else text
-
-
-def cell_width(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def cut(text: str, width: int) -> str:
-    """A text in so many columns, with an ellipsis where it was longer."""
-    if cell_width(text) <= width:
-        return text
-    while text and cell_width(text) > width - 1:
-        text = text[:-1]
-    return text + "…"
-
-
-def _padded(text: str, width: int, field: AnswerField) -> str:
-    text = cut(text, width)
-    space = " " * (width - cell_width(text))
-    return space + text if field.kind in NUMBERS else text + space
 
 
 def _needed(field: AnswerField, shown: dict[AnswerField, list[str]]) -> int:

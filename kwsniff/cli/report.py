@@ -33,7 +33,7 @@ from kwsniff.page import Page
 from kwsniff.page.title import title
 from kwsniff.report import DEFAULT_BY, OF_TOPICS, Report, sessions
 from kwsniff.report.coverage import Coverage
-from kwsniff.report.csv import write_batches
+from kwsniff.report.csv import write_table
 from kwsniff.report.even import even
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.sessions import followed
@@ -132,14 +132,15 @@ def report(request: ReportRequest) -> int:
     rules = [] if found is None else about_input(found.found(errors), *chosen)
     if request.csv is not None:
         statistics.write_csv(request.csv)
-        rows = table(rules)
-        write_batches(Path(request.csv) / "findings.csv", rows.schema, rows.to_batches())
+        write_table(Path(request.csv) / "findings.csv", table(rules))
+        if found is not None:
+            write_table(Path(request.csv) / "lag.csv", found.lag())
     if gathered is not None and found is not None:
         _write_page(request, statistics, found, rules, gathered, trust)
     if request.json:
         print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
     elif found is None or request.wide or request.by is not None:
-        statistics.print(_console(request), tables, wide=request.wide)
+        statistics.print(_console(request), tables, wide=request.wide, zone=request.choice.zone)
     else:
         page = Page(
             statistics.arrow, title(request.paths, statistics, request.choice.zone), trust.text(), rules,

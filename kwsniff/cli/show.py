@@ -16,12 +16,12 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, look
 from kwsniff.cli.asked import Asked
-from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, cut, duration_text, json_safe
+from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, duration_text, json_safe
 from kwsniff.cli.problem import CommandError
 from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, ends_of_packet, messages_of
 from kwsniff.message.many import Row, Target, found_calls, next_call
 from kwsniff.message.tree import Node, Tree, tree_of
-from kwsniff.report.text import bytes_text, printable
+from kwsniff.report.text import bytes_text, cut, printable
 
 # Record batches as lines: a line for each batch, and with their records one for each of these.
 

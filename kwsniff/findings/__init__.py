@@ -129,6 +129,11 @@ class Findings:
         rule = next(rule for rule in self._rules if isinstance(rule, Errors))
         return rule.lines(self._context(errors))
 
+    def lag(self) -> pa.Table:
+        """How far consumers and groups were behind at last, as rows of `kwsniff.findings.positions.LAG`."""
+        rule = next(rule for rule in self._rules if isinstance(rule, FallsBehind))
+        return rule.positions.table(self._context(None).topic)
+
     def table(self, errors: Mapping[int, tuple[str, bool]] | None = None) -> pa.Table:
         """What `found` gives, as a table of FINDINGS."""
         return table(self.found(errors))

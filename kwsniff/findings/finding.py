@@ -4,6 +4,7 @@ next."""
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -118,7 +119,9 @@ def both(*conditions: str) -> str:
     return " and ".join(conditions)
 
 
-MOST_FILES, MOST_ALTERNATIVES = 10, 5
+MOST_FILES, MOST_ALTERNATIVES = 10, 10
+TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|\w+| == |.')
+"""Texts, words and operators of an expression of `--where`."""
 
 
 def about_input(
@@ -161,9 +164,21 @@ def joined(lines: Sequence[str]) -> str:
         elif part[0] == "--where" and all(others):
             if len(others) > MOST_ALTERNATIVES:
                 return lines[0]
-            words += [part[0], " or ".join(f"({each[1]})" for each in others)]
+            words += [part[0], _either([each[1] for each in others])]
         at += size
     return shlex.join(words)
+
+
+def _either(expressions: Sequence[str]) -> str:
+    """What holds where one of some expressions does: with `in` if they differ in one value only."""
+    pieces = [TOKENS.findall(each) for each in expressions]
+    if len({len(each) for each in pieces}) == 1:
+        differing = [place for place, some in enumerate(zip(*pieces, strict=True)) if len(set(some)) > 1]
+        first, place = pieces[0], differing[0]
+        if len(differing) == 1 and first[place - 1 : place] == [" == "]:
+            values = ", ".join(each[place] for each in pieces)
+            return "".join([*first[: place - 1], f" in ({values})", *first[place + 1 :]])
+    return " or ".join(f"({each})" for each in expressions)
 
 
 def _option(words: list[str], first: str, size: int) -> list[str]:

@@ -14,8 +14,7 @@ import shlex
 from typing import Any, NamedTuple
 
 from kwsniff.findings.finding import WARNING, Finding, command
-from kwsniff.findings.positions import COMMITS, NEEDED, Ends, Logs, Place, Positions, renamed
-from kwsniff.findings.readings import Reading
+from kwsniff.findings.positions import COMMITS, NEEDED, Ends, Logs, Place, Positions, Reading, renamed
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Packet, Tally
 from kwsniff.findings.words import client, duration, many, name

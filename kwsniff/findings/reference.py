@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from kwsniff.findings import RULES
 from kwsniff.findings import thresholds as module
 from kwsniff.findings.finding import FINDINGS, SEVERITIES
+from kwsniff.findings.positions import LAG
 from kwsniff.findings.thresholds import Thresholds
 
 INTRODUCTION = """\
@@ -56,6 +57,14 @@ What a finding counts are calls or connections of its subject, by the columns of
 """
 
 
+LAGGING = """lag.csv
+
+How far groups and consumers were behind when the input ended, calculated as docs/answers.md says under
+`groups`: written beside findings.csv, and the table `lag` of `kwsniff pipeline`. The live screen and the
+metrics for Prometheus show the same. The first 5,000 partitions that groups commit, and the first 5,000 that
+consumers fetch, have rows."""
+
+
 def page() -> str:
     """The whole page."""
     return "\n".join([INTRODUCTION, *_severities(), *_columns(), *_rules(), FIGURES, *_thresholds()])
@@ -68,10 +77,12 @@ def _severities() -> Iterator[str]:
 
 
 def _columns() -> Iterator[str]:
-    yield "## findings.csv\n\n| column | type | meaning |\n| --- | --- | --- |"
-    for field in FINDINGS:
-        yield f"| `{field.name}` | {field.type} | {field.metadata[b'doc'].decode()} |"
-    yield ""
+    for title, table in (("findings.csv", FINDINGS), (LAGGING, LAG)):
+        yield f"## {title}\n\n| column | type | meaning |\n| --- | --- | --- |"
+        yield from (
+            f"| `{field.name}` | {field.type} | {field.metadata[b'doc'].decode()} |" for field in table
+        )
+        yield ""
 
 
 def _rules() -> Iterator[str]:

@@ -163,7 +163,9 @@ class Page:
             Part("timeline", "Timeline", self._command("decode", *TIMELINE),
                  chart("timeline", "calls, latency, bytes, errors, rebalances and throttling over time")),
             Part("time", "Where the time went", wide,
-                 chart("split", "parts of the time of the calls, by API") + table("api")),
+                 chart("split", "parts of the time of the calls, by API") + table("api"),
+                 "Percent of the time of all calls; what they waited on purpose, as a Fetch does for data, "
+                 "is left out."),
             Part("latency", "How long calls took", self._command("slow", "--table", "clients", "--top", "0"),
                  chart("latency", "how many calls of each API took how long"),
                  "From the end of a request to the beginning of its response. Calls that waited on purpose, "

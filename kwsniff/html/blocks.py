@@ -20,8 +20,8 @@ from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, T
 from kwsniff.events import ANOMALIES
 from kwsniff.findings.histogram import BUCKETS, WIDTH, Histogram
 from kwsniff.findings.rule import CLUSTER_METADATA, METADATA_ID
-from kwsniff.page.sections import SHORT
-from kwsniff.report.cube import LEAST, PARTS
+from kwsniff.page.sections import busy, cause
+from kwsniff.report.cube import LEAST
 from kwsniff.report.text import printable
 from kwsniff.report.timeline import Timeline
 
@@ -132,31 +132,39 @@ def slow_table(found: AnswerTable, names: Mapping[str, str]) -> AnswerTable:
     return AnswerTable(found.name, found.title, found.fields, rows, found.top)
 
 
-def api_table(frame: pd.DataFrame) -> AnswerTable:
-    """Calls, errors, times and their parts by API."""
-    rows = records(frame)
+def _by_share(rows: list[dict[str, Any]], *names: str) -> None:
+    """Sort rows by their share of the time of all, without waiting on purpose, and note it."""
+    whole = sum(map(busy, rows))
     for row in rows:
-        row["time_us"] = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
-    rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
+        row["share"] = busy(row) / whole if whole else 0.0
+    rows.sort(key=lambda row: (-row["share"], -row["calls"], *(str(row[name] or "") for name in names)))
+
+
+def api_table(frame: pd.DataFrame) -> AnswerTable:
+    """Calls, errors, latencies by API, and where the time went."""
+    rows = records(frame)
+    _by_share(rows, "api")
+    for row in rows:
+        row["cause"] = cause(row, 2)
     return AnswerTable("api", "Where the time went", API, rows)
 
 
 def split(found: AnswerTable) -> Block:
-    """The parts of the time by API, for a chart: seconds."""
-    rows = [row for row in found.rows if row["time_us"]][:CHART_APIS]
+    """The parts of the time by API, for a chart: percent of the time of all calls."""
+    known = [row for row in found.rows if row["share"]]
+    rows = known[:CHART_APIS]
     parts = {where: [row.get(_sum(name)) or 0.0 for row in rows] for name, where in WHERE.items()}
     broker = [row.get(_sum("broker_us")) or 0.0 for row in rows]
     parts[MAYBE] = [each - least for each, least in zip(broker, parts[WHERE[LEAST]], strict=True)]
+    parts.pop(WHERE["waited_us"])
     if not any(map(any, parts.values())):
-        parts = {"not waiting": [row["duration_sum_us"] for row in rows],
-                 "waited on purpose": [row["duration_waited_sum_us"] for row in rows]}  # fmt: skip
-    series = [[label, list(map(_seconds, sums))] for label, sums in parts.items() if any(sums)]
+        parts = {"not waiting": [busy(row) for row in rows]}
+    whole = sum(map(busy, known))
+    series = [
+        [label, [round(100 * each / whole, 3) for each in sums]] for label, sums in parts.items() if any(sums)
+    ]
     return {"apis": [text(row["api"]) or "(none)" for row in rows], "series": series,
-            "left": sum(1 for row in found.rows if row["time_us"]) - len(rows)}  # fmt: skip
-
-
-def _seconds(microseconds: float | None) -> float:
-    return round((microseconds or 0.0) / 1e6, 6)
+            "left": len(known) - len(rows)}  # fmt: skip
 
 
 def _sum(name: str) -> str:
@@ -214,11 +222,9 @@ def _who(client_id: Any, ip: Any) -> str:
 
 
 def client_table(frame: pd.DataFrame) -> AnswerTable:
-    """Clients by the time their calls took."""
+    """Clients by their share of the time."""
     rows = records(frame)
-    for row in rows:
-        row["time_us"] = row["duration_sum_us"] or 0.0
-    rows.sort(key=lambda row: (-row["time_us"], -row["calls"], str(row["client_id"]), str(row["client_ip"])))
+    _by_share(rows, "client_id", "client_ip")
     return AnswerTable("client", "Clients", CLIENT, rows)
 
 
@@ -262,17 +268,14 @@ def groups(found: Groups, last: int | None) -> Block:
             "left": len(lanes) - len(shown)}  # fmt: skip
 
 
+SHARE = AnswerField("share", RATIO, "share of time", "of all calls, without waiting on purpose")
 API = (
     AnswerField("api", TEXT, "API", "name of the API"),
     AnswerField("calls", COUNT, "calls", "calls of any status"),
     AnswerField("errors", COUNT, "errors", "calls with a non-zero error code"),
     AnswerField("unanswered", COUNT, "unanswered", "calls without a captured response"),
-    AnswerField("time_us", DURATION, "time", "all that its calls took, with waiting on purpose"),
-    *(
-        AnswerField(_sum(name), DURATION, SHORT[name], f"{where}: part of the time of its calls")
-        for name in PARTS
-        for where in (WHERE.get(name, "broker, at the most"),)
-    ),
+    SHARE,
+    AnswerField("cause", TEXT, "spent in", "what most of its time went into"),
     AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
     AnswerField("latency_p95_us", DURATION, "p95", "95 of 100"),
     AnswerField("latency_p99_us", DURATION, "p99", "99 of 100"),
@@ -287,7 +290,7 @@ CLIENT = (
     AnswerField("calls", COUNT, "calls", "calls of any status"),
     AnswerField("errors", COUNT, "errors", "calls with a non-zero error code"),
     AnswerField("error_ratio", RATIO, "error share", "errors / calls"),
-    AnswerField("time_us", DURATION, "time", "what its calls took without those that waited on purpose"),
+    SHARE,
     AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
     AnswerField("latency_p99_us", DURATION, "p99", "99 of 100"),
     AnswerField("latency_max_us", DURATION, "max", "the longest"),

@@ -34,8 +34,8 @@ class Results:
         return [(self.place / file.path).url for file in self.manifest.tables.get(table, ())]
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of a table (`calls`, `anomalies`, `connections`, `findings`), by time within each file, or
-        some columns of them."""
+        """The rows of a table (one of `kwsniff.lake.stored.TABLES`), by time within each file, or some
+        columns of them."""
         schema = TABLES[name].schema
         wanted = schema if columns is None else pa.schema([schema.field(each) for each in columns])
         batches = [batch for url in self.files(name) for batch in rows_of(Place(url), wanted.names)]

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from kwsniff.columns import Ints
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.findings.finding import FINDINGS
+from kwsniff.findings.positions import LAG
 from kwsniff.report.percentiles import QUANTILES
 from kwsniff.schema import COLUMNS, TIMESTAMP, Column, arrow_field
 from kwsniff.table import EVENTS
@@ -88,6 +89,10 @@ FOUND = LakeTable(
     "findings", None, "what the rules found in all of the input", tuple(FINDINGS), ("code", "subject"),
     "first_time",
 )  # fmt: skip
+BEHIND = LakeTable(
+    "lag", None, "how far consumers and groups were behind at last", tuple(LAG),
+    ("group_id", "client_id", "client_ip", "topic", "partition"),
+)  # fmt: skip
 COUNTS = {
     "calls": "calls whose request was sent in the window",
     "errors": "responses with an error code",
@@ -120,7 +125,7 @@ WINDOWS = LakeTable(
     ("window_start", "api"), "window_start",
 )  # fmt: skip
 OF_EVENTS = (CALLS, ANOMALIES, CONNECTIONS)
-TABLES = {table.name: table for table in (*OF_EVENTS, FOUND, WINDOWS)}
+TABLES = {table.name: table for table in (*OF_EVENTS, FOUND, BEHIND, WINDOWS)}
 
 
 def _commented(field: pa.Field) -> pa.Field:

@@ -1,38 +1,32 @@
 """`--csv DIR`: the call statistics of a live session, written every interval and at the end.
 
-Theory of operation. Two things are kept of the calls: everything since the start, for the tables of `kwsniff
-report --csv`, which are written anew each time; and the interval in progress, which becomes a few rows of
-`history.csv` and is forgotten. Events wait until there are enough to be worth adding, for a batch costs
-milliseconds however small it is.
+Theory of operation. The calls of the interval in progress are counted; when it is over they become a few rows
+of `history.csv`, and part of everything since the start, whose tables, those of `kwsniff report --csv`, are
+written anew each time. Events wait until there are enough to be worth adding, for a batch costs milliseconds
+however small it is.
 
-Invariants: memory does not grow with the length of the session (`kwsniff.report.bounded`, and a fresh
-`Interval` each time); intervals are of packet time, so that a session that falls behind shows the same
+Invariants: memory does not grow with the length of the session (`kwsniff.report.bounded`); intervals are of
+packet time, so that a session that falls behind shows the same
 figures; every call is counted in exactly one interval.
 """
 
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv
 
 from kwsniff.findings import NEEDED as OF_FINDINGS
 from kwsniff.findings import Finding, Findings, Thresholds
 from kwsniff.findings.finding import NOT_SHOWN, OK, table
 from kwsniff.live.sink import Health, LiveError
-from kwsniff.report import Report, waiting
-from kwsniff.report.arrays import Ints
+from kwsniff.report import Report
 from kwsniff.report.bounded import BoundedStore
-from kwsniff.report.codes import Codes
-from kwsniff.report.condensed import Condensed
-from kwsniff.report.csv import shown, shown_schema, write_batches
-from kwsniff.report.percentiles import QUANTILES
+from kwsniff.report.csv import shown, shown_schema, write_table
 from kwsniff.report.store import NEEDED
 from kwsniff.table import TIMESTAMP
 
@@ -58,61 +52,13 @@ SCHEMA = pa.schema(
 )
 """`time` is the end of the interval, `interval_s` its length; the others are as in the report's api.csv."""
 
-SUMS = ("calls", "errors", "unanswered", "request_bytes", "response_bytes")
 
-
-class Interval:
-    """The calls of one interval by API."""
-
-    def __init__(self) -> None:
-        self._apis = Codes()
-        self._names: dict[int, str] = {}
-        self._sums = {name: np.zeros(0, np.int64) for name in SUMS}
-        self._latency = Condensed()
-
-    def add(self, calls: pa.RecordBatch) -> None:
-        """Count calls (EVENTS rows that are calls)."""
-        api = self._apis.encode(calls["api_key"])
-        self._learn(calls)
-        columns = {
-            "calls": np.ones(calls.num_rows, np.int64),
-            "errors": (_ints(calls["error_code"]) != 0).astype(np.int64),
-            "unanswered": _ints(pc.equal(calls["status"], "unanswered")),
-            "request_bytes": _ints(calls["request_bytes"]),
-            "response_bytes": _ints(calls["response_bytes"]),
-        }
-        for name, values in columns.items():
-            known = self._sums[name]
-            self._sums[name] = np.append(known, np.zeros(len(self._apis) - len(known), np.int64))
-            np.add.at(self._sums[name], api, values)
-        service = ~waiting.waited(calls)
-        latency = calls["latency_us"].to_numpy(zero_copy_only=False)
-        self._latency.add(api[service], latency[service])
-
-    def rows(self, begin_ns: int, end_ns: int) -> pa.RecordBatch:
-        """A row for each API that had calls, most first."""
-        keys = self._apis.values
-        order = np.argsort(-self._sums["calls"], kind="stable")
-        found = self._latency.quantiles(np.arange(len(keys)), len(keys))
-        columns: dict[str, Any] = {name: values[order] for name, values in self._sums.items()}
-        columns |= {
-            "time": [end_ns // 1000] * len(keys),
-            "interval_s": [(end_ns - begin_ns) / 1e9] * len(keys),
-            "api": [self._name(keys[code]) for code in order.tolist()],
-        }
-        for place, name in enumerate(QUANTILES):
-            columns[f"latency_{name}_us"] = found[order, place]
-        arrays = [pa.array(columns[field.name], from_pandas=True) for field in SCHEMA]
-        typed = [array.cast(field.type) for array, field in zip(arrays, SCHEMA, strict=True)]
-        return pa.RecordBatch.from_arrays(typed, schema=SCHEMA)
-
-    def _learn(self, calls: pa.RecordBatch) -> None:
-        pairs = pa.table({"key": calls["api_key"], "name": calls["api"]}).drop_null()
-        for row in pairs.group_by(["key", "name"]).aggregate([]).to_pylist():
-            self._names.setdefault(row["key"], row["name"])
-
-    def _name(self, key: int | None) -> str | None:
-        return None if key is None else self._names.get(key, f"key {key}")
+def history(store: BoundedStore, begin_ns: int, end_ns: int) -> pa.Table:
+    """A row for each API that had calls in an interval, most first."""
+    report = Report.from_store(store, only={"api"})
+    found = report.arrow["api"].append_column("time", pa.repeat(end_ns // 1000, len(report.arrow["api"])))
+    found = found.append_column("interval_s", pa.repeat((end_ns - begin_ns) / 1e9, len(found)))
+    return found.select(SCHEMA.names).cast(SCHEMA)
 
 
 class HistoryFile:
@@ -133,12 +79,12 @@ class HistoryFile:
             if file.read() != b"\n":  # the session before was killed while it wrote
                 file.write(b"\n")
 
-    def append(self, rows: pa.RecordBatch) -> None:
+    def append(self, rows: pa.Table) -> None:
         """Add rows. Raises OSError."""
         with self._path.open("ab", buffering=0) as file:
             if not file.tell():  # removed meanwhile, as by a rotation
                 file.write(self._start)
-            file.write(_csv(pa.Table.from_batches([rows]), header=False))
+            file.write(_csv(rows, header=False))
 
 
 def _csv(table: pa.Table, *, header: bool) -> bytes:
@@ -149,17 +95,10 @@ def _csv(table: pa.Table, *, header: bool) -> bytes:
     return text.getvalue()
 
 
-def _ints(column: pa.Array) -> Ints:
-    values: Ints = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-    return values
-
-
 # What a live session shows that somebody should know: the rules of `kwsniff.findings` over its events.
 #
 # Events wait until there are enough to be worth looking at, for a batch costs milliseconds however small it
 # is.
-
-FILE = "findings.csv"
 
 
 class LiveFindings:
@@ -173,31 +112,42 @@ class LiveFindings:
         self._errors = errors
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
+        self._lock = threading.Lock()
 
     def add(self, events: pa.RecordBatch) -> None:
         """Take events (see `kwsniff.table.EVENTS`)."""
-        self._waiting.append(events.select([name for name in events.schema.names if name in OF_FINDINGS]))
-        self._rows += events.num_rows
-        if self._rows >= ENOUGH:
-            self._look()
+        with self._lock:
+            chosen = [name for name in events.schema.names if name in OF_FINDINGS]
+            self._waiting.append(events.select(chosen))
+            self._rows += events.num_rows
+            if self._rows >= ENOUGH:
+                self._look()
 
     def tick(self, health: Health) -> None:
         """Time alone says nothing."""
 
     def close(self) -> None:
         """Look at the last events."""
-        self._look()
+        with self._lock:
+            self._look()
 
     def found(self) -> list[Finding]:
         """What was found so far, the worst first, without rules that found nothing."""
-        self._look()
+        with self._lock:
+            self._look()
         return [each for each in self._rules.found(self._errors) if each.severity not in (OK, NOT_SHOWN)]
 
+    def lag(self) -> pa.Table:
+        """How far consumers and groups are behind, as rows of `kwsniff.findings.positions.LAG`. May be asked
+        from any thread."""
+        with self._lock:
+            self._look()
+            return self._rules.lag()
+
     def write(self, directory: Path) -> None:
-        """Write findings.csv, as `kwsniff report --csv` does. Raises OSError."""
-        self._look()
-        rows = table(self._rules.found(self._errors))
-        write_batches(directory / FILE, rows.schema, rows.to_batches())
+        """Write findings.csv and lag.csv, as `kwsniff report --csv` does. Raises OSError."""
+        write_table(directory / "lag.csv", self.lag())
+        write_table(directory / "findings.csv", table(self._rules.found(self._errors)))
 
     def _look(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0
@@ -238,7 +188,7 @@ class IntervalCsv:
         self._errors = errors
         self._findings = findings
         self._store = BoundedStore()
-        self._interval = Interval()
+        self._interval = BoundedStore()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._begin_ns: int | None = None
@@ -287,21 +237,18 @@ class IntervalCsv:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
-        events = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-        self._store.add(events)
-        calls = events.filter(events["status"].is_valid())
-        if calls.num_rows:
-            self._interval.add(calls)
+        self._interval.add(waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting))
 
     def _write(self) -> None:
         self._count()
         begin_ns = self._now_ns if self._begin_ns is None else self._begin_ns
-        rows = self._interval.rows(begin_ns, self._now_ns)
+        rows = history(self._interval, begin_ns, self._now_ns)
         try:
-            if rows.num_rows:
+            if len(rows):
                 self._history.append(rows)
             # Only now: what could not be written is part of the next interval.
-            self._interval, self._begin_ns = Interval(), self._now_ns
+            self._store.merge(self._interval)
+            self._interval, self._begin_ns = BoundedStore(), self._now_ns
             Report.from_store(self._store, errors=self._errors).write_csv(self._directory)
             if self._findings is not None:
                 self._findings.write(self._directory)

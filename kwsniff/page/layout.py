@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rich.cells import cell_len, set_cell_size
+from kwsniff.report.text import cell_width, fitted
 
 WIDTH, HEIGHT = 100, 50
 """Of a page, where there is no terminal."""
@@ -53,7 +53,7 @@ class Section:
 
 
 def _ruled(title: str, width: int) -> str:
-    return f"── {title} " + "─" * (width - cell_len(title) - 4)
+    return f"── {title} " + "─" * (width - cell_width(title) - 4)
 
 
 def shared(sections: Sequence[Section], height: int) -> list[int]:
@@ -96,12 +96,12 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     lines, line = [], ""
     for word in _UNIT.sub(lambda found: _TIE + found[1], text).split(" "):
         joined = f"{line} {word}" if line else word
-        if cell_len(joined) <= width or not line.strip():
+        if cell_width(joined) <= width or not line.strip():
             line = joined
         else:
             lines.append(line)
             line = indent + word
-        while cell_len(line) > width:
+        while cell_width(line) > width:
             head = _head(line, width)
             lines.append(head)
             line = indent + line[len(head) :]
@@ -111,18 +111,10 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 def _head(text: str, width: int) -> str:
     size = 0
     for place, char in enumerate(text):
-        size += cell_len(char)
+        size += cell_width(char)
         if size > width:
             return text[:place]
     return text
-
-
-def fitted(text: str, width: int, left: bool = True) -> str:
-    """`text` in exactly `width` cells, cut with an ellipsis or filled up."""
-    size = cell_len(text)
-    if size > width:
-        return set_cell_size(text, width - 1) + "…"
-    return text + " " * (width - size) if left else " " * (width - size) + text
 
 
 def columns(
@@ -135,7 +127,7 @@ def columns(
     """Heading and rows as aligned lines. The columns of `left` are aligned to the left; those of `shrink`
     become narrower in turn, each down to the width that stands beside it, until all fit into `width`."""
     table = [headings, *rows]
-    widths = [max(cell_len(row[place]) for row in table) for place in range(len(headings))]
+    widths = [max(cell_width(row[place]) for row in table) for place in range(len(headings))]
     for place, least in shrink:
         excess = sum(widths) + GAP * (len(widths) - 1) - width
         widths[place] -= max(min(excess, widths[place] - least), 0)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-
 from kwsniff.findings import Fact, facts
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.findings.words import duration
@@ -18,14 +16,13 @@ from kwsniff.page.layout import (
     Section,
     beside,
     columns,
-    fitted,
     is_logarithmic,
     sparkline,
     tied,
     wrapped,
 )
 from kwsniff.report.cube import LEAST, PARTS
-from kwsniff.report.text import bytes_text, digits, printable
+from kwsniff.report.text import bytes_text, cell_width, digits, fitted, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +88,7 @@ def _fact(fact: Fact, width: int, most: int) -> list[Line]:
 def _concerned(found: Sequence[Finding], width: int, most: int) -> list[str]:
     """Whom a fact is about, with the figures of each."""
     shown = [printable(each.subject) for each in found[:most]]
-    wide = min(max(map(cell_len, shown)), (width - INDENT) // 3)
+    wide = min(max(map(cell_width, shown)), (width - INDENT) // 3)
     left, hanging = " " * (INDENT + 2), " " * (wide + GAP)
     lines = []
     for subject, each in zip(shown, found, strict=False):
@@ -148,7 +145,7 @@ def api(table: pa.Table, width: int) -> Section:
     """Where the time of the calls went that did not wait on purpose."""
     rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
     for row in rows:
-        row["time_us"] = _busy(row)
+        row["time_us"] = busy(row)
     rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
     whole = sum(row["time_us"] for row in rows)
     figures: list[tuple[str, list[str]]] = [
@@ -159,8 +156,8 @@ def api(table: pa.Table, width: int) -> Section:
         ("p50", [_ms(row["latency_p50_us"]) for row in rows]),
         ("p95", [_ms(row["latency_p95_us"]) for row in rows]),
         ("max", [_ms(row["latency_max_us"]) for row in rows]),
-        ("share", [_share(row["time_us"], whole) for row in rows]),
-        ("spent in", [_cause(row, 2 if width >= WIDTH else 1) for row in rows]),
+        ("share", [_part(row["time_us"] / whole if whole else 0.0) for row in rows]),
+        ("spent in", [cause(row, 2 if width >= WIDTH else 1) for row in rows]),
     ]
     title = "Where the time went (ms, waiting on purpose left out)"
     return _table(title, figures, (("API", 16), ("spent in", 12), ("API", 10)), width, least=2)
@@ -184,7 +181,7 @@ def _table(
     return Section(title, [[Line(line)] for line in lines], least=least, head=head)
 
 
-def _cause(row: Row, most: int) -> str:
+def cause(row: Row, most: int) -> str:
     """The one or two parts that most of the time went into, with a sign if some of the broker's may have
     been waiting for data."""
     parts = {name: row[_sum(name)] or 0.0 for name in PARTS if name != "waited_us"}
@@ -200,7 +197,7 @@ def _some(count: int) -> str:
     return f"{count:,}" if count else ""
 
 
-def _busy(row: Row) -> float:
+def busy(row: Row) -> float:
     """The time of all calls but what they waited on purpose, µs."""
     if row.get(_sum("waited_us")) is None:
         return float(row["duration_sum_us"] or 0.0)
@@ -231,12 +228,12 @@ def errors(lines: Sequence[ErrorLine], width: int, zone: tzinfo) -> Section:
 def clients(table: pa.Table, width: int) -> Section:
     """Those with most time that was not waiting on purpose, errors and bytes."""
     rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
-    whole = sum(map(_busy, rows))
+    whole = sum(map(busy, rows))
     for row in rows:
-        row["share"] = _busy(row) / whole if whole else 0.0
+        row["share"] = busy(row) / whole if whole else 0.0
         row["size"] = row["request_bytes"] + row["response_bytes"]
     figures: list[tuple[str, str, Callable[[Any], str]]] = [
-        ("by share of the time", "share", lambda value: _share(value, 1) or "<1%"),
+        ("by share of the time", "share", _part),
         ("by errors", "errors", lambda value: f"{int(value):,}"),
         ("by bytes", "size", lambda value: bytes_text(int(value))),
     ]
@@ -274,6 +271,11 @@ def anomalies(counts: Mapping[str, int], again: str, width: int) -> Section:
 def _share(part: float | None, whole: float) -> str:
     shown = f"{100 * part / whole:.0f}%" if part and whole else ""
     return "" if shown == "0%" else shown
+
+
+def _part(share: float) -> str:
+    """A share that is not nothing, though it may be little."""
+    return (_share(share, 1) or "<1%") if share else ""
 
 
 def _ms(microseconds: float | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,11 +176,16 @@ class Report:
         return json_printable(json.dumps(whole, default=_iso, ensure_ascii=False, allow_nan=False))
 
     def print(
-        self, console: Console | None = None, by: Iterable[str] = DEFAULT_BY, *, wide: bool = False
+        self,
+        console: Console | None = None,
+        by: Iterable[str] = DEFAULT_BY,
+        *,
+        wide: bool = False,
+        zone: tzinfo = UTC,
     ) -> None:
         """Print the tables named in `by` on `console` (default: stdout), as tables if it is a terminal and as
         aligned text otherwise: with the columns that fit the terminal, or `PIPED_WIDTH`, or all of them if
-        `wide`. Raises ValueError for a table that isn't there."""
+        `wide`; with times in `zone`. Raises ValueError for a table that isn't there."""
         from rich.console import Console
 
         from kwsniff.report.terminal import print_tables
@@ -190,7 +195,7 @@ class Report:
             if name not in self.arrow:
                 raise ValueError(f"no table {name!r}; there are {', '.join(self.arrow)}")
         console = console or Console()
-        print_tables(console, self.tables, by, wide=wide)
+        print_tables(console, self.tables, by, wide=wide, zone=zone)
         if self.note:
             console.print(f"\n{self.note}", highlight=False, soft_wrap=True)
 

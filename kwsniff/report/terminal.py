@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import tzinfo
+from typing import Any
 
 import pandas as pd
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from kwsniff.report.text import bytes_text, digits, printable
+from kwsniff.report.text import bytes_text, cell_width, digits, fitted, printable
 
 Row = Mapping[str, Any]
 
@@ -53,7 +52,7 @@ def _yes(value: Any) -> str:
 
 
 def _clock(value: pd.Timestamp) -> str:
-    return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return value.strftime("%Y-%m-%d %H:%M:%S.%f %Z")
 
 
 def _name(heading: str, source: str) -> Shown:
@@ -149,23 +148,24 @@ _GAP = 2
 
 
 def print_tables(
-    console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str], *, wide: bool = False
+    console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str], *, wide: bool, zone: tzinfo
 ) -> None:
-    """Print the tables named in `by`, in that order. Raises KeyError for an unknown name."""
+    """Print the tables named in `by`, in that order, with times in `zone`. Raises KeyError for an unknown
+    name."""
     width = None if wide else console.width if console.is_terminal else PIPED_WIDTH
     for place, name in enumerate(by):
         frame = tables[name]
-        headings, cells = _cells(VIEWS[name], _rows(name, frame), width)
-        if console.is_terminal:
-            _print_rich(console, TITLES[name], headings, cells)
-        else:
-            _print_plain(console, TITLES[name], headings, cells, first=place == 0)
+        headings, cells = _cells(VIEWS[name], _rows(name, frame, zone), width)
+        _print(console, TITLES[name], headings, cells, first=place == 0)
 
 
-def _rows(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(name: str, frame: pd.DataFrame, zone: tzinfo) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for record in frame.to_dict(orient="records"):
-        row = {str(key): None if pd.isna(value) else value for key, value in record.items()}
+        row: dict[str, Any] = {str(k): None if pd.isna(value) else value for k, value in record.items()}
+        for key in ("first_time", "last_time"):
+            if row[key] is not None:
+                row[key] = row[key].astimezone(zone)
         rows.append(row | _without_rare(row))
         if name == "api" and row["waited_calls"]:
             rows.append(_waited(row))
@@ -207,33 +207,16 @@ def _text(column: Shown, row: Row) -> str:
 
 
 def _width(shown: list[Shown], texts: Mapping[Shown, list[str]]) -> int:
-    return sum(max(map(len, (column.heading, *texts[column]))) + _GAP for column in shown)
+    return sum(max(map(cell_width, (column.heading, *texts[column]))) + _GAP for column in shown)
 
 
-def _print_rich(console: Console, title: str, headings: list[Shown], cells: list[list[str]]) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False)
-    table.padding = (0, 1, 0, 0)  # and one for the divider: _GAP
-    for column in headings:
-        side: Literal["left", "right"] = "left" if column.left else "right"
-        table.add_column(Text(column.heading), justify=side, no_wrap=True, overflow="ellipsis")
-    for row in cells:
-        style = "dim" if row[0] == WAITED else ""
-        table.add_row(*(Text(cell) for cell in row), style=style)
-    console.print(table)
-    console.print()
-
-
-def _print_plain(
-    console: Console, title: str, headings: list[Shown], cells: list[list[str]], first: bool
-) -> None:
+def _print(console: Console, title: str, headings: list[Shown], cells: list[list[str]], first: bool) -> None:
     lines = [[column.heading for column in headings], *cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = "" if first else "\n"
-    text += title + "\n"
-    for line in lines:
-        parts = [
-            cell.ljust(width) if column.left else cell.rjust(width)
-            for cell, width, column in zip(line, widths, headings, strict=True)
-        ]
-        text += (" " * _GAP).join(parts).rstrip() + "\n"
-    console.file.write(text)
+    widths = [max(map(cell_width, column)) for column in zip(*lines, strict=True)]
+    text = Text("" if first else "\n").append(title, "bold")
+    for place, line in enumerate(lines):
+        cells_of = zip(line, widths, headings, strict=True)
+        parts = [fitted(cell, width, column.left) for cell, width, column in cells_of]
+        style = "" if place and line[0] != WAITED else "dim"
+        text.append("\n" + (" " * _GAP).join(parts).rstrip(), style)
+    console.print(text, soft_wrap=True, highlight=False)

@@ -40,6 +40,32 @@ def json_printable(text: str) -> str:
     return text if text.isprintable() else _replaced(text, _json_escape)
 
 
+def cell_width(text: str) -> int:
+    """Cells that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """A text in so many cells at most, with an ellipsis where it was longer."""
+    if cell_width(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    head = set_cell_size(text, width - 1) if width else ""
+    return (head if text.startswith(head) else head.rstrip()) + "…" * (width > 0)
+
+
+def fitted(text: str, width: int, left: bool = True) -> str:
+    """A text in exactly so many cells, cut or filled up."""
+    text = cut(text, width)
+    space = " " * (width - cell_width(text))
+    return text + space if left else space + text
+
+
 def printable_column(column: pa.Array, escape: Callable[[str], str] = printable) -> pa.Array:
     """The texts of a column through `printable`, or `json_printable`."""
     if not _SUSPICIOUS[text_bytes(column)].any():  # nearly always, and far cheaper than matching texts

@@ -25,7 +25,7 @@ from kwsniff.lake.files import Folders, Stored
 from kwsniff.lake.lock import Lock, LockedError, locked
 from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.lake.place import Place
-from kwsniff.lake.stored import FOUND, OF_EVENTS
+from kwsniff.lake.stored import BEHIND, FOUND, OF_EVENTS
 from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
@@ -262,17 +262,20 @@ class _JobRun:
         path.write_text(page.html(), encoding="utf-8")
 
     def _findings(self, counted: Counted) -> list[Stored]:
-        """The files of the table of findings."""
-        metadata = spark_metadata()[FOUND.name]
-        below = self._version.below(FOUND.name)
-        with Folders(FOUND, self._version.out, below, "part", metadata) as folders:
-            for batch in counted.findings.table(error_names()).cast(FOUND.schema).to_batches():
-                folders.add(batch)
-        return folders.stored
+        """The files of the tables of findings and of lag."""
+        stored: list[Stored] = []
+        tables = ((FOUND, counted.findings.table(error_names())), (BEHIND, counted.findings.lag()))
+        for table, rows in tables:
+            below = self._version.below(table.name)
+            with Folders(table, self._version.out, below, "part", spark_metadata()[table.name]) as folders:
+                for batch in rows.cast(table.schema).to_batches():
+                    folders.add(batch)
+            stored += folders.stored
+        return stored
 
     def _manifest(self, counted: Counted, files: list[Stored]) -> Manifest:
         trust = counted.trust
-        tables: dict[str, list[Stored]] = {table.name: [] for table in (*OF_EVENTS, FOUND)}
+        tables: dict[str, list[Stored]] = {table.name: [] for table in (*OF_EVENTS, FOUND, BEHIND)}
         if self._before:
             tables |= {table.name: list(self._before.tables.get(table.name, ())) for table in OF_EVENTS}
         for file in files:

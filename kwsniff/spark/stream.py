@@ -31,12 +31,13 @@ from kwsniff import __version__
 from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
 from kwsniff.capture.source import CaptureTotals
+from kwsniff.findings import Findings
 from kwsniff.lake import formats, manifest
 from kwsniff.lake.compact import bundles
 from kwsniff.lake.files import HOUR, Folders, Stored
 from kwsniff.lake.manifest import Manifest
 from kwsniff.lake.place import Place
-from kwsniff.lake.stored import FOUND, OF_EVENTS, WINDOWS, LakeTable
+from kwsniff.lake.stored import BEHIND, FOUND, OF_EVENTS, WINDOWS, LakeTable
 from kwsniff.lake.version import PARQUET, Version
 from kwsniff.report.topics import TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
@@ -139,7 +140,9 @@ class Stream:
         record, files = self._written(said, before, version, number)
         closed = self._closed(before, record, files["calls"])
         files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)
-        files[FOUND.name] = self._files_of(FOUND, self._found(said, before, record), version)
+        findings = self._findings(said, before, record)
+        for table, rows in ((FOUND, findings.table(error_names())), (BEHIND, findings.lag())):
+            files[table.name] = self._files_of(table, rows, version)
         files = self._compacted(files, version, _over(before, record))
         made = self._manifest(record, files)
         formats.commit(version, made)
@@ -203,7 +206,7 @@ class Stream:
     @staticmethod
     def _files(version: Version) -> dict[str, list[Stored]]:
         known = version.before.tables if version.before else {}
-        return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, FOUND, WINDOWS)}
+        return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, FOUND, BEHIND, WINDOWS)}
 
     @staticmethod
     def _below(version: Version, table: str) -> str:
@@ -238,11 +241,11 @@ class Stream:
         span = first, record.closed_until_ns
         return windows.statistics(self._spark, self._out, calls, span, self._windows.length_ns)
 
-    def _found(self, said: list[dict[str, Any]], before: StreamRecord, record: StreamRecord) -> pa.Table:
+    def _findings(self, said: list[dict[str, Any]], before: StreamRecord, record: StreamRecord) -> Findings:
         """The findings so far."""
         staged = [Staged(**each["file"]) for each in said]
         names = self._names([])
-        return found(self._spark, self._own, before.batch, record.batch, staged, names).table(error_names())
+        return found(self._spark, self._own, before.batch, record.batch, staged, names)
 
     def _files_of(self, table: LakeTable, rows: pa.Table, version: Version) -> list[Stored]:
         below = self._below(version, table.name)

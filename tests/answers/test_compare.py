@@ -87,5 +87,49 @@ def test_stored_events_can_be_compared_with_a_capture(
     assert answered("compare", stored, *files(B)) == answered("compare", *files(A), *files(B))
 
 
+WHOLE = "librdkafka-groups"
+
+
+def test_two_windows_of_one_input_are_compared_as_two_inputs_would_be(
+    kwsniff: Callable[..., Ended], answered: Callable[..., Any], tmp_path: Path
+) -> None:
+    parts = [str(tmp_path / f"{side}.parquet") for side in "ab"]
+    for part, bound in zip(parts, ("--until", "--since"), strict=True):
+        assert kwsniff("decode", "-q", *files(WHOLE), bound, "01:31:30", "-o", part).code == 0
+    right = answered("compare", *parts)
+    windows = ("--a", "/01:31:30", "--b", "2026-11-21T01:31:30/")
+    assert answered("compare", *files(WHOLE), *windows) == right
+    assert answered("compare", *files(WHOLE), *files(WHOLE), *windows) == right
+    zoned = ("--a", "/10:31:30", "--b", "10:31:30 / 11:00", "--tz", "Asia/Tokyo")
+    assert answered("compare", *files(WHOLE), *zoned) == right
+    ended = kwsniff("compare", *files(WHOLE), *windows)
+    assert "pcapng, /01:31:30, 85 calls" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name a second input, or two windows of this one: --a FROM/UNTIL --b FROM/UNTIL"),
+        (("--a", "/01:31"), "name a second input"),
+        (("--a", "01:31", "--b", "01:32/"), "--a: '01:31' is no window: FROM/UNTIL"),
+        (("--a", "01:31/", "--b", "/"), "--b: '/' is no window"),
+        (("--a", "01:31/noon", "--b", "01:32/"), "--a: 'noon' is no ISO 8601 time"),
+        (("--a", "01:31/", "--b", "01:32/", "--since", "01:00"), "stand in place of --since and --until"),
+    ],
+)
+def test_windows_that_are_wrong_are_refused(
+    kwsniff: Callable[..., Ended], words: tuple[str, ...], said: str
+) -> None:
+    ended = kwsniff("compare", *files(WHOLE), *words)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_a_window_without_calls_is_named(kwsniff: Callable[..., Ended]) -> None:
+    ended = kwsniff("compare", *files(WHOLE), "--a", "01:31/", "--b", "03:00/04:00")
+    assert ended.code == 0
+    assert "B has no calls in 03:00/04:00 (UTC)" in ended.err
+
+
 def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
     golden("compare-kafka-python", "compare", *files(A), *files(B))

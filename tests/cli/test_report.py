@@ -22,7 +22,7 @@ def test_the_report_prints_tables_and_writes_csv_files(
     assert (ended.code, ended.err) == (0, "")
     assert "Metadata" in ended.out
     assert "Fetch" in ended.out
-    names = {"api", "client", "topic", "broker", "error", "calls", "findings"}
+    names = {"api", "client", "topic", "broker", "error", "calls", "findings", "lag"}
     assert {path.name for path in out.iterdir()} == {f"{name}.csv" for name in names}
     assert len(list(csv.DictReader((out / "calls.csv").read_text().splitlines()))) == 2
 

@@ -80,7 +80,8 @@ def _unprintable(text: str) -> set[str]:
 def test_nothing_from_the_wire_is_unprintable_in_tables(said: Said, capture: Path, tmp_path: Path) -> None:
     assert said("report", str(capture), "--csv", str(tmp_path)).returncode == 0
     assert {path.name: _unprintable(path.read_text()) for path in tmp_path.iterdir()} == {
-        f"{name}.csv": set() for name in ("api", "broker", "calls", "client", "error", "findings", "topic")
+        f"{name}.csv": set()
+        for name in ("api", "broker", "calls", "client", "error", "findings", "lag", "topic")
     }
 
 

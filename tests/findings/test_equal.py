@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Callable
 from datetime import datetime
@@ -10,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import csv
 
+from kwsniff.cli.naming import named
+from kwsniff.config import Config
+from kwsniff.live.livetable import IntervalCsv, LiveFindings
+from kwsniff.live.metrics import Metrics
+from kwsniff.live.screen.statistics import ScreenStatistics
+from kwsniff.live.sink import Health
+from kwsniff.offline import events
 from tests.answers.conftest import Ended, kwsniff
 from tests.recount.command import page
 from tests.samples import sample
@@ -43,6 +52,47 @@ def test_the_lag_of_a_finding_is_that_of_the_command_it_suggests(name: str, told
         key = "commit_lag" if "committed" in each["numbers"] else "lag"
         assert each["numbers"]["lag_last"] in {row[key] for row in rows}
         assert f"{max(row[key] for row in rows):,} records" in each["finding"]
+
+
+@pytest.mark.parametrize("name", ["stuck-consumer", "slow-reader", "java-groups", "kafka-0.10-clients"])
+def test_lag_is_the_same_wherever_it_is_shown(
+    name: str, told: Callable[..., Any], kwsniff: Callable[..., Ended], tmp_path: Path
+) -> None:
+    """`groups`, the tables of `report --csv` and of `live --csv`, metrics, and the live screen."""
+    path = sample(name).paths[0]
+    rows = told("groups", path, "-f", "json", "-q", "--top", "0")["lag"]
+    commits = {(row["group"], row["topic"], row["partition"]): row.get("commit_lag") for row in rows
+               if row["commits"] and row.get("commit_lag") is not None}  # fmt: skip
+    fetches = {(row["client"], row["address"], row["topic"], row["partition"]): row.get("lag") for row in rows
+               if row.get("lag") is not None}  # fmt: skip
+    assert fetches or name == "kafka-0.10-clients"
+    kwsniff("report", path, "-q", "--csv", str(tmp_path / "report"))
+    found = LiveFindings()
+    tables = IntervalCsv(tmp_path / "live", findings=found)
+    metrics = Metrics("127.0.0.1:0", lag=found.lag)
+    screen = ScreenStatistics(found.lag)
+    for sink in (found, tables, metrics, screen):
+        for batch in named(events([path], Config()), hold=False):
+            sink.add(batch)
+        sink.tick(Health((), 0, int(batch["time"].cast("int64")[-1].as_py()) * 1000))
+    tables.close()
+    metrics.close()
+    for place in ("report", "live"):
+        shown = csv.read_csv(tmp_path / place / "lag.csv").to_pylist()
+        told_lag = [row for row in shown if row["lag"] not in ("", None)]
+        assert {(row["group_id"], row["topic"], row["partition"]): row["lag"] for row in told_lag
+                if row["group_id"]} == commits  # fmt: skip
+        assert {(row["client_id"], row["client_ip"], row["topic"], row["partition"]): row["lag"]
+                for row in told_lag if not row["group_id"]} == fetches  # fmt: skip
+    for who, right in (("group", commits), ("consumer", fetches)):
+        (family,) = (each for each in metrics.collect() if each.name == f"kwsniff_{who}_lag_records")
+        series = {tuple(each.labels.values()): each.value for each in family.samples}
+        assert series == {tuple(map(str, key)): lag for key, lag in right.items()}
+    groups = screen.snapshot().groups or {}
+    for by, right in (("group", commits), ("client", fetches)):
+        for key, lag in zip(groups[by].keys, groups[by].lag.tolist(), strict=True):
+            own = [lag for of, lag in right.items() if key is not None and of[0] == key[0]]
+            assert math.isnan(lag) if not own else lag == sum(own), (by, key)
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,8 @@ def test_findings_of_one_rule_are_one_fact_and_facts_come_by_severity_and_share(
         "3 clients are throttled: 3 answers told them to wait, up to 2 s. They exceed a quota."
     )
     assert [each.subject for each in made[1].found] == [f"c-{at}@10.0.0.1" for at in range(3)]
+    where = 'throttle_ms > 0 and client_id in ("c-0", "c-1", "c-2")'
+    assert made[1].command == f"kwsniff slow FILE --where '{where}'"
     assert made[1].found[0].brief == "1 answer told it to wait, 2 s in all, up to 2 s (Metadata 1)"
 
 

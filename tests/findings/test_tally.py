@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.findings.readings import LIMIT, Readings
+from kwsniff.findings.positions import LIMIT, Readings
 from kwsniff.findings.tally import NAME_LENGTH, Packet, Tally
 from kwsniff.report.eventrows import Coded, EventBatch, EventRows
 from tests.findings.wide import SCHEMA, row

@@ -59,21 +59,31 @@ def verdict(effect: float | None, fewer: int) -> str | None:
 
 
 def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
-    """The first half of the calls beside all of them."""
+    """The first half of the calls beside all of them, as two inputs; and both halves, as windows of one."""
     truth = Truth(parquet)
     middle = truth.one("select quantile_disc(time, 0.5) middle from calls")["middle"]
     if middle is None:
         return
     half = folder / "half.parquet"
     truth.db.sql(f"copy (select * from events where time < '{middle}' or event <> 'call') to '{half}'")
-    told = answer("compare", str(half), str(parquet))
-    for side, condition in (("a", f"time < '{middle}'"), ("b", "true")):
+    first = f"time < '{middle}'"
+    compare(checked, "compare", truth, (first, "true"), (str(half), str(parquet)))
+    windows = (path, "--a", f"/{middle.isoformat()}", "--b", f"{middle.isoformat()}/")
+    compare(checked, "compare --a --b", truth, (first, f"time >= '{middle}'"), windows)
+
+
+def compare(
+    checked: Checked, output: str, truth: Truth, sides: tuple[str, str], words: tuple[str, ...]
+) -> None:
+    """What it answers to `words`, beside what is right of the calls of both sides."""
+    told = answer("compare", *words)
+    for side, condition in zip("ab", sides, strict=True):
         truth.choose(condition)
         truth.db.sql(LATENCY.format(side=side))
         truth.db.sql(f"create or replace table profile_{side} as {PROFILE.format(side=side)}")
     rows = truth.sql(LATENCIES)
     for row in rows:
         row["verdict"] = verdict(row["effect"], row.pop("fewer"))
-    checked.rows("compare", told["latency"], rows, ["api"])
-    checked.rows("compare", told["errors"], truth.sql(ERRORS), ["error", "api"])
-    checked.rows("compare", told["clients"], truth.sql(CLIENTS), ["client"])
+    checked.rows(output, told["latency"], rows, ["api"])
+    checked.rows(output, told["errors"], truth.sql(ERRORS), ["error", "api"])
+    checked.rows(output, told["clients"], truth.sql(CLIENTS), ["client"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.recount.checked import Checked
-from tests.recount.command import answer
+from tests.recount.checked import Checked, Row
+from tests.recount.command import answer, printed
+from tests.recount.report import rows_of
 from tests.recount.truth import Truth
 
 MEMBERS = "0, 1, 8, 28, 9, 11, 12, 13, 14, 68, 76, 88"
@@ -68,8 +70,15 @@ select r.*, "end" high_watermark,
 from shown r left join tails e using (topic, partition) left join starts s using (topic, partition)
     left join commits c using ("group", topic, partition) left join told t using ("group", topic, partition)
 """
-
-
+BEHIND = """
+select "group" group_id, null client_id, null client_ip, topic, partition, "end" high_watermark,
+    committed "offset", greatest("end" - greatest(committed, coalesce(start, 0)), 0) lag, last_commit "time"
+from commits left join tails using (topic, partition) left join starts using (topic, partition)
+union all by name
+select client client_id, address client_ip, topic, partition, "end" high_watermark, position "offset",
+    greatest("end" - greatest(position, coalesce(start, 0)), 0) lag
+from positions left join tails using (topic, partition) left join starts using (topic, partition)
+"""
 OF_MEMBERS = f"""
 select group_id "group", member_id member, min(time) first_time, max(time) last_time
 from calls where group_id <> '' and member_id <> '' and error_code is not null and api_key in ({MEMBERS})
@@ -79,6 +88,18 @@ GENERATIONS = """
 select group_id "group", generation, count(distinct member_id) members
 from calls where api = 'JoinGroup' and error_code = 0 and group_id <> '' group by all
 """
+
+
+def check_lag(checked: Checked, output: str, truth: Truth, shown: Sequence[Row]) -> list[Row]:
+    """The table `lag`, from wherever it is shown; what is right."""
+    truth.db.sql(LOGS)
+    right = truth.sql(BEHIND)
+    for row in right:
+        row["lag"] = None if row["high_watermark"] is None else row["lag"]
+        if row["time"] is None:
+            del row["time"]
+    checked.rows(output, shown, right, ["group_id", "client_id", "client_ip", "topic", "partition"])
+    return right
 
 
 def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
@@ -97,5 +118,7 @@ def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
             row["lag"] = None
     checked.rows("groups", told["lag"], rows, ["group", "topic", "partition", "client", "address"])
     checked.rows("groups", told["members"], truth.sql(OF_MEMBERS), ["group", "member"])
+    printed("report", path, "-q", "--csv", str(folder / "csv"))
+    check_lag(checked, "report --csv lag.csv", truth, rows_of(folder / "csv" / "lag.csv"))
     classic = [row for row in told["rebalances"] if row["kind"] == "classic"]
     checked.rows("groups", classic, truth.sql(GENERATIONS), ["group", "generation"])

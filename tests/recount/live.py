@@ -13,12 +13,12 @@ from prometheus_client import parser
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.live.livetable import IntervalCsv
+from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.metrics import Metrics
 from kwsniff.live.sink import Health
 from kwsniff.offline import events
 from kwsniff.spec.load import catalog
-from tests.recount import report
+from tests.recount import groups, report
 from tests.recount.checked import Checked, Row
 from tests.recount.truth import Truth
 
@@ -65,18 +65,28 @@ left join (select api, topic, sum(records) records, sum(bytes) record_bytes from
 
 def check(checked: Checked, path: str, parquet: Path, folder: Path) -> None:
     """Everything that a session tells in figures."""
-    out, metrics = folder / "live", Metrics("127.0.0.1:0", topics=True)
-    tables = IntervalCsv(
-        out, INTERVAL_S, errors={e.code: (e.name, e.retriable) for e in catalog().errors.values()}
-    )
+    found = LiveFindings()
+    out, metrics = folder / "live", Metrics("127.0.0.1:0", topics=True, lag=found.lag)
+    errors = {e.code: (e.name, e.retriable) for e in catalog().errors.values()}
+    tables = IntervalCsv(out, INTERVAL_S, errors=errors, findings=found)
     try:
-        scraped = played(path, tables, metrics)
+        scraped = played(path, found, tables, metrics)
     finally:
         metrics.close()
     truth = Truth(parquet)
     report.tables(checked, "live --csv", truth, report.read(out))
     check_history(checked, truth, out / "history.csv")
     check_metrics(checked, truth, scraped)
+    right = groups.check_lag(checked, "live --csv lag.csv", truth, report.rows_of(out / "lag.csv"))
+    for who, keys in (("group", ("group_id",)), ("consumer", ("client_id", "client_ip"))):
+        names = (*keys, "topic", "partition")
+        own = [row for row in right if (row["group_id"] is None) == (who == "consumer")]
+        series = {tuple("" if row[name] is None else str(row[name]) for name in names): float(row["lag"])
+                  for row in own if row["lag"] is not None}  # fmt: skip
+        told = {tuple(labels[name] for name in names): value
+                for labels, value in scraped.get(f"{who}_lag_records", ())}  # fmt: skip
+        for key in told.keys() | series.keys():
+            checked.equal("live metrics", f"{who} lag {key}", told.get(key), series.get(key))
 
 
 def steps(path: str) -> Iterator[tuple[pa.RecordBatch, Health]]:
@@ -94,13 +104,16 @@ def steps(path: str) -> Iterator[tuple[pa.RecordBatch, Health]]:
             yield batch, health
 
 
-def played(path: str, tables: IntervalCsv, metrics: Metrics) -> dict[str, list[tuple[Row, float]]]:
-    """Let them take a recording; what is scraped at its end."""
+def played(path: str, *sinks: LiveFindings | IntervalCsv | Metrics) -> dict[str, list[tuple[Row, float]]]:
+    """Let them take a recording; what is scraped at its end of the last, metrics."""
+    *_, metrics = sinks
+    assert isinstance(metrics, Metrics)
     for batch, health in steps(path):
-        for sink in (tables, metrics):
+        for sink in sinks:
             sink.add(batch)
             sink.tick(health)
-    tables.close()
+    for sink in sinks[:-1]:
+        sink.close()
     with urllib.request.urlopen(metrics.url, timeout=30) as response:
         text = response.read().decode()
     found: dict[str, list[tuple[Row, float]]] = {}

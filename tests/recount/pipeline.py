@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from tests.recount import report
+from tests.recount import groups, report
 from tests.recount.checked import Checked
 from tests.recount.command import printed
 from tests.recount.truth import Truth
@@ -57,6 +57,8 @@ def check(checked: Checked, captures: Iterable[Path], folder: Path) -> None:
     statistics = report.read(out / "current" / "statistics")
     report.tables(checked, "pipeline statistics", truth, statistics)
     check_rows(checked, truth, source, out, folder)
+    lag = truth.sql(f"select * from read_parquet('{out}/current/lag/*/*/*/*.parquet')")
+    groups.check_lag(checked, "pipeline lag", truth, lag)
     printed(
         "pipeline", "--follow", str(source), "--end", "--window", f"{SECONDS}s", "--out", str(stream), *master
     )

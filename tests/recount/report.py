@@ -37,6 +37,8 @@ from calls e join (select api_key, count(*) calls from calls group by all) a
     on a.api_key is not distinct from e.api_key
 where e.error_code <> 0 group by all
 """
+BUSY = "coalesce(sum(duration_us), 0) - coalesce(sum(waited_us), 0)"
+"""What calls took, but for what they waited on purpose."""
 SHOWN = 20
 """Names of topics and of clients in a row of errors."""
 
@@ -127,6 +129,19 @@ def check_html(checked: Checked, truth: Truth, path: str, folder: Path) -> None:
     )
     for name, value in right.items():
         checked.equal("report --html", f"timeline {name}", sum(data["timeline"][name]), value)
+    for table, keys in (("api", ["api"]), ("client", ["client_id", "client_ip"])):
+        shown = data["tables"][table]
+        at = [column[0] for column in shown["columns"]].index("share of time")
+        shares = {tuple(row[: len(keys)]): row[at] for row in shown["rows"]}
+        rows = truth.sql(f"select {', '.join(keys)}, {BUSY} busy from calls group by {', '.join(keys)}")
+        whole = sum(row["busy"] for row in rows)
+        for row in rows:
+            key = tuple(row[name] for name in keys)
+            share = round(row["busy"] / whole, 3) if whole else 0
+            if key in shares:
+                near = abs((shares[key] or 0) - share) <= 0.0011  # three digits are shown
+                told = share if near else shares[key]
+                checked.equal("report --html", f"{table} {key} share", told, share)
 
 
 def windows(truth: Truth) -> Iterator[tuple[datetime, datetime]]:
@@ -167,16 +182,9 @@ def rows_of(path: Path) -> list[Row]:
 
 
 TEXTS = (
-    *TABLES,
-    "client_id",
-    "client_ip",
-    "software",
-    "topics",
-    "clients",
-    "errors_by_name",
-    "time",
+    *TABLES, "client_id", "client_ip", "group_id", "software", "topics", "clients", "errors_by_name", "time",
     "retriable",
-)
+)  # fmt: skip
 
 
 def _value(name: str, text: str | None) -> str | int | float | None:

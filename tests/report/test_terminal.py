@@ -5,6 +5,7 @@ import json
 import re
 from functools import cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from rich.console import Console
@@ -76,6 +77,13 @@ def test_all_tables_print_and_an_unknown_one_is_refused() -> None:
         assert title in text
     with pytest.raises(ValueError, match="no table 'group'; there are api, client"):
         printed(report, by=["group"])
+
+
+def test_times_are_in_the_zone_that_was_asked_for() -> None:
+    report = Report.from_events(batches([call(error_code=3, error="X")], 1))
+    shown = printed(report, by=["error"], wide=True, zone=ZoneInfo("Asia/Tokyo"))
+    assert "2023-11-15 07:13:20.000000 JST" in shown
+    assert "2023-11-14 22:13:20.000000 UTC" in printed(report, by=["error"], wide=True)
 
 
 def test_an_empty_report_prints_headings() -> None:

@@ -87,6 +87,10 @@ def test_findings_are_those_of_the_report(made: Path) -> None:
     found = Results(made).table("findings").sort_by([("code", "ascending"), ("subject", "ascending")])
     assert found.to_pylist() == wanted.to_pylist()
     assert {"critical", "ok"} < set(found["severity"].to_pylist())
+    lag = one.lag()
+    assert len(lag)
+    keys = [(name, "ascending") for name in lag.column_names]
+    assert Results(made).table("lag").sort_by(keys).to_pylist() == lag.sort_by(keys).to_pylist()
 
 
 @pytest.mark.parametrize("table", ["calls", "anomalies", "connections"])

@@ -1,5 +1,5 @@
-"""One module a command: its options and its help. What it does is imported when it runs, and the module
-itself when the command is asked for, so that start-up stays short however many there are."""
+"""The commands: their options and their help. What one does is imported when it runs, and its module when it
+is asked for, so that start-up stays short however many there are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ GROUPS = {
 }
 """Names of commands by group, in the order of the help."""
 
+MODULES = {"Questions": "questions", "Single calls": "single", "Reference": "about"}
+"""Those of the groups of small commands; each other command has one of its own name."""
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
@@ -31,8 +33,9 @@ def command(name: str) -> HelpPage | None:
     if name not in COMMANDS:
         return None
     python = name.replace("-", "_")
-    module = importlib.import_module(f"{__name__}.{python}")
-    return HelpPage.of(name, getattr(module, python), module.EXAMPLES)
+    group = next(group for group, names in GROUPS.items() if name in names)
+    module = importlib.import_module(f"{__name__}.{MODULES.get(group, python)}")
+    return HelpPage.of(name, getattr(module, python), module.EXAMPLES[python])
 
 
 def loaded() -> dict[str, Any]:

@@ -12,11 +12,13 @@ from kwsniff.cli.options import CHOICE, INPUT, OUTPUT, Paths
 from kwsniff.cli.problem import CommandError
 from kwsniff.tuning import tuned
 
-EXAMPLES = (
-    "kwsniff decode trace.pcapng",
-    "kwsniff decode trace.pcapng -f csv --columns time,api,client_id,latency_us",
-    "kwsniff decode captures/ -o errors.jsonl --where 'status == \"error\"'",
-)
+EXAMPLES = {
+    "decode": (
+        "kwsniff decode trace.pcapng",
+        "kwsniff decode trace.pcapng -f csv --columns time,api,client_id,latency_us",
+        "kwsniff decode captures/ -o errors.jsonl --where 'status == \"error\"'",
+    )
+}
 OPTIONS = (
     "form", "output", "full", "records", "where", "since", "until", "tz", "topic_ids", "color", "columns",
     "port", "count", "follow", "duration", "trace", "jobs", "recursive", "memory", "quiet",

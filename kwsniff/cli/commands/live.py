@@ -11,11 +11,13 @@ from kwsniff.cli.asked import Asked, asking
 from kwsniff.cli.options import INPUT, OUTPUT, RUNNING
 from kwsniff.tuning import tuned
 
-EXAMPLES = (
-    "kwsniff live -i eth0 --port 9092",
-    "kwsniff live -f jsonl --where 'latency_us > 500000'",
-    "kwsniff live -i any -w kafka.pcapng --rotate 100M",
-)
+EXAMPLES = {
+    "live": (
+        "kwsniff live -i eth0 --port 9092",
+        "kwsniff live -f jsonl --where 'latency_us > 500000'",
+        "kwsniff live -i any -w kafka.pcapng --rotate 100M",
+    )
+}
 OPTIONS = (
     "interfaces", "port", "bpf", "promiscuous", "buffer", "user", "form", "full", "where", "since", "until",
     "tz", "topic_ids", "color", "columns", "packets", "rotate", "all_packets", "csv", "interval",
@@ -121,7 +123,7 @@ class LiveOptions:
         typer.Option(
             "--csv",
             metavar="DIR",
-            help="Write the tables of `kwsniff report --csv` here, with findings.csv, every interval.",
+            help="Write the tables of `kwsniff report --csv`, findings.csv and lag.csv here every interval.",
             rich_help_panel=OUTPUT,
         ),
     ] = None

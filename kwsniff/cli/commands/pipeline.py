@@ -13,10 +13,12 @@ from kwsniff.cli.problem import CommandError
 from kwsniff.cli.startup import untuned
 
 FORMATS = ("parquet", "delta", "iceberg")
-EXAMPLES = (
-    "kwsniff pipeline captures/ --out results",
-    "kwsniff pipeline --follow /var/captures --out results --window 1m",
-)
+EXAMPLES = {
+    "pipeline": (
+        "kwsniff pipeline captures/ --out results",
+        "kwsniff pipeline --follow /var/captures --out results --window 1m",
+    )
+}
 OPTIONS = (
     "form", "master", "recursive", "append", "full", "port", "partitions", "split_size",
     "follow", "once", "end", "window", "late", "settle", "state", "memory", "quiet", "verbose",

@@ -10,12 +10,14 @@ from kwsniff.cli.asked import Asked, asking
 from kwsniff.cli.options import CHOICE, OUTPUT, Paths
 from kwsniff.tuning import tuned
 
-EXAMPLES = (
-    "kwsniff report trace.pcapng",
-    "kwsniff report captures/ --by topic,client --csv out",
-    "kwsniff report trace.pcapng --around 12:03:05",
-    "kwsniff report trace.pcapng --html trace.html",
-)
+EXAMPLES = {
+    "report": (
+        "kwsniff report trace.pcapng",
+        "kwsniff report captures/ --by topic,client --csv out",
+        "kwsniff report trace.pcapng --around 12:03:05",
+        "kwsniff report trace.pcapng --html trace.html",
+    )
+}
 OPTIONS = (
     "by", "csv", "json", "html", "wide", "top", "where", "since", "until", "around", "threshold", "tz",
     "topic_ids", "color", "port", "recursive", "jobs", "memory", "quiet",

@@ -4,6 +4,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const phone = matchMedia("(max-width: 600px)");
   const FIRST_ROWS = 15;
   let printing = false;
 
@@ -174,6 +175,9 @@
     const night = dark.matches && !printing;
     return {
       ink: night ? "#e3e8ef" : "#1b2430", soft: night ? "#9aa6b5" : "#5b6675", line: night ? "#303a47" : "#dfe3e8",
+      // Where names stand beside a chart, on a telephone with less room.
+      side: (left) => (phone.matches && !printing ? { left: 116, right: 14 } : { left, right: 40 }),
+      name: (most) => (text) => short(text, phone.matches && !printing ? 15 : most),
       card: night ? "#1a2029" : "#ffffff", shade: night ? "#212936" : "#f1f4f8",
       // Okabe and Ito's colours, told apart by nearly everybody.
       colors: night ? ["#5aa9e6", "#f0b65a", "#ff8a7e", "#5fcaa4", "#d8a1d0", "#c9c46a"]
@@ -202,7 +206,7 @@
     type: "value", axisLabel: { color: style.soft }, splitLine: { lineStyle: { color: style.line } },
     nameTextStyle: { color: style.soft }, ...more,
   });
-  const seconds = (amount) => duration(amount * 1e6);
+  const percent = (amount) => `${digits(amount)} %`;
 
   const CHARTS = {
     timeline: (style) => {
@@ -218,7 +222,7 @@
         ["unanswered", count, [["unanswered", line.unanswered, style.colors[4]]]],
         ["rebalances", count, [["rebalances", line.rebalances, style.colors[3]]]],
         ["throttled ms", count, [["throttled ms", line.throttle_ms, style.colors[1]]]],
-      ];
+      ].filter(([, , parts], at) => !at || parts.some(([, values]) => values.some((each) => each)));
       const tell = Object.fromEntries(strips.flatMap(([, show, parts]) => parts.map(([name]) => [name, show])));
       const spansDecades = (parts) => {
         const known = parts.flatMap(([, values]) => values.filter((each) => each));
@@ -230,7 +234,7 @@
       const first = line.time[0] / 1000;
       const last = (line.time[line.time.length - 1] + line.width) / 1000;
       const empty = line.stretches.reduce((sum, [from, to]) => sum + to - from, 0) / 1000;
-      const barWidth = Math.min(Math.max(900 * line.width / 1000 / Math.max(last - first - empty, 1), 1.5), 12);
+      const barWidth = Math.min(Math.max((phone.matches ? 210 : 900) * line.width / 1000 / Math.max(last - first - empty, 1), 1.5), 12);
       const grids = heights.map((height, at) => ({
         left: 76, right: 24, height, top: 30 + heights.slice(0, at).reduce((sum, each) => sum + each + gap, 0),
       }));
@@ -273,17 +277,17 @@
       const { apis, series } = data.split;
       if (!apis.length) return null;
       return {
-        height: 74 + 24 * apis.length,
+        height: (phone.matches ? 90 : 74) + 24 * apis.length,
         option: {
-          color: style.colors, grid: { left: 190, right: 40, top: 36, bottom: 30 },
+          color: style.colors, grid: { ...style.side(190), top: phone.matches ? 52 : 36, bottom: 30 },
           legend: { top: 0, left: 0, textStyle: { color: style.ink, fontFamily: FONT }, itemWidth: 14, itemHeight: 10 },
           tooltip: tooltip(style, {
             trigger: "axis", axisPointer: { type: "shadow" },
             formatter: (items) => [items[0].name, ...items.filter((item) => item.value)
-              .map((item) => `${item.seriesName}  ${seconds(item.value)}`)].join("\n"),
+              .map((item) => `${item.seriesName}  ${percent(item.value)}`)].join("\n"),
           }),
-          xAxis: value(style, { axisLabel: { color: style.soft, formatter: seconds } }),
-          yAxis: category(style, apis, { inverse: true, axisLabel: { color: style.ink, formatter: (text) => short(text, 26), interval: 0 } }),
+          xAxis: value(style, { axisLabel: { color: style.soft, hideOverlap: true, formatter: percent } }),
+          yAxis: category(style, apis, { inverse: true, axisLabel: { color: style.ink, formatter: style.name(26), interval: 0 } }),
           series: series.map(([name, values]) => ({ type: "bar", name, stack: "time", data: values, barMaxWidth: 16 })),
         },
       };
@@ -296,16 +300,16 @@
       return {
         height: 84 + 24 * apis.length,
         option: {
-          grid: { left: 190, right: 40, top: 10, bottom: 70 },
+          grid: { ...style.side(190), top: 10, bottom: 70 },
           tooltip: tooltip(style, {
             formatter: ({ value: [x, y, share, count] }) =>
               `${plain(apis[y])}\n${duration(edges[x])} to ${duration(edges[x + 1])}\n${whole.format(count)} calls, ${digits(share)} % of this API`,
           }),
-          xAxis: category(style, names, { axisLabel: { color: style.soft, interval: (at) => /^[125]0*( |$)/.test(names[at]) }, splitArea: { show: false } }),
-          yAxis: category(style, apis, { inverse: true, axisLabel: { color: style.ink, formatter: (text) => short(text, 26), interval: 0 },
+          xAxis: category(style, names, { axisLabel: { color: style.soft, hideOverlap: true, interval: (at) => /^[125]0*( |$)/.test(names[at]) }, splitArea: { show: false } }),
+          yAxis: category(style, apis, { inverse: true, axisLabel: { color: style.ink, formatter: style.name(26), interval: 0 },
             splitLine: { show: true, lineStyle: { color: style.line } } }),
-          visualMap: { min: 0, max: Math.min(Math.max(...cells.map((cell) => cell[2])), 40), dimension: 2, orient: "horizontal", left: 190, bottom: 4, itemHeight: 120, itemWidth: 10,
-            text: ["40 % and more of the API's calls", "0"], textStyle: { color: style.soft, fontFamily: FONT }, inRange: { color: style.ramp }, calculable: false },
+          visualMap: { min: 0, max: Math.min(Math.max(...cells.map((cell) => cell[2])), 40), dimension: 2, orient: "horizontal", left: phone.matches ? 0 : 190, bottom: 4, itemHeight: 120, itemWidth: 10,
+            text: ["40 % of its calls or more", "0"], textStyle: { color: style.soft, fontFamily: FONT }, inRange: { color: style.ramp }, calculable: false },
           series: [{ type: "heatmap", data: cells, itemStyle: { borderColor: style.card, borderWidth: 1 }, progressive: 0 }],
         },
       };
@@ -320,16 +324,16 @@
       return {
         height: (rotated ? 150 : 84) + 24 * clients.length,
         option: {
-          grid: { left: 240, width: `${Math.min(100 * topics.length / 12, 76)}%`, top: 10, bottom: rotated ? 136 : 70 },
+          grid: { ...style.side(240), right: undefined, width: `${Math.min(100 * topics.length / 12, 76)}%`, top: 10, bottom: rotated ? 136 : 70 },
           tooltip: tooltip(style, {
             formatter: ({ value: point }) => [`${short(plain(clients[point[1]]), 60)} and ${short(plain(topics[point[0]]), 60)}`,
               `${bytes(point[3])} of record data in ${whole.format(point[6])} records`,
               `${whole.format(point[4])} calls, ${whole.format(point[5])} with errors`, plain(point[7])].join("\n"),
           }),
           xAxis: category(style, topics, { position: "bottom", axisLabel: { color: style.ink, rotate: rotated ? 40 : 0, formatter: (text) => short(text, 22), interval: 0 } }),
-          yAxis: category(style, clients, { inverse: true, axisLabel: { color: style.ink, formatter: (text) => short(text, 32), interval: 0 },
+          yAxis: category(style, clients, { inverse: true, axisLabel: { color: style.ink, formatter: style.name(32), interval: 0 },
             splitLine: { show: true, lineStyle: { color: style.line } } }),
-          visualMap: { min: 0, max: most, dimension: 2, orient: "horizontal", left: 240, bottom: 4, itemHeight: 120, itemWidth: 10, calculable: false,
+          visualMap: { min: 0, max: most, dimension: 2, orient: "horizontal", left: phone.matches ? 0 : 240, bottom: 4, itemHeight: 120, itemWidth: 10, calculable: false,
             text: [bytes(10 ** most), "no record data"], textStyle: { color: style.soft, fontFamily: FONT }, inRange: { color: style.ramp } },
           series: [{ type: "heatmap", data: points, itemStyle: { borderColor: style.card, borderWidth: 1 }, progressive: 0 }],
         },
@@ -344,12 +348,12 @@
       return {
         height: 70 + 26 * lanes.length,
         option: {
-          useUTC: true, grid: { left: 240, right: 40, top: 10, bottom: 40 },
+          useUTC: true, grid: { ...style.side(240), top: 10, bottom: 40 },
           tooltip: tooltip(style, {
             formatter: ({ value: bar }) => `${plain(lanes[bar[0]].join(" · "))}\n${plain(short(bar[3], 300))}\n${moment(bar[1] * 1000).slice(11, 23)} to ${moment(bar[2] * 1000).slice(11, 23)}`,
           }),
           xAxis: { type: "time", min: first, max: Math.max(last, first + 1), axisLabel: { color: style.soft, hideOverlap: true }, axisLine: { lineStyle: { color: style.line } }, splitLine: { show: false } },
-          yAxis: category(style, lanes.map((lane) => lane.join(" · ")), { inverse: true, axisLabel: { color: style.ink, formatter: (text) => short(text, 32), interval: 0 },
+          yAxis: category(style, lanes.map((lane) => lane.join(" · ")), { inverse: true, axisLabel: { color: style.ink, formatter: style.name(32), interval: 0 },
             splitLine: { show: true, lineStyle: { color: style.line } } }),
           series: [{
             type: "custom", encode: { x: [1, 2], y: 0 }, clip: true,
@@ -395,6 +399,7 @@
   document.querySelectorAll("[data-table]").forEach((place) => drawTable(place, place.dataset.table));
   drawAll();
   dark.addEventListener("change", drawAll);
+  phone.addEventListener("change", drawAll);
   addEventListener("resize", () => drawn.forEach((chart) => chart.resize()));
   // What is printed is one canvas a chart, painted at once: some charts consist of several, painted later.
   addEventListener("beforeprint", () => {

@@ -12,13 +12,13 @@ Invariants: a metric only grows, but for the gauges; the series are bounded what
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.registry import Collector
 
-from kwsniff.live.metrics.exposition import families
+from kwsniff.live.metrics.exposition import families, of_lag
 from kwsniff.live.metrics.server import Endpoint, MetricsError
 from kwsniff.live.metrics.tally import NEEDED, MetricsTally
 from kwsniff.live.sink import Health
@@ -32,15 +32,18 @@ ENOUGH = 4096
 class Metrics:
     """Counts events and serves the counts over HTTP until `close`."""
 
-    def __init__(self, address: str, *, topics: bool = False) -> None:
+    def __init__(
+        self, address: str, *, topics: bool = False, lag: Callable[[], pa.Table] | None = None
+    ) -> None:
         """Listen on `address`: `host:port`, or `:port` for the loopback address.
 
-        `topics` adds metrics by topic.
+        `topics` adds metrics by topic; `lag` gives rows of `kwsniff.findings.positions.LAG` to any thread.
 
         Raises:
             MetricsError: with one line that says why nothing can be served there.
         """
         self._tally = MetricsTally(topics=topics)
+        self._lag = lag
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._health: Health | None = None
@@ -76,7 +79,8 @@ class Metrics:
         """All metrics as of now."""
         with self._lock:
             self._count()
-            return list(families(self._tally, self._health))
+            found = list(families(self._tally, self._health))
+        return found + ([] if self._lag is None else list(of_lag(self._lag())))
 
     def _count(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0

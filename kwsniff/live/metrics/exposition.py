@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from kwsniff import __version__
-from kwsniff.live.metrics.series import BUCKETS_US, HistogramSeries, Series
+from kwsniff.live.metrics.series import BUCKETS_US, MAX_SERIES, HistogramSeries, Series, cleaned
 from kwsniff.live.metrics.tally import Calls, MetricsTally, Topics
 from kwsniff.live.sink import Health
 
@@ -117,6 +119,26 @@ def _of_topics(topics: Topics) -> Iterator[Metric]:
     )
     errors = {"kwsniff_topic_errors": ("partitions", 1.0, "Errors of the topic's partitions in responses.")}
     yield from _counters(topics.errors, errors)
+
+
+def of_lag(rows: pa.Table) -> Iterator[Metric]:
+    """How far groups and consumers are behind: of the rows of `kwsniff.findings.positions.LAG` the MAX_SERIES
+    that are furthest behind."""
+    by = pc.is_valid(rows["group_id"])
+    for who, labels, chosen in (
+        ("group", ["group_id", "topic", "partition"], by),
+        ("consumer", ["client_id", "client_ip", "topic", "partition"], pc.invert(by)),
+    ):
+        text = f"Records from where a {who} stands in a partition to its end."
+        family = GaugeMetricFamily(f"kwsniff_{who}_lag_records", text, labels=labels)
+        found: dict[tuple[str, ...], int] = {}
+        for row in rows.filter(pc.and_(chosen, pc.is_valid(rows["lag"]))).to_pylist():
+            key = tuple(cleaned(None if row[name] is None else str(row[name])) for name in labels)
+            if key in found or len(found) < MAX_SERIES:
+                found.setdefault(key, row["lag"])
+        for key, lag in found.items():
+            family.add_metric(key, lag)
+        yield family
 
 
 def _of_health(health: Health) -> Iterator[Metric]:

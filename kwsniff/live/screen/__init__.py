@@ -17,10 +17,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kwsniff.findings.positions import LAG
 from kwsniff.live.screen.statistics import NEEDED, ScreenStatistics, Snapshot
 from kwsniff.live.sink import Health
 
@@ -41,11 +43,19 @@ def possible() -> bool:
 class Screen:
     """A `Sink` that shows figures of the last minute on the whole terminal, while `run` runs."""
 
-    def __init__(self, title: str, stop: Callable[[], None]) -> None:
-        """`title` says what is listened to; `stop` is called, in the main thread, when the user quits."""
+    def __init__(
+        self,
+        title: str,
+        stop: Callable[[], None],
+        lag: Callable[[], pa.Table] = LAG.empty_table,
+        zone: tzinfo = UTC,
+    ) -> None:
+        """`title` says what is listened to; `stop` is called, in the main thread, when the user quits; `lag`
+        gives rows of `kwsniff.findings.positions.LAG`; times are shown in `zone`."""
         self._title = title
         self._stop = stop
-        self._statistics = ScreenStatistics()
+        self._zone = zone
+        self._statistics = ScreenStatistics(lag)
         self._snapshot = Snapshot()
         self._app: LiveApp | None = None
         self._lock = threading.RLock()  # a signal may come while it is held
@@ -78,7 +88,7 @@ class Screen:
         from kwsniff.live.screen.app import LiveApp
 
         no_color = os.environ.get("NO_COLOR")
-        app = LiveApp(self._title, self._newest, self._stop)
+        app = LiveApp(self._title, self._newest, self._stop, self._zone)
         if no_color is not None:
             os.environ["NO_COLOR"] = no_color  # which textual takes away, from those who print afterwards too
         with self._lock:

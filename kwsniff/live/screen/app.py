@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, tzinfo
 from typing import ClassVar
 
 from rich.text import Text
@@ -75,12 +76,14 @@ class LiveApp(App[None]):
         Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, title: str, latest: Callable[[], Snapshot | None], leave: Callable[[], None]) -> None:
+    def __init__(
+        self, title: str, latest: Callable[[], Snapshot | None], leave: Callable[[], None], zone: tzinfo = UTC
+    ) -> None:
         """`latest` gives the newest snapshot, None when the session is over; `leave` is called when the user
         quits."""
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
-        self.state = State()
+        self.state = State(zone=zone)
         self.failure: Exception | None = None
         """What drawing failed with."""
         self._title = title

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,12 @@ FIGURES = (
     ScreenColumn("errors", "errors/s", width=8),
     ScreenColumn("unanswered", "unanswered", 1),
     ScreenColumn("bytes", "bytes/s", 4, width=8),
+    ScreenColumn("lag", "lag", 2, width=7),
     ScreenColumn("error", "last error", 8, left=True),
 )
 # An address says nothing when it is cut, so it has the room of the longest one (IPv6, brackets, port).
 CALLS = [
-    ScreenColumn("time", "time UTC"),
+    ScreenColumn("time", "time"),
     ScreenColumn("latency", "ms", width=7),
     ScreenColumn("api", "API", left=True, least=26),
     ScreenColumn("client", "client", left=True, least=11),
@@ -79,19 +80,20 @@ def row_line(figures: Figures, row: int, grouping: str) -> Line:
         "errors": Cell(rate(sums["errors"], seconds), ERROR if sums["errors"] else ""),
         "unanswered": Cell(f"{sums['unanswered']:,}", ERROR if sums["unanswered"] else ""),
         "bytes": Cell(size(sums["bytes"] / seconds)),
+        "lag": Cell("" if np.isnan(figures.lag[row]) else f"{int(figures.lag[row]):,}"),
         "error": Cell(printable(figures.errors[row]) if sums["errors"] else "", ERROR),
     }
     return cells, ""
 
 
-def call_line(call: dict[str, Any]) -> Line:
+def call_line(call: dict[str, Any], zone: tzinfo) -> Line:
     """The cells of one call."""
     result = _result(call)
     failed = call["error_code"] or str(call["status"]).startswith("unanswered")
     api = call["api"] if call["api"] is not None else f"API {call['api_key']}"
     topic = "" if call["topic"] is None else printable(call["topic"])
     cells = {
-        "time": Cell(clock(call["time"])),
+        "time": Cell(clock(call["time"], zone)),
         "latency": Cell("" if call["latency_us"] is None else milliseconds(call["latency_us"])),
         "api": Cell(printable(f"{api} v{call['api_version']}" if call["api_version"] is not None else api)),
         "client": Cell(NONE if call["client_id"] is None else printable(call["client_id"])),
@@ -151,11 +153,11 @@ def size(count: float) -> str:
     return f"{number(count, 2)} {units[0]}"
 
 
-def clock(time: datetime | None) -> str:
-    """Time of day in UTC, to the millisecond."""
+def clock(time: datetime | None, zone: tzinfo) -> str:
+    """Time of day, to the millisecond."""
     if time is None:
         return ""
-    return time.astimezone(UTC).strftime("%H:%M:%S.%f")[:-3]
+    return time.astimezone(zone).strftime("%H:%M:%S.%f")[:-3]
 
 
 def _result(call: dict[str, Any]) -> str:

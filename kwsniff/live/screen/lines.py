@@ -6,7 +6,7 @@ the screen or less. Colours say nothing that words don't.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 from rich.cells import cell_len
@@ -154,7 +154,9 @@ def _head(snapshot: Snapshot, state: State, title: str, width: int) -> list[Text
 
 def _title(snapshot: Snapshot, state: State, title: str, width: int) -> Text:
     right = (
-        f" {datetime.fromtimestamp(snapshot.now_ns // 10**9, UTC):%H:%M:%S} UTC" if snapshot.now_ns else ""
+        f" {datetime.fromtimestamp(snapshot.now_ns // 10**9, state.zone):%H:%M:%S %Z}"
+        if snapshot.now_ns
+        else ""
     )
     if snapshot.vitals is not None:
         right = f"  up {_span(snapshot.now_ns - snapshot.vitals.health.started_ns)} {right}"
@@ -289,7 +291,7 @@ def _calls(figures: Figures, state: State, width: int, height: int) -> list[Text
     if key is not None and state.grouping == "client":
         name += f" {key[1]}"
     calls = figures.recent.of(int(figures.owners[row]))
-    lines: list[Line] = [c.call_line(call) for call in calls]
+    lines: list[Line] = [c.call_line(call, state.zone) for call in calls]
     columns, widths = table(c.call_columns(state.grouping), lines, width)
     texts = [_text(cut(f"Last calls of {c.LABELS[state.grouping]} {name}", width), "bold")]
     texts.append(headings(columns, widths, HEADING))
@@ -310,6 +312,8 @@ def _help(width: int) -> list[Text]:
         "Latency is from the end of the request to the start of the response; percentiles are exact to "
         f"{ERROR:.1%}. Requests that wait on purpose (a Fetch for data, JoinGroup and SyncGroup for other "
         "members) are no part of it; waited/s counts them.",
+        "lag: records that a group's commits, or a client's Fetches, are behind the ends of their "
+        "partitions, all together, by what the whole session has shown.",
         "A call counts for each topic it names; the bytes of a topic are those of its records.",
         f"Each grouping has {ROWS} rows; what has none counts as {c.OTHERS}. The last {CALLS} calls of each "
         "row are kept.",

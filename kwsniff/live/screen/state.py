@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import NamedTuple
 
 import numpy as np
@@ -35,11 +36,14 @@ KEYS = (
     KeyBinding("g", "group('group')", "", ""),
     KeyBinding("tab", "next_group(1)", "Tab", "the next of these (Shift-Tab: the one before)"),
     KeyBinding("shift+tab", "next_group(-1)", "", ""),
-    KeyBinding("1", "sort('rate')", "1 2 3 4 5", "sort by calls/s, p99, errors/s, unanswered, bytes/s"),
+    KeyBinding(
+        "1", "sort('rate')", "1 2 3 4 5 6", "sort by calls/s, p99, errors/s, unanswered, bytes/s, lag"
+    ),
     KeyBinding("2", "sort('p99')", "", ""),
     KeyBinding("3", "sort('errors')", "", ""),
     KeyBinding("4", "sort('unanswered')", "", ""),
     KeyBinding("5", "sort('bytes')", "", ""),
+    KeyBinding("6", "sort('lag')", "", ""),
     KeyBinding("s", "next_sort", "s", "sort by the next of these"),
     KeyBinding("up,k", "move(-1)", "Up Down", "select a row (also k j, Page Up, Page Down, Home, End)"),
     KeyBinding("down,j", "move(1)", "", ""),
@@ -71,6 +75,7 @@ SORTS = {
     "errors": "errors",
     "unanswered": "unanswered",
     "bytes": "bytes",
+    "lag": "lag",
 }
 """What rows can be sorted by, greatest first."""
 
@@ -85,6 +90,8 @@ class State:
     sort: str = "rate"
     text: str = ""
     """Shown are rows whose name contains it, in any case."""
+    zone: tzinfo = UTC
+    """The time zone of times."""
     paused: bool = False
     view: str = ROWS
     selected: Key | None = None
@@ -135,6 +142,8 @@ def sort_values(figures: Figures, sort: str) -> npt.NDArray[np.float64]:
     """What rows are sorted by; what is unknown is less than all else."""
     if sort == "p99":
         return np.nan_to_num(figures.quantiles[:, -1], nan=-1.0)
+    if sort == "lag":
+        return np.nan_to_num(figures.lag, nan=-1.0)
     values = figures.sums["calls" if sort == "rate" else sort] / figures.seconds
     return np.asarray(values, np.float64)
 

@@ -16,7 +16,7 @@ counted; the rows of a grouping, with that of the others, add up to all its entr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.events import CALL
+from kwsniff.findings.positions import LAG
 from kwsniff.live.screen import grouping, latency
 from kwsniff.live.screen.grouping import GROUPINGS, Key, Keyed
 from kwsniff.live.screen.health import Monitor, Vitals
@@ -38,6 +39,8 @@ PENDING_ROWS = 32_768
 PENDING_BYTES = 16 << 20
 """What waits for the next tick at most, and one batch."""
 
+LAG_NS = 5_000_000_000
+"""Packet time between looks at how far everybody lags, which costs milliseconds."""
 MAX_ERRORS = 1000
 """Error codes whose names are kept; Kafka has fewer."""
 
@@ -70,6 +73,8 @@ class Figures:
     errors: tuple[str, ...]
     """Name of the last error of each row; empty without any."""
     recent: Pieces
+    lag: Floats
+    """Records behind the ends of partitions, all together, of groups and clients; NaN if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,11 @@ class _Measured:
 class ScreenStatistics:
     """Takes EVENTS batches and the capture's health; makes snapshots."""
 
-    def __init__(self) -> None:
+    def __init__(self, lag: Callable[[], pa.Table] = LAG.empty_table) -> None:
+        """`lag` gives rows of `kwsniff.findings.positions.LAG`."""
+        self._lag, self._lag_ns = lag, 0
+        self._behind: dict[str, dict[Key, int]] = {}
+        """Records that groups and clients are behind, in all partitions together."""
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._timeline = ScreenTimeline()
@@ -134,12 +143,17 @@ class ScreenStatistics:
         self._started_ns = health.started_ns
         self._advance(health.now_ns)
         self._monitor.tick(health)
+        if not self._lag_ns <= health.now_ns < self._lag_ns + LAG_NS:
+            self._lag_ns = health.now_ns
+            self._behind = _behind(self._lag())
 
     def snapshot(self) -> Snapshot:
         """What is known now."""
         self._digest()
         groups = {
-            name: group.figures(self._timeline.now_ns, self._begin_ns, self._errors)
+            name: group.figures(
+                self._timeline.now_ns, self._begin_ns, self._errors, self._behind.get(name, {})
+            )
             for name, group in self._groups.items()
         }
         return Snapshot(self._timeline.now_ns, self._calls, groups, self._whole(), self._monitor.vitals())
@@ -208,6 +222,7 @@ class ScreenStatistics:
             quantiles=latency.quantiles(window.latencies.sum(axis=0, keepdims=True)),
             errors=("",),
             recent=Pieces(),
+            lag=np.full(1, np.nan),
         )
 
 
@@ -283,8 +298,8 @@ class _Group:
         """A slot has gone by."""
         self.rows.renew(self.window, now_ns)
 
-    def figures(self, now_ns: int, begin_ns: int, errors: ErrorNames) -> Figures:
-        """The rows in use; what is counted begins at `begin_ns`."""
+    def figures(self, now_ns: int, begin_ns: int, errors: ErrorNames, behind: Mapping[Key, int]) -> Figures:
+        """The rows in use; what is counted begins at `begin_ns`. `behind`: how far each key lags."""
         used = [*np.flatnonzero(self.rows.owners > 0).tolist(), OTHER]
         since = np.maximum(self.rows.since_ns[used], begin_ns)
         return Figures(
@@ -295,7 +310,19 @@ class _Group:
             quantiles=latency.quantiles(self.window.latencies[used]),
             errors=tuple(errors.name(code) for code in self._last_errors[used].tolist()),
             recent=self.recent.pieces(),
+            lag=np.array([behind.get(self.rows.keys[row] or ("", ""), np.nan) for row in used]),
         )
+
+
+def _behind(rows: pa.Table) -> dict[str, dict[Key, int]]:
+    found: dict[str, dict[Key, int]] = {"group": {}, "client": {}}
+    for row in rows.filter(pc.is_valid(rows["lag"])).to_pylist():
+        group = row["group_id"]
+        by = found["client" if group is None else "group"]
+        key = (row["client_id"], row["client_ip"] or "") if group is None else (group, "")
+        key = (key[0] and key[0][: grouping.MAX_TEXT], key[1])
+        by[key] = by.get(key, 0) + row["lag"]
+    return found
 
 
 def _seconds(now_ns: int, since_ns: Ints) -> Floats:

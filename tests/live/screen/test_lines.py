@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from rich.cells import cell_len
@@ -50,6 +52,18 @@ def usual() -> list[dict[str, Any]]:
         call(20, None, api="Heartbeat", api_key=12, client_id="reader", status="unanswered",
              unanswered_because="connection_closed"),
     ]  # fmt: skip
+
+
+def test_times_are_in_the_zone_that_was_asked_for() -> None:
+    shown = snapshot(usual())
+    for view in ("rows", "calls"):
+        plain, zoned = (
+            drawn(shown, State(view=view, selected=("Metadata", ""), zone=zone), 160)
+            for zone in (UTC, ZoneInfo("Asia/Kolkata"))
+        )
+        assert plain[0].endswith("UTC")
+        assert zoned[0].endswith("IST")
+        assert view == "rows" or plain[-18:] != zoned[-18:]
 
 
 @pytest.mark.parametrize("view", VIEWS)
