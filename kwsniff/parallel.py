@@ -31,7 +31,7 @@ from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.columns import in_order, record_batch
 from kwsniff.config import Config
 from kwsniff.kernel.engine import share_of
-from kwsniff.kernel.remarks import SHARE
+from kwsniff.kernel.outcomes import SHARE
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.parts.join import Joiner
 from kwsniff.parts.part import Emitted

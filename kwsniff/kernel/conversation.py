@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.bodies import skim_request
 from kwsniff.kernel.buffer import empty_buffer
 from kwsniff.kernel.early import expire_early, orphan, remove_early
 from kwsniff.kernel.headers import YES, names_client, request_at
 from kwsniff.kernel.numbers import FULL, OK, REFUSED
-from kwsniff.kernel.outcomes import give_up
-from kwsniff.kernel.remarks import room_for_frame, time_of
+from kwsniff.kernel.outcomes import give_up, room_for_frame, time_of
 from kwsniff.kernel.requests import take_request_frame
 from kwsniff.kernel.responses import take_response_frame
 from kwsniff.kernel.search import lose_framing
-from kwsniff.kernel.skimming import skim_request
 from kwsniff.kernel.states import is_on_trial
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.kernel.trace import TURNED, decided

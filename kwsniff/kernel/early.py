@@ -13,8 +13,7 @@ from typing import Any
 from kwsniff.kernel.arena import WANT_CALLS, allocate, copy, drop_early, lacks, release, take_early
 from kwsniff.kernel.headers import AHEAD
 from kwsniff.kernel.numbers import FULL, OK
-from kwsniff.kernel.outcomes import blank
-from kwsniff.kernel.remarks import time_of
+from kwsniff.kernel.outcomes import blank, time_of
 from kwsniff.kernel.tables import ORPHAN_, UNKNOWN
 from kwsniff.kernel.trace import DROPPED, EARLY, ORPHANED, decided
 from kwsniff.native.mode import kernel

@@ -21,8 +21,8 @@ from kwsniff.kernel.actions import (
     TICK,
     WATCH,
 )
+from kwsniff.kernel.closing import finish, tick
 from kwsniff.kernel.connections import rehash_connections
-from kwsniff.kernel.expiry import finish, tick
 from kwsniff.kernel.follow import follow, watch
 from kwsniff.kernel.left import adopt, intern, leave, link_all
 from kwsniff.kernel.merging import merge_all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.bodies import skim_request, skim_response
 from kwsniff.kernel.headers import (
     LOOSE,
     MORE,
@@ -18,7 +19,6 @@ from kwsniff.kernel.headers import (
     request_at,
 )
 from kwsniff.kernel.numbers import OK, REFUSED, int16, int32
-from kwsniff.kernel.skimming import skim_request, skim_response
 from kwsniff.kernel.tables import UNKNOWN
 from kwsniff.native.mode import kernel
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kwsniff.kernel import texts
 from kwsniff.kernel.arena import drop_request, take_request
-from kwsniff.kernel.bodies import peek_acks, read
+from kwsniff.kernel.bodies import layout_of, peek_acks, read, wants_program
 from kwsniff.kernel.early import find_early, remove_early
 from kwsniff.kernel.facts import after_tags, clear, learn_user
 from kwsniff.kernel.headers import YES, names_client, request_at
@@ -31,19 +31,19 @@ from kwsniff.kernel.numbers import (
     int16,
     int32,
 )
-from kwsniff.kernel.outcomes import give_up, tell
-from kwsniff.kernel.packing import forget, keep
-from kwsniff.kernel.remarks import (
+from kwsniff.kernel.outcomes import (
+    give_up,
     is_shown,
     keep_request,
     let_wait,
     note_body,
     room_for_damage,
+    tell,
     time_of,
     unreadable,
     wait_no_more,
 )
-from kwsniff.kernel.skimming import layout_of, wants_program
+from kwsniff.kernel.packing import forget, keep
 from kwsniff.kernel.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, REQUESTS, TRUNCATED_, UNDECODED_
 from kwsniff.kernel.trace import REQUEST, UNASKED, decided
 from kwsniff.kernel.waiting import find_waiting, link, release

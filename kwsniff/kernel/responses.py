@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.kernel.bodies import downgraded, read, unsupported
+from kwsniff.kernel.bodies import EXTRA, downgraded, read, unsupported, wants_program
 from kwsniff.kernel.early import find_early, pass_early, remove_early, wait_for_request
 from kwsniff.kernel.facts import after_tags, clear
 from kwsniff.kernel.leaving import lacks_responses
@@ -25,19 +25,19 @@ from kwsniff.kernel.numbers import (
     TRAILING_BYTES,
     int32,
 )
-from kwsniff.kernel.outcomes import give_up, tell
-from kwsniff.kernel.remarks import (
+from kwsniff.kernel.outcomes import (
     NOTES,
+    give_up,
     is_shown,
     keep_body,
     note_body,
     room_for_damage,
     room_for_frame,
+    tell,
     time_of,
     unreadable,
 )
 from kwsniff.kernel.requests import newer
-from kwsniff.kernel.skimming import EXTRA, wants_program
 from kwsniff.kernel.tables import ERROR_, GAP_REASON, OK_, TRUNCATED_, UNDECODED_, UNKNOWN
 from kwsniff.kernel.trace import PAIRED, PAIRED_EARLY, decided
 from kwsniff.kernel.waiting import find_unasked, find_waiting, release

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.kernel.bodies import skim_answer, skim_request
 from kwsniff.kernel.buffer import append, came, drop_front
 from kwsniff.kernel.headers import (
     AHEAD,
@@ -32,7 +33,6 @@ from kwsniff.kernel.headers import (
 from kwsniff.kernel.notes import note, room_for_notes
 from kwsniff.kernel.numbers import FULL, OK, REFUSED, byte, int16, int32, uint32
 from kwsniff.kernel.numbers import RESYNCHRONISED as FOUND_AGAIN
-from kwsniff.kernel.skimming import skim_answer, skim_request
 from kwsniff.kernel.states import become, is_on_trial
 from kwsniff.kernel.tables import TLS, UNKNOWN
 from kwsniff.kernel.texts import same

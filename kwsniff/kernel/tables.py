@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from kwsniff.kernel.body_tables import BODY_ARRAYS, BODY_SPECS, BODY_WANTS, REQUEST_FIELDS
-from kwsniff.kernel.event_tables import EVENT_SPECS
+from kwsniff.kernel.row_tables import BODY_ARRAYS, BODY_SPECS, BODY_WANTS, EVENT_SPECS, REQUEST_FIELDS
 from kwsniff.native.records import BYTES, Spec
 
 # fmt: off

@@ -30,7 +30,7 @@ from kwsniff.kernel.engine import Engine
 from kwsniff.kernel.eventcolumns import connection_id
 from kwsniff.kernel.follow import DAY
 from kwsniff.kernel.limits import in_use, outstanding
-from kwsniff.kernel.remarks import SHARE
+from kwsniff.kernel.outcomes import SHARE
 from kwsniff.kernel.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL
 from kwsniff.native.records import picked
 from kwsniff.net.columns import SegmentColumns
