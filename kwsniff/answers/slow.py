@@ -28,7 +28,7 @@ from kwsniff.answers.tabular import (
     calls_of,
     merged,
 )
-from kwsniff.report.arrays import Mask
+from kwsniff.report.codes import Mask
 from kwsniff.report.cube import LEAST, PARTS
 from kwsniff.report.eventrows import address
 from kwsniff.report.rows import Rows

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.window import SLACK, SMALLEST, Window
+from kwsniff.capture.reader import SLACK, SMALLEST, Window
 from kwsniff.net.packets import Bytes
 
 HEAD_BYTES = 64

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.reader import Window
 from kwsniff.capture.source import reader_of
 from kwsniff.capture.stream import ByteStream
-from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader
-from kwsniff.capture.window import Window
+from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader, Window
 from kwsniff.config import Config
 from kwsniff.native.records import joined
 from kwsniff.net.machine import compiled, follow_records

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.interfaces import Interface, Interfaces
-from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader
-from kwsniff.capture.window import Window
+from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader, Window
 from kwsniff.config import Config
 from kwsniff.net.packets import Bytes, CaptureTotals, Integers, PacketBlock, gather, number
 

@@ -19,9 +19,9 @@ from threading import Condition, Thread
 import numpy as np
 
 from kwsniff.capture.error import CaptureError
+from kwsniff.capture.reader import SLACK, Window
 from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import ByteStream
-from kwsniff.capture.window import SLACK, Window
 
 AHEAD_BYTES = 8 << 20
 GATHER_S = 0.1

@@ -19,10 +19,9 @@ from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
 from kwsniff.capture.pipe import PipeWindow
 from kwsniff.capture.place import Unread, directory_of, is_remote, local, named_as_capture, regular_files
-from kwsniff.capture.reader import Reader
+from kwsniff.capture.reader import Reader, Window
 from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
-from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, Note, PacketBlock

@@ -89,7 +89,7 @@ class Choice:
         """Topics by uuid, as the user's file names them. Raises CommandError."""
         if self.topic_ids is None:
             return {}
-        from kwsniff.report.topicfile import TopicFileError, read_names
+        from kwsniff.report.topics import TopicFileError, read_names
 
         try:
             return read_names(self.topic_ids)

@@ -31,8 +31,7 @@ from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import Session, become
 from kwsniff.live.sink import Health, LiveError, LiveSink
-from kwsniff.report.topicfile import cached_names, keep_names
-from kwsniff.report.topics import TopicNames
+from kwsniff.report.topics import TopicNames, cached_names, keep_names
 from kwsniff.table import EVENTS
 from kwsniff.where.predicate import Predicate
 

@@ -51,7 +51,7 @@ from numba.np import arrayobj
 
 from kwsniff.kernel import checks, tables
 from kwsniff.kernel.entry import act
-from kwsniff.native.linker import as_library
+from kwsniff.native.code import as_library
 from kwsniff.native.records import Spec
 from kwsniff.net import tables as packets
 from kwsniff.net.headers import read

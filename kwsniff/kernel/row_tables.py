@@ -268,7 +268,8 @@ BODY_WANTS = (
 """Tables that may have to grow."""
 
 
-# Tables of what becomes events: calls, anomalies, connections that are over, bodies that are shown, decisions.
+# Tables of what becomes events: calls, anomalies, connections that are over, bodies that are shown,
+# decisions.
 #
 # `kwsniff.kernel.tables` takes them in.
 

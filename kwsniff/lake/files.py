@@ -37,7 +37,7 @@ from kwsniff.columns import (
 )
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import POSITION, LakeTable
-from kwsniff.report.arrays import integers
+from kwsniff.report.codes import integers
 
 # Rows that wait to be written, in the batches they came in: each row is moved once, when it is written.
 #

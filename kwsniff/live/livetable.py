@@ -33,7 +33,7 @@ from kwsniff.table import TIMESTAMP
 # What happened in each interval, by API: a CSV file that grows by a few rows each time.
 #
 # The figures of an interval are of the calls that were completed in it. Its percentiles are exact up to
-# `kwsniff.report.condensed.LIMIT` calls an interval.
+# `kwsniff.report.percentiles.LIMIT` calls an interval.
 
 SCHEMA = pa.schema(
     [

@@ -18,10 +18,9 @@ import numpy as np
 from kwsniff.capture.pcap import CHAIN, FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
 from kwsniff.capture.pcapng import INTERFACE, MAGIC, SECTION, SMALLEST, PcapngReader
 from kwsniff.capture.place import opened, size_of
-from kwsniff.capture.reader import Reader
+from kwsniff.capture.reader import Reader, Window
 from kwsniff.capture.source import CaptureFile, resolve
 from kwsniff.capture.stream import ByteStream
-from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.packets import CaptureTotals, Integers, PacketBlock
 

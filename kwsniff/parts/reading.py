@@ -14,10 +14,9 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
 from kwsniff.capture.place import is_remote, opened
-from kwsniff.capture.reader import Reader
+from kwsniff.capture.reader import Reader, Window
 from kwsniff.capture.source import segments
 from kwsniff.capture.stream import ByteStream
-from kwsniff.capture.window import Window
 from kwsniff.config import Config
 from kwsniff.net.columns import SegmentColumns
 from kwsniff.net.dissect import NOTES_PER_CODE, Dissector

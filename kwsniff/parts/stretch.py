@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kwsniff.capture.pcap import MAX_JUMP
+from kwsniff.capture.reader import Window
 from kwsniff.capture.stream import ByteStream
-from kwsniff.capture.window import Window
 from kwsniff.config import MIB, Config
 from kwsniff.net.packets import CaptureTotals, Integers
 from kwsniff.parts.plan import Cut, Indexer, Split, can_be_cut, indexer, splits_at

@@ -7,16 +7,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kwsniff.report.arrays import Floats, Ints
-from kwsniff.report.condensed import LIMIT, Condensed
+from kwsniff.report.codes import Floats, Ints
 from kwsniff.report.coverage import Coverage
-from kwsniff.report.samples import Integers, percentile_columns
+from kwsniff.report.percentiles import LIMIT, Condensed, Integers, percentile_columns
 from kwsniff.report.store import CallStore
 
 
 class BoundedStore(CallStore):
     """Percentiles are exact until more than `exact` samples are kept (calls, and topics of calls), and then
-    until more than a quarter of that, or `kwsniff.report.condensed.LIMIT`, are kept of a metric; then they
+    until more than a quarter of that, or `kwsniff.report.percentiles.LIMIT`, are kept of a metric; then they
     are off by no more than `error`, but for the greatest values, which stay exact. All other figures are
     exact.
 
@@ -108,6 +107,6 @@ class CondensedSamples:
         self._metrics = metrics
 
     def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
-        """See `kwsniff.report.samples.Samples`."""
+        """See `kwsniff.report.percentiles.Samples`."""
         found = {name: values.quantiles(codes, 2 * groups) for name, values in self._metrics.items()}
         return percentile_columns(found)

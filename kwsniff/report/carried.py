@@ -19,10 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.report.course import Offsets
 from kwsniff.report.mentions import Key, Mentions, mentions
 from kwsniff.report.sessions import MAX_PARTITIONS, MAX_SESSIONS, Sessions
-from kwsniff.report.stretch import Calls, Name
+from kwsniff.report.stretch import Calls, Name, Offsets
 
 BEYOND = 1 << 62
 """No limit: a part is bounded by itself."""

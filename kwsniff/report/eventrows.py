@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from kwsniff.events import ANOMALY, CALL, CONNECTION
 from kwsniff.report import lists
-from kwsniff.report.arrays import Floats, Ints, Mask
-from kwsniff.report.codes import combined
+from kwsniff.report.codes import Floats, Ints, Mask, combined
 from kwsniff.report.rows import Coded, Joint, Keys, Rows, kinds_of
 from kwsniff.report.topics import Named, Pairs
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.columns import lists
-from kwsniff.report.arrays import Ints, Mask, valid
+from kwsniff.report.codes import Ints, Mask, valid
 
 
 def lengths(column: pa.ListArray) -> Ints:

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from kwsniff.columns import NONE, nulls
 from kwsniff.report import lists
-from kwsniff.report.arrays import integers
-from kwsniff.report.codes import distinct, occurring
+from kwsniff.report.codes import distinct, integers, occurring
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from kwsniff.report import lists
-from kwsniff.report.arrays import Ints
+from kwsniff.report.codes import Ints
 
 
 def elements(column: pa.ListArray, values: pa.Array) -> pa.ListArray:

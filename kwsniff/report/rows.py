@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from kwsniff.columns import NONE
 from kwsniff.columns import places as places_of
-from kwsniff.report.arrays import Floats, Ints, Mask, integers, numbered, reals, valid
-from kwsniff.report.codes import combined, distinct
+from kwsniff.report.codes import Floats, Ints, Mask, combined, distinct, integers, numbered, reals, valid
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kwsniff.report.codes import combined
 from kwsniff.report.cube import LEAST, MEASURES, NEVER, PARTS, folded, taken
-from kwsniff.report.samples import Samples
+from kwsniff.report.percentiles import Samples
 from kwsniff.report.store import CallStore, Columns
 from kwsniff.report.tables import STATUS_COLUMNS, ordered, typed
 

@@ -24,14 +24,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kwsniff.report import waiting
-from kwsniff.report.arrays import Floats, Ints
-from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
+from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, Floats, Ints, combined
 from kwsniff.report.coverage import FIRST, LAST, Coverage
 from kwsniff.report.cube import LEAST, NEVER, PARTS, Cube, Measures, is_steady, joined, steady
 from kwsniff.report.even import BATCH_BYTES, even
 from kwsniff.report.eventrows import EventBatch
+from kwsniff.report.percentiles import ExactSamples, Samples
 from kwsniff.report.rows import Rows
-from kwsniff.report.samples import ExactSamples, Samples
 from kwsniff.report.topics import TopicNames
 from kwsniff.report.topicstore import TopicStore
 

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.report.arrays import Ints
-from kwsniff.report.codes import occurring
+from kwsniff.report.codes import Ints, occurring
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.waiting import waited
 

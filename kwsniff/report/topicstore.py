@@ -12,8 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.report.arrays import Ints
-from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, combined
+from kwsniff.report.codes import MAX_NAMES, OTHERS, Codes, Ints, combined
 from kwsniff.report.cube import MEASURES, Cube, Measures, chosen
 from kwsniff.report.eventrows import EventBatch, EventRows, Partitions
 from kwsniff.report.rows import Coded

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from kwsniff.report.arrays import Mask
+from kwsniff.report.codes import Mask
 from kwsniff.report.rows import Rows
 
 FETCHES = (1, 78)

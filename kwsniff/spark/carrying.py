@@ -19,11 +19,10 @@ import pyarrow as pa
 from kwsniff.columns import nulls, record_batch
 from kwsniff.lake.place import Place
 from kwsniff.report import lists
-from kwsniff.report.arrays import integers
 from kwsniff.report.carried import Change, Noticed, bounded, composed
-from kwsniff.report.course import Offsets
+from kwsniff.report.codes import integers
 from kwsniff.report.mentions import Ints
-from kwsniff.report.stretch import Name
+from kwsniff.report.stretch import Name, Offsets
 from kwsniff.spark.staged import PLACE, STAGED, Staged
 
 TAKEN = (

@@ -13,9 +13,18 @@ import pytest
 
 from kwsniff.cli import kernels
 from kwsniff.native import code as native_code
-from kwsniff.native import linker as native_linker
-from kwsniff.native.code import ACT, LEVELS, NATIVE, READ, fitting, is_library, opened, path_of, sealed
-from kwsniff.native.linker import as_library
+from kwsniff.native.code import (
+    ACT,
+    LEVELS,
+    NATIVE,
+    READ,
+    as_library,
+    fitting,
+    is_library,
+    opened,
+    path_of,
+    sealed,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,7 +103,7 @@ def test_code_is_loaded_as_an_object_file_and_as_a_library(linked: bool, folder:
 def test_without_a_linker_code_stays_an_object_file(
     linker: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_linker.shutil, "which", lambda _: linker)
+    monkeypatch.setattr(native_code.shutil, "which", lambda _: linker)
     assert as_library(b"code") == b"code"
 
 

@@ -19,9 +19,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 import kwsniff
 from kwsniff.config import Config
 from kwsniff.live.metrics import Metrics, MetricsError
-from kwsniff.live.metrics.series import BUCKETS_US, MAX_LENGTH, MAX_SERIES
-from kwsniff.live.metrics.server import MAX_REQUESTS, parsed
-from kwsniff.live.metrics.tally import MAX_CLIENTS
+from kwsniff.live.metrics.exposition import MAX_REQUESTS, parsed
+from kwsniff.live.metrics.tally import BUCKETS_US, MAX_CLIENTS, MAX_LENGTH, MAX_SERIES
 from kwsniff.live.sink import Health
 from kwsniff.offline import events
 from tests.report import oracle

@@ -16,7 +16,7 @@ from kwsniff.live.livetable import SCHEMA, CsvError, IntervalCsv
 from kwsniff.live.sink import Health
 from kwsniff.offline import events
 from kwsniff.report import Report
-from kwsniff.report.condensed import LIMIT
+from kwsniff.report.percentiles import LIMIT
 from kwsniff.report.tables import TABLES
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS

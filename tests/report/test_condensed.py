@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwsniff.report.condensed import Condensed
-from kwsniff.report.percentiles import QUANTILES
+from kwsniff.report.percentiles import QUANTILES, Condensed
 from tests.strength import examples
 
 PERCENTS = [100 * quantile for quantile in QUANTILES.values()]

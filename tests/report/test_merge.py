@@ -16,7 +16,7 @@ from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.report import Report
 from kwsniff.report.bounded import BoundedStore
-from kwsniff.report.condensed import Condensed
+from kwsniff.report.percentiles import Condensed
 from kwsniff.report.tables import TABLES
 from kwsniff.report.trust import TrustTotals, paragraph
 from tests.report.test_condensed import BATCHES, taken

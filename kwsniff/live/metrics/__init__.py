@@ -6,7 +6,7 @@ scrape, in a thread of the HTTP server, copies the sums under the session's lock
 let go, so that a slow scraper never holds up the capture.
 
 Invariants: a metric only grows, but for the gauges; the series are bounded whatever clients call themselves
-(`kwsniff.live.metrics.series`); the registry is the session's own, so nothing of the process is shown.
+(`kwsniff.live.metrics.tally`); the registry is the session's own, so nothing of the process is shown.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.registry import Collector
 
-from kwsniff.live.metrics.exposition import families, of_lag
-from kwsniff.live.metrics.server import Endpoint, MetricsError
+from kwsniff.live.metrics.exposition import Endpoint, MetricsError, families, of_lag
 from kwsniff.live.metrics.tally import NEEDED, MetricsTally
 from kwsniff.live.sink import Health
 
