@@ -57,15 +57,15 @@ def pipeline(request: PipelineRequest) -> int:
     """
     from kwsniff.lake.manifest import OutputError, inputs
     from kwsniff.spark import job
-    from kwsniff.spark.java import JavaError
-    from kwsniff.spark.progress import watched
     from kwsniff.spark.session import (
+        JavaError,
         SparkFailedError,
         SparkMissingError,
         TaskError,
         context,
         plain_failures,
     )
+    from kwsniff.spark.tasks import watched
 
     unread: list[Unread] = []
     try:
@@ -142,8 +142,7 @@ def follow(request: StreamRequest) -> int:
     from kwsniff.lake import formats
     from kwsniff.lake.manifest import OutputError
     from kwsniff.spark import ledger
-    from kwsniff.spark.java import JavaError
-    from kwsniff.spark.session import SparkFailedError, SparkMissingError, TaskError
+    from kwsniff.spark.session import JavaError, SparkFailedError, SparkMissingError, TaskError
 
     stop = Stop()
     unread: list[Unread] = []

@@ -91,8 +91,10 @@ def pieces(path: str, config: Config, size: int) -> list[Split]:
 
 
 def places(total: int, size: int) -> list[int]:
-    """Where splits of about so many bytes should begin, but for the first, in a file of `total` bytes."""
-    return list(range(size, total - size // 2, size))
+    """Where splits of about so many bytes, all of one size, should begin, but for the first, in a file of
+    `total` bytes."""
+    count = max(round(total / size), 1)
+    return [total * number // count for number in range(1, count)]
 
 
 def joined(files: Sequence[CaptureFile], parts: Sequence[list[Split]], size: int) -> list[Split]:

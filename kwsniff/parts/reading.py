@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ class SplitReader:
         """TCP segments and notes, as batches of SEGMENTS. Raises CaptureError."""
         return (batch for batch, _ in self._batches())
 
-    def columns(self) -> Iterator[SegmentColumns]:
+    def columns(self) -> Generator[SegmentColumns]:
         """The same as columns, which know where in the file their payload lies. Raises CaptureError."""
         for batch, place in self._batches():
             yield replace(segment_columns(batch), place=place)

@@ -34,7 +34,6 @@ from kwsniff.parts.plan import Split, pieces
 from kwsniff.parts.reading import SplitReader
 from kwsniff.pipeline import analyze
 from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
-from kwsniff.spark.warm import NothingReader
 from kwsniff.table import EVENTS, SEGMENTS
 from kwsniff.where.predicate import Predicate, columns_in, compile_where
 
@@ -123,10 +122,6 @@ class FollowedSource(datasource.DataSource):
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         return FollowReader(self._following, ROWS)
-
-    def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """No rows: see `kwsniff.spark.warm`."""
-        return NothingReader(self._following.shares)
 
     @property
     def _following(self) -> Following:

@@ -1,30 +1,31 @@
 """The last jobs of a run: events as tasks left them to tables and statistics as users read them.
 
-Theory of operation. A *group* is some files that follow each other, one task's work; the `corrections` that
-are for a group are brought to its task. Its rows go by once to be written, with the names of all topics that
-are given by uuid, into the files of their tables; rows whose names were not told (`kwsniff.spark.naming`),
-as those of earlier runs, go by before to be learnt from. On their way rows are counted: a task hands over
-statistics and findings of its group as bytes, which are merged a few at a time until one is left. So nobody
-holds more than some groups' worth of them, and percentiles are exact up to `EXACT` calls. Small files of a
-table are joined at the end, while the driver merges and reports.
+Theory of operation. A *group* is some files that follow each other, one task's work, with what is to be put
+right in them. Its rows go by once to be written, with the names of all topics that are given by uuid, into
+the files of their tables; rows whose names were not told (`kwsniff.spark.learnt`), as those of earlier runs,
+go by before to be learnt from. On their way rows are counted: a task writes statistics and findings of its
+group to a file, and tasks merge some of these at a time until one is left. So nobody holds more than some
+groups' worth of them, and percentiles are exact up to `EXACT` calls. Small files of a table are joined at the
+end, while the driver merges and reports.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 
 from kwsniff.config import MIB
 from kwsniff.findings import NEEDED, Findings
+from kwsniff.html import Pass
 from kwsniff.lake.compact import SEVERAL, TINY, bundles, joined
 from kwsniff.lake.files import Stored
 from kwsniff.lake.place import Place
@@ -34,52 +35,88 @@ from kwsniff.report.even import even
 from kwsniff.report.sessions import NEEDED as SESSIONS
 from kwsniff.report.sessions import followed
 from kwsniff.report.topics import FIXED, MAX_LEARNT, fill, first_named
-from kwsniff.spark.carrying import TAKEN, in_sessions, known_sessions, noticed, opened_before
-from kwsniff.spark.control import (
-    EMITTED,
-    STORED,
-    Piece,
-    Row,
-    Work,
-    batched,
-    described,
-    numbers,
-    rows_of,
-    tasks,
-)
-from kwsniff.spark.counted import Counted, in_turn, merged
-from kwsniff.spark.naming import First, names_of
-from kwsniff.spark.settling import Settling
+from kwsniff.spark.joining import Correction, settled
+from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, noticed, opened_before
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order
+from kwsniff.spark.tasks import described, run
 from kwsniff.spec.load import catalog
 from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
 if TYPE_CHECKING:
-    from kwsniff.spark.control import Spark
+    from kwsniff.report.carried import Changes
+    from kwsniff.spark.tasks import Spark
 
 FILES_BYTES = 160 * MIB
 """Staged events that one task finishes, about: a file a day and hour comes of them."""
-LEAST_BYTES = 14 * MIB
+LEAST_BYTES = 4 * MIB
 MOST_ROWS = 1_000_000
 """Rows up to which tasks hand over every value for the percentiles."""
+EXACT = 1_000_000
+"""Values of a metric up to which percentiles are exact: calls, and topics that calls name."""
+MERGED = 16
+"""Statistics that one task merges."""
 
 LEARNT_FROM = (
     *("event", "connection", "software_name", "software_version"), "topics", "topic_ids", "position",
 )  # fmt: skip
 
 
-def grouped(files: Sequence[Staged], cores: int) -> list[list[Staged]]:
-    """Files that follow each other, as one task each is to take them."""
-    size = min(max(sum(file.bytes for file in files) // (2 * cores), LEAST_BYTES), FILES_BYTES)
-    groups: list[list[Staged]] = []
-    room = 0
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files that follow each other, for one task to finish."""
+
+    files: list[Staged]
+    before: list[Staged] = field(default_factory=list)
+    """Files of the first one's split before it."""
+    corrections: dict[int, list[Correction]] = field(default_factory=dict)
+    """What is to be put right in the events of each split."""
+
+    def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows as they are true, in the order of the files, with at least these columns, but for those
+        of tables of an earlier version. Raises OSError."""
+        new = [file for file in self.files if file.table is None]
+        for at, (split, own) in enumerate(groupby(new, key=lambda file: file.split)):
+            files = list(own)
+            if split is None:
+                yield from chain.from_iterable(stored(file.path, columns) for file in files)
+            else:
+                before = self.before if at == 0 else []
+                yield from settled(files, before, self.corrections.get(split, []), columns)
+
+    def earlier(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of files of tables of an earlier version."""
+        for file in self.files:
+            if file.table is not None:
+                yield from stored(file.path, columns, file.table)
+
+    def in_sessions(self) -> Group:
+        """With the calls of fetch sessions instead of all rows."""
+        files = [replace(file, path=file.sessions) for file in self.files if file.sessions is not None]
+        return Group(files, corrections=self.corrections)
+
+
+def grouped(
+    files: Sequence[Staged], cores: int, corrections: Mapping[int, list[Correction]] | None = None
+) -> list[Group]:
+    """Files that follow each other, as one task each is to take them: as many for each core, of about one
+    size, within limits."""
+    total = max(sum(file.bytes for file in files), 1)
+    rounds = -(-total // (FILES_BYTES * cores))
+    count = max(min(rounds * cores, total // LEAST_BYTES), 1)
+    groups: list[Group] = []
+    behind, last = 0, -1
+    of_split: list[Staged] = []
     for file in files:
-        if not groups or file.bytes > room:
-            groups.append([])
-            room = size
-        groups[-1].append(file)
-        room -= file.bytes
+        of_split = of_split if of_split and of_split[-1].split == file.split else []
+        number = (2 * behind + file.bytes) * count // (2 * total)  # by its middle
+        if number != last:
+            groups.append(Group([], list(of_split)))
+        groups[-1].files.append(file)
+        of_split.append(file)
+        behind, last = behind + file.bytes, number
+        if corrections and file.split is not None:
+            groups[-1].corrections[file.split] = corrections[file.split]
     return groups
 
 
@@ -89,101 +126,170 @@ class Finish:
     def __init__(
         self,
         spark: Spark,
-        groups: Sequence[Sequence[Staged]],
-        corrections: Sequence[Sequence[Piece]],
+        groups: Sequence[Group],
         version: Version,
         *,
         in_order: bool = True,
         names: First | None = None,
         sessions: bool = True,
     ) -> None:
-        """`corrections` are for each group. `in_order`: each group's rows come before those of the next one;
-        otherwise each file's rows are in order by themselves. `names`: what the rows that are no table's yet
-        name; None if they have to be read for it. `sessions`: some of them may be of fetch sessions."""
-        self._spark, self._groups = spark, [list(group) for group in groups]
-        self._corrections, self._version = [list(each) for each in corrections], version
+        """`in_order`: each group's rows come before those of the next one; otherwise each file's rows are in
+        order by themselves. `names`: what the rows that are no table's yet name; None if they have to be read
+        for it. `sessions`: some of them may be of fetch sessions."""
+        self._spark, self._groups, self._version = spark, list(groups), version
         self._in_order, self._first, self._sessions = in_order, names, sessions
         self.files: list[Stored] = []
         """The files of all tables, once they are written."""
 
-    def run(self) -> Counted:
-        """Run the jobs. Raises what Spark raises, and OSError."""
+    def run(self) -> Pass:
+        """Run the jobs; what was counted of all rows. Raises what Spark raises, and OSError."""
         with self.running() as counted:
             return counted
 
     @contextmanager
-    def running(self) -> Iterator[Counted]:
+    def running(self) -> Iterator[Pass]:
         """Run the jobs. What the block does with what was counted is done while small files are joined, which
         goes on to its end if the block fails. Raises what Spark raises, and OSError."""
         names = self.topic_names() | FIXED
-        emitted = tasks(self._spark, "write tables", len(self._groups), self._writing(names))
-        written = [Stored(**each) for detail in emitted["detail"].to_pylist() for each in json.loads(detail)]
+        files, urls = self._written(names)
         with ThreadPoolExecutor(1) as beside:
-            compacting = beside.submit(self._compacted, written, described(self._spark))
-            counted = merged(self._spark, self._version.staging, in_turn(emitted))
+            compacting = beside.submit(self._compacted, files, described(self._spark))
+            counted = self._merged(urls)
             if not self._in_order:
                 counted.findings = self._findings(names)
             yield counted
             self.files = compacting.result()
 
-    def _writing(self, names: Mapping[str, str]) -> Work:
-        version = self._version
+    def _written(self, names: Mapping[str, str]) -> tuple[list[Stored], list[str]]:
+        """Write the rows of each group into files of their tables: these, and where what was counted lies."""
+        version, in_order = self._version, self._in_order
         below = {name: version.below(name) for name in TABLES}
         tables = partial(Tables, version.out, below, metadata=spark_metadata())
-        few = sum(file.rows for group in self._groups for file in group) <= MOST_ROWS
-        place = version.staging / "counted-0"
-        opened = self._opened()
-        return _writing(self._groups, self._corrections, names, opened, tables, place, few, self._in_order)
+        few = sum(file.rows for group in self._groups for file in group.files) <= MOST_ROWS
+        place = version.staging / "counted"
 
-    def _opened(self) -> list[Place | None]:
+        def work(given: tuple[int, Group, str | None]) -> tuple[list[Stored], str]:
+            number, group, opened = given
+            counted = Pass(EXACT)
+            for batch in group.earlier(ROWS.names):
+                counted.take(batch)
+            with tables(name=f"part-{number:06}") as sink:
+                rows = (batch.select(ROWS.names).cast(ROWS) for batch in group.rows(ROWS.names))
+                for batch in followed(even(rows, GROUP_BYTES // 2), known=known_sessions(opened)):
+                    whole = fill(batch, names)
+                    sink.add(whole)
+                    counted.take(whole, findings=in_order)
+            if not few:
+                counted.store.condense()
+            return sink.stored, _saved(counted, place)
+
+        groups = zip(self._groups, self._opened(), strict=True)
+        given = [(number, *each) for number, each in enumerate(groups)]
+        done = run(self._spark, "write tables", given, work)
+        return [file for files, _ in done for file in files], [url for _, url in done]
+
+    def _opened(self) -> list[str | None]:
         """For each group where the fetch sessions lie that are open before it."""
-        nothing: list[Place | None] = [None] * len(self._groups)
-        calls = [in_sessions(group) for group in self._groups]
-        if not self._sessions or sum(map(bool, calls)) < 2:
-            return nothing
-        noticing = _noticing(calls, self._corrections)
-        emitted = tasks(self._spark, "follow fetch sessions", len(calls) - 1, noticing).sort_by("split")
-        return opened_before(emitted["data"].to_pylist(), self._version.staging / "opened")
+        groups = [group.in_sessions() for group in self._groups]
+        if not self._sessions or sum(bool(group.files) for group in groups) < 2:
+            return [None] * len(groups)
+
+        def work(group: Group) -> Changes:
+            return noticed(group.rows(TAKEN))
+
+        changes = run(self._spark, "follow fetch sessions", groups[:-1], work)
+        return opened_before(changes, self._version.staging / "opened")
+
+    def _merged(self, urls: Sequence[str]) -> Pass:
+        """What all groups counted, by levels."""
+        place = self._version.staging / "counted"
+
+        def work(share: Sequence[str]) -> str:
+            return _saved(_one(share), place)
+
+        while len(urls) > MERGED:
+            shares = [urls[first : first + MERGED] for first in range(0, len(urls), MERGED)]
+            urls = run(self._spark, "merge statistics", shares, work)
+        return _one(urls)
 
     def _findings(self, names: Mapping[str, str]) -> Findings:
-        """By one task that takes the rows of all files in their order."""
-        files = [file for group in self._groups for file in group]
-        emitted = tasks(self._spark, "make findings", 1, _finding(files, names))["data"].to_pylist()
-        found: Findings = pickle.loads(emitted[0])
-        return found
+        """By one task that takes the rows of all files, which are in order by themselves, in their order."""
+        more = {"position", "topic_ids", "topics", *SESSIONS}
+        needed = [name for name in ROWS.names if name in NEEDED or name in more]
+
+        def work(groups: list[Group]) -> Findings:
+            findings = Findings()
+            for group in groups:
+                for batch in group.earlier(ROWS.names):
+                    findings.take(batch.select(EVENTS_SCHEMA.names))
+            files = [file for group in groups for file in group.files if file.table is None]
+            rows = in_one_order([stored(file.path, needed) for file in files])
+            for batch in followed(map(_widened, rows)):
+                findings.take(fill(batch, names).select(EVENTS_SCHEMA.names))
+            return findings
+
+        return run(self._spark, "make findings", [self._groups], work)[0]
 
     def _compacted(self, files: list[Stored], described: Callable[[], None]) -> list[Stored]:
         """With small files joined, a task for each bundle."""
         described()
         found = bundles(files, SEVERAL, small=TINY)
-        return (
-            compacted(self._spark, files, found, self._version.out, self._version.below) if found else files
-        )
+        return compacted(self._spark, files, found, self._version.out, self._version.below)
 
     def topic_names(self) -> dict[str, str]:
         """Names of topics by uuid over the whole input, first seen first."""
         first = dict(self._first or {})
-        for detail in self._learnt():
-            for uuid, (position, name) in json.loads(detail).items():
-                first[uuid] = min(first.get(uuid, (position, name)), (position, name))
+        for learnt in self._learnt():
+            for uuid, named in learnt.items():
+                first[uuid] = min(first.get(uuid, named), named)
         return names_of(first)
 
-    def _learnt(self) -> list[str]:
+    def _learnt(self) -> list[First]:
         """What tasks learn from the rows whose names nobody told."""
-        told = self._first is not None
-        groups, corrections = [], []
-        for group, own in zip(self._groups, self._corrections, strict=True):
+        groups = []
+        for group in self._groups:
             # Joining may have names for a split that has none of its own.
-            named = [file for file in group if file.named or file.split is not None]
-            files = [file for file in named if file.table is not None or not told]
+            files = [file for file in group.files if file.named or file.split is not None]
+            if self._first is not None:
+                files = [file for file in files if file.table is not None]
             if files:
-                groups.append(files)
-                corrections.append([] if told else own)
-        if not groups:
-            return []
-        emitted = tasks(self._spark, "learn topic names", len(groups), _learning(groups, corrections))
-        learnt: list[str] = emitted["detail"].to_pylist()
-        return learnt
+                groups.append(replace(group, files=files))
+        return run(self._spark, "learn topic names", groups, _learning)
+
+
+def _learning(group: Group) -> First:
+    first: First = {}
+    for batch in chain(group.rows(LEARNT_FROM), group.earlier(LEARNT_FROM)):
+        if len(first) < MAX_LEARNT:
+            first |= first_named(batch, batch["position"], first)
+    return first
+
+
+def _saved(counted: Pass, place: Place) -> str:
+    """Write it into a new file in a directory, piece by piece: all at once, it would be in memory twice.
+    Gives the URL. Raises OSError."""
+    file = place / uuid4().hex
+    with file.create() as stream:
+        pickle.dump(counted, stream, pickle.HIGHEST_PROTOCOL)
+    return file.url
+
+
+def _one(urls: Iterable[str]) -> Pass:
+    """What was counted of rows that follow each other, as one. Raises OSError."""
+    whole = Pass(EXACT)
+    for url in urls:
+        with Place(url).open() as stream:
+            whole.merge(pickle.load(stream))
+    return whole
+
+
+def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With all columns of ROWS; those that are not there are null."""
+    known = set(batch.schema.names)
+    arrays = [
+        batch[field.name] if field.name in known else pa.nulls(batch.num_rows, field.type) for field in ROWS
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
 
 def error_names() -> dict[int, tuple[str, bool]]:
@@ -220,133 +326,13 @@ def compacted(
     below: Callable[[str], str],
 ) -> list[Stored]:
     """`files` with each of the bundles joined to one, by a task each. Raises what Spark raises."""
-    places = [below(bundle[0].table) for bundle in found]
-    metadata = spark_metadata()
+    metadata = spark_metadata() if found else {}
 
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers(batches):
-            bundle = found[number]
-            one = joined(bundle, out, places[number], metadata[bundle[0].table])
-            yield from batched([{"kind": STORED, "detail": json.dumps(asdict(one))}])
+    def work(given: tuple[Sequence[Stored], str]) -> Stored:
+        bundle, place = given
+        return joined(bundle, out, place, metadata[bundle[0].table])
 
-    emitted = tasks(spark, "join small files", len(found), work)["detail"].to_pylist()
     gone = {file.path for bundle in found for file in bundle}
     rest = [file for file in files if file.path not in gone]
-    return [*rest, *(Stored(**json.loads(detail)) for detail in emitted)]
-
-
-# Tasks
-
-Finishing = Callable[[int, list[Staged], Iterator[Row]], Iterator[Row]]
-"""Takes a group's number and files, and its corrections."""
-
-
-def _each_group(groups: list[list[Staged]], corrections: list[list[Piece]], finish: Finishing) -> Work:
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers(batches):
-            yield from batched(finish(number, groups[number], rows_of(corrections[number])))
-
-    return work
-
-
-def _believed(
-    files: Iterable[Staged], rows: Iterator[Row], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a group as they are true, in the order of the files, with at least these columns."""
-    settling = Settling(rows)
-    for file in files:
-        if file.split is None:
-            yield from stored(file.path, columns)
-        else:
-            yield from settling.rows(file, columns)
-
-
-def _learning(groups: list[list[Staged]], corrections: list[list[Piece]]) -> Work:
-    def learn(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
-        first: dict[str, tuple[int, str]] = {}
-        new = [file for file in files if file.table is None]
-        for batch in chain(_believed(new, rows, LEARNT_FROM), _earlier(files, LEARNT_FROM)):
-            if len(first) < MAX_LEARNT:
-                first |= first_named(batch, batch["position"], first)
-        yield {"kind": EMITTED, "split": number, "detail": json.dumps(first)}
-
-    return _each_group(groups, corrections, learn)
-
-
-def _noticing(groups: list[list[Staged]], corrections: list[list[Piece]]) -> Work:
-    def notice(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
-        found = noticed(_believed(files, rows, TAKEN))
-        yield {"kind": EMITTED, "split": number, "data": found}
-
-    return _each_group(groups, corrections, notice)
-
-
-def _earlier(files: Iterable[Staged], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of files of an earlier version."""
-    for file in files:
-        if file.table is not None:
-            yield from stored(file.path, columns, file.table)
-
-
-def _writing(
-    groups: list[list[Staged]],
-    corrections: list[list[Piece]],
-    names: Mapping[str, str],
-    opened: list[Place | None],
-    tables: Callable[..., Tables],
-    place: Place,
-    few: bool,
-    in_order: bool,
-) -> Work:
-    """Writes the rows of each group into files of their tables, and what it counted of them into `place`."""
-
-    def write(number: int, files: list[Staged], rows: Iterator[Row]) -> Iterator[Row]:
-        counted = Counted()
-        for batch in _earlier(files, ROWS.names):
-            counted.take(batch)
-        new = [file for file in files if file.table is None]
-        with tables(name=f"part-{number:06}") as sink:
-            batches = even(_whole(_believed(new, rows, ROWS.names)), GROUP_BYTES // 2)
-            for batch in followed(batches, known=known_sessions(opened[number])):
-                whole = fill(batch, names)
-                sink.add(whole)
-                counted.take(whole, findings=in_order)
-        if not few:
-            counted.store.condense()
-        written = json.dumps([asdict(each) for each in sink.stored])
-        yield {"kind": STORED, "split": number, "key": counted.save(place), "detail": written}
-
-    return _each_group(groups, corrections, write)
-
-
-def _whole(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """With the columns of ROWS exactly."""
-    for batch in batches:
-        yield batch.select(ROWS.names).cast(ROWS)
-
-
-def _finding(files: list[Staged], names: Mapping[str, str]) -> Work:
-    """All findings of files whose rows are in order by themselves."""
-    more = {"position", "topic_ids", "topics", *SESSIONS}
-    needed = [name for name in ROWS.names if name in NEEDED or name in more]
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in numbers(batches):
-            findings = Findings()
-            for batch in _earlier(files, ROWS.names):
-                findings.take(batch.select(EVENTS_SCHEMA.names))
-            new = in_one_order([stored(file.path, needed) for file in files if file.table is None])
-            for batch in followed(map(_widened, new)):
-                findings.take(fill(batch, names).select(EVENTS_SCHEMA.names))
-            yield from batched([{"kind": EMITTED, "data": pickle.dumps(findings, pickle.HIGHEST_PROTOCOL)}])
-
-    return work
-
-
-def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With all columns of ROWS; those that are not there are null."""
-    known = set(batch.schema.names)
-    arrays = [
-        batch[field.name] if field.name in known else pa.nulls(batch.num_rows, field.type) for field in ROWS
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+    given = [(bundle, below(bundle[0].table)) for bundle in found]
+    return [*rest, *run(spark, "join small files", given, work)]

@@ -16,11 +16,10 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import zstandard
@@ -38,20 +37,11 @@ from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import ListedFile, Rotation, present
 from kwsniff.capture.source import CaptureRun, CaptureTotals, unread_batch
 from kwsniff.config import MIB, Config
-from kwsniff.findings import Findings
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS
 from kwsniff.pipeline import Analysis, Ints, Part
 from kwsniff.report.sessions import Sessions
-from kwsniff.report.topics import FIXED, fill
-from kwsniff.spark.control import EMITTED, Work, batched, numbers, tasks
-from kwsniff.spark.decode import TOTALS, ascending
-from kwsniff.spark.staged import Staged, StagedFile, merged, stored
-from kwsniff.table import EVENTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+from kwsniff.spark.staged import Staged, StagedFile, ascending
 
 # What a stream keeps between batches: the run of one share of the connections, as a file.
 #
@@ -115,63 +105,6 @@ class Kept:
             raise CaptureError(f"{path}: what the stream kept cannot be read: {error}") from error
 
 
-# The findings of a stream: those of all batches so far, made anew by each.
-#
-# What the rules counted is kept in a file for each batch, beside what else the stream keeps. A batch that is
-# done again begins with that of the batch before it.
-
-
-@dataclass(slots=True)
-class Found:
-    """What the findings of a stream are made of."""
-
-    findings: Findings = field(default_factory=Findings)
-
-    def take(self, batch: pa.RecordBatch, names: Mapping[str, str]) -> None:
-        """Take rows (ROWS) that come after all taken before."""
-        self.findings.take(fill(batch, names).select(EVENTS.names))
-
-
-def found(
-    spark: SparkSession,
-    own: Path,
-    before: int,
-    batch: int,
-    staged: Sequence[Staged],
-    names: Mapping[str, str],
-) -> Findings:
-    """The findings behind batch number `batch`, which comes after number `before`. Raises OSError, and what
-    Spark raises."""
-    last = _place(own, before)
-    held = last.read_bytes() if before >= 0 else pickle.dumps(Found())
-    finding = _finding(held, list(staged), {**names, **FIXED})
-    emitted = tasks(spark, "make findings", 1, finding)["data"].to_pylist()
-    Place(str(_place(own, batch))).replace(emitted[0])
-    for file in own.glob("findings-*"):
-        if file not in (last, _place(own, batch)):
-            with suppress(OSError):
-                file.unlink()
-    made: Found = pickle.loads(emitted[0])
-    return made.findings
-
-
-def _place(own: Path, batch: int) -> Path:
-    return own / f"findings-{batch:09}"
-
-
-def _finding(held: bytes, staged: list[Staged], names: Mapping[str, str]) -> Work:
-    """One task takes all rows of a batch, in their order."""
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in numbers(batches):
-            kept: Found = pickle.loads(held)
-            for rows in merged([stored(file.path) for file in staged]):
-                kept.take(rows, names)
-            yield from batched([{"kind": EMITTED, "data": pickle.dumps(kept, pickle.HIGHEST_PROTOCOL)}])
-
-    return work
-
-
 Offset = dict[str, Any]
 """`files`: how many files of the list were read; `ended`: nothing follows."""
 
@@ -183,6 +116,8 @@ LIST = "files.jsonl"
 TIES = 16
 """Bits of a position below the key of an event: one packet may settle several."""
 STATE = "state"
+TOTALS = "totals"
+"""The event of a row that says in `detail`, as JSON, what a task wrote."""
 
 
 @dataclass(frozen=True)

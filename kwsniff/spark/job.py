@@ -1,9 +1,8 @@
 """The batch job of `kwsniff pipeline`: captures to tables of calls, anomalies, connections and findings.
 
-Theory of operation. Tasks decode (`kwsniff.spark.splits`, or `kwsniff.spark.decode` for input that is not
-worth splitting) into files of a staging directory beside the results; these are finished by
-`kwsniff.spark.finish` into files of a new version, which its manifest makes the result
-(`kwsniff.lake.version`). One run at a time writes to a place (`kwsniff.lake.lock`).
+Theory of operation. Tasks decode (`kwsniff.spark.splits`) into files of a staging directory beside the
+results; these are finished by `kwsniff.spark.finish` into files of a new version, which its manifest makes
+the result (`kwsniff.lake.version`). One run at a time writes to a place (`kwsniff.lake.lock`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kwsniff import __version__
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
-from kwsniff.html import Page
+from kwsniff.html import Page, Pass
 from kwsniff.lake import formats, manifest
 from kwsniff.lake.files import Folders, Stored
 from kwsniff.lake.lock import Lock, LockedError, locked
@@ -30,20 +29,14 @@ from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.report import Report
 from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
-from kwsniff.spark.control import Piece, context_of
-from kwsniff.spark.counted import Counted
-from kwsniff.spark.decode import ShardRun
-from kwsniff.spark.finish import Finish, error_names, grouped, spark_metadata
-from kwsniff.spark.naming import First
-from kwsniff.spark.splits import SplitRun, make_plan
+from kwsniff.spark.finish import Finish, Group, error_names, grouped, spark_metadata
+from kwsniff.spark.learnt import First
+from kwsniff.spark.splits import SplitRun, decode_shares, make_plan
 from kwsniff.spark.staged import Staged
+from kwsniff.spark.tasks import context_of
 
 if TYPE_CHECKING:
-    from kwsniff.spark.control import Spark
-
-Corrections = Callable[[list[list[Staged]]], list[list[Piece]]]
-"""Takes the groups of files that are finished together; gives what is to be put right in each."""
-
+    from kwsniff.spark.tasks import Spark
 
 Tell = Callable[[str, int], None]
 """Is told each step as it begins, and the bytes that its tasks share (0: they don't share any)."""
@@ -169,12 +162,10 @@ class _JobRun:
 
     def run(self) -> JobResult:
         try:
-            files, corrections = self._decoded()
-            groups = grouped(files, self._cores)
-            fixes = corrections(groups)
+            groups = self._decoded()
             self._stage("writing tables and statistics")
             finish = Finish(
-                self._spark, groups, fixes, self._version, in_order=self._in_order, names=self._names,
+                self._spark, groups, self._version, in_order=self._in_order, names=self._names,
                 sessions=self._sessions,
             )  # fmt: skip
             with finish.running() as counted:
@@ -189,30 +180,24 @@ class _JobRun:
             self._version.discard()
         return JobResult(self._new, done, report, counted.trust.damaged)
 
-    def _decoded(self) -> tuple[list[Staged], Corrections]:
+    def _decoded(self) -> list[Group]:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
         run = self._in_splits(paths) if self._shards is None else None
         if run is None:
             self._stage_decoding("in shares of the connections")
-            shards = ShardRun(
+            files, totals = decode_shares(
                 self._spark, paths, self._config, self._staging / "events-of-tasks", self._number,
                 self._shards or self._cores,
             )  # fmt: skip
             self._in_order = False
-            shards.decode()
-            self._totals.merge(shards.totals)
-            return [*self._earlier(), *shards.files], lambda groups: [[] for _ in groups]
-
-        def corrections(groups: list[list[Staged]]) -> list[list[Piece]]:
-            self._stage("joining")
-            of_split = {file.split: number for number, group in enumerate(groups) for file in group}
-            run.join([of_split[file.split] for file in run.files])
-            self._totals.merge(run.totals)
-            self._account, self._names, self._sessions = asdict(run.account), run.names, run.sessions
-            return run.corrections(len(groups))
-
-        return [*self._earlier(), *run.files], corrections
+            self._totals.merge(totals)
+            return grouped([*self._earlier(), *files], self._cores)
+        self._stage("joining")
+        run.join()
+        self._totals.merge(run.totals)
+        self._account, self._names, self._sessions = asdict(run.account), run.names, run.sessions
+        return grouped([*self._earlier(), *run.files], self._cores, run.corrections)
 
     def _in_splits(self, paths: list[str]) -> SplitRun | None:
         """Every task reads its part; None if that is not possible."""
@@ -242,7 +227,7 @@ class _JobRun:
     def _cores(self) -> int:
         return int(context_of(self._spark).defaultParallelism)
 
-    def _report(self, counted: Counted) -> Report:
+    def _report(self, counted: Pass) -> Report:
         report = Report.from_store(counted.store, errors=error_names(), uses=True)
         with tempfile.TemporaryDirectory(prefix="kwsniff-") as scratch:
             report.write_csv(scratch)
@@ -251,7 +236,7 @@ class _JobRun:
                 (self._version.out / self._version.statistics / file.name).replace(file.read_bytes())
         return report
 
-    def _write_page(self, report: Report, counted: Counted, path: Path) -> None:
+    def _write_page(self, report: Report, counted: Pass, path: Path) -> None:
         """The page of `kwsniff report --html`, without a second reading of the captures."""
         inputs = [*(self._before.inputs if self._before else []), *self._new]
         page = Page(
@@ -261,7 +246,7 @@ class _JobRun:
         )  # fmt: skip
         path.write_text(page.html(), encoding="utf-8")
 
-    def _findings(self, counted: Counted) -> list[Stored]:
+    def _findings(self, counted: Pass) -> list[Stored]:
         """The files of the tables of findings and of lag."""
         stored: list[Stored] = []
         tables = ((FOUND, counted.findings.table(error_names())), (BEHIND, counted.findings.lag()))
@@ -273,7 +258,7 @@ class _JobRun:
             stored += folders.stored
         return stored
 
-    def _manifest(self, counted: Counted, files: list[Stored]) -> Manifest:
+    def _manifest(self, counted: Pass, files: list[Stored]) -> Manifest:
         trust = counted.trust
         tables: dict[str, list[Stored]] = {table.name: [] for table in (*OF_EVENTS, FOUND, BEHIND)}
         if self._before:

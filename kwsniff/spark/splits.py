@@ -1,53 +1,62 @@
-"""Captures to staged events on Spark in splits: each byte of the input is read by one task.
+"""Captures to staged events on Spark.
 
-Theory of operation. What `kwsniff.parts` describes, in three jobs: `_index` finds where large files can be
-cut (a task for each part); `decode` decodes the splits (a task each), which write their events into files of
-their own, and their summaries, dealt out by connection; `join` takes the summaries one after the other, since
-the state behind a split is needed for the next one: a task for each share of the connections. `corrections`
-then are what has to be put right in the files, or added to them (`kwsniff.spark.finish`).
+Theory of operation. Usually in *splits*, each read by one task, as `kwsniff.parts` describes, in three jobs:
+`_index` finds where large files can be cut (a task for each split); `decode` decodes the splits (a task
+each), which write their events into files, and their summaries, dealt out by connection; `join` takes the
+summaries one after the other, since the state behind a split is needed for the next one: a task for each
+share of the connections. What is to be put right in the files after that `kwsniff.spark.finish` does. Between
+the jobs lie files, so nothing is computed twice and a task that fails is simply run again.
 
-Between the jobs lie files, so nothing is computed twice and a task that fails is simply run again.
+What a cut costs does not depend on how much lies between two: connections are met in their middle, and what
+waited there has to be told by joining. So a file is cut only where a core's share of the input is so large
+that decoding it apart saves more; tasks share the rows of one split when they finish them anyway.
+
+Where splits cannot be read apart, every task reads all of the input and follows a share of the connections
+(`decode_shares`): reading and dissecting are repeated by every task, decoding, which costs more, is divided.
 """
 
 from __future__ import annotations
 
-import json
-import pickle
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kwsniff.capture.source import CaptureFile, resolve
+from kwsniff.capture.source import CaptureFile, CaptureTotals, resolve, segments
 from kwsniff.config import MIB, Config
 from kwsniff.lake.place import Place
-from kwsniff.net.packets import CaptureTotals
 from kwsniff.parts.dealt import Steadiness, dealt, even
 from kwsniff.parts.join import limits_of, within
-from kwsniff.parts.part import ORDER_BITS, PartEngine, PartSummary
+from kwsniff.parts.part import ORDER_BITS, PartEngine
 from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces, places
 from kwsniff.parts.reading import SplitNotes, SplitReader, independent
 from kwsniff.parts.stretch import Stretch, followed, together
-from kwsniff.spark.carrying import calls_of_sessions
-from kwsniff.spark.control import EMITTED, KeptInput, Piece, Work, batched, context_of, numbers, tasks
-from kwsniff.spark.joining import Count, Joining, placed
-from kwsniff.spark.naming import First, Namings, earliest
-from kwsniff.spark.packing import packed_object
-from kwsniff.spark.staged import STAGED, Staged, StagedFile
+from kwsniff.pipeline import keyed
+from kwsniff.prefetch import prefetched
+from kwsniff.spark.joining import Correction, JoinedShare, Joining
+from kwsniff.spark.learnt import First, Namings, calls_of_sessions, earliest
+from kwsniff.spark.staged import STAGED, Staged, StagedFile, placed, positioned
+from kwsniff.spark.tasks import context_of, kept, run
 
 if TYPE_CHECKING:
-    from kwsniff.spark.control import Spark
+    from kwsniff.spark.tasks import Spark
 
-LEAST_SPLIT = 32 * MIB
-"""Smaller splits would have more edges than they gain."""
+LEAST_SPLIT = 512 * MIB
+"""With smaller splits, what a cut costs would be more than decoding on another core saves."""
 MOST_SHARES = 16
-"""Tasks that join, at most: what a group of splits is told lies in so many files."""
+"""Tasks that join, at most: the summary of a split, and what joining says of it, lie in so many files."""
 MOST_SPLITS = 1 << 15
 """A position has room for the numbers of so many."""
+PACKED, UNPACKED = (".gz", ".zst", ".lz4", ".xz"), 4
+"""Names of compressed files, and how many times as much is in them, about."""
+ROLLED = 2 << 20
+"""Bytes after which a split's rows go on in another file, for another task to finish."""
+FIND, DECODE, JOIN = "find where to cut", "decode splits", "join splits"
 Wanted = tuple[str, int, int | None, int]
 """A stretch of a file, as `followed` is asked for it."""
 
@@ -60,10 +69,15 @@ def split_bytes(total: int, cores: int) -> int:
 
 def make_plan(spark: Spark, paths: Sequence[str], config: Config, size: int | None) -> list[Split]:
     """The splits of the captures at `paths`; `size` is that of a split in bytes. Raises CaptureError."""
-    files = resolve(paths)
+    files = [_weighed(file) for file in resolve(paths)]
     total = sum(file.size or 0 for file in files)
     size = size or split_bytes(total, context_of(spark).defaultParallelism)
     return joined(files, _index(spark, files, config, size), size)
+
+
+def _weighed(file: CaptureFile) -> CaptureFile:
+    """With the size of what is in it, about: that is what a core has to do."""
+    return replace(file, size=(file.size or 0) * UNPACKED) if file.path.endswith(PACKED) else file
 
 
 def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int) -> list[list[Split]]:
@@ -71,16 +85,16 @@ def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int
     and a task for each file follows it whole where that proved nothing."""
     ranges = {file.path: _ranges(file, size) for file in files}
     wanted = [each for some in ranges.values() for each in some]
-    found = iter(_pickled(spark, len(wanted), lambda number: followed(*wanted[number], config)))
+    found = iter(run(spark, FIND, wanted, lambda each: followed(*each, config)))
     parts = {path: _proven(path, list(islice(found, len(some))), some) for path, some in ranges.items()}
     odd = [path for path, splits in parts.items() if splits is None]
-    parts.update(zip(odd, _pickled(spark, len(odd), lambda at: pieces(odd[at], config, size)), strict=True))
+    parts.update(zip(odd, run(spark, FIND, odd, lambda path: pieces(path, config, size)), strict=True))
     return [parts[file.path] or [] for file in files]
 
 
 def _ranges(file: CaptureFile, size: int) -> list[Wanted]:
     """The pieces that a file is to have, if there are several."""
-    total = file.size or 0
+    total = 0 if file.path.endswith(PACKED) else file.size or 0
     begins = [0, *places(total, size)]
     ends = [*begins[1:], None]
     return [(file.path, *each, total) for each in zip(begins, ends, strict=True)] if begins[1:] else []
@@ -88,21 +102,6 @@ def _ranges(file: CaptureFile, size: int) -> list[Wanted]:
 
 def _proven(path: str, found: list[Stretch | None], ranges: Sequence[Wanted]) -> list[Split] | None:
     return together(path, found, ranges[0][-1]) if ranges else [Split(path)]
-
-
-def _pickled(spark: Spark, count: int, find: Callable[[int], Any]) -> list[Any]:
-    """What tasks find out for each number."""
-    if not count:
-        return []
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers(batches):
-            yield from batched([{"kind": EMITTED, "split": number, "data": pickle.dumps(find(number))}])
-
-    return [
-        pickle.loads(each)
-        for each in tasks(spark, "find where to cut", count, work).sort_by("split")["data"].to_pylist()
-    ]
 
 
 @dataclass(slots=True)
@@ -122,21 +121,22 @@ class Account:
     """Splits that were decoded again as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summaries:
-    """The shares of a split's summary (`kwsniff.parts.dealt`), and what is of all connections at once."""
+@dataclass(slots=True)
+class Decoded:
+    """What a task made of a split."""
 
-    urls: list[str]
+    notes: SplitNotes
+    files: list[Staged]
+    in_sessions: bool
+    """Rows are of fetch sessions."""
+    namings: Namings
+    summaries: list[str]
+    """Where the shares of its summary lie (`kwsniff.parts.dealt`) ..."""
     bytes: int
-    steady: bool
-    began: int
-    clock: int
+    """... and their size."""
+    steadiness: Steadiness
     limited: bool
     most: tuple[int, ...]
-
-    @property
-    def steadiness(self) -> Steadiness:
-        return Steadiness(self.steady, self.began, self.clock)
 
 
 class SplitRun:
@@ -147,11 +147,9 @@ class SplitRun:
         self._spark, self._splits, self._config = spark, list(splits), config
         self._place, self._run = place, run
         self._seed = secrets.randbits(62)
-        cores = context_of(spark).defaultParallelism
-        self._shares = min(cores, MOST_SHARES) if len(self._splits) > 1 else 1
-        self._summaries: list[Summaries] = []
-        self._namings: list[Namings] = []
-        """What each split named, as it knows it."""
+        self._cores = context_of(spark).defaultParallelism
+        self._shares = min(self._cores, MOST_SHARES) if len(self._splits) > 1 else 1
+        self._decoded: list[Decoded] = []
         self.names: First | None = None
         """What all rows name, once the splits are joined; None: they have to be read for it."""
         self.sessions = False
@@ -159,128 +157,201 @@ class SplitRun:
         self.totals = CaptureTotals()
         self.account = Account(len(splits))
         self.files: list[Staged] = []
-        """The events of each split, as it knows them."""
+        """The events of all splits, as each knows them."""
+        self.corrections: dict[int, list[Correction]] = {}
+        """For each split what is to be put right in its events, once the splits are joined."""
 
     def decode(self) -> bool:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
-        work = _decoding(self._splits, self._config, self._place, self._run, self._seed, self._shares)
-        details = tasks(self._spark, "decode splits", len(self._splits), work)["detail"].to_pylist()
-        said = sorted(map(json.loads, details), key=lambda each: each["file"]["split"])
-        emitted = [SplitNotes.of(each["told"]) for each in said]
-        for each in emitted:
-            self.totals.merge(each.totals)
-        self.files = [Staged(**each["file"]) for each in said]
-        self._summaries = [Summaries(**each["summaries"]) for each in said]
-        self._namings = [Namings.of(each["names"]) for each in said]
-        self.sessions = any(each["in_sessions"] for each in said)
-        self.account.summary_bytes = sum(each.bytes for each in self._summaries)
-        return independent(self._splits, emitted)
+        ahead = len(self._splits) < self._cores
+        decoding = Decoding(
+            self._splits, self._config, self._place, self._run, self._seed, self._shares, ahead, ROLLED
+        )
+        self._decoded = run(self._spark, DECODE, range(len(self._splits)), decoding.decode)
+        for each in self._decoded:
+            self.totals.merge(each.notes.totals)
+        self.files = [file for each in self._decoded for file in each.files]
+        self.sessions = any(each.in_sessions for each in self._decoded)
+        self.account.summary_bytes = sum(each.bytes for each in self._decoded)
+        return independent(self._splits, [each.notes for each in self._decoded])
 
-    def join(self, group_of: Sequence[int]) -> None:
-        """Put the splits together. What comes of a split is for the group that `group_of` has for it."""
-        shared = self._shares > 1 and even([each.steadiness for each in self._summaries])
-        counts = self._join(list(group_of), shared)
-        if shared and not self._fitted(counts):
-            counts = self._join(list(group_of), False)
-        self.names = self._named(counts)
-        self.sessions = self.sessions or any(each.sessions for each in counts)
+    def join(self) -> None:
+        """Put the splits together."""
+        shared = self._shares > 1 and even([each.steadiness for each in self._decoded])
+        found = self._join(shared)
+        if shared and not self._fitted(found):
+            found = self._join(False)
+        self.names = self._named(found)
+        self.sessions = self.sessions or any(each.sessions for each in found)
+        self.corrections = {
+            number: [each.corrections[number] for each in found] for number in range(len(self._splits))
+        }
         account = self.account
-        account.again = sum(each.again for each in counts)
-        account.whole = sum(each.whole for each in counts)
-        account.splits_again = len({number for each in counts for number in each.splits_again})
-        account.shuffled_bytes = account.summary_bytes + sum(each.shuffled_bytes for each in counts)
+        account.again = sum(each.again for each in found)
+        account.whole = sum(each.whole for each in found)
+        account.splits_again = len({number for each in found for number in each.splits_again})
+        account.shuffled_bytes = account.summary_bytes + sum(each.bytes for each in found)
 
-    def _join(self, group_of: list[int], shared: bool) -> list[Count]:
+    def _join(self, shared: bool) -> list[JoinedShare]:
         """By a task for each share of the connections, or by a single one."""
-        urls = [each.urls for each in self._summaries]
+        urls = [each.summaries for each in self._decoded]
         shares = [[[each[share]] for each in urls] for share in range(self._shares)] if shared else [urls]
-        self._joined = KeptInput(self._spark, self._place / "joined")
-        namers = [each.numbers() for each in self._namings]
-        work = _joining(self._splits, shares, self._config, self._seed, self._run, group_of, namers)
-        self._joined.write("join splits", len(shares), work)
-        return [Count(**json.loads(each)) for each in self._joined.details()]
+        joining = Joining(
+            self._splits, self._config, self._seed, self._run, self._place / "joined", shared=shared,
+            namers=[each.namings.numbers() for each in self._decoded],
+        )  # fmt: skip
+        return run(self._spark, JOIN, shares, joining.join)
 
-    def _named(self, counts: list[Count]) -> First | None:
+    def _named(self, shares: list[JoinedShare]) -> First | None:
         """What the rows name that are believed, those of joining among them."""
-        found = [naming for each in counts for naming in Namings.of(each.names).without(()) or ()]
-        for number, namings in enumerate(self._namings):
-            doubted = [each.doubted[number] for each in counts]
+        found = [naming for each in shares for naming in each.namings.without(()) or ()]
+        for number, split in enumerate(self._decoded):
+            doubted = [each.doubted[number] for each in shares]
             if None in doubted:
                 continue
-            own = namings.without({number for each in doubted for number in each or ()})
+            own = split.namings.without({number for each in doubted for number in each or ()})
             if own is None:
                 return None
             found += own
         return earliest(found)
 
-    def _fitted(self, counts: list[Count]) -> bool:
+    def _fitted(self, shares: list[JoinedShare]) -> bool:
         """Whether no limit over all connections was reached, with what all shares held at each cut."""
-        if any(each.limited for each in counts) or any(each.limited for each in self._summaries):
+        if any(each.limited for each in shares) or any(each.limited for each in self._decoded):
             return False
         limits = limits_of(self._config)
-        for cut, part in enumerate(self._summaries[1:]):
-            held = map(sum, zip(*(each.held[cut] for each in counts), strict=True))
+        for cut, part in enumerate(self._decoded[1:]):
+            held = map(sum, zip(*(each.held[cut] for each in shares), strict=True))
             if not within(held, part.most, limits):
                 return False
         return True
-
-    def corrections(self, groups: int) -> list[list[Piece]]:
-        """Where JOINED and EVENTS for each of so many groups lie; their `key` is the number of the split."""
-        return [self._joined.pieces(group) for group in range(groups)]
 
 
 # Tasks
 
 
-def _decoding(splits: list[Split], config: Config, place: Place, run: int, seed: int, shares: int) -> Work:
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers(batches):
-            reader, steadiness = SplitReader(splits, number, config), Steadiness()
-            engine = PartEngine(config, seed, number << ORDER_BITS, first=number == 0)
-            namings = Namings()
-            file, sessions = (
-                StagedFile(place / kind / f"{number:06}.arrow", STAGED) for kind in ("events", "sessions")
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """Decodes splits, a task each, into files in `place`."""
+
+    splits: list[Split]
+    config: Config
+    place: Place
+    run: int
+    seed: int
+    shares: int
+    """Of summaries."""
+    ahead: bool
+    """A thread reads, for a core that has no split of its own."""
+    rolled: int
+    """See `StagedSplit`."""
+
+    def decode(self, number: int) -> Decoded:
+        """Decode one split. Raises CaptureError, OSError."""
+        reader = SplitReader(self.splits, number, self.config)
+        engine = PartEngine(self.config, self.seed, number << ORDER_BITS, first=number == 0)
+        steadiness, namings = Steadiness(), Namings()
+        columns = prefetched(reader.columns()) if self.ahead else reader.columns()
+        with closing(columns), StagedSplit(self.place, number, self.rolled) as staged:
+            for emitted in engine.part(steadiness.watch(columns)):
+                rows = placed(emitted, self.run)
+                namings.add(rows)
+                staged.add(rows)
+        summary = engine.summary()
+        written = [kept(self.place / "summaries", each) for each in dealt(summary, self.shares)]
+        return Decoded(
+            reader.emitted, staged.files, staged.in_sessions, namings, [url for url, _ in written],
+            sum(size for _, size in written), steadiness, summary.limited, summary.most,
+        )  # fmt: skip
+
+
+class StagedSplit:
+    """Rows (STAGED) of one split in files of about `size` bytes each, so that several tasks can finish them,
+    and the calls of fetch sessions among them beside each. Raises OSError."""
+
+    def __init__(self, place: Place, split: int, size: int) -> None:
+        self._place, self._split, self._size = place, split, size
+        self._open: ExitStack | None = None
+        self._last: int | None = None
+        """Position of the last row."""
+        self._first: int | None = None
+        """Position from which rows go into the open file."""
+        self.files: list[Staged] = []
+        """What was written, once the block is over."""
+        self.in_sessions = False
+        """There are calls of fetch sessions."""
+
+    def __enter__(self) -> StagedSplit:
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._end(None)
+        elif self._open is not None:
+            self._open.__exit__(kind, error, trace)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows that come after those before."""
+        if not rows.num_rows:
+            return
+        first = rows["position"][0].as_py()
+        # Rows of one position stay together.
+        if self._rows.written >= self._size and self._last is not None and first > self._last:
+            self._end(first)
+            self._begin()
+            self._first = first
+        self._last = rows["position"][-1].as_py()
+        self._rows.add(rows)
+        if (calls := calls_of_sessions(rows)) is not None:
+            self._sessions.add(calls)
+            self.in_sessions = True
+
+    def _begin(self) -> None:
+        name = f"{self._split:06}.arrow"
+        with ExitStack() as stack:
+            self._rows, self._sessions = (
+                stack.enter_context(StagedFile(self._place / kind / name, STAGED))
+                for kind in ("events", "sessions")
             )
-            with file, sessions:
-                for emitted in engine.part(steadiness.watch(reader.columns())):
-                    rows = placed(emitted, run)
-                    namings.add(rows)
-                    file.add(rows)
-                    if (calls := calls_of_sessions(rows)) is not None:
-                        sessions.add(calls)
-            own = sessions.emitted()
-            written = replace(file.emitted(number), sessions=own.path)
-            summaries = _kept(engine.summary(), steadiness, shares, place / "summaries", number)
-            said = {
-                "told": reader.emitted.plain(), "file": asdict(written), "in_sessions": own.rows,
-                "summaries": asdict(summaries), "names": namings.plain(),
-            }  # fmt: skip
-            yield from batched([{"kind": EMITTED, "split": number, "detail": json.dumps(said)}])
+            self._open = stack.pop_all()
 
-    return work
+    def _end(self, next_first: int | None) -> None:
+        assert self._open is not None
+        stack, self._open = self._open, None
+        stack.close()
+        sessions = self._sessions.emitted().path
+        file = self._rows.emitted(self._split)
+        self.files.append(replace(file, sessions=sessions, first=self._first, end=next_first))
 
 
-def _kept(summary: PartSummary, steadiness: Steadiness, shares: int, place: Place, number: int) -> Summaries:
-    """Write the shares of a summary."""
-    urls, size = [], 0
-    for share, each in enumerate(dealt(summary, shares)):
-        data = packed_object(each)
-        file = place / f"{number:06}-{share:02}-{uuid4().hex[:12]}"
-        file.replace(data)
-        urls.append(file.url)
-        size += len(data)
-    times = steadiness.steady, steadiness.began, steadiness.clock
-    return Summaries(urls, size, *times, summary.limited, summary.most)
+# Tasks that read all of the input
 
 
-def _joining(
-    splits: list[Split], shares: list[list[list[str]]], config: Config, seed: int, run: int,
-    group_of: list[int], namers: list[set[int]],
-) -> Work:  # fmt: skip
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for share in numbers(batches):
-            shared = len(shares) > 1
-            joining = Joining(splits, shares[share], config, seed, run, shared=shared, namers=namers)
-            yield from batched(joining.rows(group_of))
+def decode_shares(
+    spark: Spark, paths: Sequence[str], config: Config, place: Place, number: int, shares: int
+) -> tuple[list[Staged], CaptureTotals]:
+    """Decode by so many tasks that share the connections, into files in `place`, each in order by itself;
+    `number` puts positions behind those of runs with a lower one. Raises what Spark raises."""
 
-    return work
+    def work(share: int) -> tuple[Staged, CaptureTotals]:
+        totals = CaptureTotals()
+        with StagedFile(place / f"{share:06}.arrow") as file:
+            for batch in rows_of_share(paths, config, (share, shares), totals, number):
+                file.add(batch)
+        return file.emitted(), totals
+
+    found = run(spark, "decode shares of the connections", range(shares), work)
+    return [file for file, _ in found], found[0][1]  # they all read the same packets
+
+
+def rows_of_share(
+    paths: Sequence[str], config: Config, shard: tuple[int, int], totals: CaptureTotals, number: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """The events of a share of the connections, with the columns of `ROWS`; `totals` is filled. Raises
+    CaptureError."""
+    for parts in keyed(segments(paths, config, totals), config, shard):
+        for batch, keys in parts:
+            yield positioned(batch, keys, number)

@@ -1,6 +1,7 @@
 """Events on their way to their place, in files that tasks write and read themselves.
 
-A file has a name of its own for each attempt at a task; the attempt that succeeds tells it.
+A file has a name of its own for each attempt at a task; the attempt that succeeds tells it. Rows have a
+`position`: sorted by it, those of all files are in the order of one process.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from kwsniff.lake.files import Folders, Stored, rows_of
 from kwsniff.lake.place import Place
 from kwsniff.lake.results import as_rows
 from kwsniff.lake.stored import OF_EVENTS, ROWS, TABLES, LakeTable
+from kwsniff.parts.part import Emitted
+from kwsniff.pipeline import Ints
 
 PLACE = ("position", "rank", "number")
 """What rows are sorted by: rows that one packet settled of several connections have the same position."""
 STAGED = pa.schema([*ROWS, pa.field("rank", pa.int64()), pa.field("number", pa.int64())])
 """ROWS, and what orders those of the same position (`kwsniff.kernel.emitter`); `number` is also that of the
 connection in the run that told it."""
+RUN_BITS = 52
+"""Bits of a position below the number of the run."""
 ROWS_AT_ONCE = 1 << 14
 GROUP_BYTES = 16 << 20
 """Rows wait until there are `ROWS_AT_ONCE` of them, or so many bytes: few at a time are slow to read."""
@@ -45,7 +50,11 @@ class Staged:
     table: str | None = None
     """The table of an earlier version whose file it is: its rows are counted, and stay where they are."""
     sessions: str | None = None
-    """The file with its calls of fetch sessions, which may go on in others (`kwsniff.spark.carrying`)."""
+    """The file with its calls of fetch sessions, which may go on in others (`kwsniff.spark.learnt`)."""
+    first: int | None = None
+    end: int | None = None
+    """Positions between which its split's rows are in this file: `end` and those behind are in the next one;
+    None for the split's own beginning and end."""
 
 
 class StagedFile:
@@ -96,6 +105,12 @@ class StagedFile:
         waiting, self._waiting, self._count, self._bytes = self._waiting, [], 0, 0
         if waiting:
             self._writer.write_table(pa.Table.from_batches(waiting, self._schema).combine_chunks())
+
+    @property
+    def written(self) -> int:
+        """Bytes so far, without rows that wait."""
+        size: int = self._stream.tell()
+        return size
 
     def emitted(self, split: int | None = None) -> Staged:
         """What was written, once it is."""
@@ -149,6 +164,25 @@ class Tables:
     def stored(self) -> list[Stored]:
         """What was written, once the block is over."""
         return [each for _, folders in self._tables for each in folders.stored]
+
+
+def positioned(batch: pa.RecordBatch, keys: Ints, run: int) -> pa.RecordBatch:
+    """EVENTS as ROWS, with the keys that order them as positions behind those of earlier runs."""
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.array(keys + (run << RUN_BITS))], schema=ROWS)
+
+
+def placed(emitted: Emitted, run: int) -> pa.RecordBatch:
+    """Rows of a part as STAGED, behind those of earlier runs."""
+    place = (emitted.keys + (run << RUN_BITS), emitted.ranks, emitted.numbers)
+    return pa.RecordBatch.from_arrays([*emitted.batch.columns, *map(pa.array, place)], schema=STAGED)
+
+
+def ascending(positions: Ints, last: int) -> Ints:
+    """The same, but later ones where one is not behind the one before, or the first not behind `last`: rows
+    that one packet settled stay in their order."""
+    steps = np.arange(len(positions))
+    made: Ints = np.maximum.accumulate(np.maximum(positions - steps, last + 1)) + steps
+    return made
 
 
 def merged(sources: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -18,9 +18,10 @@ import json
 import pickle
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -39,16 +40,16 @@ from kwsniff.lake.manifest import Manifest
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import BEHIND, FOUND, OF_EVENTS, WINDOWS, LakeTable
 from kwsniff.lake.version import PARQUET, Version
-from kwsniff.report.topics import TopicNames, fill
+from kwsniff.report.topics import FIXED, TopicNames, fill
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spark import windows
-from kwsniff.spark.control import STORED, Work, batched, numbers, tasks
 from kwsniff.spark.finish import compacted, error_names, spark_metadata
-from kwsniff.spark.followed import LIST, STATE, Following, found
+from kwsniff.spark.followed import LIST, STATE, Following
 from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
-from kwsniff.spark.staged import Staged, Tables, stored
-from kwsniff.spark.warm import warm
+from kwsniff.spark.staged import Staged, Tables, merged, stored
+from kwsniff.spark.tasks import called, run
 from kwsniff.spark.windows import SECOND, Windows
+from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,9 +96,6 @@ class Stream:
         Version(self._out, manifest.read(self._out), self._settings.form).clear(spared=self._replaced())
         self._spark.dataSource.register(FollowedSource)
         name, options = FollowedSource.name(), {"following": FollowedSource.emitted(self._following)}
-        if not once:
-            nothing = self._spark.read.format(name).options(**options)
-            warm(self._spark, nothing, self._following.shares)
         rows = self._spark.readStream.format(name).options(**options).load()
         writer = rows.writeStream.foreachBatch(self.batch)
         writer = writer.option("checkpointLocation", str(self._own / "checkpoint"))
@@ -133,7 +131,8 @@ class Stream:
         shutil.rmtree(self._staging, ignore_errors=True)
         version = Version(self._out, known, self._settings.form)
         # Sorted here: to sort them, Spark would take samples first, and so read everything twice.
-        details = rows.select("position", "detail").toArrow().sort_by("position")["detail"]
+        with called(self._spark, "decode files"):
+            details = rows.select("position", "detail").toArrow().sort_by("position")["detail"]
         said = [json.loads(detail) for detail in details.to_pylist()]
         if not said:  # nothing was there to be read
             return
@@ -183,20 +182,20 @@ class Stream:
         staged = [Staged(**each["file"]) for each in said]
         capture = next(each["capture"] for each in said if "capture" in each)
         below = {table.name: self._below(version, table.name) for table in OF_EVENTS}
-        work = _writing(
-            staged, self._names(staged), before.closed_until_ns, self._out, below, f"batch-{number:06}"
-        )
-        emitted = tasks(self._spark, "write tables", len(staged), work).to_pylist()
+        names, until_us = self._names(staged), before.closed_until_ns // 1000
+        tables = partial(Tables, self._out, below, f"batch-{number:06}", spark_metadata())
+
+        def work(file: Staged) -> Written:
+            return _write(file, names, until_us, tables)
+
         trust = TrustTotals(**before.trust)
         rows, late = 0, before.late
         files = {name: list(held) for name, held in self._files(version).items()}
-        for each in emitted:
-            own: TrustTotals = pickle.loads(each["data"])
-            trust.merge(own)
-            counted = json.loads(each["detail"])
-            rows, late = rows + counted["rows"], late + counted["late"]
-            for file in counted["files"]:
-                files[file["table"]].append(Stored(**file))
+        for each in run(self._spark, "write tables", staged, work):
+            trust.merge(each.trust)
+            rows, late = rows + each.rows, late + each.late
+            for stored_file in each.files:
+                files[stored_file.table].append(stored_file)
         ended = said[0]["ended"]
         until = max(self._windows.closed_until(capture["last_time_ns"], ended), before.closed_until_ns)
         return StreamRecord(
@@ -242,10 +241,24 @@ class Stream:
         return windows.statistics(self._spark, self._out, calls, span, self._windows.length_ns)
 
     def _findings(self, said: list[dict[str, Any]], before: StreamRecord, record: StreamRecord) -> Findings:
-        """The findings so far."""
-        staged = [Staged(**each["file"]) for each in said]
-        names = self._names([])
-        return found(self._spark, self._own, before.batch, record.batch, staged, names)
+        """The findings so far: one task takes all rows of a batch, in their order. What the rules counted is
+        kept in a file for each batch, so that one which is done again begins with that of the one before."""
+        paths, names = [each["file"]["path"] for each in said], {**self._names([]), **FIXED}
+        last, now = (self._own / f"findings-{each.batch:09}" for each in (before, record))
+        held = pickle.loads(last.read_bytes()) if before.batch >= 0 else Findings()
+
+        def work(findings: Findings) -> Findings:
+            for rows in merged([stored(path) for path in paths]):
+                findings.take(fill(rows, names).select(EVENTS.names))
+            return findings
+
+        (findings,) = run(self._spark, "make findings", [held], work)
+        Place(str(now)).replace(pickle.dumps(findings, pickle.HIGHEST_PROTOCOL))
+        for file in self._own.glob("findings-*"):
+            if file not in (last, now):
+                with suppress(OSError):
+                    file.unlink()
+        return findings
 
     def _files_of(self, table: LakeTable, rows: pa.Table, version: Version) -> list[Stored]:
         below = self._below(version, table.name)
@@ -309,29 +322,26 @@ def _over(before: StreamRecord, now: StreamRecord) -> range:
     return range(first, LAST_HOUR if now.ended else end)
 
 
-def _writing(
-    staged: list[Staged],
-    names: Mapping[str, str],
-    closed_until_ns: int,
-    out: Place,
-    below: Mapping[str, str],
-    name: str,
-) -> Work:
-    """A task for each file of staged events: into the files of their tables."""
-    metadata = spark_metadata()
+@dataclass(slots=True)
+class Written:
+    """What a task wrote of a batch."""
 
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers(batches):
-            trust = TrustTotals()
-            rows = late = 0
-            with Tables(out, below, name, metadata) as tables:
-                for batch in stored(staged[number].path):
-                    trust.add(batch)
-                    rows += batch.num_rows
-                    calls = batch.filter(pc.equal(batch["event"], "call"))["time"].cast(pa.int64())
-                    late += pc.sum(pc.less(calls, closed_until_ns // 1000)).as_py() or 0
-                    tables.add(fill(batch, names))
-            said = {"rows": rows, "late": late, "files": [asdict(each) for each in tables.stored]}
-            yield from batched([{"kind": STORED, "detail": json.dumps(said), "data": pickle.dumps(trust)}])
+    files: list[Stored]
+    trust: TrustTotals
+    rows: int = 0
+    late: int = 0
+    """Calls of windows that are closed."""
 
-    return work
+
+def _write(file: Staged, names: Mapping[str, str], until_us: int, tables: Callable[[], Tables]) -> Written:
+    """A file of staged events into the files of their tables; windows are closed up to `until_us`."""
+    made = Written([], TrustTotals())
+    with tables() as sink:
+        for batch in stored(file.path):
+            made.trust.add(batch)
+            made.rows += batch.num_rows
+            calls = batch.filter(pc.equal(batch["event"], "call"))["time"].cast(pa.int64())
+            made.late += pc.sum(pc.less(calls, until_us)).as_py() or 0
+            sink.add(fill(batch, names))
+    made.files = sink.stored
+    return made

@@ -11,10 +11,10 @@ The figures mean what those of the report mean: latencies leave out calls that w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from kwsniff.lake.place import Place
 from kwsniff.lake.stored import WINDOWS
 from kwsniff.report.percentiles import QUANTILES, Sorted
 from kwsniff.report.waiting import NEEDED, waited
+from kwsniff.spark.tasks import run
 from kwsniff.table import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -69,23 +70,14 @@ def statistics(
     step = -(-(last - first) // (count * length_ns)) * length_ns
     known = [file for file in files if _overlaps(file, span)]
 
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                begin = first + task * step
-                yield from figures(out, known, (begin, min(begin + step, last)), length_ns).to_batches()
+    begins = [first + task * step for task in range(count)]
 
-    ranges = spark.range(0, count, 1, count)
-    found = ranges.mapInArrow(work, from_arrow(FIGURES)).toArrow().cast(FIGURES)
+    def work(begin: int) -> pa.Table:
+        return figures(out, known, (begin, min(begin + step, last)), length_ns)
+
+    found = pa.concat_tables(run(spark, "count windows", begins, work)).combine_chunks()
     keys = pa.table({"window": found["window_start"], "api": pc.fill_null(found["api"], "")})
     return found.take(pc.sort_indices(keys, sort_keys=[("window", "ascending"), ("api", "ascending")]))
-
-
-def from_arrow(schema: pa.Schema) -> Any:
-    """The schema as Spark's."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema)
 
 
 def figures(out: Place, files: Sequence[Stored], span: tuple[int, int], length_ns: int) -> pa.Table:

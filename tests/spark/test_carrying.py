@@ -51,8 +51,8 @@ def test_rows_without_sessions_are_not_read_for_them(
     monkeypatch.setattr(finish, "LEAST_BYTES", 1)
     monkeypatch.setattr(finish, "FILES_BYTES", 1)
     read = []
-    noticing = finish._noticing
-    monkeypatch.setattr(finish, "_noticing", lambda *given: read.append(given) or noticing(*given))
+    real = finish.opened_before
+    monkeypatch.setattr(finish, "opened_before", lambda *given: read.append(given) or real(*given))
     name = "java-groups" if sessions else "librdkafka-groups"
     job.run(spark, unpacked(name, tmp_path), tmp_path / "out", Config(), split=20_000)
     assert bool(read) is sessions

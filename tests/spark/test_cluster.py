@@ -23,7 +23,7 @@ from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.lake.results import Results
 from kwsniff.offline import events
-from kwsniff.spark.java import java_home
+from kwsniff.spark.session import java_home
 from kwsniff.table import EVENTS
 from tests.samples import sample
 from tests.spark import documented

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyspark
 
-from kwsniff.spark.control import EMITTED, batched, tasks
 from kwsniff.spark.daemon import unpacked
+from kwsniff.spark.tasks import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def test_workers_run_the_installed_pyspark(spark: SparkSession) -> None:
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import py4j
-        import pyspark
-
-        yield from batched({"kind": EMITTED, "detail": each.__file__} for each in (pyspark, py4j))
+    def work(name: str) -> str | None:
+        return importlib.import_module(name).__file__
 
     import py4j
 
-    assert tasks(spark, "look", 1, work)["detail"].to_pylist() == [pyspark.__file__, py4j.__file__]
+    assert run(spark, "look", ["pyspark", "py4j"], work) == [pyspark.__file__, py4j.__file__]
 
 
 def test_only_archives_of_an_installed_pyspark_are_put_last(tmp_path: Path) -> None:

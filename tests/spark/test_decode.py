@@ -12,7 +12,7 @@ from kwsniff.config import Config
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import ROWS
 from kwsniff.offline import events
-from kwsniff.spark.decode import ShardRun
+from kwsniff.spark.splits import decode_shares
 from kwsniff.spark.staged import stored
 from kwsniff.table import EVENTS
 from tests.samples import names, sample
@@ -26,10 +26,9 @@ def one_process(paths: list[str], config: Config) -> pa.Table:
 
 
 def in_spark(spark: SparkSession, place: Path, paths: list[str], config: Config, shards: int = 2) -> pa.Table:
-    run = ShardRun(spark, paths, config, Place.of(place), 0, shards)
-    run.decode()
-    batches = [batch for file in run.files for batch in stored(file.path)]
-    assert sum(file.rows for file in run.files) == sum(batch.num_rows for batch in batches)
+    files, _ = decode_shares(spark, paths, config, Place.of(place), 0, shards)
+    batches = [batch for file in files for batch in stored(file.path)]
+    assert sum(file.rows for file in files) == sum(batch.num_rows for batch in batches)
     return pa.Table.from_batches(batches, ROWS).sort_by("position").drop(["position"])
 
 

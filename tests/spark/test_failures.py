@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kwsniff.spark import stream
-from kwsniff.spark.java import JavaError
-from kwsniff.spark.session import SparkFailedError, TaskError, plain_failures, session
+from kwsniff.spark.session import JavaError, SparkFailedError, TaskError, plain_failures, session
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed

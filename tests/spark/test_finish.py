@@ -15,7 +15,7 @@ from kwsniff.config import Config
 from kwsniff.lake.place import Place
 from kwsniff.lake.version import Version
 from kwsniff.spark import finish
-from kwsniff.spark.finish import Finish
+from kwsniff.spark.finish import Finish, grouped
 from kwsniff.spark.splits import SplitRun, make_plan
 from tests.samples import sample
 
@@ -31,10 +31,9 @@ def finishing(spark: SparkSession, folder: Path) -> Finish:
         spark, make_plan(spark, PATHS, Config(), 20_000), Config(), Place.of(folder / "staging"), 0
     )
     assert run.decode()
-    run.join(range(len(run.files)))
-    groups = [[file] for file in run.files]
+    run.join()
     place = Version(Place.of(folder / "out"), None)
-    return Finish(spark, groups, run.corrections(len(groups)), place, names=run.names)
+    return Finish(spark, grouped(run.files, 1, run.corrections), place, names=run.names)
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any]) -> list[Any]:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.spark import control, job, progress, splits
-from kwsniff.spark.progress import Steps, watched
+from kwsniff.spark import job, splits, tasks
+from kwsniff.spark.tasks import Steps, watched
 from tests.samples import sample
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def test_bytes_are_counted_from_the_beginning_once(
     capture = sample("kafka-0.10").paths[0]
     steps: list[tuple[str, int]] = []
     stages: dict[str, str] = {}
-    real = control.tasks
+    real = tasks.run
 
-    def tasks(spark: Any, name: str, *given: Any) -> Any:
+    def run(spark: Any, name: str, *given: Any) -> Any:
         stages[name] = steps[-1][0]
         return real(spark, name, *given)
 
-    monkeypatch.setattr(splits, "tasks", tasks)
+    monkeypatch.setattr(splits, "run", run)
     job.run(
         spark, [capture], tmp_path / "out", Config(), split=60_000,
         tell=lambda step, size: steps.append((step, size)),
@@ -62,8 +62,8 @@ def test_bytes_are_counted_from_the_beginning_once(
 def test_without_a_terminal_a_line_comes_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_INTERVAL", 0.05)
-    monkeypatch.setattr(progress, "tasks", lambda spark: (3, 4))
+    monkeypatch.setattr(tasks, "LINE_INTERVAL", 0.05)
+    monkeypatch.setattr(tasks, "counts", lambda spark: (3, 4))
     spark: Any = SimpleNamespace()
     with watched(spark) as steps:
         steps("writing")
@@ -80,7 +80,7 @@ def test_a_job_of_spark_is_told_while_it_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One of its two tasks waits until the line was seen."""
-    monkeypatch.setattr(progress, "LINE_INTERVAL", 0.1)
+    monkeypatch.setattr(tasks, "LINE_INTERVAL", 0.1)
     seen = tmp_path / "seen"
     place = str(seen)
 

@@ -43,6 +43,7 @@ def _later(file: Path, folder: Path, hour: int) -> Path:
 @pytest.fixture
 def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task for each split, a split for each file: several tasks write small files of the same hour."""
+    monkeypatch.setattr(finish, "LEAST_BYTES", 1)
     monkeypatch.setattr(finish, "FILES_BYTES", 1)
 
 

@@ -18,7 +18,7 @@ from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.parts.plan import pieces
 from kwsniff.spark.datasource import register
-from kwsniff.spark.java import java_home
+from kwsniff.spark.session import java_home
 from tests.samples import CAPTURES, sample
 from tests.spark.rotated import rotated
 
@@ -151,7 +151,7 @@ import sys
 from pyspark.sql import SparkSession
 from kwsniff.config import Config
 from kwsniff.offline import events
-from kwsniff.spark.java import java_home
+from kwsniff.spark.session import java_home
 from kwsniff.spark.datasource import register
 from kwsniff.parts.plan import pieces
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

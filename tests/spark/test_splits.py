@@ -19,6 +19,7 @@ from kwsniff.config import MIB, Config
 from kwsniff.lake.files import Stored
 from kwsniff.lake.manifest import Manifest
 from kwsniff.lake.place import Place
+from kwsniff.lake.results import Results
 from kwsniff.lake.stored import OF_EVENTS
 from kwsniff.lake.version import Version
 from kwsniff.offline import events
@@ -26,9 +27,8 @@ from kwsniff.parts.plan import plan
 from kwsniff.report import Report
 from kwsniff.report.tables import TABLES
 from kwsniff.report.topics import FIXED, TopicNames
-from kwsniff.spark import counted as counting
-from kwsniff.spark import finish, job
-from kwsniff.spark.finish import Finish
+from kwsniff.spark import finish, job, splits
+from kwsniff.spark.finish import Finish, Group
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.table import EVENTS
 from tests.capture.files import frames, pcap, pcapng
@@ -37,6 +37,7 @@ from tests.parts.compare import SMALL, counted, cut_at, one_process
 from tests.parts.test_talks import plain
 from tests.samples import names, sample
 from tests.spark.rotated import rotated
+from tests.spark.test_carrying import unpacked
 from tests.spark.test_job import stored
 from tests.strength import ALL
 
@@ -58,10 +59,11 @@ def with_names(paths: list[str], config: Config) -> Counter[str]:
 
 def finished(spark: SparkSession, run: SplitRun, place: Path) -> Counter[str]:
     """The rows that a run comes to, in two groups of splits. What they name is what tasks tell of it."""
+    run.join()
     half = len(run.files) // 2
-    groups = [run.files[:half], run.files[half:]]
-    run.join([int(number >= half) for number in range(len(run.files))])
-    parts = groups, run.corrections(len(groups)), Version(Place.of(place), None)
+    groups = [Group(files, corrections=run.corrections) for files in (run.files[:half], run.files[half:])]
+    groups[1].before.extend(file for file in groups[0].files if file.split == groups[1].files[0].split)
+    parts = groups, Version(Place.of(place), None)
     finish = Finish(spark, *parts, names=run.names)
     assert finish.topic_names() == Finish(spark, *parts).topic_names()
     finish.run()
@@ -83,6 +85,27 @@ def test_events_and_totals_of_many_splits(spark: SparkSession, tmp_path: Path) -
     assert account.shuffled_bytes > account.summary_bytes > 0
 
 
+@pytest.mark.parametrize("count", [0, 3])
+def test_several_tasks_finish_the_rows_of_one_split(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Rows that joining tells lie between them, and some packets settle several rows."""
+    monkeypatch.setattr(splits, "ROLLED", 0)
+    monkeypatch.setattr(finish, "LEAST_BYTES", 1)
+    monkeypatch.setattr(finish, "FILES_BYTES", 1)
+    monkeypatch.setattr(finish, "TINY", 0)  # all files stay as they are
+    link, everything = packets(unpacked("java-groups", tmp_path)[0])
+    lost = MUTATIONS["1 % of packets dropped"](everything, random.Random(3))
+    path = str(write(tmp_path / "lost.pcap", link, lost))
+    cut = cut_at([path], [number / (count + 1) for number in range(1, count + 1)])
+    monkeypatch.setattr(job, "make_plan", lambda *_: cut)
+    done = job.run(spark, [path], tmp_path / "out", SMALL)
+    files = {Path(file.path).name.split("-")[1] for file in done.manifest.tables["calls"]}
+    assert len(files) > 2 * (count + 1)
+    found = Results(tmp_path / "out").events().select(EVENTS.names)
+    assert found.equals(pa.Table.from_batches(list(named(events([path], SMALL))), EVENTS))
+
+
 def test_tasks_find_the_cuts_that_following_each_file_whole_gives(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -94,9 +117,9 @@ def test_tasks_find_the_cuts_that_following_each_file_whole_gives(
     }  # fmt: skip
     for name, data in contents.items():
         (tmp_path / name).write_bytes(data)
-    splits = make_plan(spark, [str(tmp_path)], SMALL, 4_000)
-    assert splits == plan([str(tmp_path)], SMALL, 4_000)
-    counts = Counter(Path(split.path).name for split in splits)
+    found = make_plan(spark, [str(tmp_path)], SMALL, 4_000)
+    assert found == plan([str(tmp_path)], SMALL, 4_000)
+    counts = Counter(Path(split.path).name for split in found)
     assert counts.pop("a.pcap") > 5
     assert counts.pop("c.pcapng") > 3
     assert set(counts.values()) == {1}
@@ -147,20 +170,17 @@ def test_limits_over_all_connections_are_those_of_one_process(spark: SparkSessio
 def test_statistics_of_many_groups_are_those_of_one_pass(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "MERGED", 2)
+    monkeypatch.setattr(finish, "MERGED", 2)
     run = SplitRun(spark, make_plan(spark, PATHS, SMALL, 50_000), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
-    groups = [[file] for file in run.files]
+    run.join()
+    groups = [Group([file], corrections=run.corrections) for file in run.files]
     assert len(groups) > 4
-    run.join(range(len(groups)))
-    place = tmp_path / "done"
-    version = Version(Place.of(place), None)
-    found = Report.from_store(Finish(spark, groups, run.corrections(len(groups)), version).run().store)
+    version = Version(Place.of(tmp_path / "done"), None)
+    found = Report.from_store(Finish(spark, groups, version).run().store)
     expected = Report.from_events(named(events(PATHS, SMALL)))
     for table in TABLES:
         pd.testing.assert_frame_equal(found.tables[table], expected.tables[table])
-    levels = sorted(kept.name for kept in place.rglob("counted-*"))
-    assert levels[:3] == ["counted-0", "counted-1", "counted-2"]
 
 
 def test_statistics_of_very_many_calls_are_condensed(
@@ -197,12 +217,13 @@ def test_topics_are_named_as_in_one_process_with_packets_lost(
     path = str(write(tmp_path / "lost.pcap", link, lost))
     run = SplitRun(spark, cut_at([path], [0.2, 0.4, 0.6, 0.8]), SMALL, Place.of(tmp_path / "staging"), 0)
     assert run.decode()
-    run.join([0] * len(run.files))
+    run.join()
     expected = TopicNames()
     for batch in events([path], SMALL):
         expected.add(batch)
-    parts = [run.files], run.corrections(1), Version(Place.of(tmp_path / "done"), None)
-    assert Finish(spark, *parts, names=run.names).topic_names() | FIXED == expected.names
+    version = Version(Place.of(tmp_path / "done"), None)
+    group = Group(run.files, corrections=run.corrections)
+    assert Finish(spark, [group], version, names=run.names).topic_names() | FIXED == expected.names
     assert expected.names.keys() > FIXED.keys()
 
 
@@ -241,8 +262,8 @@ def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSes
 @pytest.mark.parametrize(
     ("total", "cores", "size"),
     [
-        (60 * MIB, 2, 32 * MIB),
-        (300 * MIB, 2, 150 * MIB),
+        (300 * MIB, 2, 512 * MIB),
+        (1500 * MIB, 2, 750 * MIB),
         (10 << 40, 100, 1024 * MIB),
         (100 << 40, 100, (100 << 40) // (1 << 14)),
     ],

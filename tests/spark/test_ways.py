@@ -21,7 +21,7 @@ from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.lake.results import Results
 from kwsniff.offline import events
-from kwsniff.spark.java import java_home
+from kwsniff.spark.session import java_home
 from kwsniff.table import EVENTS
 from tests.samples import sample
 from tests.spark import documented, test_cluster
@@ -180,7 +180,7 @@ from kwsniff.spark.session import context
 
 spark = context("local[2]")
 print(spark.getConf().get("spark.ui.enabled"))
-finish.FILES_BYTES, finish.SEVERAL = 1, 2
+finish.FILES_BYTES, finish.LEAST_BYTES, finish.SEVERAL = 1, 1, 2
 job.run(spark, sys.argv[2:], sys.argv[1], Config(), split=20_000)
 base = spark.uiWebUrl + "/api/v1/applications/" + spark.applicationId
 with urllib.request.urlopen(base + "/stages") as answer:

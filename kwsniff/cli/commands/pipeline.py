@@ -92,7 +92,7 @@ class PipelineOptions:
             "--split-size",
             metavar="MIB",
             min=1,
-            help="Size of the part of the input that one task reads. Default: a core's share, 32 to "
+            help="Size of the part of the input that one task reads. Default: a core's share, 512 to "
             "1,024 MiB.",
             show_default=False,
             rich_help_panel=RUNNING,

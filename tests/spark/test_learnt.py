@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 
 import pyarrow as pa
 import pytest
 
-from kwsniff.spark import naming
-from kwsniff.spark.naming import KEPT, Namings, earliest, names_of
+from kwsniff.spark import learnt as learning
+from kwsniff.spark.learnt import KEPT, Namings, earliest, names_of
 
 Row = tuple[int, int, list[str | None] | None, list[str | None] | None]
 """Position, connection, names and uuids."""
@@ -25,7 +25,8 @@ def learnt(*rows: Row, batch: int = 2) -> Namings:
             "number": pa.array(numbers), "topics": pa.array(names, lists), "topic_ids": pa.array(ids, lists),
         }  # fmt: skip
         made.add(pa.RecordBatch.from_pydict(columns))
-    return Namings.of(json.loads(json.dumps(made.plain())))
+    gone: Namings = pickle.loads(pickle.dumps(made))  # as Spark brings it to the driver
+    return gone
 
 
 def first_of(namings: Namings, *wrong: int) -> dict[str, tuple[int, str]]:
@@ -63,7 +64,7 @@ def test_a_name_that_is_too_long_is_none() -> None:
 
 
 def test_the_first_uuids_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(naming, "ROOM", 2)
+    monkeypatch.setattr(learning, "ROOM", 2)
     found = learnt((1, 7, ["tea"], ["a"]), (2, 8, ["pot"], ["b"]), (3, 9, ["cup"], ["c"]))
     assert first_of(found) == {"a": (1, "tea"), "b": (2, "pot")}
     assert found.without([7]) is None, "the third could be kept then"

@@ -1,22 +1,98 @@
-"""What a job is at: the step, how many of its tasks are done, about how many bytes, and the time left.
+"""Jobs of plain tasks: each takes one thing, and what it makes comes back to the driver; how far they are.
 
-On a terminal that is one line that changes; elsewhere a line every ten seconds, for logs.
+These are no DataFrames: a query's plan, and the code that is made for it, would take seconds of a first run,
+and a tenth of one for each job after that. Rows do not come back, either: an event that went through the JVM
+would be taken apart into its sixty fields and put together again, for longer than it took to decode. So tasks
+write rows to files (`kwsniff.spark.staged`), and give back where these lie.
 """
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
+import zstandard
+
+from kwsniff.lake.place import Place
 from kwsniff.report.text import bytes_text
-from kwsniff.spark.control import context_of
+from kwsniff.tuning import trimmed
 
 if TYPE_CHECKING:
-    from kwsniff.spark.control import Spark
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    Spark = SparkSession | SparkContext
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+LEVEL = 3
+"""Of zstd; the highest one saves 5 % more in a hundred times the time."""
+STAGE_NAME = "callSite.short"
+"""Spark's property for it."""
+
+
+def context_of(spark: Spark) -> SparkContext:
+    """What runs tasks; a session is more, which queries need."""
+    from pyspark import SparkContext
+
+    return spark if isinstance(spark, SparkContext) else spark.sparkContext
+
+
+def described(spark: Spark) -> Callable[[], None]:
+    """Gives the jobs of the thread that calls it the description of those of this one."""
+    context, name = context_of(spark), "spark.job.description"
+    text = context.getLocalProperty(name)
+    return lambda: context.setLocalProperty(name, text) if text else None
+
+
+def run(spark: Spark, name: str, given: Sequence[Given], work: Callable[[Given], Made]) -> list[Made]:
+    """What a task makes of each thing that is given, in their order; on Spark's page the tasks are called
+    `name`. Raises what Spark raises."""
+    if not given:
+        return []
+
+    def each(things: Iterable[Given]) -> list[Made]:
+        trimmed()
+        return [work(thing) for thing in things]
+
+    context = context_of(spark)
+    with called(context, name):  # `collect` would give the stage its own name, and the line of this file
+        return context.runJob(context.parallelize(given, len(given)), each)
+
+
+@contextmanager
+def called(spark: Spark, name: str) -> Iterator[None]:
+    """Call the stages so that are run in the block, on Spark's page."""
+    context = context_of(spark)
+    context.setLocalProperty(STAGE_NAME, name)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(STAGE_NAME, None)  # type: ignore[arg-type]
+
+
+def kept(place: Place, what: object) -> tuple[str, int]:
+    """Write anything that can be pickled to a new file in a directory, for other tasks: where it lies, and
+    its bytes. A task that is tried again writes another one. Raises OSError."""
+    data = zstandard.compress(pickle.dumps(what, pickle.HIGHEST_PROTOCOL), LEVEL)
+    file = place / uuid4().hex
+    file.replace(data)
+    return file.url, len(data)
+
+
+def fetched(url: str) -> Any:
+    """What `kept` wrote. Raises OSError."""
+    return pickle.loads(zstandard.decompress(Place(url).read()))
+
+
+# What a job is at: the step, how many of its tasks are done, about how many bytes, and the time left. On a
+# terminal that is one line that changes; elsewhere a line every ten seconds, for logs.
 
 INTERVAL = 0.5
 """Seconds between two looks."""
@@ -63,7 +139,7 @@ def watched(spark: Spark, *, quiet: bool = False) -> Iterator[Steps]:
     steps = Steps()
 
     def count() -> tuple[int, int]:
-        return tasks(spark)
+        return counts(spark)
 
     if sys.stderr.isatty():
         with _on_terminal(steps, count):
@@ -112,7 +188,7 @@ def _print(line: str) -> None:
     print(f"kwsniff: {line}", file=sys.stderr, flush=True)
 
 
-def tasks(spark: Spark) -> tuple[int, int]:
+def counts(spark: Spark) -> tuple[int, int]:
     """Tasks of the stages that run: how many are done, and how many there are."""
     tracker = context_of(spark).statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]

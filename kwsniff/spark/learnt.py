@@ -1,24 +1,36 @@
-"""Names of topics by uuid, learnt by the tasks that make the rows which name them.
+"""What the rows of one task have to know of those of others: names of topics, and fetch sessions.
 
 Theory of operation. The name of a uuid is that of the first row, in the order of the input, that gives both.
 Rows of a split may turn out not to be believed, those of a connection together. So of each uuid a task keeps
 the first naming on each of a few connections; when joining has said which of those are not believed, the
 first of the others is left. If none is, and there were more than were kept, the rows have to be read again.
+
+A call of a fetch session names only what changes (`kwsniff.report.sessions`), and a task that begins in the
+midst of them has to know what the session is by then. So who decodes a split puts its calls of sessions into
+files of their own, with the few columns that following them takes. What these come to in each group of files,
+put right as all rows are (`kwsniff.spark.joining`), is found out by a task each (`kwsniff.report.carried`),
+and composed from left to right into what is open before each group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from kwsniff.columns import nulls, record_batch
 from kwsniff.events import MAX_TOPIC
+from kwsniff.lake.place import Place
 from kwsniff.report import lists
-from kwsniff.report.codes import distinct
+from kwsniff.report.carried import Change, Changes, Noticed, bounded, composed
+from kwsniff.report.codes import distinct, integers
+from kwsniff.report.mentions import Ints
+from kwsniff.report.stretch import Name, Offsets
 from kwsniff.report.topics import FIXED, MAX_LEARNT
 from kwsniff.spark.staged import PLACE
+from kwsniff.spark.tasks import fetched, kept
 
 KEPT = 4
 """Connections whose first naming of a uuid is kept."""
@@ -40,16 +52,13 @@ class Naming(NamedTuple):
 class Namings:
     """What some rows that follow each other name."""
 
-    def __init__(
-        self, kept: int = KEPT, *, first: Mapping[str, list[Naming]] | None = None,
-        more: Iterable[str] = (), full: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, kept: int = KEPT) -> None:
         """`kept`: connections; one is enough for rows that are believed."""
         self._kept = kept
-        self._first = dict(first or {})
-        self._more = set(more)
+        self._first: dict[str, list[Naming]] = {}
+        self._more: set[str] = set()
         """Uuids that other connections named, too."""
-        self._full = full
+        self._full = False
         """There were more uuids than are kept."""
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -66,7 +75,7 @@ class Namings:
         parents = rows[lists.parents(counts)[both]]
         self._learn(batch, parents, uuids.take(pa.array(both)), names.take(pa.array(both)))
 
-    def _learn(self, batch: pa.RecordBatch, rows: Any, uuids: pa.Array, names: pa.Array) -> None:
+    def _learn(self, batch: pa.RecordBatch, rows: Ints, uuids: pa.Array, names: pa.Array) -> None:
         """Learn from names beside uuids, in the order in which these rows have them."""
         texts, uuid = distinct(uuids)
         unsettled = np.array([text not in self._more for text in texts])
@@ -109,16 +118,6 @@ class Namings:
             made += [(uuid, min(left))] if left else []
         return made
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"first": self._first, "more": sorted(self._more), "full": self._full}
-
-    @classmethod
-    def of(cls, plain: dict[str, Any]) -> Namings:
-        """From what `plain` gave."""
-        first = {uuid: [Naming(*each) for each in own] for uuid, own in plain["first"].items()}
-        return cls(first=first, more=plain["more"], full=plain["full"])
-
 
 def earliest(namings: Iterable[tuple[str, Naming]]) -> First:
     """Of each uuid the first."""
@@ -132,3 +131,71 @@ def names_of(first: First) -> dict[str, str]:
     """The names that one process would keep."""
     kept = sorted(first.items(), key=lambda each: each[1])[:ROOM]
     return {uuid: name for uuid, (_, name) in kept}
+
+
+# Fetch sessions
+
+TAKEN = (
+    *("event", "broker_ip", "broker_port", "session_id", "session_epoch", "asked", "partitions", "position"),
+)
+"""Columns that what becomes of sessions is made of ..."""
+LISTS = ("asked", "partitions")
+MENTIONED = ("topic", "topic_id", "partition", "fetch_offset")
+"""... and fields of the elements of these."""
+
+
+def calls_of_sessions(rows: pa.RecordBatch) -> pa.RecordBatch | None:
+    """Of rows (STAGED) the calls in fetch sessions, with the columns that following them takes; None if there
+    are none."""
+    epochs = rows["session_epoch"]
+    if epochs.null_count == len(epochs):
+        return None
+    chosen = np.flatnonzero((integers(rows["session_id"]) != 0) & (integers(epochs, -1) >= 0))
+    if not len(chosen):
+        return None
+    places = pa.array(chosen)
+    columns = {name: rows[name].take(places) for name in {*TAKEN, *PLACE}.difference(LISTS)}
+    columns |= {name: _narrowed(rows[name], chosen) for name in LISTS}
+    return record_batch(columns, len(chosen), rows.schema)
+
+
+def _narrowed(column: pa.ListArray, rows: Ints) -> pa.ListArray:
+    """The lists of these rows; of an element only which partition it is, and the offset asked for. That is a
+    fraction of what responses tell of partitions."""
+    spread = lists.spread(column)
+    size = spread.size[rows]
+    places = pa.array(spread.places(rows, size))
+    fields = list(spread.values.type)
+    arrays = [
+        spread.values.field(field.name).take(places) if field.name in MENTIONED
+        else nulls(len(places), field.type)
+        for field in fields
+    ]  # fmt: skip
+    structs = pa.StructArray.from_arrays(arrays, fields=fields)
+    return lists.rebuilt(structs, size, np.zeros(len(size), np.bool_))
+
+
+def noticed(batches: Iterable[pa.RecordBatch]) -> Changes:
+    """What rows do to fetch sessions, for `opened_before`."""
+    found = Noticed()
+    for batch in batches:
+        found.take(batch)
+    return found.changes()
+
+
+def opened_before(changes: Iterable[Changes], place: Place) -> list[str | None]:
+    """From what `noticed` gave of groups that follow each other, for each and the one behind them a file in
+    `place` with the sessions that are open before it; None if there are none."""
+    files: list[str | None] = [None]
+    state: dict[Name, Change] = {}
+    for each in changes:
+        state = bounded(composed(state, each))
+        known = {name: change.offsets for name, change in state.items()}
+        files.append(kept(place, known)[0] if known else None)
+    return files
+
+
+def known_sessions(url: str | None) -> dict[Name, Offsets]:
+    """The sessions in such a file. Raises OSError."""
+    known: dict[Name, Offsets] = fetched(url) if url else {}
+    return known
