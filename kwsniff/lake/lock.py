@@ -114,7 +114,10 @@ class Lock:
         for each in found:
             if each.place == self._own or not each.place.name.endswith(".json"):
                 continue
-            claim = _read(each)
+            try:
+                claim = _read(each)
+            except FileNotFoundError:
+                continue  # taken back; what has its name by now is a claim made anew
             if claim is not None and not _stale(each, claim, now):
                 return claim
             each.place.remove()
@@ -139,16 +142,19 @@ def locked(place: Place) -> Iterator[Lock]:
 
 
 def _read(entry: FolderEntry) -> Claim | None:
-    """None if it was taken back meanwhile, or is none. Raises OSError if it can't be read time and again."""
+    """None if it is no claim. Raises FileNotFoundError if it was taken back meanwhile, OSError if it can't be
+    read time and again."""
     for attempt in range(READS):
         try:
             return Claim(**json.loads(entry.place.read()))
-        except (FileNotFoundError, ValueError, TypeError):
+        except (ValueError, TypeError):
             return None
+        except FileNotFoundError:
+            raise
         except OSError:
             # Taken back while it was read; and as claims are made again, it may be there once more.
             if entry.place.about() is None:
-                return None
+                raise FileNotFoundError(str(entry.place)) from None
             if attempt + 1 == READS:
                 raise
     return None

@@ -32,6 +32,24 @@ def test_a_second_claim_is_told_whose_the_first_is(root: str) -> None:
         pass
 
 
+def test_a_claim_made_anew_while_the_old_one_was_read_is_not_removed(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place.of(root)
+
+    def gone(_: Place) -> bytes:
+        raise FileNotFoundError
+
+    with locked(place):
+        with monkeypatch.context() as patched:
+            patched.setattr(Place, "read", gone)
+            other = Lock(place)
+            other.take()  # takes the first claim for one that is gone
+            other.release()
+        with pytest.raises(LockedError):
+            Lock(place).take()
+
+
 def test_of_many_at_once_never_do_two_hold_it(root: str) -> None:
     place = Place.of(root)
     holding, most, held = [0], [0], [0]
