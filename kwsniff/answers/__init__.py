@@ -7,11 +7,12 @@ input; what it cannot tell, because a column is empty, it says in its notes.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-from kwsniff.answers.tabular import AnswerTable
+    from kwsniff.answers.tabular import AnswerTable
 
 
 class Answer(Protocol):

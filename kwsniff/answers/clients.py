@@ -91,10 +91,10 @@ class Client:
 class Clients:
     """Takes EVENTS and gives the clients. `topic`: only uses of this one are told."""
 
-    def __init__(self, topic: str | None = None, *, bodies: bool = False) -> None:
-        self.needs = NEEDED | {"request"} if bodies else NEEDED
+    def __init__(self, topic: str | None = None, *, full: bool = False) -> None:
+        self.needs = NEEDED | {"request"} if full else NEEDED
         self._topic = topic
-        self._bodies = bodies
+        self._full = full
         self._clients: dict[tuple[str | None, str | None], Client] = {}
         self._owners: dict[str, Client] = {}
         self._beyond = 0
@@ -108,7 +108,7 @@ class Clients:
         for name in SETS:
             self._learn(calls.filter(of_groups) if name == "group_id" else calls, name)
         self._take_uses(calls)
-        if self._bodies:
+        if self._full:
             self._look_into(calls)
         self._take_ends(ends_of(batch))
 

@@ -62,9 +62,9 @@ class Seen:
 class Errors:
     """Takes EVENTS and gives the errors."""
 
-    def __init__(self, *, bodies: bool = False) -> None:
-        self.needs = NEEDS | {"response"} if bodies else NEEDS
-        self._bodies = bodies
+    def __init__(self, *, full: bool = False) -> None:
+        self.needs = NEEDS | {"response"} if full else NEEDS
+        self._full = full
         self._seen: dict[ErrorKey, Seen] = {}
         self._untold = self._beyond = self._calls = self._failed = 0
         self._span: list[datetime] = []
@@ -93,7 +93,7 @@ class Errors:
 
     def _codes(self, row: Row) -> Iterator[tuple[int, str | None, int | None, str | None]]:
         """The codes of one response, each with topic, partition and what else it is about."""
-        if self._bodies and row.get("response"):
+        if self._full and row.get("response"):
             found = list(_in_body(orjson.loads(row["response"]), None, _names(row)))
             if found:
                 yield from found

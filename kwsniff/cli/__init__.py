@@ -21,9 +21,8 @@ def main() -> None:
     # Importing makes a hundred thousand objects that stay: looking for garbage among them is in vain.
     gc.set_threshold(100_000)
     from kwsniff.cli.running import run
-    from kwsniff.cli.startup import stand_ins
 
-    stand_ins()
+    _stand_ins()
     code = run()
     if threading.active_count() > 1:
         sys.exit(code)
@@ -35,3 +34,15 @@ def main() -> None:
     except (OSError, ValueError):  # nobody reads it any more, or it was closed
         pass
     os._exit(code)
+
+
+def _stand_ins() -> None:
+    """Open what was closed of standard input, output and error, so that no file or pipe comes to be in its
+    place. The first two fail where they are used; what would be said on standard error is dropped."""
+    for name, mode, access in (
+        ("stdin", "r", os.O_WRONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.open(os.devnull, access), mode))  # noqa: SIM115 - for the whole run

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.answers import Answer
+from kwsniff.answers.questions import Question
 from kwsniff.answers.stored import is_stored, stored_events
 from kwsniff.answers.tabular import AnswerTable
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
-from kwsniff.cli.arguments import Damage, from_pipe, patient
-from kwsniff.cli.asked import Asked
-from kwsniff.cli.instead import instead
-from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.trust import Trust
+from kwsniff.cli.request import Request, from_pipe, patient
+from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.events import CONNECTION
 from kwsniff.offline import events
 from kwsniff.report.calls import NAMED, NAMING
 from kwsniff.where import zone
 from kwsniff.where.name import BODIES
 from kwsniff.where.predicate import columns_in, compile_where
+
+if TYPE_CHECKING:
+    from kwsniff.answers.upgrade import UpgradeCheck
 
 FORMATS = ("text", "csv", "json")
 DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
@@ -42,21 +42,43 @@ PAGE = 100
 """Columns of text that goes to no terminal."""
 
 
-def answer(asked: Asked, question: Answer) -> int:
+def ask(request: Request, question: Question, **own: Any) -> int:
+    """Answer a question with its own settings; return the exit code. Raises CommandError."""
+    if any(each.name == "full" for each in question.settings):
+        own["full"] = request.config.full
+    try:
+        asked = question.asked(**own)
+    except ValueError as error:
+        raise CommandError(f"--{question.settings[0].name}: {error}") from None
+    code = answer(request, asked)
+    judged = question.judges and code == problem.DONE and cast("UpgradeCheck", asked).breaks()
+    return problem.FINDINGS if judged else code
+
+
+def follow(request: Request, what: str, kind: str | None) -> int:
+    """Show a conversation; return the exit code. Raises CommandError."""
+    from kwsniff.answers.conversation import KINDS, Follow
+
+    if kind is not None and kind not in KINDS:
+        raise CommandError(f"--as: {kind!r} is none of {', '.join(KINDS)}{suggestion(kind, KINDS)}")
+    return answer(request, Follow(what, kind))
+
+
+def answer(request: Request, question: Answer) -> int:
     """Answer the question from the inputs, print the tables; return the exit code. Raises CommandError."""
-    check(asked)
+    check(request)
     damage, stop = Damage(), Stop()
     trust = Trust(
-        wanted=not asked.quiet, window=asked.choice.window(), instead=instead(asked.paths, asked.config)
+        wanted=not request.quiet, window=request.bounds(), instead=instead(request.paths, request.config)
     )
     # What comes through a pipe often ends by Ctrl-C, and is to be told then.
-    interrupts = Stopping(stop) if from_pipe(asked.paths) else Interrupts()
+    interrupts = Stopping(stop) if from_pipe(request.paths) else Interrupts()
     try:
-        for batch in taken(asked, question.needs, damage, trust, stop):
+        for batch in taken(request, question.needs, damage, trust, stop):
             question.take(batch)
     finally:
         interrupts.restore()
-    show(asked, question.tables(), question.notes())
+    show(request, question.tables(), question.notes())
     if trust.capture.files:  # stored events have no packets to speak of
         trust.show()
     if damage:
@@ -66,31 +88,31 @@ def answer(asked: Asked, question: Answer) -> int:
     return problem.DAMAGED if damage else problem.DONE
 
 
-def check(asked: Asked) -> None:
+def check(request: Request) -> None:
     """Raise CommandError or WhereError for what can be seen to be wrong before anything is read."""
-    if asked.form not in FORMATS:
-        near = suggestion(asked.form, FORMATS)
-        raise CommandError(f"-f: {asked.form!r} is none of {', '.join(FORMATS)}{near}")
-    asked.choice.checked()
+    if request.form not in (None, *FORMATS):
+        near = suggestion(str(request.form), FORMATS)
+        raise CommandError(f"-f: {request.form!r} is none of {', '.join(FORMATS)}{near}")
+    request.checked()
 
 
 def taken(
-    asked: Asked, needs: frozenset[str], damage: Damage, trust: Trust, stop: Stop | None = None
+    request: Request, needs: frozenset[str], damage: Damage, trust: Trust, stop: Stop | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The events that were asked for, with the columns `needs` and topic names filled in. Raises
     CommandError."""
-    predicate = compile_where(asked.where, since=asked.since, until=asked.until, tz=asked.tz)
+    predicate = compile_where(request.where, since=request.since, until=request.until, tz=request.tz)
     columns = needs | {"event", "time"}
-    if asked.where is not None:
-        columns |= columns_in(asked.where)
+    if request.where is not None:
+        columns |= columns_in(request.where)
     columns |= NAMING if columns & NAMED else frozenset()
-    owned = Owned() if asked.where is not None and "connection" in needs else _as_it_is
+    owned = Owned() if request.where is not None and "connection" in needs else _as_it_is
     try:
         with (
-            ProgressBar(wanted=not from_pipe(asked.paths)) as progress,
-            closing(_source(asked, columns, trust, progress, stop)) as source,
+            ProgressBar(wanted=not from_pipe(request.paths)) as progress,
+            closing(_source(request, columns, trust, progress, stop)) as source,
         ):
-            for batch in named(damage.watch(source), learner=asked.choice.learner()):
+            for batch in named(damage.watch(source), learner=request.learner()):
                 yield batch.filter(owned(batch, predicate(batch)))
     except CaptureError as error:
         raise CommandError(str(error)) from None
@@ -117,32 +139,34 @@ def _as_it_is(batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
 
 
 def _source(
-    asked: Asked, columns: frozenset[str], trust: Trust, progress: ProgressBar, stop: Stop | None
+    request: Request, columns: frozenset[str], trust: Trust, progress: ProgressBar, stop: Stop | None
 ) -> Generator[pa.RecordBatch]:
-    stored = [path for path in asked.paths if is_stored(path)]
+    stored = [path for path in request.paths if is_stored(path)]
     for path in stored:
         yield from stored_events(path, columns | DAMAGE_COLUMNS)
-    captures = [path for path in asked.paths if path not in stored]
+    captures = [path for path in request.paths if path not in stored]
     if captures:
-        config = replace(asked.config, columns=columns, full=asked.config.full or bool(columns & BODIES))
+        config = replace(request.config, columns=columns, full=request.config.full or bool(columns & BODIES))
         config = patient(config) if from_pipe(captures) else config
         tell_if_interpreted(captures)
-        found = events(captures, config, totals=trust.capture, progress=progress, jobs=asked.jobs, stop=stop)
+        found = events(
+            captures, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
+        )
         yield from trust.watch(found)
 
 
-def show(asked: Asked, tables: list[AnswerTable], notes: Sequence[str] = ()) -> None:
+def show(request: Request, tables: list[AnswerTable], notes: Sequence[str] = ()) -> None:
     """Print tables as they were asked for. Raises CommandError."""
-    tables = [table for table in tables if asked.table in (None, table.name)] or _no_table(asked, tables)
-    _sort(asked, tables)
-    if asked.form == "csv":
-        write_csv(sys.stdout.buffer, tables[0], asked.top)
+    tables = [table for table in tables if request.table in (None, table.name)] or _no_table(request, tables)
+    _sort(request, tables)
+    if request.form == "csv":
+        write_csv(sys.stdout.buffer, tables[0], request.top)
         sys.stdout.flush()
         return
-    if asked.form == "json":
-        write_json(sys.stdout, tables, notes, asked.top)
+    if request.form == "json":
+        write_json(sys.stdout, tables, notes, request.top)
         return
-    write_text(sys.stdout, tables, look(asked))
+    write_text(sys.stdout, tables, look(request))
     if not any(table.rows for table in tables):
         print("Nothing was found.", file=sys.stderr)
     for note in notes:
@@ -150,16 +174,16 @@ def show(asked: Asked, tables: list[AnswerTable], notes: Sequence[str] = ()) -> 
     sys.stdout.flush()
 
 
-def _no_table(asked: Asked, tables: list[AnswerTable]) -> list[AnswerTable]:
+def _no_table(request: Request, tables: list[AnswerTable]) -> list[AnswerTable]:
     known = [table.name for table in tables]
-    raise CommandError(f"--table: there is no {asked.table!r}{suggestion(str(asked.table), known)}; "
+    raise CommandError(f"--table: there is no {request.table!r}{suggestion(str(request.table), known)}; "
                        f"there are {', '.join(known)}")  # fmt: skip
 
 
-def _sort(asked: Asked, tables: list[AnswerTable]) -> None:
-    if asked.sort is None:
+def _sort(request: Request, tables: list[AnswerTable]) -> None:
+    if request.sort is None:
         return
-    turned, name = asked.sort.startswith("-"), asked.sort.lstrip("-")
+    turned, name = request.sort.startswith("-"), request.sort.lstrip("-")
     having = [table for table in tables if any(f.name == name for f in table.fields)]
     if not having:
         known = [f.name for table in tables for f in table.fields]
@@ -168,9 +192,9 @@ def _sort(asked: Asked, tables: list[AnswerTable]) -> None:
         table.sorted_by(name, turned=turned)
 
 
-def look(asked: Asked) -> Look:
+def look(request: Request) -> Look:
     """How text is to look, for the terminal that there is."""
     terminal = sys.stdout.isatty()
-    width = None if asked.wide else shutil.get_terminal_size().columns if terminal else PAGE
-    colour = asked.choice.colour(terminal, os.environ.get("NO_COLOR"))
-    return Look(width, colour, zone(asked.tz), asked.top)
+    width = None if request.wide else shutil.get_terminal_size().columns if terminal else PAGE
+    colour = request.colour(terminal)
+    return Look(width, colour, zone(request.tz), request.top)

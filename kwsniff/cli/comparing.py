@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from kwsniff.answers.compare import Profile, compared
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, show, taken
-from kwsniff.cli.arguments import Damage
-from kwsniff.cli.asked import Asked
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.trust import Trust
+from kwsniff.cli.request import Request
+from kwsniff.cli.telling import Damage, Trust
 from kwsniff.where import WhereError
 from kwsniff.where.predicate import Predicate, compile_where
 
@@ -32,30 +31,31 @@ class _Side:
         return f"{self.name}: {self.path}{window}, {self.profile.calls:,} calls"
 
 
-def compare(asked: Asked, other: str | None, windows: tuple[str | None, str | None]) -> int:
+def compare(request: Request, other: str | None, a: str | None, b: str | None) -> int:
     """Print what differs between two inputs, or two windows; return the exit code. Raises CommandError."""
-    check(asked)
+    check(request)
+    windows = (a, b)
     if other is None and None in windows:
         raise CommandError("name a second input, or two windows of this one: --a FROM/UNTIL --b FROM/UNTIL")
-    if windows != (None, None) and (asked.since or asked.until):
+    if windows != (None, None) and (request.since or request.until):
         raise CommandError("--a and --b stand in place of --since and --until")
-    paths = (asked.paths[0], asked.paths[0] if other is None else other)
-    chosen = [_chosen(option, text, asked.tz) for option, text in zip(("--a", "--b"), windows, strict=True)]
+    paths = (request.paths[0], request.paths[0] if other is None else other)
+    chosen = [_chosen(option, text, request.tz) for option, text in zip(("--a", "--b"), windows, strict=True)]
     sides = [_Side(*each, Profile()) for each in zip("AB", paths, windows, chosen, strict=True)]
     damage, seen = Damage(), 0
     for path in dict.fromkeys(paths):  # an input is read once, also standard input
-        mine, trust = [side for side in sides if side.path == path], Trust(wanted=not asked.quiet)
-        for batch in taken(replace(asked, paths=[path]), mine[0].profile.needs, damage, trust):
+        mine, trust = [side for side in sides if side.path == path], Trust(wanted=not request.quiet)
+        for batch in taken(replace(request, paths=[path]), mine[0].profile.needs, damage, trust):
             for side in mine:
                 side.profile.take(batch.filter(side.chosen(batch)))
     for side in sides:
-        if not asked.quiet:
+        if not request.quiet:
             print(side, file=sys.stderr)
         seen += side.profile.calls
-    show(asked, compared(*(side.profile for side in sides)))
+    show(request, compared(*(side.profile for side in sides)))
     for side in sides:
         if seen and not side.profile.calls:
-            window = f" in {side.window} ({asked.tz})" if side.window else ""
+            window = f" in {side.window} ({request.tz})" if side.window else ""
             problem.said(f"{side.name} has no calls{window}")
     if damage:
         problem.said(damage.line())

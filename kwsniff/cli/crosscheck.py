@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.place import Unread
 from kwsniff.capture.source import resolve
 from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, said
-from kwsniff.config import Config
+from kwsniff.cli.request import Request
 from kwsniff.crosscheck import ToolMissingError, crosscheck, lines
 from kwsniff.report.text import printable
 
 
-def check(paths: Sequence[str], config: Config) -> int:
+def check(request: Request) -> int:
     """Print the comparison of each file; 1 if there are findings, else 0.
 
     Raises:
@@ -23,13 +21,13 @@ def check(paths: Sequence[str], config: Config) -> int:
     found = False
     unread: list[Unread] = []
     try:
-        files = resolve(paths, unread)
+        files = resolve(request.paths, unread)
         for each in unread:
             said(f"{each}; it is passed over")
         for file in files:
             if file.size is None:
                 raise CommandError(f"{file.path}: crosscheck reads the file twice, a pipe cannot be")
-            result = crosscheck(file.path, config)
+            result = crosscheck(file.path, request.config)
             for line in lines(file.path, result):
                 print(printable(line))
             found = found or bool(result.findings)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Timer
 from typing import TYPE_CHECKING
 
@@ -16,16 +15,20 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
-from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_bodies, refuse_overwriting
-from kwsniff.cli.choice import Choice
 from kwsniff.cli.formats import Writer, chosen_format, open_writer
-from kwsniff.cli.instead import instead
-from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Output, Stopping
-from kwsniff.cli.problem import CommandError, chosen_columns, said
-from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.trust import Trust
+from kwsniff.cli.problem import CommandError, said
+from kwsniff.cli.request import (
+    Request,
+    chosen_columns,
+    from_pipe,
+    parsed_duration,
+    patient,
+    refuse_bodies,
+    refuse_overwriting,
+)
+from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.config import Config
 from kwsniff.offline import events
 from kwsniff.pipeline import analyze
@@ -35,7 +38,6 @@ from kwsniff.table import EVENTS
 
 if TYPE_CHECKING:
     from kwsniff.net.packets import CaptureTotals
-    from kwsniff.where.predicate import Predicate
 
 # `kwsniff decode --follow`: events of files that are still being written.
 
@@ -74,37 +76,48 @@ def _piped(
     return segments(paths, config, totals, stop=stop)
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeRequest:
-    """What the user asked for."""
+@dataclass(frozen=True, kw_only=True)
+class DecodeRequest(Request):
+    """What `kwsniff decode` can be asked."""
 
-    paths: Sequence[str]
-    config: Config
-    form: str | None = None
     output: str | None = None
-    columns: str | None = None
-    choice: Choice = field(default_factory=Choice)
-    count: int | None = None
-    quiet: bool = False
-    jobs: int | None = None
+    records: bool = False
     follow: bool = False
     """Read on as the files grow."""
-    duration: float | None = None
-    """Seconds after which to end, when following."""
+    duration: str | None = None
+    trace: str | None = None
+    """Beginning of the id of a connection."""
 
 
 def decode(request: DecodeRequest) -> int:
-    """Write the events of the inputs; return the exit code.
+    """Write the events of the inputs, or the decisions on one connection; return the exit code.
 
     Raises:
         CommandError: the request is wrong, or an input could not be read. Everything decoded before an
             unreadable input is written.
     """
+    config = request.config
+    config = replace(config, full=config.full or request.records, records=request.records)
+    request = replace(request, config=config)
+    if request.trace is not None:
+        shaped = request.form not in (None, "text") or request.columns or request.count is not None
+        if request.follow or shaped or request.limits:
+            raise CommandError("--trace goes with none of the options that choose or shape rows")
+        from kwsniff.cli.trace import trace  # which loads what few runs need
+
+        return trace(request, request.trace, request.output)
+    return _decode(request)
+
+
+def _decode(request: DecodeRequest) -> int:
+    if request.duration is not None and not request.follow:
+        raise CommandError("--duration goes with --follow")
+    seconds = None if request.duration is None else parsed_duration(request.duration, "--duration")
     form = chosen_format(request.form, request.output)
     columns = _columns(request, form)
-    predicate = _predicate(request)
+    refuse_bodies(request.checked())
     if columns is not None:
-        needed = _needed(request.choice.columns.union(columns))
+        needed = _needed(request.chosen_by.union(columns))
         request = replace(request, config=replace(request.config, columns=needed))
     refuse_overwriting(request.output, request.paths)
     if request.follow:
@@ -118,7 +131,7 @@ def decode(request: DecodeRequest) -> int:
             output = Output(request.output, growing=request.follow)
             if form == "parquet" and output.terminal:
                 raise CommandError("parquet is not for a terminal: give -o FILE or a pipe")
-            run = _Run(request, form, columns, predicate, output, stop)
+            run = _Run(request, form, columns, output, stop, seconds)
         return run.run(interrupts)
     finally:
         if output is not None:
@@ -137,12 +150,6 @@ def _to_be_followed(request: DecodeRequest, form: str) -> DecodeRequest:
     if request.jobs is not None and request.jobs > 1:
         raise CommandError("-j does not go with --follow: files are followed by one process")
     return replace(request, config=patient(request.config))
-
-
-def _predicate(request: DecodeRequest) -> Predicate | None:
-    choice = request.choice.checked()
-    refuse_bodies(choice.columns, full=request.config.full)
-    return choice.predicate()
 
 
 def _columns(request: DecodeRequest, form: str) -> list[str] | None:
@@ -166,17 +173,19 @@ class _Run:
         request: DecodeRequest,
         form: str,
         columns: list[str] | None,
-        predicate: Predicate | None,
         output: Output,
         stop: Stop,
+        seconds: float | None,
     ) -> None:
+        """`seconds`: after which to end, when following."""
         self._request = request
-        self._predicate = predicate
+        self._predicate = request.predicate()
+        self._seconds = seconds
         self._output = output
         self._damage = Damage()
         self._trust = Trust(
             wanted=not request.quiet,
-            window=request.choice.window(),
+            window=request.bounds(),
             instead=instead(request.paths, request.config),
         )
         self._piped = from_pipe(request.paths)
@@ -185,11 +194,10 @@ class _Run:
         self._left = request.count
         self._rows = self._seen = 0
         self._stop = stop
-        choice = request.choice
-        colour = choice.colour(output.terminal, os.environ.get("NO_COLOR"))
+        colour = request.colour(output.terminal)
         width = shutil.get_terminal_size().columns if output.terminal else None
         self._writer: Writer = open_writer(
-            form, output.stream, columns, width=width, colour=colour, zone=choice.zone
+            form, output.stream, columns, width=width, colour=colour, zone=request.zone
         )
 
     def run(self, interrupts: Interrupts) -> int:
@@ -214,7 +222,7 @@ class _Run:
         if failure is not None:
             raise failure
         if self._predicate is not None and not self._rows and self._seen:
-            problem.said(f"{self._request.choice.limits} left none of {self._seen:,} rows")
+            problem.said(f"{self._request.limits} left none of {self._seen:,} rows")
         if self._writer.note and not self._request.quiet:
             problem.said(self._writer.note)
         if self._damage:
@@ -257,18 +265,14 @@ class _Run:
         )
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
         hold = request.count is None and not self._piped
-        rows = named(
-            self._damage.watch(self._trust.watch(source)), hold=hold, learner=request.choice.learner()
-        )
+        rows = named(self._damage.watch(self._trust.watch(source)), hold=hold, learner=request.learner())
         # Written by this thread while another decodes.
         yield from rows if self._growing else prefetched(rows)
 
     def _followed(self) -> Iterator[pa.RecordBatch]:
         request = self._request
-        source = following(request.paths, request.config, self._trust.capture, self._stop, request.duration)
-        return named(
-            self._damage.watch(self._trust.watch(source)), hold=False, learner=request.choice.learner()
-        )
+        source = following(request.paths, request.config, self._trust.capture, self._stop, self._seconds)
+        return named(self._damage.watch(self._trust.watch(source)), hold=False, learner=request.learner())
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self._seen += batch.num_rows

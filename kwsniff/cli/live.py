@@ -1,4 +1,4 @@
-"""`kwsniff live`: what the command does; its options are in `kwsniff.cli.commands.live`."""
+"""The job of `kwsniff live`: calls as they happen."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import FrameType
 
 import pyarrow as pa
 
 from kwsniff.cli import problem
-from kwsniff.cli.arguments import refuse_bodies
-from kwsniff.cli.choice import Choice
 from kwsniff.cli.formats import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
-from kwsniff.cli.problem import CommandError, chosen_columns, said, suggestion
-from kwsniff.cli.trust import Trust
-from kwsniff.config import Config
+from kwsniff.cli.problem import CommandError, said, suggestion
+from kwsniff.cli.request import Request, chosen_columns, parsed_duration, parsed_size, refuse_bodies
+from kwsniff.cli.telling import Trust
 from kwsniff.findings import Thresholds
 from kwsniff.live.arrivals import ENDING_S
 from kwsniff.live.keeper import Keeping
@@ -43,37 +41,37 @@ FINDINGS_SHOWN = 10
 """Findings told at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRequest:
-    """What the user asked for."""
+@dataclass(frozen=True, kw_only=True)
+class LiveRequest(Request):
+    """What `kwsniff live` can be asked."""
 
-    interfaces: Sequence[str]
-    config: Config
-    ports: str | None = None
+    interfaces: Sequence[str] = ()
     bpf: str | None = None
     promiscuous: bool = False
-    buffer_bytes: int = 64 << 20
+    buffer: str = "64M"
     user: str | None = None
-    form: str | None = None
-    columns: str | None = None
-    choice: Choice = field(default_factory=Choice)
     packets: str | None = None
     """File to keep packets in."""
     rotate: str | None = None
     all_packets: bool = False
     csv: str | None = None
-    interval: float = 60.0
+    interval: str = "60s"
     prometheus: str | None = None
     topics: bool = False
     """Whether Prometheus is told of topics."""
-    duration: float | None = None
-    count: int | None = None
-    quiet: bool = False
+    duration: str | None = None
+    timeout: float = 60.0
+    """Seconds."""
 
     @property
     def lines(self) -> bool:
         """Whether the user wants lines even on a terminal."""
         return self.form is not None or self.count is not None or self.config.full
+
+    @property
+    def seconds(self) -> float | None:
+        """After how long to end. Raises CommandError."""
+        return None if self.duration is None else parsed_duration(self.duration, "--duration")
 
 
 def live(request: LiveRequest) -> int:
@@ -82,16 +80,19 @@ def live(request: LiveRequest) -> int:
     Raises:
         CommandError: the request is wrong, or listening is not possible.
     """
+    request = replace(request, config=replace(request.config, request_timeout=request.timeout))
+    buffer = parsed_size(request.buffer, "--buffer")
+    interval = parsed_duration(request.interval, "--interval")
+    _ = request.seconds
     form = _form(request.form)
     columns = chosen_columns(request.columns, EVENTS.names) if request.columns is not None else None
     if columns is not None and form == "text":
         raise CommandError("--columns goes with -f csv or jsonl")
-    predicate = request.choice.checked().predicate()
-    refuse_bodies(request.choice.columns, full=request.config.full)
+    refuse_bodies(request.checked())
     rotation = _rotation(request)
     try:
-        session, heading = _session(request, rotation)
-        return _LiveRun(request, session, form, columns, predicate).run(heading)
+        session, heading = _session(request, rotation, buffer)
+        return _LiveRun(request, session, form, columns, interval).run(heading)
     except LiveError as error:
         raise CommandError(str(error)) from None
 
@@ -128,16 +129,14 @@ def _rotation(request: LiveRequest) -> WriterRotation | None:
         raise CommandError(f"--rotate: {error}") from None
 
 
-def _session(request: LiveRequest, rotation: WriterRotation | None) -> tuple[Session, str]:
+def _session(request: LiveRequest, rotation: WriterRotation | None, buffer: int) -> tuple[Session, str]:
     """The session, and the line that says what it listens to."""
-    bpf = filter_of(request.ports, request.bpf)
+    bpf = filter_of(request.port, request.bpf)
     names = list(dict.fromkeys(request.interfaces)) or [ANY]
     listeners: list[Listener] = []
     try:
         for name in names:
-            listeners.append(
-                Listener(name, bpf, promiscuous=request.promiscuous, buffer_bytes=request.buffer_bytes)
-            )
+            listeners.append(Listener(name, bpf, promiscuous=request.promiscuous, buffer_bytes=buffer))
         if request.user is not None:
             become(request.user)
         keeping = None
@@ -164,14 +163,14 @@ class _LiveRun:
         session: Session,
         form: str,
         columns: list[str] | None,
-        predicate: Predicate | None,
+        interval: float,
     ) -> None:
-        """Raises LiveError."""
-        self._request, self._session, self._predicate = request, session, predicate
+        """`interval`: seconds between tables of `--csv`. Raises LiveError."""
+        self._request, self._session, self._predicate = request, session, request.predicate()
         self._trust = Trust(wanted=not request.quiet)
         self._trust.capture = session.totals
         # Whoever comes late to a running cluster sees uuids only: the names went by before.
-        self._names = TopicNames(cached_names() | request.choice.names)
+        self._names = TopicNames(cached_names() | request.names)
         self._known = len(self._names.names)
         self._screen: Screen | None = None
         from kwsniff.spec.load import catalog
@@ -182,27 +181,25 @@ class _LiveRun:
         if request.prometheus is not None:
             self._sinks.append(self._metrics(request.prometheus))
         if request.csv is not None:
-            self._sinks.append(
-                IntervalCsv(request.csv, request.interval, errors=errors, findings=self._findings)
-            )
+            self._sinks.append(IntervalCsv(request.csv, interval, errors=errors, findings=self._findings))
         if possible() and not request.lines:
             self._screen = Screen(
-                ", ".join(session.interfaces), session.stop, self._findings.lag, request.choice.zone
+                ", ".join(session.interfaces), session.stop, self._findings.lag, request.zone
             )
-            self._sinks.append(Filtered(self._screen, predicate))
+            self._sinks.append(Filtered(self._screen, self._predicate))
         else:
             self._sinks.append(self._lines(form, columns))
 
     def run(self, heading: str) -> int:
         """Whoever has read `heading` can end the session with a signal."""
         if self._screen is None:
-            with _stopping(self._end), _after(self._request.duration, self._end):
+            with _stopping(self._end), _after(self._request.seconds, self._end):
                 self._say(heading)
                 with _warning(self._session.health):
                     self._session.run(self._sinks, self._through)
                 return self._ended()
         self._say(heading)
-        with _after(self._request.duration, self._session.stop):
+        with _after(self._request.seconds, self._session.stop):
             self._beside(self._screen)
         Warnings().tick(self._session.health())
         return self._ended()
@@ -265,9 +262,10 @@ class _LiveRun:
     def _lines(self, form: str, columns: list[str] | None) -> LiveSink:
         terminal = sys.stdout.isatty()
         width = os.get_terminal_size().columns if terminal else None
-        choice = self._request.choice
-        colour = choice.colour(terminal, os.environ.get("NO_COLOR"))
-        writer = open_writer(form, sys.stdout.buffer, columns, width=width, colour=colour, zone=choice.zone)
+        writer = open_writer(
+            form, sys.stdout.buffer, columns, width=width, colour=self._request.colour(terminal),
+            zone=self._request.zone,
+        )  # fmt: skip
         return Filtered(Lines(writer, self._request.count, self._end), self._predicate)
 
     def _through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

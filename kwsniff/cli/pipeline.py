@@ -17,44 +17,64 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.place import Unread
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
-from kwsniff.cli.arguments import parsed_duration
 from kwsniff.cli.problem import CommandError, said
-from kwsniff.config import Config
+from kwsniff.cli.request import Request, parsed_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kwsniff.spark import job
     from kwsniff.spark.ledger import StreamRecord, Where
     from kwsniff.spark.stream import Stream
-if TYPE_CHECKING:
-    from kwsniff.spark import job
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineRequest:
-    """What the user asked for."""
+FORMATS = ("parquet", "delta", "iceberg")
 
-    paths: Sequence[str]
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineRequest(Request):
+    """What `kwsniff pipeline` can be asked."""
+
     out: str
-    config: Config
+    form: str = "parquet"
+    """Of the tables."""
     master: str | None = None
     append: bool = False
     partitions: int | None = None
     """Tasks that read everything each; None: tasks that read a part each."""
-    split: int | None = None
-    """Bytes of such a part, about."""
-    quiet: bool = False
+    split_size: int | None = None
+    """MiB of such a part, about."""
     verbose: bool = False
-    form: str = "parquet"
-    """Of the tables."""
+    follow: bool = False
+    once: bool = False
+    end: bool = False
+    window: str = "1m"
+    late: str = "1m"
+    settle: str = "60s"
+    state: str | None = None
+    """Where a stream keeps what it needs to go on; None: in `out`."""
 
 
 def pipeline(request: PipelineRequest) -> int:
-    """Run the job; return the exit code.
+    """Run the job, or the stream; return the exit code.
 
     Raises:
-        CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
+        CommandError: the request is wrong, Spark cannot be started, the output is in the way, or an input
+            could not be read.
     """
+    if request.form not in FORMATS:
+        raise CommandError(f"--format {request.form}: there are {', '.join(FORMATS)}")
+    if request.state is not None and not request.follow:
+        raise CommandError("--state is for --follow")
+    if not (request.follow or request.once or request.end):
+        return decode_files(request)
+    if not request.follow or request.append:
+        raise CommandError("--append is for runs without --follow; --once and --end are for --follow")
+    return follow(request)
+
+
+def decode_files(request: PipelineRequest) -> int:
+    """Run the job; return the exit code. Raises CommandError."""
     from kwsniff.lake.manifest import OutputError, inputs
     from kwsniff.spark import job
     from kwsniff.spark.session import (
@@ -82,7 +102,7 @@ def pipeline(request: PipelineRequest) -> int:
                 request.config,
                 append=request.append,
                 shards=request.partitions,
-                split=request.split,
+                split=None if request.split_size is None else request.split_size << 20,
                 form=request.form,
                 tell=steps,
             )
@@ -112,28 +132,7 @@ def _tell(request: PipelineRequest, result: job.JobResult) -> None:
 # The job of `kwsniff pipeline --follow`: rotated captures to events and statistics as they come.
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRequest:
-    """What the user asked for; durations as they were written."""
-
-    directories: Sequence[str]
-    out: str
-    config: Config
-    master: str | None
-    partitions: int | None
-    window: str
-    late: str
-    settle: str
-    once: bool
-    end: bool
-    quiet: bool
-    verbose: bool
-    form: str = "parquet"
-    state: str | None = None
-    """Where the stream keeps what it needs to go on; None: in `out`."""
-
-
-def follow(request: StreamRequest) -> int:
+def follow(request: PipelineRequest) -> int:
     """Follow until stopped, or with `once` or `end` through the files that are there; return the exit code.
 
     Raises:
@@ -163,7 +162,7 @@ def follow(request: StreamRequest) -> int:
     return _sum_up(request, ledger.last_record(where.out), unread)
 
 
-def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
+def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
     """Run the stream to its end; `unread` takes files that were passed over."""
     from kwsniff.spark import ledger, stream
     from kwsniff.spark.followed import Following
@@ -173,7 +172,7 @@ def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread])
     if window < 1:
         raise CommandError("--window: less than a second")
     following = Following(
-        _directories(request.directories), "", request.config, 0,
+        _directories(request.paths), "", request.config, 0,
         quiet=_seconds(request.settle, "--settle"), end=request.end,
     )  # fmt: skip
     wanted = ledger.Settings(
@@ -188,7 +187,7 @@ def _run(request: StreamRequest, where: Where, stop: Stop, unread: list[Unread])
         with ledger.alone(where.out):
             settings = ledger.settled(where, replace(wanted, shares=shares))
             made = stream.Stream(spark, following, where, settings, _tell_of_stream)
-            _say(f"following {', '.join(request.directories)} into {request.out}; {_so_far(made.record())}")
+            _say(f"following {', '.join(request.paths)} into {request.out}; {_so_far(made.record())}")
             if not stop.is_set():
                 made.start(once=request.once or request.end)
                 _follow(made, stop, unread)
@@ -270,7 +269,7 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def _sum_up(request: StreamRequest, record: StreamRecord, unread: Sequence[Unread]) -> int:
+def _sum_up(request: PipelineRequest, record: StreamRecord, unread: Sequence[Unread]) -> int:
     from kwsniff.capture.source import CaptureTotals
     from kwsniff.report.trust import TrustTotals, paragraph
 
@@ -296,7 +295,7 @@ def _directories(given: Sequence[str]) -> list[str]:
 
 def _seconds(text: str, option: str) -> float:
     """As `parsed_duration`, and none at all."""
-    return 0.0 if text.strip() in ("0", "0s") else parsed_duration(text, option) or 0.0
+    return 0.0 if text.strip() in ("0", "0s") else parsed_duration(text, option)
 
 
 def _say(text: str) -> None:

@@ -6,7 +6,7 @@ import sys
 
 from kwsniff.similar import suggestion
 
-__all__ = ["CommandError", "chosen_columns", "said", "suggestion"]
+__all__ = ["CommandError", "said", "suggestion"]
 
 DONE = 0
 FINDINGS = 1
@@ -44,20 +44,3 @@ def said(message: str) -> None:
 
         line = printable(line)
     print(f"kwsniff: {line}", file=sys.stderr, flush=True)
-
-
-def chosen_columns(asked: str, known: list[str]) -> list[str]:
-    """The columns named in `asked`, separated by commas, in that order.
-
-    Raises:
-        CommandError: a name is unknown or given twice.
-    """
-    names = [name.strip() for name in asked.split(",") if name.strip()]
-    if not names:
-        raise CommandError("--columns names no column")
-    for name in names:
-        if name not in known:
-            raise CommandError(f"--columns: unknown column {name!r}{suggestion(name, known)}")
-        if names.count(name) > 1:
-            raise CommandError(f"--columns: {name} is given twice")
-    return names

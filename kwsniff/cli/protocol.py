@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, suggestion
+from kwsniff.cli.request import Request
 from kwsniff.spec import describe
 from kwsniff.spec.load import catalog
 
 DUMP = "dump"
 
 
-def show(api: str | None, version: int | None) -> int:
+def protocol(request: Request, api: str | None, version: int | None) -> int:
     """Print the list of APIs (`api` None), everything (`dump`), or one layout; return the exit code.
 
     Raises:

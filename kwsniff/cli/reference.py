@@ -4,7 +4,7 @@
     python -m kwsniff.cli.reference man > docs/kwsniff.1
 
 What it writes depends on names, arguments, options and help texts alone, not on the terminal or on how this
-version of typer lays out its help.
+version of click lays out its help.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer.main
+import click
 
-from kwsniff.cli.page import usage
+from kwsniff.cli.commands import COMMANDS, EXAMPLES, GROUPS
+from kwsniff.cli.options import Argument
+from kwsniff.cli.running import app
 
 HEAD = """# Command line
 
@@ -48,8 +50,6 @@ def reference() -> str:
 
 def manual() -> str:
     """The man page, kwsniff(1)."""
-    from kwsniff.cli.commands import EXAMPLES, GROUPS
-
     (_, root), *commands = _all()
     sections = dict(commands)
     lines = ['.TH KWSNIFF 1 "" "kwsniff" "User Commands"', ".SH NAME"]
@@ -64,13 +64,10 @@ def manual() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _all() -> list[tuple[str, Any]]:
-    """`kwsniff` and its commands."""
-    from kwsniff.cli.commands import loaded
-    from kwsniff.cli.running import app
-
-    named = [(f"kwsniff {name}", command) for name, command in loaded().items()]
-    return [("kwsniff", typer.main.get_command(app)), *named]
+def _all() -> list[tuple[str, click.Command]]:
+    """`kwsniff` and its commands, in the order of the help."""
+    names = [name for group in GROUPS.values() for name in group]
+    return [("kwsniff", app), *((f"kwsniff {name}", COMMANDS[name]) for name in names)]
 
 
 def _section(name: str, command: Any) -> Iterator[str]:
@@ -122,19 +119,19 @@ def _paragraphs(command: Any) -> list[str]:
 
 
 def _arguments(command: Any) -> list[str]:
-    return [usage(each) for each in command.params if each.param_type_name == "argument"]
+    return [each.usage for each in command.params if isinstance(each, Argument)]
 
 
 def _spelled(parameter: Any) -> list[str]:
     """An argument, or each spelling of an option with what it takes."""
-    if parameter.param_type_name == "argument":
-        return [usage(parameter)]
+    if isinstance(parameter, Argument):
+        return [parameter.usage]
     value = "" if parameter.is_flag else f" {parameter.metavar}"
     return [f"{spelling}{value}" for spelling in parameter.opts]
 
 
 def _help(parameter: Any) -> str:
-    return " ".join((parameter.help or "").split())
+    return parameter.meaning if isinstance(parameter, Argument) else str(parameter.help)
 
 
 def _row(parameter: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,16 +15,11 @@ from rich.console import Console
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
-from kwsniff.cli.arguments import Damage, from_pipe, patient, refuse_overwriting
-from kwsniff.cli.choice import Choice
-from kwsniff.cli.instead import instead
-from kwsniff.cli.kernels import tell_if_interpreted
 from kwsniff.cli.naming import named
 from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.cli.progress import ProgressBar
-from kwsniff.cli.trust import Trust
-from kwsniff.config import Config
+from kwsniff.cli.request import Request, from_pipe, patient, refuse_overwriting
+from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.findings import NEEDED as FINDINGS
 from kwsniff.findings import Finding, Findings, Thresholds
 from kwsniff.findings.finding import about_input, table, with_input
@@ -49,38 +44,25 @@ if TYPE_CHECKING:
     from kwsniff.stages import Taker
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRequest:
-    """What the user asked for."""
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest(Request):
+    """What `kwsniff report` can be asked."""
 
-    paths: Sequence[str]
-    config: Config
     by: str | None = None
     csv: str | None = None
     json: bool = False
-    choice: Choice = field(default_factory=Choice)
-    quiet: bool = False
-    jobs: int | None = None
-    wide: bool = False
-    top: int | None = None
     html: str | None = None
-
-    @property
-    def options(self) -> list[str]:
-        """Options of other commands that read the input as this one does."""
-        ports = self.config.ports
-        given = [] if ports == Config().ports else ["--port", ",".join(map(str, ports))]
-        return [*given, *self.choice.options]
+    around: str | None = None
 
 
-def chosen(choice: Choice, around: str | None) -> Choice:
-    """The choice with `--around`, if that is given. Raises CommandError for a wrong request."""
-    if around is None:
-        return choice
-    if choice.since is not None or choice.until is not None:
+def _around(request: ReportRequest) -> ReportRequest:
+    """The request with the bounds that `--around` says. Raises CommandError."""
+    if request.around is None:
+        return request
+    if request.since is not None or request.until is not None:
         raise CommandError("--around stands in place of --since and --until")
-    since, until = minute_around(around)
-    return replace(choice, since=since, until=until)
+    since, until = minute_around(request.around)
+    return replace(request, since=since, until=until)
 
 
 def report(request: ReportRequest) -> int:
@@ -89,11 +71,12 @@ def report(request: ReportRequest) -> int:
     Raises:
         CommandError: the request is wrong, or an input could not be read.
     """
+    request = _around(request)
     tables = _tables(request)
     only = {*tables, "api", "client"} if request.csv is None and not request.json else None
-    predicate = request.choice.checked().predicate()
+    predicate = request.checked().predicate()
     request = _only_needed(_with_bodies(request))
-    damage, stop, window = Damage(), Stop(), request.choice.window()
+    damage, stop, window = Damage(), Stop(), request.bounds()
     trust = Trust(wanted=not request.quiet, window=window, instead=instead(request.paths, request.config))
     coverage = None if predicate is None else Coverage(None if window is None else window.parts)
     found = Findings(Thresholds.of(request.config.thresholds)) if _wants_findings(request) else None
@@ -128,7 +111,7 @@ def report(request: ReportRequest) -> int:
         if taker is not None:
             taker.close()
         interrupts.restore()
-    chosen = (request.paths, request.options, request.choice.where)
+    chosen = (request.paths, request.again, request.where)
     rules = [] if found is None else about_input(found.found(errors), *chosen)
     if request.csv is not None:
         statistics.write_csv(request.csv)
@@ -140,11 +123,11 @@ def report(request: ReportRequest) -> int:
     if request.json:
         print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
     elif found is None or request.wide or request.by is not None:
-        statistics.print(_console(request), tables, wide=request.wide, zone=request.choice.zone)
+        statistics.print(_console(request), tables, wide=request.wide, zone=request.zone)
     else:
         page = Page(
-            statistics.arrow, title(request.paths, statistics, request.choice.zone), trust.text(), rules,
-            found.errors(errors), trust.anomalies, statistics.note, zone=request.choice.zone,
+            statistics.arrow, title(request.paths, statistics, request.zone), trust.text(), rules,
+            found.errors(errors), trust.anomalies, statistics.note, zone=request.zone,
             timeline=timeline,
         )  # fmt: skip
         page.again = with_input(page.again, *chosen)
@@ -180,7 +163,7 @@ def _taker(found: Findings, request: ReportRequest) -> Taker | None:
 
 
 def _console(request: ReportRequest) -> Console:
-    wanted = {"always": True, "never": False}.get(request.choice.color)
+    wanted = {"always": True, "never": False}.get(request.color)
     if wanted is None:
         return Console()
     return Console(force_terminal=True) if wanted else Console(no_color=True, highlight=False)
@@ -209,7 +192,7 @@ def _write_page(
     errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
     page = Page(
         request.paths, report, rules, found.errors(errors), trust.anomalies, trust.paragraph(), gathered,
-        where=request.choice.where, options=request.options,
+        where=request.where, options=request.again,
     )  # fmt: skip
     if "-" in request.paths or from_pipe(request.paths):
         page.notes = [
@@ -228,7 +211,7 @@ def _write_page(
 
 def _with_bodies(request: ReportRequest) -> ReportRequest:
     """Decode bodies where the expression looks into them."""
-    if not request.choice.columns & BODIES:
+    if not request.chosen_by & BODIES:
         return request
     return replace(request, config=replace(request.config, full=True))
 
@@ -248,7 +231,7 @@ def _only_needed(request: ReportRequest) -> ReportRequest:
         from kwsniff.html import NEEDED as PAGE
 
         needed |= PAGE
-    return replace(request, config=replace(request.config, columns=request.choice.columns | needed))
+    return replace(request, config=replace(request.config, columns=request.chosen_by | needed))
 
 
 def _wants_findings(request: ReportRequest) -> bool:
@@ -285,16 +268,15 @@ def _events(
         request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
     )
     batches = even(damage.watch(trust.watch(source)))
-    choice = request.choice
     if predicate is None:
-        if choice.names:
-            yield from named(batches, learner=choice.learner())
+        if request.names:
+            yield from named(batches, learner=request.learner())
         else:
             yield from followed(batches, idle=_idle(request)) if _follows_sessions(request) else batches
         return
     # A condition on topics has to see their names; without one the report fills them in by itself.
     seen = left = 0
-    for batch in named(batches, learner=choice.learner()):
+    for batch in named(batches, learner=request.learner()):
         if coverage is not None:
             coverage.take(EventBatch(batch))
         chosen = batch.filter(predicate(batch))
@@ -302,7 +284,7 @@ def _events(
         left += _calls(chosen)
         yield chosen
     if seen and not left:
-        problem.said(f"{request.choice.limits} left none of {seen:,} calls")
+        problem.said(f"{request.limits} left none of {seen:,} calls")
 
 
 def _follows_sessions(request: ReportRequest) -> bool:

@@ -5,50 +5,45 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-import typer.main
-from typer.core import TyperGroup
+import click
+from click.shell_completion import get_completion_class, shell_complete
 
 from kwsniff import __version__
 from kwsniff.cli import problem
-from kwsniff.cli.commands import COMMANDS, EXAMPLES, GROUPS, command
-from kwsniff.cli.page import SETTINGS, write_examples
+from kwsniff.cli.commands import COMMANDS, EXAMPLES, GROUPS, OWN_PROCESS
+from kwsniff.cli.options import write_examples
 from kwsniff.cli.problem import USAGE, CommandError, suggestion
-from kwsniff.cli.startup import OWN_PROCESS
 from kwsniff.where import WhereError
+
+if TYPE_CHECKING:
+    from kwsniff.cli.request import Request
 
 # `kwsniff` itself: what holds for all commands.
 
-# The tool itself: its commands, each imported when it is asked for.
 
+class Commands(click.Group):
+    """The tool itself."""
 
-class Commands(TyperGroup):
-    """The tool itself: it imports the module of a command when that command is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the help."""
-        return list(COMMANDS)
+        return [name for names in GROUPS.values() for name in names]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, or None."""
-        return command(cmd_name)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples first, then the commands in groups, each with the first sentence of its help."""
         write_examples(formatter, EXAMPLES)
         widest = max(map(len, COMMANDS))
         for title, names in GROUPS.items():
-            found = [(name, command(name)) for name in names]
             with formatter.section(title):
                 formatter.write_dl(
-                    [(name.ljust(widest), str(each and each.help).split("\n\n")[0]) for name, each in found]
+                    [(name.ljust(widest), str(COMMANDS[name].help).split("\n\n")[0]) for name in names]
                 )
         with formatter.section("Options"):
-            formatter.write_dl([each.get_help_record(ctx) for each in self.get_params(ctx)])
+            records = [each.get_help_record(ctx) for each in self.get_params(ctx)]
+            formatter.write_dl([each for each in records if each is not None])
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command that `args` begin with; a name that comes close is suggested."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = suggestion(args[0], COMMANDS) or " (see kwsniff --help)"
@@ -56,44 +51,39 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
-    name="kwsniff",
+@click.group(
     cls=Commands,
+    name="kwsniff",
+    commands=COMMANDS,
     help="Passive analyzer of the Kafka wire protocol: captures in, calls, latencies and errors out.",
     invoke_without_command=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings=SETTINGS,
+    subcommand_metavar="COMMAND [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"kwsniff {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback if kwsniff itself fails.")
-    ] = False,
-) -> None:
-    """Passive analyzer of the Kafka wire protocol: captures in, calls, latencies and errors out."""
+@click.version_option(__version__, message="kwsniff %(version)s", help="Print the version and exit.")
+@click.option("--debug", is_flag=True, help="Show the traceback if kwsniff itself fails.")
+@click.pass_context
+def app(context: click.Context, debug: bool) -> None:
+    """The command line; `--debug` is looked at by `run`."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(USAGE)
+        click.echo(context.get_help(), err=True)
+        context.exit(USAGE)
 
 
-# typer brings its own click or uses the installed one, by version; both call the base of their errors so.
-_CLICK_ERROR: type[Exception] = next(
-    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
-)
+SHELLS = ("bash", "zsh", "fish")
+COMPLETE = "_KWSNIFF_COMPLETE"
+"""Set by the script of `kwsniff completion` where a shell asks what comes next."""
+
+
+def completion(request: Request, shell: str) -> int:
+    """Print what a shell has to read to complete `kwsniff`. Raises CommandError."""
+    if shell not in SHELLS:
+        near = suggestion(shell, SHELLS) or f"; there is {', '.join(SHELLS)}"
+        raise CommandError(f"no completion for {shell!r}{near}")
+    found = get_completion_class(shell)
+    assert found is not None
+    print(found(app, {}, "kwsniff", COMPLETE).source())
+    return problem.DONE
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -108,13 +98,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return problem.DONE
     except problem.Terminated:
         return problem.TERMINATED
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return problem.INTERRUPTED
     except problem.CommandError as error:
         return _said(str(error), error.exit_code)
     except WhereError as error:
         return _said(str(error), problem.USAGE)
-    except _CLICK_ERROR as error:
+    except click.ClickException as error:
         return _said(_usage(error), problem.USAGE)
     except OSError as error:
         return _said(_system(error), problem.USAGE)
@@ -127,21 +117,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str], state: object) -> object:
-    from kwsniff.cli.running import app
-
-    if "_KWSNIFF_COMPLETE" in os.environ:
-        from kwsniff.cli.startup import make_ready
-
-        make_ready()
+    """As click's own `main`, which ends the process where a pipe is closed."""
+    asked = os.environ.get(COMPLETE)
+    if asked:
+        return shell_complete(app, {}, "kwsniff", COMPLETE, asked)
     try:
-        return typer.main.get_command(app).main(
-            arguments, prog_name="kwsniff", standalone_mode=False, obj=state
-        )
-    except SystemExit as ending:
-        # click turns a closed pipe into exit code 1 by itself, even when it isn't standalone.
-        if isinstance(ending.__context__, BrokenPipeError):
-            raise ending.__context__ from None
-        raise
+        with app.make_context("kwsniff", [*arguments], obj=state) as context:
+            return app.invoke(context)
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
 
 
 def _forget_stdout() -> None:
@@ -156,11 +140,10 @@ def _said(message: str, code: int) -> int:
     return code
 
 
-def _usage(error: Exception) -> str:
-    message = str(getattr(error, "format_message", lambda: error)())
+def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "kwsniff"
-    return f"{message.rstrip('.')} (see {command} --help)"
+    return f"{error.format_message().rstrip('.')} (see {command} --help)"
 
 
 def _system(error: OSError) -> str:

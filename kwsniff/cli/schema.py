@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, suggestion
+from kwsniff.cli.request import Request
 from kwsniff.events import ANOMALIES, CLOSED_BY, SECURITY, STATUSES, UNANSWERED_REASONS
 from kwsniff.schema import ALL, COLUMNS, ITEMS, Column
 from kwsniff.where.name import SHORT
@@ -116,8 +117,9 @@ class SchemaTable(NamedTuple):
     """Whether the first column is something to write."""
 
 
-def schema(topic: str | None, form: str) -> int:
+def schema(request: Request, topic: str | None) -> int:
     """Print the schema, or the part of it that is asked for; return the exit code. Raises CommandError."""
+    form = str(request.form)
     if form not in FORMATS:
         raise CommandError(f"-f: unknown format {form!r}{suggestion(form, FORMATS)}")
     if topic is not None and topic not in TOPICS:

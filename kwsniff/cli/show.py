@@ -15,9 +15,9 @@ from kwsniff.answers.stored import is_stored
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, look
-from kwsniff.cli.asked import Asked
 from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, duration_text, json_safe
 from kwsniff.cli.problem import CommandError
+from kwsniff.cli.request import Request
 from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, ends_of_packet, messages_of
 from kwsniff.message.many import Row, Target, found_calls, next_call
 from kwsniff.message.tree import Node, Tree, tree_of
@@ -85,7 +85,6 @@ HEX_BYTES = 8
 """Bytes shown beside a field."""
 MAX_CALLS = 20
 HEAD = ("call", "message", "path", "type", "versions", "offset", "size", "value", "meaning", "hex")
-HEAD = ("call", "message", "path", "type", "versions", "offset", "size", "value", "meaning", "hex")
 HIDDEN_HEX = "··"
 
 
@@ -98,39 +97,39 @@ class ShownCall:
     tree: Tree | None
 
 
-def show(asked: Asked, target: str, *, records: bool) -> int:
+def show(request: Request, target: str, records: bool) -> int:
     """Print the calls that `target` names; return the exit code. Raises CommandError."""
-    check(asked)
-    path = _capture(asked)
-    calls = _calls(path, target, asked)
-    whole = [(call, _shown(path, call, asked, records)) for call in calls[:MAX_CALLS]]
-    if asked.form == "json":
+    check(request)
+    path = _capture(request)
+    calls = _calls(path, target, request)
+    whole = [(call, _shown(path, call, request, records)) for call in calls[:MAX_CALLS]]
+    if request.form == "json":
         text = json.dumps([_json(call, parts) for call, parts in whole], ensure_ascii=False, indent=2)
         print(json_safe(text))
-    elif asked.form == "csv":
+    elif request.form == "csv":
         _csv(whole)
     else:
         for at, (call, parts) in enumerate(whole):
-            print(("\n" if at else "") + "\n".join(_text(call, parts, look(asked))))
+            print(("\n" if at else "") + "\n".join(_text(call, parts, look(request))))
     sys.stdout.flush()
     if len(calls) > MAX_CALLS:
         print(f"note: {len(calls) - MAX_CALLS} more calls are named by {target}", file=sys.stderr)
     return problem.DONE
 
 
-def _capture(asked: Asked) -> str:
-    [path] = asked.paths
+def _capture(request: Request) -> str:
+    [path] = request.paths
     if is_stored(path):
         raise CommandError(f"{path}: stored events hold no packets; name the capture")
     return path
 
 
-def _calls(path: str, text: str, asked: Asked) -> list[Row]:
+def _calls(path: str, text: str, request: Request) -> list[Row]:
     try:
         target = Target.of(text)
-        calls = found_calls(path, target, asked.config)
+        calls = found_calls(path, target, request.config)
         if not calls and target.packet is not None:
-            calls = _around(path, target.packet, asked)
+            calls = _around(path, target.packet, request)
     except ValueError as error:
         raise CommandError(str(error)) from None
     except CaptureError as error:
@@ -140,20 +139,20 @@ def _calls(path: str, text: str, asked: Asked) -> list[Row]:
     return calls
 
 
-def _around(path: str, packet: int, asked: Asked) -> list[Row]:
+def _around(path: str, packet: int, request: Request) -> list[Row]:
     """The call that a packet brings a part of."""
-    ends = ends_of_packet(path, packet, asked.config)
+    ends = ends_of_packet(path, packet, request.config)
     if ends is None:
         raise CommandError(f"{path}: packet {packet} holds no TCP segment")
-    call = next_call(path, ends, packet, asked.config)
+    call = next_call(path, ends, packet, request.config)
     if call is None:
         raise CommandError(f"{path}: packet {packet} belongs to no call")
     print(f"note: packet {packet} completes no message; the next one of its connection", file=sys.stderr)
     return [call]
 
 
-def _shown(path: str, call: Row, asked: Asked, records: bool) -> list[ShownCall]:
-    found = messages_of(path, call, asked.config)
+def _shown(path: str, call: Row, request: Request, records: bool) -> list[ShownCall]:
+    found = messages_of(path, call, request.config)
     return [
         ShownCall(direction, found[direction], _tree(call, direction, found[direction], records))
         for direction in (REQUEST, RESPONSE)

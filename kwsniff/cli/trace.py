@@ -10,9 +10,9 @@ import pyarrow as pa
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.cli import problem
-from kwsniff.cli.arguments import refuse_overwriting
 from kwsniff.cli.output import Output
 from kwsniff.cli.problem import CommandError
+from kwsniff.cli.request import Request, refuse_overwriting
 from kwsniff.config import Config
 from kwsniff.kernel.decisions import Decision, matching
 from kwsniff.kernel.engine import Engine
@@ -22,7 +22,7 @@ from kwsniff.segments import segment_columns
 CONNECTION = re.compile(r"[0-9a-f]{1,16}", re.IGNORECASE)
 
 
-def trace(paths: Sequence[str], connection: str, config: Config, output: str | None, zone: str) -> int:
+def trace(request: Request, connection: str, output: str | None) -> int:
     """Write the decisions on connections whose id begins so; return the exit code.
 
     Raises:
@@ -30,13 +30,13 @@ def trace(paths: Sequence[str], connection: str, config: Config, output: str | N
     """
     if not CONNECTION.fullmatch(connection):
         raise CommandError(f"--trace: {connection!r} is no id of a connection, nor the beginning of one")
-    refuse_overwriting(output, paths)
+    refuse_overwriting(output, request.paths)
     made = Output(output)
     count = 0
     try:
-        for found in decisions(paths, config):
+        for found in decisions(request.paths, request.config):
             chosen = matching(found, connection.lower())
-            made.stream.write("".join(lines(chosen, zone)).encode())
+            made.stream.write("".join(lines(chosen, request.tz)).encode())
             count += sum(bool(each.connection) for each in chosen)
         made.commit()
     except CaptureError as error:

@@ -13,8 +13,9 @@ from tests.cli.conftest import ROOT, process
 
 def completed(words: str) -> list[str]:
     """What bash is offered behind these words."""
-    asked = {"_KWSNIFF_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    return process(module="kwsniff", env=asked).stdout.decode().split()
+    asked = {"_KWSNIFF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    offered = process(module="kwsniff", env=asked).stdout.decode().split()
+    return [each.removeprefix("plain,") for each in offered]
 
 
 def test_commands_are_completed() -> None:
@@ -31,7 +32,7 @@ def test_options_are_completed() -> None:
 def test_a_shell_gets_a_script_of_its_own(shell: str) -> None:
     ended = process("completion", shell, module="kwsniff")
     assert ended.returncode == 0
-    assert f"complete_{shell}" in ended.stdout.decode()
+    assert f"{shell}_complete" in ended.stdout.decode()
 
 
 def test_bash_completes_with_its_script(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kwsniff.cli.commands import loaded
+from kwsniff.cli import commands as registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -42,10 +41,9 @@ def parsed(command: str) -> None:
     for word, meaning in STANDS_FOR.items():
         command = command.replace(word, meaning)
     name, *rest = shlex.split(command)[1:]
-    commands[name].make_context(name, rest)
+    registry.COMMANDS[name].make_context(name, rest)
 
 
-commands: dict[str, Any] = loaded()
 COMMANDS = sorted({(page.name, command) for page in PAGES for command in shown(page)})
 
 

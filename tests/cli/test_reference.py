@@ -8,21 +8,18 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kwsniff.cli.commands import EXAMPLES, loaded
+from kwsniff.cli.commands import COMMANDS, EXAMPLES
 from kwsniff.cli.commands import GROUPS as COMMAND_GROUPS
-from kwsniff.cli.options import GROUPS
-from kwsniff.cli.page import heading
+from kwsniff.cli.options import ARGUMENTS, GROUPS
 from kwsniff.cli.problem import DAMAGED, DONE, FINDINGS, INTERNAL, INTERRUPTED, TERMINATED, USAGE
 from kwsniff.cli.reference import manual, reference
 from kwsniff.cli.running import run
 from tests.cli.conftest import ROOT, Ended, Said, call, process
 from tests.samples import CAPTURES
 
-COMMANDS: dict[str, Any] = loaded()
 DECODE = (ROOT / "docs/decode.md").read_text()
 
 
@@ -70,7 +67,7 @@ def test_help_fits_eighty_columns(name: str, said: Said, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_and_option_has_help(name: str) -> None:
     assert COMMANDS[name].help
-    assert [each.name for each in COMMANDS[name].params if not each.help] == []
+    assert [each.name for each in COMMANDS[name].params if not each.meaning] == []
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -111,7 +108,7 @@ def test_examples_run_as_they_stand(
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_options_of_a_command_stand_in_groups(name: str) -> None:
-    ungrouped = [each.name for each in COMMANDS[name].params if heading(each) not in ("Arguments", *GROUPS)]
+    ungrouped = [each.name for each in COMMANDS[name].params if each.group not in (ARGUMENTS, *GROUPS)]
     assert ungrouped == []
 
 

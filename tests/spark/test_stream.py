@@ -143,10 +143,9 @@ def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
     (tmp_path / "in").mkdir()
     started = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3))
     monkeypatch.setattr("kwsniff.spark.session.session", lambda *_, **__: started)
-    request = pipeline.StreamRequest(
-        [str(tmp_path / "in")], str(tmp_path / "out"), Config(), None, None, "1m", "1m", "60s",
-        once=True, end=False, quiet=True, verbose=False,
-    )  # fmt: skip
+    request = pipeline.PipelineRequest(
+        paths=[str(tmp_path / "in")], config=Config(), out=str(tmp_path / "out"), once=True, quiet=True
+    )
     with ledger.alone(Place.of(tmp_path / "out")), pytest.raises(CommandError, match="another run"):
         pipeline.follow(request)
     assert not (tmp_path / "out" / ledger.KEPT).exists()
