@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from kwsniff.answers.tabular import BYTES, COUNT, DURATION, TEXT, TIME, AnswerField, AnswerTable, Row
 from kwsniff.events import ANOMALY, CALL, CONNECTION
+from kwsniff.output.units import closer
 from kwsniff.report.eventrows import address
-from kwsniff.report.text import closer
 from kwsniff.similar import suggestion
 
 NEEDS = frozenset(

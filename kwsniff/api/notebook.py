@@ -166,6 +166,6 @@ def _sentences(found: Sequence[Finding]) -> str:
 
 
 def _safe(text: str) -> str:
-    from kwsniff.report.text import printable
+    from kwsniff.output.text import printable
 
     return html.escape(printable(text))

@@ -9,7 +9,7 @@ from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import Request
 from kwsniff.crosscheck import ToolMissingError, crosscheck, lines
-from kwsniff.report.text import printable
+from kwsniff.output.text import printable
 
 
 def check(request: Request) -> int:

@@ -15,9 +15,8 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
-from kwsniff.cli.formats import Writer, chosen_format, open_writer
 from kwsniff.cli.naming import named
-from kwsniff.cli.output import Interrupts, Output, Stopping
+from kwsniff.cli.output import Interrupts, Output, Stopping, Writer, chosen_format, open_writer
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import (
     Request,

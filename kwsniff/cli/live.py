@@ -15,8 +15,8 @@ from types import FrameType
 import pyarrow as pa
 
 from kwsniff.cli import problem
-from kwsniff.cli.formats import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
+from kwsniff.cli.output import FORMATS, Writer, open_writer
 from kwsniff.cli.problem import CommandError, said, suggestion
 from kwsniff.cli.request import Request, chosen_columns, parsed_duration, parsed_size, refuse_bodies
 from kwsniff.cli.telling import Trust

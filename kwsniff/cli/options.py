@@ -20,7 +20,10 @@ class Option(click.Option):
         self, names: str, metavar: str | None, meaning: str, group: str = CHOICE, **more: Any
     ) -> None:
         more.setdefault("show_default", True)
-        super().__init__(names.split(), metavar=metavar, is_flag=metavar is None, help=meaning, **more)
+        # Of what it is told to be no flag, click takes no value that begins with a dash.
+        super().__init__(
+            names.split(), metavar=metavar, is_flag=metavar is None or None, help=meaning, **more
+        )
         self.group, self.meaning = group, meaning
 
 

@@ -1,4 +1,5 @@
-"""Where a command's data goes: standard output, or a file that appears under its name only when it is whole.
+"""Where a command's data goes, and in which format: to standard output, or to a file that appears under its
+name only when it is whole.
 
 A file is written beside its final name and renamed at the end, so a reader never meets half of one and an
 earlier one survives a failed run. What is no regular file (a device, a named pipe) is written directly.
@@ -14,10 +15,15 @@ import stat
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
 from kwsniff.capture.stop import Stop
-from kwsniff.cli.problem import CommandError, Terminated
+from kwsniff.cli.problem import CommandError, Terminated, suggestion
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    import pyarrow as pa
 
 
 class Output:
@@ -136,3 +142,87 @@ class Stopping(Interrupts):
         if self._stop.is_set():
             super().arrived(number, frame)
         self._stop.set()
+
+
+# Formats of events
+
+FORMATS = ("text", "jsonl", "csv", "parquet")
+ENDINGS = {
+    "": "text",
+    ".txt": "text",
+    ".text": "text",
+    ".log": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+
+class Writer(Protocol):
+    """Takes EVENTS batches in order."""
+
+    @property
+    def note(self) -> str:
+        """What whoever reads the output should know, empty if there is nothing."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of `batch` to the stream."""
+
+    def close(self) -> None:
+        """Write what a complete output ends with. The stream stays open."""
+
+
+def chosen_format(asked: str | None, output: str | None) -> str:
+    """The format asked for, else the one the ending of the output file stands for, else text.
+
+    Raises:
+        CommandError: there is no such format, or the ending says nothing.
+    """
+    if asked is not None:
+        if asked not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise CommandError(f"unknown format {asked!r}{suggestion(asked, FORMATS)}; there are {known}")
+        return asked
+    if output in (None, "-") or (os.path.exists(str(output)) and not os.path.isfile(str(output))):
+        return "text"
+    ending = os.path.splitext(str(output))[1].lower()
+    if ending not in ENDINGS:
+        raise CommandError(f"{output}: the ending {ending} stands for no format; give one with -f")
+    return ENDINGS[ending]
+
+
+def open_writer(
+    form: str,
+    stream: IO[bytes],
+    columns: list[str] | None,
+    *,
+    width: int | None,
+    colour: bool,
+    zone: ZoneInfo | None = None,
+) -> Writer:
+    """A writer of `form` on `stream`.
+
+    Args:
+        columns: event columns to write, None for those the format has by default; not for text.
+        width: columns of the terminal that text is fitted to; None for lines as long as they are.
+        colour: whether text may be coloured.
+        zone: time zone of text, None for UTC; other formats are in UTC always.
+    """
+    if form == "text":
+        from kwsniff.output.lines import TextWriter
+
+        return TextWriter(stream, width=width, colour=colour, zone=zone)
+    if form == "jsonl":
+        from kwsniff.output.jsonl import JsonlWriter
+
+        return JsonlWriter(stream, columns)
+    if form == "csv":
+        from kwsniff.report.calls import CsvWriter
+
+        return CsvWriter(stream, columns)
+    from kwsniff.output.writers import ParquetWriter
+
+    return ParquetWriter(stream, columns)

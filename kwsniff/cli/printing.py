@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 
 from kwsniff.answers import tabular as kinds
 from kwsniff.answers.tabular import AnswerField, AnswerTable, Row
-from kwsniff.report.text import bytes_text, cell_width, digits, fitted, printable
+from kwsniff.output.text import cell_width, fitted, printable
+from kwsniff.output.units import bytes_text, digits
 
 GAP = 2
 LEAST, SHORT = 8, 20
@@ -180,7 +181,7 @@ def write_csv(out: IO[bytes], table: AnswerTable, top: int | None) -> None:
     import pyarrow.compute as pc
     from pyarrow import csv
 
-    from kwsniff.report.csv import shown, shown_schema
+    from kwsniff.output.writers import shown, shown_schema
 
     whole = (table.arrow().slice(0, top) if top else table.arrow()).combine_chunks()
     for at, column in enumerate(table.fields):

@@ -40,7 +40,7 @@ def said(message: str) -> None:
     """Print one line on standard error, whatever a file name or a library puts into the message."""
     line = " ".join(message.split())
     if not line.isprintable():
-        from kwsniff.report.text import printable
+        from kwsniff.output.text import printable
 
         line = printable(line)
     print(f"kwsniff: {line}", file=sys.stderr, flush=True)

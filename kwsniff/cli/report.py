@@ -24,11 +24,11 @@ from kwsniff.findings import NEEDED as FINDINGS
 from kwsniff.findings import Finding, Findings, Thresholds
 from kwsniff.findings.finding import about_input, table, with_input
 from kwsniff.offline import MOST_STAGES, events, in_stages, processes
+from kwsniff.output.writers import write_table
 from kwsniff.page import Page
 from kwsniff.page.title import title
 from kwsniff.report import DEFAULT_BY, OF_TOPICS, Report, sessions
 from kwsniff.report.coverage import Coverage
-from kwsniff.report.csv import write_table
 from kwsniff.report.even import even
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.sessions import followed

@@ -21,7 +21,8 @@ from kwsniff.cli.request import Request
 from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, ends_of_packet, messages_of
 from kwsniff.message.many import Row, Target, found_calls, next_call
 from kwsniff.message.tree import Node, Tree, tree_of
-from kwsniff.report.text import bytes_text, cut, printable
+from kwsniff.output.text import cut, printable
+from kwsniff.output.units import bytes_text
 
 # Record batches as lines: a line for each batch, and with their records one for each of these.
 
@@ -333,6 +334,6 @@ def safe_cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula, without characters that are not printable."""
     import pyarrow as pa
 
-    from kwsniff.report.text import spreadsheet_safe
+    from kwsniff.output.text import spreadsheet_safe
 
     return str(spreadsheet_safe(pa.array([printable(text)]))[0])

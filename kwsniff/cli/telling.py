@@ -157,7 +157,7 @@ def _found(paths: Sequence[str], config: Config) -> str:
     if from_pipe(paths):  # which cannot be read again
         return ""
     from kwsniff.answers.stored import is_stored  # these load what few runs need
-    from kwsniff.findings.words import many
+    from kwsniff.output.units import many
 
     if any(map(is_stored, paths)):
         return ""

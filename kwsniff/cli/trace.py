@@ -16,7 +16,7 @@ from kwsniff.cli.request import Request, refuse_overwriting
 from kwsniff.config import Config
 from kwsniff.kernel.decisions import Decision, matching
 from kwsniff.kernel.engine import Engine
-from kwsniff.report.times import iso_times
+from kwsniff.output.text import iso_times
 from kwsniff.segments import segment_columns
 
 CONNECTION = re.compile(r"[0-9a-f]{1,16}", re.IGNORECASE)

@@ -9,9 +9,8 @@ import numpy as np
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import NONE, Counted, Entry, Key, Tally, counted
-from kwsniff.findings.words import client, duration, listed, name, rate, size
+from kwsniff.output.units import bytes_text, client, digits, duration, listed, name, rate
 from kwsniff.report.eventrows import EventBatch, Keys, Picked
-from kwsniff.report.text import digits
 
 PRODUCE = (0,)
 NEEDED = frozenset(("partitions", "acks"))
@@ -85,7 +84,7 @@ class TinyBatches(_Produced):
         quick = rate(entry.count / entry.span_s) if entry.span_s else "at once"
         brief = (
             f"{entry.count:,} of {digits(records)} {'record' if records == 1 else 'records'} and "
-            f"{size(round(total))} on average, {quick}"
+            f"{bytes_text(round(total))} on average, {quick}"
         )
         sentence = f"{client(*key)} sends tiny batches to {listed(topics)}: {brief}."
         numbers = {"batches": entry.count, "records_per_batch": records, "bytes_per_batch": total}
@@ -118,7 +117,7 @@ class Uncompressed(_Produced):
         ]
 
     def _finding(self, key: Key, entry: Entry) -> Finding:
-        what = f"{size(int(entry.sums[3]))} to {name(key[2])}"
+        what = f"{bytes_text(int(entry.sums[3]))} to {name(key[2])}"
         within = f"within {duration(entry.span_s)}"
         sentence = f"{client(key[0], key[1])} sends {what} without compression, {within}."
         whole = sum(each.sums[1] for each in self.batches.entries.values())
@@ -195,8 +194,8 @@ class HotPartition(Rule):
         place = f"{name(topic)}[{hot}]"
         share = entry.sums[0] / total
         brief = (
-            f"{100 * share:.0f} % of what is produced to its topic: {size(int(entry.sums[0]))} of "
-            f"{size(int(total))} to {len(entries):,} partitions (from {who})"
+            f"{100 * share:.0f} % of what is produced to its topic: {bytes_text(int(entry.sums[0]))} of "
+            f"{bytes_text(int(total))} to {len(entries):,} partitions (from {who})"
         )
         sentence = f"{place} takes {brief}. Its keys are skewed."
         whole = sum(each.sums[0] for each in self.partitions.entries.values())

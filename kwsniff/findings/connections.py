@@ -20,7 +20,7 @@ from kwsniff.findings.finding import (
 )
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Tally
-from kwsniff.findings.words import client, duration, listed, many, name, rate
+from kwsniff.output.units import client, duration, listed, many, name, rate
 from kwsniff.report import lists
 from kwsniff.report.eventrows import EventBatch, EventRows, Mask, Picked, addresses
 from kwsniff.report.rows import kinds_of

@@ -21,7 +21,7 @@ from kwsniff.findings.causes import (
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, counted, duration, listed, many, name
+from kwsniff.output.units import client, counted, duration, listed, many, name
 from kwsniff.report import lists
 from kwsniff.report.eventrows import Coded, EventBatch, EventRows, Mask, Picked, texts
 from kwsniff.report.topics import elements

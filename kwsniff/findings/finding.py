@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from kwsniff.findings.tally import Entry, Packet
+from kwsniff.output.text import printable
 from kwsniff.report.eventrows import UNKNOWN
-from kwsniff.report.text import printable
 from kwsniff.table import TIMESTAMP
 
 CRITICAL, WARNING, NOTICE, OK, NOT_SHOWN = "critical", "warning", "notice", "ok", "not_shown"

@@ -11,7 +11,7 @@ from kwsniff.findings.finding import WARNING, Finding, command, evidence, litera
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.spans import Spans
 from kwsniff.findings.tally import Entry, Packet, Tally
-from kwsniff.findings.words import client, counted, duration, listed, name, times
+from kwsniff.output.units import client, counted, duration, listed, name, times
 from kwsniff.report.eventrows import UNKNOWN, Coded, EventBatch, Joint, Keys
 
 FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 1, 11, 12, 13, 14

@@ -17,7 +17,7 @@ from kwsniff.findings.finding import WARNING, Finding, command
 from kwsniff.findings.positions import COMMITS, NEEDED, Ends, Logs, Place, Positions, Reading, renamed
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Packet, Tally
-from kwsniff.findings.words import client, duration, many, name
+from kwsniff.output.units import client, duration, many, name
 from kwsniff.report.eventrows import EventBatch
 
 HEARTBEATS = (12, 68, 76, 88)

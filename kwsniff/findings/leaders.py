@@ -9,7 +9,7 @@ from kwsniff.findings.errors import ErrorTally, place, ranked
 from kwsniff.findings.finding import CRITICAL, WARNING, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Tally
-from kwsniff.findings.words import client, duration, listed, many, rate
+from kwsniff.output.units import client, duration, listed, many, rate
 from kwsniff.report.eventrows import EventBatch, Keys
 
 QUORUM = ("raft-client-",)

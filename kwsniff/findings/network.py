@@ -19,7 +19,7 @@ from kwsniff.findings.finding import (
 )
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, listed, many, percent, times
+from kwsniff.output.units import client, listed, many, percent, times
 from kwsniff.report.eventrows import EventBatch, Keys
 
 SEVERE = 5

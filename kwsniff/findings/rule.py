@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from kwsniff.findings.finding import Finding
 from kwsniff.findings.thresholds import Thresholds
-from kwsniff.findings.words import in_unit, many
+from kwsniff.output.units import in_unit, many
 from kwsniff.report.codes import OTHERS
 from kwsniff.report.eventrows import EventBatch
 

@@ -8,7 +8,7 @@ from typing import Any
 from kwsniff.findings.finding import CRITICAL, WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Tally
-from kwsniff.findings.words import client, listed, many, name
+from kwsniff.output.units import client, listed, many, name
 from kwsniff.report.eventrows import EventBatch, EventRows, Mask
 
 import numpy as np  # isort: skip

@@ -16,7 +16,7 @@ from kwsniff.findings.finding import NOTICE, WARNING, Finding, both, command, ev
 from kwsniff.findings.histogram import Histogram, quantile
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally, nowhere
-from kwsniff.findings.words import client, duration, listed, many
+from kwsniff.output.units import client, duration, listed, many
 from kwsniff.report.cube import LEAST
 from kwsniff.report.eventrows import EventBatch, EventRows, Floats, Keys
 

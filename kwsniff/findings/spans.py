@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from kwsniff.findings.tally import Packet, packets
-from kwsniff.findings.words import name
+from kwsniff.output.units import name
 from kwsniff.report.eventrows import UNKNOWN, Coded, EventRows, Ints
 
 Span = tuple[int, int]

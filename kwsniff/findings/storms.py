@@ -7,7 +7,7 @@ from typing import Any
 from kwsniff.findings.finding import WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, many, rate, size
+from kwsniff.output.units import bytes_text, client, many, rate
 from kwsniff.report.codes import OTHERS
 from kwsniff.report.eventrows import EventBatch, Keys
 
@@ -41,7 +41,8 @@ class _Storm(Rule):
 
     def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
         quick = f", {rate(entry.count / entry.span_s)}" if entry.span_s else " at once"
-        brief = f"{many(entry.count, f'{key[2]} request')}{quick}, {size(int(entry.sums[0]))} of answers"
+        size = bytes_text(int(entry.sums[0]))
+        brief = f"{many(entry.count, f'{key[2]} request')}{quick}, {size} of answers"
         sentence = f"{client(key[0], key[1])} sent {brief}. {self.why}"
         numbers = {"calls": entry.count, "span_s": entry.span_s, "response_bytes": entry.sums[0]}
         where = f"api == {literal(key[2])} and client_id == {literal(key[0])}"

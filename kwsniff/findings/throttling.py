@@ -8,7 +8,7 @@ from typing import Any
 from kwsniff.findings.finding import NOTICE, WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Key, Tally
-from kwsniff.findings.words import client, counted, duration, many
+from kwsniff.output.units import client, counted, duration, many
 from kwsniff.report.eventrows import EventBatch, Keys
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from kwsniff.findings.finding import CRITICAL, NOTICE, WARNING, Finding, command, evidence, literal
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, counted, duration, listed, many, percent
+from kwsniff.output.units import client, closer, counted, duration, listed, many, percent
 from kwsniff.report.eventrows import EventBatch, EventRows, Mask
-from kwsniff.report.text import closer
 
 PRODUCE = 0
 LONG_POLLS = (1, 11, 14, 78)

@@ -25,7 +25,7 @@ from kwsniff.findings.compatible import (
 from kwsniff.findings.finding import NOTICE, Finding, command, evidence
 from kwsniff.findings.rule import Context, Rule
 from kwsniff.findings.tally import Entry, Key, Tally
-from kwsniff.findings.words import client, listed, many
+from kwsniff.output.units import client, listed, many
 from kwsniff.report.eventrows import EventBatch, Ints, Keys
 from kwsniff.spec.model import Versions
 from kwsniff.spec.releases import releases

@@ -22,20 +22,20 @@ from kwsniff.findings import NEEDED as FINDINGS
 from kwsniff.findings import Finding, Findings, facts
 from kwsniff.findings.errors import ErrorLine
 from kwsniff.findings.finding import CRITICAL, WARNING, about_input
-from kwsniff.findings.words import duration
 from kwsniff.html import blocks, sections, trees
 from kwsniff.html.document import MOST_BYTES, document
 from kwsniff.html.gathered import NEEDED as GATHERED
 from kwsniff.html.gathered import SHOWN, Gathered
 from kwsniff.html.sections import Part, chart, note, table
 from kwsniff.html.trees import Tree
+from kwsniff.output.text import printable
+from kwsniff.output.units import duration
 from kwsniff.page.title import named, title
 from kwsniff.report import Report
 from kwsniff.report.bounded import BoundedStore
 from kwsniff.report.coverage import Coverage
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.store import NEEDED as STATISTICS
-from kwsniff.report.text import printable
 from kwsniff.report.trust import TrustTotals, paragraph
 from kwsniff.spec.load import catalog
 

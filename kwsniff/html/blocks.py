@@ -20,9 +20,9 @@ from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, T
 from kwsniff.events import ANOMALIES
 from kwsniff.findings.histogram import BUCKETS, WIDTH, Histogram
 from kwsniff.findings.rule import CLUSTER_METADATA, METADATA_ID
+from kwsniff.output.text import printable
 from kwsniff.page.sections import busy, cause
 from kwsniff.report.cube import LEAST
-from kwsniff.report.text import printable
 from kwsniff.report.timeline import Timeline
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kwsniff.findings import Fact, facts
 from kwsniff.findings.finding import NOT_SHOWN, OK, SEVERITIES
 from kwsniff.html.document import escaped
-from kwsniff.report.text import printable
+from kwsniff.output.text import printable
 
 if TYPE_CHECKING:
     from kwsniff.findings import Finding

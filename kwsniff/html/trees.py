@@ -13,7 +13,7 @@ from kwsniff.message.body import body_json
 from kwsniff.message.bytestream import FramedMessage
 from kwsniff.message.many import messages_of_calls
 from kwsniff.message.tree import Node, tree_of
-from kwsniff.report.text import printable
+from kwsniff.output.text import printable
 
 Row = dict[str, Any]
 Tree = dict[str, Any]

@@ -24,9 +24,9 @@ from kwsniff.findings import NEEDED as OF_FINDINGS
 from kwsniff.findings import Finding, Findings, Thresholds
 from kwsniff.findings.finding import NOT_SHOWN, OK, table
 from kwsniff.live.sink import Health, LiveError
+from kwsniff.output.writers import shown, shown_schema, write_table
 from kwsniff.report import Report
 from kwsniff.report.bounded import BoundedStore
-from kwsniff.report.csv import shown, shown_schema, write_table
 from kwsniff.report.store import NEEDED
 from kwsniff.table import TIMESTAMP
 

@@ -24,7 +24,7 @@ from kwsniff.live.pcapng import INTERFACE, NANOSECONDS, PACKET, RESOLUTION, SECT
 from kwsniff.net.address import halves
 from kwsniff.net.columns import SYN
 from kwsniff.net.packets import PacketBlock
-from kwsniff.report.text import printable
+from kwsniff.output.text import printable
 
 NEEDS = frozenset(
     (

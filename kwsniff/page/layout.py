@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kwsniff.report.text import cell_width, fitted
+from kwsniff.output.text import cell_width, fitted
 
 WIDTH, HEIGHT = 100, 50
 """Of a page, where there is no terminal."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kwsniff.findings import Fact, facts
 from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
-from kwsniff.findings.words import duration
+from kwsniff.output.text import cell_width, fitted, printable
+from kwsniff.output.units import bytes_text, digits, duration
 from kwsniff.page.layout import (
     GAP,
     WIDTH,
@@ -22,7 +23,6 @@ from kwsniff.page.layout import (
     wrapped,
 )
 from kwsniff.report.cube import LEAST, PARTS
-from kwsniff.report.text import bytes_text, cell_width, digits, fitted, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa

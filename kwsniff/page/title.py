@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-from kwsniff.findings.words import duration, many
+from kwsniff.output.units import duration, many
 
 if TYPE_CHECKING:
     from kwsniff.report import Report

@@ -140,8 +140,8 @@ class Report:
     def write_csv(self, directory: str | Path) -> list[Path]:
         """Write `<table>.csv` for every table, and calls.csv if the calls were kept, into `directory`, which
         is made if it isn't there. Returns the files. Raises OSError if one cannot be written."""
+        from kwsniff.output.writers import write_table
         from kwsniff.report.calls import write_calls
-        from kwsniff.report.csv import write_table
 
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ class Report:
         }
         if self.percentile_error:
             summary["percentile_error"] = self.percentile_error
-        from kwsniff.report.text import json_printable
+        from kwsniff.output.text import json_printable
 
         tables = {name: table.to_pylist() for name, table in self.arrow.items()}
         whole = {"summary": summary, **(more or {}), **tables}

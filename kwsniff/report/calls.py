@@ -1,4 +1,5 @@
-"""calls.csv: one row a call, with the scalar columns of EVENTS that a call can have, and lists as text.
+"""Events as CSV: all of them as `kwsniff decode` writes them, or calls.csv, which has one row a call with
+the scalar columns of EVENTS that a call can have. Lists are text.
 
 `topics` joins the names by `;`, with the uuid where the name is not known, `topic_ids` joins the uuids.
 `partitions` joins `topic-partition`, `resources` types and names. What each partition carried is in the
@@ -10,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
 
 from kwsniff.events import CALL
+from kwsniff.output.writers import Sink, shown, shown_schema, write_batches
 from kwsniff.report import lists, sessions
-from kwsniff.report.csv import write_batches
 from kwsniff.report.topics import elements, fill
 from kwsniff.schema import COLUMNS
 from kwsniff.table import EVENTS
@@ -64,6 +67,25 @@ def scalar_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Columns of an EVENTS batch as `scalar_schema` gives them: lists as text."""
     columns = [_TEXTS[name](batch) if name in LISTS else batch[name] for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class CsvWriter:
+    """Streams rows; the header stands even above no rows at all."""
+
+    note = ""
+
+    def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
+        self._scalars = scalar_schema(columns if columns is not None else EVENTS.names)
+        self._shown = shown_schema(self._scalars)
+        self._writer = csv.CSVWriter(Sink(stream), self._shown)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of `batch`, which has the columns of EVENTS."""
+        self._writer.write_batch(shown(scalar_columns(batch, self._scalars), self._shown))
+
+    def close(self) -> None:
+        """Nothing follows the last row."""
+        self._writer.close()
 
 
 @cache

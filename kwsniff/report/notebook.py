@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from kwsniff.report.text import digits, printable
+from kwsniff.output.text import printable
+from kwsniff.output.units import digits
 
 COLUMNS = (
     *("api", "client_id", "client_ip", "error", "calls", "errors", "duration_sum_us", "queued_sum_us"),

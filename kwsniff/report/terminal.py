@@ -15,7 +15,8 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from kwsniff.report.text import bytes_text, cell_width, digits, fitted, printable
+from kwsniff.output.text import cell_width, fitted, printable
+from kwsniff.output.units import bytes_text, digits
 
 Row = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.events import ANOMALIES
-from kwsniff.report.text import bytes_text, digits
+from kwsniff.output.units import bytes_text, digits
 
 DAMAGE = ("capture_unreadable", "capture_cut_short", "capture_damaged", "packet_malformed")
 """Anomalies that mean: part of the input could not be read."""

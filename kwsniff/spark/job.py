@@ -26,8 +26,8 @@ from kwsniff.lake.manifest import Input, Manifest, OutputError
 from kwsniff.lake.place import Place
 from kwsniff.lake.stored import BEHIND, FOUND, OF_EVENTS
 from kwsniff.lake.version import PARQUET, Version, show, usable
+from kwsniff.output.units import bytes_text
 from kwsniff.report import Report
-from kwsniff.report.text import bytes_text
 from kwsniff.report.trust import paragraph
 from kwsniff.spark.finish import Finish, Group, error_names, grouped, spark_metadata
 from kwsniff.spark.learnt import First

@@ -20,7 +20,7 @@ from uuid import uuid4
 import zstandard
 
 from kwsniff.lake.place import Place
-from kwsniff.report.text import bytes_text
+from kwsniff.output.units import bytes_text
 from kwsniff.tuning import trimmed
 
 if TYPE_CHECKING:

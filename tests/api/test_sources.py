@@ -240,7 +240,7 @@ def test_help_and_completion_show_the_real_function(name: str) -> None:
 
 
 def test_modules_keep_their_names_beside_functions() -> None:
-    import kwsniff.findings.words
+    import kwsniff.findings.rule
     from kwsniff.events import STATUSES
     from kwsniff.findings import RULES
 

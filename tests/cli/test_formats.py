@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.cli.formats.csv import CsvWriter
-from kwsniff.cli.formats.jsonl import JsonlWriter, json_texts
-from kwsniff.cli.formats.parquet import ParquetWriter
-from kwsniff.cli.formats.text import TextWriter
+from kwsniff.output.jsonl import JsonlWriter, json_texts
+from kwsniff.output.lines import TextWriter
+from kwsniff.output.writers import ParquetWriter
+from kwsniff.report.calls import CsvWriter
 from kwsniff.table import EVENTS
 from tests.cli.conftest import anomaly, call, connection
 from tests.cli.stand_in import batch_of

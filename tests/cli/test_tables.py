@@ -15,7 +15,7 @@ from kwsniff.answers.stored import as_events, is_stored, stored_events
 from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli.printing import Look, duration_text, write_csv, write_json, write_text
-from kwsniff.report.text import cut
+from kwsniff.output.text import cut
 from kwsniff.table import EVENTS
 from tests.cli.conftest import call
 from tests.cli.stand_in import batch_of

@@ -7,9 +7,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kwsniff.output.writers import replacing, write_table
 from kwsniff.report import Report
 from kwsniff.report.calls import CALLS
-from kwsniff.report.csv import replacing, write_table
 from kwsniff.report.tables import TABLES
 
 from .events import batches, call, event

@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from rich.console import Console
 
+from kwsniff.output.text import printable
+from kwsniff.output.units import bytes_text, digits
 from kwsniff.report import Report
 from kwsniff.report.tables import TABLES
 from kwsniff.report.terminal import PIPED_WIDTH
-from kwsniff.report.text import bytes_text, digits, printable
 
 from .events import batches, call
 from .samples import mixture

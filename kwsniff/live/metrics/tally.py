@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kwsniff.output.text import printable
 from kwsniff.report import lists, waiting
 from kwsniff.report.codes import combined
-from kwsniff.report.text import printable
 from kwsniff.report.topics import TopicNames, elements, lookup
 from kwsniff.spec.load import catalog
 

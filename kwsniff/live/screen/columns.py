@@ -11,7 +11,8 @@ from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.latency import LEAST_US
 from kwsniff.live.screen.layout import Cell, Line, ScreenColumn
 from kwsniff.live.screen.statistics import Figures
-from kwsniff.report.text import printable
+from kwsniff.output.text import printable
+from kwsniff.output.units import endpoint, narrow_size, number
 
 ERROR = "red"
 LABELS = {"api": "API", "client": "client", "topic": "topic", "broker": "broker", "group": "group"}
@@ -79,7 +80,7 @@ def row_line(figures: Figures, row: int, grouping: str) -> Line:
         "waited": Cell(rate(sums["waited"], seconds) if sums["waited"] else ""),
         "errors": Cell(rate(sums["errors"], seconds), ERROR if sums["errors"] else ""),
         "unanswered": Cell(f"{sums['unanswered']:,}", ERROR if sums["unanswered"] else ""),
-        "bytes": Cell(size(sums["bytes"] / seconds)),
+        "bytes": Cell(narrow_size(sums["bytes"] / seconds)),
         "lag": Cell("" if np.isnan(figures.lag[row]) else f"{int(figures.lag[row]):,}"),
         "error": Cell(printable(figures.errors[row]) if sums["errors"] else "", ERROR),
     }
@@ -97,12 +98,12 @@ def call_line(call: dict[str, Any], zone: tzinfo) -> Line:
         "latency": Cell("" if call["latency_us"] is None else milliseconds(call["latency_us"])),
         "api": Cell(printable(f"{api} v{call['api_version']}" if call["api_version"] is not None else api)),
         "client": Cell(NONE if call["client_id"] is None else printable(call["client_id"])),
-        "address": Cell(endpoint(call["client_ip"], call["client_port"])),
-        "broker": Cell(endpoint(call["broker_ip"], call["broker_port"])),
+        "address": Cell(endpoint(call["client_ip"], call["client_port"], NONE)),
+        "broker": Cell(endpoint(call["broker_ip"], call["broker_port"], NONE)),
         "topic": Cell(f"{topic} +{call['topics'] - 1}" if call["topics"] > 1 else topic),
         "group": Cell("" if call["group_id"] is None else printable(call["group_id"])),
-        "sent": Cell("" if call["request_bytes"] is None else size(call["request_bytes"])),
-        "received": Cell("" if call["response_bytes"] is None else size(call["response_bytes"])),
+        "sent": Cell("" if call["request_bytes"] is None else narrow_size(call["request_bytes"])),
+        "received": Cell("" if call["response_bytes"] is None else narrow_size(call["response_bytes"])),
         "result": Cell(result, ERROR if failed else ""),
     }
     return cells, ""
@@ -113,15 +114,8 @@ def name_of(key: Key, grouping: str) -> str:
     if key[0] is None:
         return NONE
     if grouping == "broker":
-        return endpoint(key[0], key[1])
+        return endpoint(key[0], key[1], NONE)
     return printable(key[0])
-
-
-def endpoint(address: str | None, port: object) -> str:
-    """Address and port, with brackets around an IPv6 address."""
-    if address is None:
-        return NONE
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def milliseconds(microseconds: float) -> str:
@@ -134,23 +128,6 @@ def milliseconds(microseconds: float) -> str:
 def rate(count: int, seconds: float) -> str:
     """How many each second."""
     return number(count / seconds, 2) if count else "0"
-
-
-def number(value: float, decimals: int) -> str:
-    """At least three digits, with so many decimals at most: numbers in a column stand below each other."""
-    while decimals and abs(value) >= 10 ** (3 - decimals) - 0.5 * 10**-decimals:
-        decimals -= 1
-    return f"{value:,.{decimals}f}"
-
-
-def size(count: float) -> str:
-    """Bytes, in powers of 1000 and little room."""
-    units = ["B", "kB", "MB", "GB", "TB", "PB"]
-    if count < 999.5:
-        return f"{count:.0f} B"
-    while count >= 999.5 and len(units) > 1:
-        count, units = count / 1000, units[1:]
-    return f"{number(count, 2)} {units[0]}"
 
 
 def clock(time: datetime | None, zone: tzinfo) -> str:

@@ -20,7 +20,8 @@ from kwsniff.live.screen.screenrows import CALLS, ROWS
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
 from kwsniff.live.screen.statistics import Figures, Snapshot
 from kwsniff.live.screen.window import WINDOW_S
-from kwsniff.report.text import printable
+from kwsniff.output.text import printable
+from kwsniff.output.units import narrow_size, number
 
 # The busiest and the slowest clients and topics, whatever else is shown: two lines, or lists where there is
 # room.
@@ -85,10 +86,10 @@ def _beside(lists: list[list[tuple[str, str]]], width: int) -> list[Text]:
     lines = []
     for place in range(max(map(len, lists))):
         line = Text(no_wrap=True, end="")
-        for number, entries in enumerate(lists):
+        for at, entries in enumerate(lists):
             name, value = entries[place] if place < len(entries) else ("", "")
             text = padded(cut(name, room - len(value) - 1), room - len(value)) + value
-            line.append((" " * GAP if number else "") + text, "bold" if place == 0 else "")
+            line.append((" " * GAP if at else "") + text, "bold" if place == 0 else "")
         lines.append(line)
     return lines
 
@@ -169,13 +170,13 @@ def _title(snapshot: Snapshot, state: State, title: str, width: int) -> Text:
 def _flow(vitals: Vitals, width: int) -> list[Text]:
     health = vitals.health
     words = [
-        ("packets/s", c.number(vitals.packets_per_s, 1)),
-        ("bytes/s", c.size(vitals.bytes_per_s)),
+        ("packets/s", number(vitals.packets_per_s, 1)),
+        ("bytes/s", narrow_size(vitals.bytes_per_s)),
         ("connections", f"{health.connections:,}"),
         ("waiting", f"{health.outstanding:,}"),
     ]
     if health.waiting_bytes:
-        words.append(("backlog", c.size(health.waiting_bytes)))
+        words.append(("backlog", narrow_size(health.waiting_bytes)))
     # What was lost goes first, so that no narrow terminal cuts it.
     texts = [_drops(vitals), *(_pair(*word) for word in words)]
     first = _fitting(texts, width)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kwsniff.live.screen.grouping import GROUPINGS, Key
 from kwsniff.live.screen.statistics import Figures
-from kwsniff.report.text import printable
+from kwsniff.output.text import printable
 
 # The keys, and what each does: for the program, its help and the documentation.
 

@@ -12,10 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from kwsniff.live.screen import lines
-from kwsniff.live.screen.columns import number, size
 from kwsniff.live.screen.layout import Cell, ScreenColumn, cut, padded, table
 from kwsniff.live.screen.state import State, ordered
 from kwsniff.live.screen.statistics import ScreenStatistics, Snapshot
+from kwsniff.output.units import narrow_size, number
 from tests.cli.test_safe_output import NASTY
 from tests.live.screen.events import batch, call, health
 
@@ -266,7 +266,7 @@ def test_numbers_have_three_digits_or_more(value: float, text: str) -> None:
     [(0, "0 B"), (999.4, "999 B"), (999.6, "1.00 kB"), (1.5e6, "1.50 MB"), (3e18, "3,000 PB")],
 )
 def test_sizes_have_units_of_a_thousand(count: float, text: str) -> None:
-    assert size(count) == text
+    assert narrow_size(count) == text
 
 
 def test_names_that_differ_at_their_ends_differ_when_cut() -> None:

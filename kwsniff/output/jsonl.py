@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.report.lists import is_null, lengths, rebuilt
-from kwsniff.report.text import json_printable, printable_column, text_bytes
-from kwsniff.report.times import iso_times
+from kwsniff.columns import lists
+from kwsniff.output.text import iso_times, json_printable, printable_column, text_bytes
 from kwsniff.table import EVENTS
 
 READY = ("request", "response")
@@ -113,7 +112,8 @@ def _quoted(text: str) -> str:
 def _lists(values: pa.Array, before: str) -> pa.Array:
     """A text for each list: the items' texts joined, `null` standing for an item without value."""
     items = pc.fill_null(json_texts(values.flatten()), "null")
-    joined = pc.binary_join(rebuilt(items, lengths(values), is_null(values)), ",")
+    lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy(zero_copy_only=False)
+    joined = pc.binary_join(lists(lengths.astype(np.int64), items, pa.list_(items.type)), ",")
     return _joined([before + "[", joined, "]"])
 
 

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from kwsniff.report.text import printable
-from kwsniff.report.times import iso_times
+from kwsniff.output.text import iso_times, printable
+from kwsniff.output.units import binary_size, endpoint, plain_duration
 
 RED, GREEN, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 STATUS_COLOURS = {
@@ -87,7 +87,7 @@ class TextWriter:
                 yield from _body(name, row[name])
 
     def _line(self, row: Row, time: str) -> str:
-        ends = f"{_end(row, 'client')} -> {_end(row, 'broker')}"
+        ends = " -> ".join(endpoint(row[f"{who}_ip"], row[f"{who}_port"]) for who in ("client", "broker"))
         self._ends_width = max(self._ends_width, len(ends))
         what, outcome, colour, about = _DESCRIBED.get(row["event"], _call)(row)
         before, after = [ends.ljust(self._ends_width), *what], [about]
@@ -147,18 +147,11 @@ def _time(row: Row) -> str:
     return next((row[name] for name in TIMES if row[name]), "")
 
 
-def _end(row: Row, side: str) -> str:
-    address, port = row[f"{side}_ip"], row[f"{side}_port"]
-    if address is None:
-        return "?"
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 def _call(row: Row) -> Described:
     version = "" if row["api_version"] is None else f" v{row['api_version']}"
     name = f"{_api(row)}{version} #{row['correlation_id']}"
     client = printable(row["client_id"]) if row["client_id"] is not None else "-"
-    what = [f"{name:<22}", f"{client:<12}", f"{_duration(row['latency_us']):>8}"]
+    what = [f"{name:<22}", f"{client:<12}", f"{plain_duration(row['latency_us']):>8}"]
     status = str(row["status"] or "")
     outcome = status if row["error"] is None or not row["error_code"] else f"{status} {row['error']}"
     if row["unanswered_because"] is not None:
@@ -172,7 +165,7 @@ def _unanswered(row: Row) -> str:
     if row["closed_by"] is not None:
         words.append(f"by {row['closed_by']}")
     if row["waited_open_us"] is not None:
-        words.append(f"after {_duration(row['waited_open_us'])}")
+        words.append(f"after {plain_duration(row['waited_open_us'])}")
     return " ".join(words)
 
 
@@ -189,7 +182,7 @@ def _about(row: Row) -> Iterator[str]:
     if row["record_count"] is not None:
         yield f"{row['record_count']} records"
     if row["record_bytes"]:
-        yield _size(row["record_bytes"])
+        yield binary_size(row["record_bytes"])
     if (row["error_count"] or 0) > 1:
         yield f"{row['error_count']} errors"
     for name, label in (("group_id", "group"), ("transactional_id", "transaction"), ("acks", "acks")):
@@ -246,12 +239,12 @@ def _connection(row: Row) -> Described:
 def _connection_facts(row: Row) -> Iterator[str]:
     for side, arrow in (("client", "sent"), ("broker", "received")):
         if row[f"{side}_bytes"] is not None:
-            yield f"{arrow} {_size(row[f'{side}_bytes'])} in {row[f'{side}_packets']} packets"
+            yield f"{arrow} {binary_size(row[f'{side}_bytes'])} in {row[f'{side}_packets']} packets"
     missing = (row["client_missing_bytes"] or 0) + (row["broker_missing_bytes"] or 0)
     if missing:
-        yield f"{_size(missing)} missing"
+        yield f"{binary_size(missing)} missing"
     if row["handshake_us"] is not None:
-        yield f"handshake {_duration(row['handshake_us'])}"
+        yield f"handshake {plain_duration(row['handshake_us'])}"
     flags = [flag.upper() for flag in ("syn", "fin", "rst") if row[flag]]
     if flags:
         yield " ".join(flags)
@@ -262,22 +255,6 @@ def _connection_facts(row: Row) -> Iterator[str]:
 
 
 _DESCRIBED = {"call": _call, "anomaly": _anomaly, "connection": _connection}
-
-
-def _duration(micros: float | None) -> str:
-    if micros is None:
-        return "-"
-    for limit, divisor, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms")):
-        if abs(micros) < limit:
-            return f"{micros / divisor:.1f} {unit}"
-    return f"{micros / 1e6:.2f} s"
-
-
-def _size(count: int) -> str:
-    for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= limit:
-            return f"{count / limit:.1f} {unit}"
-    return f"{count} B"
 
 
 def _body(name: str, text: str) -> Iterator[str]:

@@ -1,0 +1,157 @@
+"""Writes CSV and Parquet by Arrow.
+
+CSV is UTF-8 with a header line, comma, text in double quotes, nothing for null, times as ISO 8601
+in UTC with microseconds. A file is written beside its place and then renamed, so that a reader never finds
+half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from kwsniff.columns import parquet_options
+from kwsniff.output.text import iso_times, json_printable, printable_column, spreadsheet_safe
+from kwsniff.table import EVENTS
+
+OWN_WORDS = frozenset(
+    ("event", "connection", "api", "status", "error", "unanswered_because", "code", "security")
+)
+"""Columns of EVENTS whose texts are kwsniff's own, so that nothing in them needs to be made safe."""
+
+
+BODIES = frozenset(("request", "response"))
+"""Columns of EVENTS that hold JSON, and are to stay JSON."""
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write one table. Raises OSError if the file cannot be written."""
+    write_batches(path, table.schema, table.to_batches())
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write batches of scalar columns one after another. Raises OSError if the file cannot be written."""
+    schema = shown_schema(schema)
+    with replacing(path) as file, arrow_csv.CSVWriter(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(shown(batch, schema))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when the block ends well, and vanishes when it doesn't."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            yield file
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def shown_schema(schema: pa.Schema) -> pa.Schema:
+    """What scalar columns become in CSV: times are text, the others stay."""
+    return pa.schema([(field.name, _shown_type(field.type)) for field in schema])
+
+
+def shown(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """`batch` with the columns of its `shown_schema`, text made safe for spreadsheets."""
+    columns = [_shown(column, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _shown_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+def _shown(column: pa.Array, name: str) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        return iso_times(column)
+    if name in OWN_WORDS or not pa.types.is_string(column.type):
+        return column
+    return printable_column(column, json_printable) if name in BODIES else spreadsheet_safe(column)
+
+
+class Sink:
+    """What Arrow's writers write to: a binary stream that knows how far it has come, as they ask and a pipe
+    cannot tell."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._position = 0
+
+    def write(self, data: bytes) -> int:
+        if not self._stream.closed:  # a writer that is given up writes its footer when it is finalized
+            self._stream.write(data)
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        """The stream belongs to the caller."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+GROUP_ROWS = 32_768
+GROUP_BYTES = 24 << 20
+"""A row group ends at whichever comes first, so that bodies (`--full`) do not make it outgrow memory."""
+
+
+class ParquetWriter:
+    """Events as Parquet, the same bytes for the same events: batches are collected into row groups. The file
+    is readable once `close` has written its footer."""
+
+    note = ""
+
+    def __init__(self, stream: IO[bytes], columns: list[str] | None = None) -> None:
+        self._schema = EVENTS if columns is None else pa.schema([EVENTS.field(name) for name in columns])
+        self._writer = parquet.ParquetWriter(Sink(stream), self._schema, **parquet_options(self._schema))
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of `batch`; their bytes may follow later."""
+        # Group boundaries depend on rows alone where they can, so that batch sizes leave the file as it is.
+        while batch.num_rows:
+            part = batch.slice(0, GROUP_ROWS - self._rows)
+            self._take(part.select(self._schema.names))
+            batch = batch.slice(part.num_rows)
+
+    def _take(self, part: pa.RecordBatch) -> None:
+        self._waiting.append(part)
+        self._rows += part.num_rows
+        self._bytes += part.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=GROUP_ROWS)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def close(self) -> None:
+        """Write the last row group and the footer."""
+        self._flush()
+        self._writer.close()
