@@ -18,8 +18,17 @@ from kwsniff.cli.answering import check, look
 from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, duration_text, json_safe
 from kwsniff.cli.problem import CommandError
 from kwsniff.cli.request import Request
-from kwsniff.message.bytestream import REQUEST, RESPONSE, FramedMessage, ends_of_packet, messages_of
-from kwsniff.message.many import Row, Target, found_calls, next_call
+from kwsniff.message.bytestream import (
+    REQUEST,
+    RESPONSE,
+    FramedMessage,
+    Row,
+    Target,
+    ends_of_packet,
+    found_calls,
+    messages_of,
+    next_call,
+)
 from kwsniff.message.tree import Node, Tree, tree_of
 from kwsniff.output.text import cut, printable
 from kwsniff.output.units import bytes_text

@@ -17,7 +17,7 @@ from kwsniff.answers.groups import NEEDS as GROUPS
 from kwsniff.answers.membership import HEARTBEAT, HEARTBEATS, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from kwsniff.answers.tabular import grouped
 from kwsniff.findings.positions import COMMITS
-from kwsniff.message.many import NEEDED as MESSAGE
+from kwsniff.message.bytestream import NEEDED as MESSAGE
 from kwsniff.report.rows import Rows
 from kwsniff.table import EVENTS
 

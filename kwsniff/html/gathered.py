@@ -14,7 +14,7 @@ from kwsniff.answers.slow import Slowest
 from kwsniff.findings.histogram import Histogram
 from kwsniff.html import chosen
 from kwsniff.html.chosen import BODIES, GroupCalls
-from kwsniff.message.many import NEEDED as MESSAGE
+from kwsniff.message.bytestream import NEEDED as MESSAGE
 from kwsniff.report import timeline
 from kwsniff.report.eventrows import EventBatch
 from kwsniff.report.timeline import Timeline

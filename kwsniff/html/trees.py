@@ -8,12 +8,15 @@ from typing import Any
 
 import orjson
 
+from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.message.body import body_json
-from kwsniff.message.bytestream import FramedMessage
-from kwsniff.message.many import messages_of_calls
+from kwsniff.message.bytestream import FramedMessage, messages_of_calls
 from kwsniff.message.tree import Node, tree_of
 from kwsniff.output.text import printable
+from kwsniff.spec.compile import decode_body
+from kwsniff.spec.interpret import BodyReader
+from kwsniff.spec.load import catalog
+from kwsniff.wire.render import render
 
 Row = dict[str, Any]
 Tree = dict[str, Any]
@@ -38,7 +41,7 @@ def read_again(
             trees.setdefault(number, []).append(of_message(call, direction, message))
         elif not message.missing:
             data = message.data
-            call[direction] = body_json(data, call["api_key"], call["api_version"], direction)
+            call[direction] = _body_json(data, call["api_key"], call["api_version"], direction)
     return {number: sorted(found, key=lambda tree: tree["what"]) for number, found in trees.items()}
 
 
@@ -105,3 +108,25 @@ def _json_fields(value: Any, depth: int) -> Iterator[list[Any]]:
             yield from _json_fields(inner, depth + 1)
         else:
             yield [depth, None, "", printable(name), "", _text(inner)]
+
+
+LENGTH = 4
+"""Bytes before a frame that say how long it is."""
+
+
+def _body_json(frame: bytes, api_key: int, version: int, direction: str) -> str | None:
+    """The JSON text of the body of a request or response frame, None if it cannot be decoded."""
+    api = catalog().apis.get(api_key)
+    if api is None or version not in api.versions:
+        return None
+    request = direction == "request"
+    head = catalog().data("RequestHeader" if request else "ResponseHeader")
+    header = api.request_header_version(version) if request else api.response_header_version(version)
+    layout = head.at(header)
+    reader = BodyReader(frame, LENGTH, len(frame), False)
+    try:
+        reader.struct(layout.items, layout.flexible, "", reader.limit)
+        body = decode_body(api_key, version, direction, frame[reader.pos :])
+    except DecodeError:
+        return None
+    return render(api_key, version, direction, body, Config())

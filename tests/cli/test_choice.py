@@ -105,3 +105,15 @@ def test_colour_is_there_only_if_it_is_asked_for_where_there_is_no_terminal(
         assert "\x1b[" in kwsniff(command, THROTTLED, "--color", "always")[1]
         assert "\x1b[" not in kwsniff(command, THROTTLED)[1]
         assert "\x1b[" not in kwsniff(command, THROTTLED, "--color", "never")[1]
+
+
+def test_a_value_may_begin_with_a_dash(kwsniff: Callable[..., Any]) -> None:
+    """As the column that is sorted the other way round does."""
+    found = [
+        kwsniff("slow", THROTTLED, "-f", "csv", "--sort", column)
+        for column in ("-duration_us", "duration_us")
+    ]
+    backward, forward = (
+        [row["duration_us"] for row in csv.DictReader(io.StringIO(out))] for _, out, _ in found
+    )
+    assert backward == forward[::-1] != forward

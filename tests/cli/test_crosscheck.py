@@ -11,8 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from kwsniff.cli.crosscheck import (
+    Answered,
+    Place,
+    SeenMessage,
+    ToolMissingError,
+    _compared,
+    crosscheck,
+    lines,
+)
 from kwsniff.config import Config
-from kwsniff.crosscheck import Answered, Place, SeenMessage, ToolMissingError, _compared, crosscheck, lines
 from tests.samples import sample
 
 PLACE: Place = ("response", 7, 1)

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from kwsniff.config import Config
 from kwsniff.html import Page, Pass, page_of
 from kwsniff.html.document import ASSETS, MOST_BYTES, script_json
-from kwsniff.message.bytestream import messages_of
-from kwsniff.message.many import messages_of_calls
+from kwsniff.message.bytestream import messages_of, messages_of_calls
 from kwsniff.offline import events
 from kwsniff.report.timeline import COUNTED, LIMIT, PERCENTILES, WIDTHS, Timeline
 from tests.cli.conftest import Ended
