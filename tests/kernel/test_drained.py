@@ -1,4 +1,4 @@
-"""What rows of calls list comes along when they change their places; golden events have them in order."""
+"""What rows of calls list comes along when they change their places, and fields that other rows give."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ def calls(lengths: list[int]) -> np.ndarray:
     rows = np.zeros(len(lengths), CALLS)
     rows["names"], rows["correlation_id"] = lengths, np.arange(len(lengths)) + 10
     return rows
+
+
+def test_a_field_of_calls_is_blank_unless_other_rows_give_it() -> None:
+    ends = np.zeros(2, RECORDS["ends"])
+    ends["closed_by"] = [5, 6]
+    placed = Placed(calls([1]), np.array([1]), 3)
+    placed.put("closed_by", ends, np.array([0, 2]))
+    assert placed["closed_by"].tolist() == [5, 0, 6]
+    placed.blank("client_id")
+    assert placed["client_id"].tolist() == [-1, -1, -1]
 
 
 @pytest.mark.parametrize("place", [None, [0, 1, 2, 3], [0, 2, 5, 6], [3, 1, 0, 2], [6, 0, 4, 1]])

@@ -303,7 +303,7 @@ class Terminal:
     started: ClassVar[list[subprocess.Popen[bytes]]] = []
 
     def __init__(self, each: str = "", more: str = "[]", pause: float = 0.1, **environment: str) -> None:
-        """`each` is done in every second of the session, in which there are `more` calls; it takes `pause`."""
+        """`each` is done in every second of the session, with `more` calls; it takes `pause`."""
         self.master, self.slave = pty.openpty()
         termios.tcsetwinsize(self.slave, (24, 80))
         self.before = termios.tcgetattr(self.slave)
