@@ -1,17 +1,14 @@
-"""Runs the kernels of bodies by themselves, interpreted or, with KWSNIFF_COMPILING=1, compiled by numba."""
+"""Runs the kernels of bodies by themselves, interpreted."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.kernel import bodies, calls, heap, texts
 from kwsniff.kernel.numbers import FULL, NONE, OK
 from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
-from kwsniff.native.mode import COMPILING
 from kwsniff.spec import instructions as i
 from kwsniff.spec.runtime import uuid_text
 from kwsniff.wire.messageset import CODEC_NAMES
@@ -19,19 +16,14 @@ from kwsniff.wire.messageset import CODEC_NAMES
 SMALL = 4
 """Rows that tables have at first, so that growing them is tested too."""
 SINGLE = {"run": 1, "limits": 1, "store": 1, "facts": 2, "word_bins": heap.BINS, "pools": 4, "reading": 1}
-KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
 LIST_NAMES = ("names", "rows", "brokers", "resources", "call_names", "call_rows", "call_resources")
 
 
 def empty(name: str, count: int) -> Any:
     """A table of so many rows, or an array."""
     if name in ARRAYS:
-        if COMPILING:
-            return np.zeros(count, KINDS[ARRAYS[name]])
         return bytearray(count) if ARRAYS[name] == "bytes" else [0] * count
     spec = next(spec for spec in SPECS if spec.name == name)
-    if COMPILING:
-        return np.zeros(count, [(field, np.int64) for field in spec.names])
     return [spec.row() for _ in range(count)]
 
 
@@ -40,19 +32,6 @@ def larger(name: str, table: Any, count: int) -> Any:
     grown = empty(name, count)
     grown[: len(table)] = table
     return grown
-
-
-class Fields:
-    """A row of an array by the names of its fields, as interpreted rows are."""
-
-    def __init__(self, row: Any) -> None:
-        object.__setattr__(self, "_row", row)
-
-    def __getattr__(self, name: str) -> int:
-        return int(self._row[name])
-
-    def __setattr__(self, name: str, value: int) -> None:
-        self._row[name] = value
 
 
 class Machine:
@@ -71,8 +50,7 @@ class Machine:
 
     def row(self, table: str, at: int = 0) -> Any:
         """A row with fields to read and to set."""
-        found = getattr(self.t, table)
-        return Fields(found[at]) if COMPILING else found[at]
+        return getattr(self.t, table)[at]
 
     def _fill(self, name: str, rows: list[dict[str, int]]) -> None:
         self.t = self.t._replace(**{name: empty(name, len(rows))})
@@ -131,12 +109,11 @@ class Machine:
         """Read a body as the engine does."""
         layout = self.layout(key, version)
         is_request = direction == "request"
-        buf = np.frombuffer(data, np.uint8) if COMPILING else data
         if is_request:
-            return self.call(bodies.read, buf, pos, end, int(self.row("layouts", layout).request), True)
-        chosen = int(bodies.downgraded(self.t, buf, pos, end, layout))
+            return self.call(bodies.read, data, pos, end, int(self.row("layouts", layout).request), True)
+        chosen = int(bodies.downgraded(self.t, data, pos, end, layout))
         self.layout(key, int(self.row("layouts", chosen).version))
-        code = self.call(bodies.read, buf, pos, end, int(self.row("layouts", chosen).response), False)
+        code = self.call(bodies.read, data, pos, end, int(self.row("layouts", chosen).response), False)
         if code != OK and chosen != layout:
             bodies.unsupported(self.t)
             return OK
@@ -145,9 +122,8 @@ class Machine:
     def skim(self, key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> int:
         """Whether it would be read."""
         layout = self.row("layouts", self.layout(key, version))
-        buf = np.frombuffer(data, np.uint8) if COMPILING else data
         entry = int(layout.request if direction == "request" else layout.response)
-        return self.call(bodies.skim, buf, pos, end, entry, direction == "request")
+        return self.call(bodies.skim, data, pos, end, entry, direction == "request")
 
     # What tables say
 

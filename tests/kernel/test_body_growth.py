@@ -10,7 +10,6 @@ from test_body_calls import BY_KEY
 
 from kwsniff.kernel import packing
 from kwsniff.kernel.numbers import OK
-from kwsniff.native.mode import COMPILING
 
 from spec_encoder import Encoder  # isort: skip
 
@@ -52,7 +51,6 @@ HOSTILE: dict[str, Callable[[int], tuple[list[str], list[int]]]] = {
 }
 
 
-@pytest.mark.skipif(COMPILING, reason="only interpreted tables can count")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_finding_partitions_and_topics_again_takes_time_in_proportion(name: str) -> None:
     looks = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from body_machine import Machine
 from test_bodies import CODES, spoilt
-from test_body_calls import Narrow, _array
+from test_body_calls import Narrow
 
 from kwsniff.binary import DecodeError
 from kwsniff.kernel import bodies
@@ -146,7 +146,7 @@ def test_roles_in_any_place_are_found_as_the_generated_decoder_finds_them(name: 
         body = Narrow(rng, version, example % 10 == 9).body(facts["fields"])
         data = Encoder(facts, version, rng).encode(body)
         for said in (data, spoilt(rng, data), data[: rng.randrange(len(data))], spoilt(rng, data)):
-            code = machine.call(bodies.read, _array(said + b"\1\2\3"), 0, len(said), entry, True)
+            code = machine.call(bodies.read, said + b"\1\2\3", 0, len(said), entry, True)
             wanted = outcome(decode, said)
             if isinstance(wanted, str):
                 assert code != OK

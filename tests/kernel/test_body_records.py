@@ -9,28 +9,22 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from body_machine import Machine, codecs, number
 from crc32c import crc32c as package_crc32c
 
 from kwsniff.kernel import records
 from kwsniff.kernel.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
-from kwsniff.native.mode import COMPILING
 from tests.oracle.records import RecordsSummary, summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
 from record_bytes import batch, message
 
 
-def array(data: bytes) -> Any:
-    return np.frombuffer(data, np.uint8) if COMPILING else data
-
-
 def summary(machine: Machine, data: bytes, is_request: bool, verify: bool) -> dict[str, Any]:
     buffer = b"\x02\x02" + data + b"\x02" * 70
     row = machine.t.rows[0]
-    base = sum_up(array(buffer), 2, 2 + len(data), is_request, verify, row)
+    base = sum_up(buffer, 2, 2 + len(data), is_request, verify, row)
     row = machine.row("rows")
     return {
         "records": number(row.records), "bytes": row.bytes, "codec": codecs(row.codecs),
@@ -84,8 +78,8 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("data", "crc"), PUBLISHED)
 def test_crc32c_is_that_of_rfc_3720(data: bytes, crc: int) -> None:
-    assert records.crc32c(array(data), 0, len(data)) == crc
-    assert records.crc32c_by_table(array(data), 0, len(data)) == crc
+    assert records.crc32c(data, 0, len(data)) == crc
+    assert records.crc32c_by_table(data, 0, len(data)) == crc
 
 
 def test_checksums_of_any_length_and_place_are_those_of_other_implementations() -> None:
@@ -93,7 +87,7 @@ def test_checksums_of_any_length_and_place_are_those_of_other_implementations() 
     for start in range(9):
         for end in range(start, 300, 7):
             part = data[start:end]
-            assert records.crc32c(array(data), start, end) == package_crc32c(part)
-            assert records.crc32c_by_table(array(data), start, end) == package_crc32c(part)
-            assert records.crc32(array(data), start, end) == zlib.crc32(part)
-            assert records.crc32_by_table(array(data), start, end) == zlib.crc32(part)
+            assert records.crc32c(data, start, end) == package_crc32c(part)
+            assert records.crc32c_by_table(data, start, end) == package_crc32c(part)
+            assert records.crc32(data, start, end) == zlib.crc32(part)
+            assert records.crc32_by_table(data, start, end) == zlib.crc32(part)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
-import numpy as np
 import pytest
 from body_machine import Machine
 
 from kwsniff.kernel import native, texts
 from kwsniff.kernel.numbers import FULL
-from kwsniff.native.mode import COMPILING
-
-
-def array(data: bytes) -> Any:
-    return np.frombuffer(bytearray(data), np.uint8) if COMPILING else data
 
 
 def number(machine: Machine, data: bytes, kind: int = 0) -> int:
-    return machine.call(texts.text, array(b"x" + data), 1, len(data), kind)
+    return machine.call(texts.text, b"x" + data, 1, len(data), kind)
 
 
 def test_the_same_bytes_have_the_same_number_and_others_another() -> None:
@@ -39,7 +32,7 @@ def test_a_full_table_says_so_and_keeps_what_it_has() -> None:
     for size in (5, 50, 500):
         before = machine.row("store").texts
         data = b"y" * size
-        while texts.text(machine.t, array(data), 0, size, 0) == FULL:
+        while texts.text(machine.t, data, 0, size, 0) == FULL:
             assert machine.row("store").texts == before
             number(machine, data)
     assert number(machine, b"first") == first
@@ -74,7 +67,7 @@ INVALID += ["ff", "c328"]
 @pytest.mark.parametrize("text", VALID)
 def test_text_is_utf_8(text: str) -> None:
     data = text.encode()
-    assert texts.not_text(array(b"\xff" + data + b"\xff"), 1, 1 + len(data)) == -1
+    assert texts.not_text(b"\xff" + data + b"\xff", 1, 1 + len(data)) == -1
 
 
 @pytest.mark.parametrize("text", INVALID)
@@ -83,7 +76,7 @@ def test_bytes_that_are_no_text_are_refused_where_python_refuses_them(text: str)
         data = before + bytes.fromhex(text)
         with pytest.raises(UnicodeDecodeError) as refused:
             data.decode()
-        assert texts.not_text(array(data + b"\x80\x80\x80"), 0, len(data)) == refused.value.start
+        assert texts.not_text(data + b"\x80\x80\x80", 0, len(data)) == refused.value.start
         assert native.is_text(data, 0, len(data)) == refused.value.start
 
 
@@ -94,19 +87,19 @@ def test_random_bytes_are_text_if_python_says_so() -> None:
     for _ in range(3000):
         data = b"".join(rng.choice(pool if rng.random() < 0.9 else bad) for _ in range(rng.randrange(14)))
         data = data[: rng.randrange(len(data) + 1)]
-        assert texts.not_text(array(data), 0, len(data)) == native.is_text(data, 0, len(data))
+        assert texts.not_text(data, 0, len(data)) == native.is_text(data, 0, len(data))
 
 
 def test_the_hash_is_keyed_and_spreads_names_that_differ_little() -> None:
     names = [b"topic-%05d" % at for at in range(4096)]
     for key in (0, 1, 0x0123456789ABCDEF):
-        hashes = {texts.hash_of(array(name), 0, len(name), 0, key) & 0xFFFF for name in names}
+        hashes = {texts.hash_of(name, 0, len(name), 0, key) & 0xFFFF for name in names}
         # 4096 balls in 65536 boxes fill 3969 on average.
         assert 3900 < len(hashes) < 4040
-    one = texts.hash_of(array(b"name"), 0, 4, 0, 1)
-    assert one != texts.hash_of(array(b"name"), 0, 4, 0, 2)
-    assert one != texts.hash_of(array(b"name"), 0, 4, 1, 1)
-    assert one != texts.hash_of(array(b"name"), 0, 4, 0, 1 << 32 | 1)
+    one = texts.hash_of(b"name", 0, 4, 0, 1)
+    assert one != texts.hash_of(b"name", 0, 4, 0, 2)
+    assert one != texts.hash_of(b"name", 0, 4, 1, 1)
+    assert one != texts.hash_of(b"name", 0, 4, 0, 1 << 32 | 1)
 
 
 def test_what_python_does_instead_of_kernels_is_the_same() -> None:
@@ -119,8 +112,8 @@ def test_what_python_does_instead_of_kernels_is_the_same() -> None:
             other[pos : pos + size] = data[at : at + size]
         other = other[:60]
         same = bytes(other[pos : pos + size]) == data[at : at + size]
-        assert texts.same_bytes(array(data), at, array(bytes(other)), pos, size) == same
+        assert texts.same_bytes(data, at, bytes(other), pos, size) == same
         assert native.same(data, at, bytes(other), pos, size) == same
-        target = array(bytes(other)) if COMPILING else bytearray(other)
-        texts.copy_bytes(array(data), at, size, target, pos)
+        target = bytearray(other)
+        texts.copy_bytes(data, at, size, target, pos)
         assert bytes(target[pos : pos + size]) == data[at : at + size]

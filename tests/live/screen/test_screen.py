@@ -270,7 +270,7 @@ def session():
         screen.add(batch([call(second, client_id="reader"), *{more}]))
         screen.tick(health(second))
         {each}
-        if over.wait(0.1):
+        if over.wait({pause}):
             break
     screen.close()
 thread = threading.Thread(target=session)
@@ -302,15 +302,15 @@ class Terminal:
 
     started: ClassVar[list[subprocess.Popen[bytes]]] = []
 
-    def __init__(self, each: str = "", more: str = "[]", **environment: str) -> None:
-        """`each` is done in every second of the session, in which there are `more` calls."""
+    def __init__(self, each: str = "", more: str = "[]", pause: float = 0.1, **environment: str) -> None:
+        """`each` is done in every second of the session, with `more` calls; it takes `pause`."""
         self.master, self.slave = pty.openpty()
         termios.tcsetwinsize(self.slave, (24, 80))
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
         inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         environment = {**inherited, "TERM": "xterm-256color", **environment}
-        code = PROGRAM.format(each=each, more=more)
+        code = PROGRAM.format(each=each, more=more, pause=pause)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code], cwd=ROOT, stdin=self.slave, stdout=self.slave,
             stderr=self.slave, env=environment, start_new_session=True,
@@ -416,6 +416,7 @@ def test_a_stalled_terminal_does_not_hold_up_the_session(tmp_path: Path) -> None
     terminal = Terminal(
         f"if second == 100: open({str(gone_on)!r}, 'w').close()",
         "[call(second, api=f'{second}-{n}', api_key=second * 100 + n) for n in range(30)]",
+        pause=0.05,
     )
     terminal.wait_for(b"Metadata")
     # Nobody reads what is drawn any more. Each second changes more than a kilobyte, and Linux holds 64 KB.
@@ -423,6 +424,7 @@ def test_a_stalled_terminal_does_not_hold_up_the_session(tmp_path: Path) -> None
     while not gone_on.exists():
         assert time.monotonic() < end
         time.sleep(0.1)
+    assert not select.select([], [terminal.slave], [], 0)[1], "not stalled"
     os.write(terminal.master, b"q")
     terminal.wait_for(b"returned")
     terminal.end()
