@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kwsniff.cli import kernels
+from kwsniff.cli import telling
 from kwsniff.native import code as native_code
 from kwsniff.native.code import (
     ACT,
@@ -203,7 +203,7 @@ def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
         code.unlink()
 
 
-@pytest.mark.parametrize(("size", "emitted"), [(kernels.LARGE - 1, 0), (kernels.LARGE, 1)])
+@pytest.mark.parametrize(("size", "emitted"), [(telling.LARGE - 1, 0), (telling.LARGE, 1)])
 def test_a_large_input_without_compiled_kernels_is_told(
     size: int,
     emitted: int,
@@ -215,7 +215,7 @@ def test_a_large_input_without_compiled_kernels_is_told(
     monkeypatch.delenv("KWSNIFF_KERNELS", raising=False)
     with (tmp_path / "a.pcap").open("wb") as file:
         file.truncate(size)
-    kernels.tell_if_interpreted([str(tmp_path), str(tmp_path / "missing"), "-"])
+    telling.tell_if_interpreted([str(tmp_path), str(tmp_path / "missing"), "-"])
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == emitted
     assert all("python -m kwsniff.kernel.build" in line for line in lines)
@@ -227,6 +227,6 @@ def test_who_wants_interpreted_kernels_is_told_nothing(
     monkeypatch.setattr(kernels, "load", lambda _: None)
     monkeypatch.setenv("KWSNIFF_KERNELS", "interpreted")
     with (tmp_path / "a.pcap").open("wb") as file:
-        file.truncate(kernels.LARGE)
-    kernels.tell_if_interpreted([str(tmp_path)])
+        file.truncate(telling.LARGE)
+    telling.tell_if_interpreted([str(tmp_path)])
     assert capsys.readouterr().err == ""
