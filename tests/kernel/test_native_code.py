@@ -211,7 +211,7 @@ def test_a_large_input_without_compiled_kernels_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(kernels, "load", lambda _: None)
+    monkeypatch.setattr(telling, "load", lambda _: None)
     monkeypatch.delenv("KWSNIFF_KERNELS", raising=False)
     with (tmp_path / "a.pcap").open("wb") as file:
         file.truncate(size)
@@ -224,7 +224,7 @@ def test_a_large_input_without_compiled_kernels_is_told(
 def test_who_wants_interpreted_kernels_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kernels, "load", lambda _: None)
+    monkeypatch.setattr(telling, "load", lambda _: None)
     monkeypatch.setenv("KWSNIFF_KERNELS", "interpreted")
     with (tmp_path / "a.pcap").open("wb") as file:
         file.truncate(telling.LARGE)
