@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, tzinfo
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.geometry import Region
 from textual.message import Message
@@ -57,6 +58,44 @@ class Face(Widget):
         return strip.adjust_cell_length(self.size.width)
 
 
+class Output:
+    """The terminal to write to, which may go away without a signal. Textual would wait for it for ever."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.gone = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> None:
+        """Write what can be written."""
+        self._try(self._file.write, text)
+
+    def flush(self) -> None:
+        """Send what was written."""
+        self._try(self._file.flush)
+
+    def _try(self, do: Callable[..., Any], *given: str) -> None:
+        try:
+            do(*given)
+        except OSError:
+            self.gone = True
+
+
+class Driver(LinuxDriver):
+    """Textual's, with an output that may fail."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._file: Any = Output(self._file)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the terminal is not there any more."""
+        return bool(self._file.gone)
+
+
 class LiveApp(App[None]):
     """Shows snapshots until it is left or closed."""
 
@@ -81,7 +120,7 @@ class LiveApp(App[None]):
     ) -> None:
         """`latest` gives the newest snapshot, None when the session is over; `leave` is called when the user
         quits."""
-        super().__init__(ansi_color=True)
+        super().__init__(ansi_color=True, driver_class=Driver)
         self.theme = "ansi-dark"
         self.state = State(zone=zone)
         self.failure: Exception | None = None
@@ -126,6 +165,9 @@ class LiveApp(App[None]):
         latest = self._latest()
         if latest is None:
             self.exit()
+            return
+        if getattr(self._driver, "gone", False):
+            self.action_leave()
             return
         if not self.state.paused:
             self._shown = latest

@@ -288,7 +288,7 @@ finally:
 
 @pytest.fixture(autouse=True)
 def _no_program_is_left() -> Iterator[None]:
-    """A program whose terminal is gone asks it again and again, and would do so after a test that failed."""
+    """A program would go on after a test that failed."""
     yield
     while Terminal.started:
         process = Terminal.started.pop()
@@ -394,6 +394,17 @@ def test_the_terminal_is_as_before_after_a_signal(number: signal.Signals) -> Non
     terminal.process.send_signal(number)
     terminal.wait_for(b"returned")
     terminal.end()
+
+
+def test_a_terminal_that_goes_away_without_a_signal_ends_the_session() -> None:
+    terminal = Terminal()
+    terminal.wait_for(b"Metadata")
+    os.close(terminal.slave)
+    os.close(terminal.master)
+    try:
+        terminal.process.wait(20)
+    finally:
+        terminal.process.kill()
 
 
 def test_a_screen_needs_a_terminal_at_all_three_streams(monkeypatch: pytest.MonkeyPatch) -> None:
