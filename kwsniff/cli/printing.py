@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from kwsniff.answers import tabular as kinds
 from kwsniff.answers.tabular import AnswerField, AnswerTable, Row
 from kwsniff.output.text import cell_width, fitted, printable
-from kwsniff.output.units import bytes_text, digits
+from kwsniff.output.units import bytes_text, digits, ratio, short_duration
 
 GAP = 2
 LEAST, SHORT = 8, 20
@@ -144,16 +144,6 @@ def _local(value: datetime, look: Look) -> datetime:
     return value.astimezone(look.zone)
 
 
-def duration_text(microseconds: float) -> str:
-    """A duration in three digits: `812 µs`, `22.6 ms`, `1.2 s`."""
-    size = abs(microseconds)
-    if size < 999.5:
-        return f"{digits(microseconds)} µs"
-    if size < 999_500:
-        return f"{digits(microseconds / 1e3)} ms"
-    return f"{digits(microseconds / 1e6)} s"
-
-
 def _list(values: Sequence[str]) -> str:
     shown = ", ".join(printable(str(value)) for value in values[:ITEMS_SHOWN])
     return shown if len(values) <= ITEMS_SHOWN else f"{shown} +{len(values) - ITEMS_SHOWN}"
@@ -163,9 +153,9 @@ _SHOWN: dict[str, Callable[[Any], str]] = {
     kinds.TEXT: lambda value: printable(str(value)),
     kinds.LIST: _list,
     kinds.COUNT: lambda value: f"{int(value):,}",
-    kinds.DURATION: duration_text,
+    kinds.DURATION: short_duration,
     kinds.BYTES: lambda value: bytes_text(int(value)),
-    kinds.RATIO: lambda value: f"{100 * value:.3g}%",
+    kinds.RATIO: ratio,
     kinds.FACTOR: lambda value: f"×{digits(value)}",
     kinds.NUMBER: lambda value: f"{value:.2f}",
     kinds.FLAG: lambda value: "yes" if value else "no",

@@ -15,7 +15,7 @@ from kwsniff.answers.stored import is_stored
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, look
-from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, duration_text, json_safe
+from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, json_safe
 from kwsniff.cli.problem import CommandError
 from kwsniff.cli.request import Request
 from kwsniff.message.bytestream import (
@@ -31,7 +31,7 @@ from kwsniff.message.bytestream import (
 )
 from kwsniff.message.tree import Node, Tree, tree_of
 from kwsniff.output.text import cut, printable
-from kwsniff.output.units import bytes_text
+from kwsniff.output.units import bytes_text, short_duration
 
 # Record batches as lines: a line for each batch, and with their records one for each of these.
 
@@ -215,7 +215,7 @@ def _outcome(call: Row) -> Iterator[str]:
     if call["unanswered_because"]:
         parts.append(str(call["unanswered_because"]))
     if call["latency_us"] is not None:
-        parts.append(f"latency {duration_text(call['latency_us'])}")
+        parts.append(f"latency {short_duration(call['latency_us'])}")
     yield "  ".join(parts)
 
 

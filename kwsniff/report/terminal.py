@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kwsniff.output.text import cell_width, fitted, printable
-from kwsniff.output.units import bytes_text, digits
+from kwsniff.output.units import bytes_text, digits, milliseconds, ratio
 
 Row = Mapping[str, Any]
 
@@ -40,14 +40,6 @@ def _count(value: Any) -> str:
     return f"{int(value):,}"
 
 
-def _ms(microseconds: Any) -> str:
-    return digits(microseconds / 1000)
-
-
-def _percent(ratio: Any) -> str:
-    return f"{100 * ratio:.3g}%"
-
-
 def _yes(value: Any) -> str:
     return "yes" if value else "no"
 
@@ -63,12 +55,12 @@ def _name(heading: str, source: str) -> Shown:
 CALLS = Shown("calls", "calls", _count)
 RATE = Shown("calls/s", "calls_per_s", digits, 4)
 LATENCIES = (
-    Shown("p50 ms", "latency_p50_us", _ms),
-    Shown("p90 ms", "latency_p90_us", _ms, 8),
-    Shown("p95 ms", "latency_p95_us", _ms, 5),
-    Shown("p99 ms", "latency_p99_us", _ms),
-    Shown("p99.9 ms", "latency_p999_us", _ms, 7),
-    Shown("max ms", "latency_max_us", _ms, 1),
+    Shown("p50 ms", "latency_p50_us", milliseconds),
+    Shown("p90 ms", "latency_p90_us", milliseconds, 8),
+    Shown("p95 ms", "latency_p95_us", milliseconds, 5),
+    Shown("p99 ms", "latency_p99_us", milliseconds),
+    Shown("p99.9 ms", "latency_p999_us", milliseconds, 7),
+    Shown("max ms", "latency_max_us", milliseconds, 1),
 )
 FIGURES = (
     CALLS,
@@ -76,12 +68,12 @@ FIGURES = (
     Shown("sent", "request_bytes", bytes_text, 6),
     Shown("received", "response_bytes", bytes_text, 6),
     *LATENCIES,
-    Shown("dur p50 ms", "duration_p50_us", _ms, 10),
-    Shown("dur p90 ms", "duration_p90_us", _ms, 11),
-    Shown("dur p95 ms", "duration_p95_us", _ms, 11),
-    Shown("dur p99 ms", "duration_p99_us", _ms, 10),
-    Shown("dur p99.9 ms", "duration_p999_us", _ms, 11),
-    Shown("dur max ms", "duration_max_us", _ms, 10),
+    Shown("dur p50 ms", "duration_p50_us", milliseconds, 10),
+    Shown("dur p90 ms", "duration_p90_us", milliseconds, 11),
+    Shown("dur p95 ms", "duration_p95_us", milliseconds, 11),
+    Shown("dur p99 ms", "duration_p99_us", milliseconds, 10),
+    Shown("dur p99.9 ms", "duration_p999_us", milliseconds, 11),
+    Shown("dur max ms", "duration_max_us", milliseconds, 10),
     Shown("errors", "errors", _count),
     Shown("throttled", "throttled_calls", _count, 3),
     Shown("throttle ms", "throttle_ms", _count, 8),
@@ -118,7 +110,7 @@ VIEWS: dict[str, tuple[Shown, ...]] = {
         _name("API", "api"),
         CALLS,
         RATE,
-        Shown("of API", "api_call_ratio", _percent, 1),
+        Shown("of API", "api_call_ratio", ratio, 1),
         Shown("clients", "clients_affected", _count, 2),
         Shown("topics", "topics_affected", _count, 2),
         *(Shown(column.heading, column.source, column.show, 9) for column in LATENCIES),

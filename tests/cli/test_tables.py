@@ -14,8 +14,9 @@ from rich.cells import cell_len
 from kwsniff.answers.stored import as_events, is_stored, stored_events
 from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.capture.error import CaptureError
-from kwsniff.cli.printing import Look, duration_text, write_csv, write_json, write_text
+from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.output.text import cut
+from kwsniff.output.units import short_duration
 from kwsniff.table import EVENTS
 from tests.cli.conftest import call
 from tests.cli.stand_in import batch_of
@@ -67,7 +68,7 @@ def test_times_sizes_and_durations_are_for_people() -> None:
     assert "2.5 s" in second
     assert "5 kB" in second
     assert text(zone=ZoneInfo("Asia/Tokyo"))[0] == "Things (2026-01-31, Asia/Tokyo)"
-    assert duration_text(0.5) == "0.5 µs"
+    assert short_duration(0.5) == "0.5 µs"
 
 
 def test_where_room_is_short_less_important_columns_are_left_out() -> None:
