@@ -65,7 +65,7 @@ fuzz: $(VENV)/.dev
 
 # Compile the kernels again after a change to them; installing does it the first time (see docs/design.md).
 kernels: $(VENV)/.dev
-	$(BIN)/python -m kwsniff.kernel.build
+	$(BIN)/python -m kwsniff.engine.build
 
 # The charts' library of pages, from what its authors published; needs npm. ECHARTS=6.2.0 for another version.
 echarts: $(VENV)/.dev

@@ -46,7 +46,7 @@ class Kernels(BuildHookInterface):  # type: ignore[type-arg]
     def _compiled(self, cpu: str) -> Path:
         """The object file, made unless it is there. In a process of its own: numba is changed for it."""
         root = Path(self.root)
-        command = [sys.executable, "-m", "kwsniff.kernel.build", "--cpu", cpu]
+        command = [sys.executable, "-m", "kwsniff.engine.build", "--cpu", cpu]
         paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
         around = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         run = subprocess.run(

@@ -4,7 +4,7 @@
 
     kwsniff.summary("trace.pcapng")              # what `kwsniff report` says; a notebook shows it
     kwsniff.calls("trace.pcapng")                # a DataFrame, a row for each request with its response
-    for batch in kwsniff.events("captures"):     # everything seen, as Arrow batches
+    for batch in kwsniff.rows.events("captures"):     # everything seen, as Arrow batches
         ...
 
 `clients`, `slow`, `groups`, `errors`, `audit`, `auth`, `findings`, `upgrade_check` and `compare` are the
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         upgrade_check,
         use_dissectors,
     )
-    from kwsniff.binary import DecodeError
     from kwsniff.config import Config
+    from kwsniff.spec.binary import DecodeError
 
 __version__ = "0.1.0"
 __all__ = [
@@ -62,13 +62,13 @@ __all__ = [
     "use_dissectors",
 ]
 
-_HOMES = {"Config": "kwsniff.config", "DecodeError": "kwsniff.binary"}
+_HOMES = {"Config": "kwsniff.config", "DecodeError": "kwsniff.spec.binary"}
 _FUNCTIONS = frozenset(__all__) - {*_HOMES, "__version__"}
 
 
 class _Package(ModuleType):
     """`events` and `findings` are functions here, and there are modules of these names for whoever imports
-    from them (`from kwsniff.events import STATUSES`): importing one leaves the function in its place."""
+    from them (`from kwsniff.rows.events import STATUSES`): importing one leaves the function in its place."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _FUNCTIONS and isinstance(value, ModuleType)):

@@ -87,7 +87,7 @@ class Config:
     request_timeout: float | None = None
     """A request that waits longer for its response is reported as unanswered, even if the connection stays
     open; what a request lets the broker wait comes on top. None: it waits until the connection ends. Only a
-    source that tells the time looks at it (a live one), see `kwsniff.pipeline.at_time`."""
+    source that tells the time looks at it (a live one), see `kwsniff.net.segments.at_time`."""
     detect_bytes: int = 64 * 1024
     """Bytes a connection on an unknown port has to show that it is Kafka."""
 

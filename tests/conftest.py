@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from kwsniff.native.code import fitting, functions
 
     if os.environ.get("KWSNIFF_KERNELS") != "interpreted" and fitting() is None:
-        subprocess.run([sys.executable, "-m", "kwsniff.kernel.build"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "kwsniff.engine.build"], check=True, stdout=subprocess.DEVNULL)
         functions.cache_clear()
 
 

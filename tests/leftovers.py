@@ -1,9 +1,8 @@
 """What a test leaves behind in its process, where other tests would find it.
 
-A module that is imported for the first time while a name is replaced (`from kwsniff.offline import events`)
-keeps the stand-in when the name is put back, so replace it in the modules that look it up, not where it is
-defined.
-"""
+A module that is imported for the first time while a name is replaced (`from kwsniff.run.offline import
+events`) keeps the stand-in when the name is put back, so replace it in the modules that look it up, not where
+it is defined."""
 
 from __future__ import annotations
 

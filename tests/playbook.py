@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from kwsniff.config import Config
-from kwsniff.pipeline import analyze
-from kwsniff.table import SEGMENTS
+from kwsniff.engine.analyze import analyze
+from kwsniff.net.segments import SEGMENTS
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 CLIENT, BROKER = 0, 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 
 CAPTURES = Path(__file__).parent.parent / "captures"
 Row = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import kwsniff.offline
+import kwsniff.run.offline
 from tests.cli import stand_in
 from tests.leftovers import leftovers
 
@@ -15,8 +15,8 @@ def test_nothing_is_left_at_first() -> None:
 
 def test_a_stand_in_that_a_module_keeps_is_found() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kwsniff.offline, "events", stand_in.events)
-        assert leftovers() == ["kwsniff.offline.events"]
+        patch.setattr(kwsniff.run.offline, "events", stand_in.events)
+        assert leftovers() == ["kwsniff.run.offline.events"]
 
 
 def test_a_module_of_the_tests_in_place_of_one_is_found() -> None:

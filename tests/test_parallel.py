@@ -14,7 +14,7 @@ import pytest
 
 from kwsniff.capture.source import CaptureError, CaptureTotals
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.samples import CAPTURES, sample
 
 SAMPLES = ["librdkafka-groups", "quorum", "midstream", "sasl-0.10"]
@@ -73,7 +73,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
     lines = (
         "import os, signal, multiprocessing as m",
         "from kwsniff.config import Config",
-        "from kwsniff.offline import events",
+        "from kwsniff.run.offline import events",
         "rows = [events(['captures/librdkafka-groups.pcapng'], Config(block_packets=20, full=full), jobs=3)",
         "        for full in (False, True)]",
         "print(*(each.pid for each in m.active_children()), flush=True)",

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kwsniff import prefetch
-from kwsniff.prefetch import prefetched
+from kwsniff.rows import prefetch
+from kwsniff.rows.prefetch import prefetched
 
 FILES = prefetch.__file__, threading.__file__
 TraceFunction = Callable[[FrameType, str, Any], Any]

@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kwsniff import offline, processes
+from kwsniff.analysis.finding import WARNING
+from kwsniff.analysis.findings import NEEDED, Findings
 from kwsniff.capture.source import CaptureError
 from kwsniff.cli.running import run
 from kwsniff.config import Config
-from kwsniff.events import CALL
-from kwsniff.findings import NEEDED, Findings
-from kwsniff.findings.finding import WARNING
-from kwsniff.offline import events
-from kwsniff.processes import AHEAD, SMALL, EndedError, Pipe, Processes
-from kwsniff.report.store import CallStore
-from kwsniff.stages import Taker
+from kwsniff.count.store import CallStore
+from kwsniff.rows.events import CALL
+from kwsniff.run import offline, processes
+from kwsniff.run.offline import events
+from kwsniff.run.processes import AHEAD, SMALL, EndedError, Pipe, Processes
+from kwsniff.run.stages import Taker
 from tests.samples import CAPTURES, sample
 
 PATHS = sample("librdkafka-groups").paths
@@ -123,7 +123,7 @@ def test_batches_wait_to_be_counted_together_only_as_far_as_there_is_room(
     """Each is one piece of memory, however few of its columns are counted."""
     monkeypatch.setattr(processes, "SMALL", 0)
     batch = next(iter(events(PATHS, Config())))
-    monkeypatch.setattr("kwsniff.report.even.KEPT", 3 * batch.nbytes)
+    monkeypatch.setattr("kwsniff.count.rebatch.KEPT", 3 * batch.nbytes)
     sending, receiving = ends()
     before, most = len(os.listdir("/proc/self/fd")), []
 
@@ -371,7 +371,7 @@ SCRIPT = """
 import threading
 print("this script runs", flush=True)
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 threading.Thread(target=threading.Event().wait, daemon=True).start()  # so this process is not copied
 print(sum(map(len, events(PATHS, Config(full=FULL), jobs=2))), flush=True)
 """

@@ -49,7 +49,7 @@ def kwsniff(installed: Path, *arguments: str) -> str:
 def test_the_wheel_brings_compiled_kernels_that_run_without_numba(installed: Path) -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
-        "import kwsniff; from kwsniff.kernel.machine import Machine\n"
+        "import kwsniff; from kwsniff.engine.machine import Machine\n"
         "print(kwsniff.__file__, Machine(compiled=True).compiled)"
     )
     environment = {**os.environ, "PYTHONPATH": str(installed)}

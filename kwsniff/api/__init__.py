@@ -1,18 +1,8 @@
 """What Python programs and notebooks call: the functions behind the names of the package itself."""
 
-from kwsniff.api.answers import (
-    audit,
-    auth,
-    clients,
-    compare,
-    errors,
-    findings,
-    groups,
-    slow,
-    upgrade_check,
-)
-from kwsniff.api.notebook import Summary, summary
-from kwsniff.api.rows import calls, decode_body, events, use_dissectors
+from kwsniff.api.answers import audit, auth, clients, compare, errors, findings, groups, slow, upgrade_check
+from kwsniff.api.decoded import calls, decode_body, events, use_dissectors
+from kwsniff.api.whole import Summary, summary
 
 __all__ = [
     "Summary",

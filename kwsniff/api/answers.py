@@ -1,7 +1,7 @@
 """The answers of `kwsniff clients`, `slow`, `groups` and so on as DataFrames.
 
 All take the same: what to read, what chooses the rows, and which of their tables is wanted. Those that are
-asked of one input alone are made from `kwsniff.answers.questions`.
+asked of one input alone are made from `kwsniff.analysis.questions`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,10 @@ from inspect import Parameter, Signature, cleandoc
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kwsniff.answers.questions import (
-    AUDIT,
-    AUTH,
-    CLIENTS,
-    ERRORS,
-    GROUPS,
-    SLOW,
-    UPGRADE_CHECK,
-    Question,
-)
+from kwsniff.analysis.questions import AUDIT, AUTH, CLIENTS, ERRORS, GROUPS, SLOW, UPGRADE_CHECK, Question
 from kwsniff.api.inputs import Selection, Source, rows
 from kwsniff.config import Config
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from kwsniff.answers.tabular import AnswerTable
+    from kwsniff.analysis.tabular import AnswerTable
 
 
 class Asking(Protocol):
@@ -135,7 +126,7 @@ def compare(
         0   Produce       30       61
         1  Metadata       18        3
     """
-    from kwsniff.answers.compare import Profile, compared
+    from kwsniff.analysis.compare import Profile, compared
 
     profiles = (Profile(), Profile())
     for profile, each in zip(profiles, (paths, other), strict=True):
@@ -164,12 +155,12 @@ def findings(
 
     Example:
         >>> import kwsniff
-        >>> found = kwsniff.findings("captures/stuck-consumer.pcapng.zst")
+        >>> found = kwsniff.analysis.findings("captures/stuck-consumer.pcapng.zst")
         >>> found[found["code"] == "consumer_stands_still"][["severity", "subject"]]
           severity                  subject
         2  warning  billing-stuck@127.0.0.1
     """  # fmt: skip
-    from kwsniff.findings import NEEDED, Findings, Thresholds
+    from kwsniff.analysis.findings import NEEDED, Findings, Thresholds
     from kwsniff.spec.load import catalog
 
     chosen = Config(**config)

@@ -10,19 +10,19 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from kwsniff import offline
-from kwsniff.answers.stored import is_stored, stored_events
+from kwsniff.analysis.callrows import NAMED, NAMING
+from kwsniff.analysis.stored import is_stored, stored_events
 from kwsniff.capture.memory import ETHERNET, segments_of_bytes, segments_of_file, segments_of_packets
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.cli.answering import Owned
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.pipeline import analyze
-from kwsniff.report.calls import NAMED, NAMING
-from kwsniff.similar import suggestion
-from kwsniff.table import EVENTS
-from kwsniff.where.name import BODIES
-from kwsniff.where.predicate import columns_in, compile_where
+from kwsniff.count.where.name import BODIES
+from kwsniff.count.where.predicate import columns_in, compile_where
+from kwsniff.engine.analyze import analyze
+from kwsniff.output.similar import suggestion
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run import offline
 
 Path = str | os.PathLike[str]
 Source = Path | bytes | bytearray | memoryview | IO[bytes] | Iterable[Any]

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kwsniff.columns import validity
-from kwsniff.net import machine
+from kwsniff.net import runner as machine
 from kwsniff.net.dissect import Dissected
 from kwsniff.net.packets import Bytes, Integers, Mask, Note
-from kwsniff.table import SEGMENTS
+from kwsniff.net.segments import SEGMENTS
+from kwsniff.rows.arrays import validity
 
 
 def segment_batch(dissected: Dissected) -> pa.RecordBatch:

@@ -6,9 +6,9 @@ A writer that rotates finishes a file before it makes the next, so whoever sees 
 before complete, and the packets come in the order of the rotation. A file stays known, and may go on growing,
 until its path is gone or leads to another file; that also ends it if somebody cut it or wrote it anew.
 
-Time: while nothing is written, batches without segments (`kwsniff.pipeline.at_time`) say how far packet time
-must have come, so that `analyze` can tell what waits in vain. A writer with a large buffer may be further
-behind than that; `tcpdump -U` has none.
+Time: while nothing is written, batches without segments (`kwsniff.net.segments.at_time`) say how far packet
+time must have come, so that `analyze` can tell what waits in vain. A writer with a large buffer may be
+further behind than that; `tcpdump -U` has none.
 
 Invariants: every packet of every file is yielded once, whatever pieces the files grew by; a file in its
 compressed form is not read again if it was followed before.
@@ -33,7 +33,7 @@ from kwsniff.capture.stream import STDIN
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock
-from kwsniff.pipeline import at_time
+from kwsniff.net.segments import at_time
 
 POLL_S = 0.2
 BUSY = 10

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader, Window
 from kwsniff.config import Config
-from kwsniff.native.records import joined
-from kwsniff.net.machine import compiled, follow_records
+from kwsniff.native.rowcopies import joined
 from kwsniff.net.packets import Bytes, CaptureTotals, Integers, Mask, PacketBlock, gather, number
+from kwsniff.net.runner import compiled, follow_records
 
 FILE_HEADER = 24
 _MICRO, _NANO, _MODIFIED = 0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34
@@ -38,7 +38,7 @@ def record_starts(data: Bytes, at: int, end: int, order: str, header: int) -> tu
     """Follow the chain of records from `at`: the offsets of all complete ones, and where it goes on.
 
     This is the one loop over all packets of a file. It looks at nothing but the captured length; what else a
-    header holds is checked for all of them at once. Compiled it is `kwsniff.net.headers.follow_records`.
+    header holds is checked for all of them at once. Compiled it is `kwsniff.net.layers.follow_records`.
     """
     captured_length = struct.Struct(order + "8xI").unpack_from
     starts: list[int] = []

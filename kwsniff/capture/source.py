@@ -25,7 +25,7 @@ from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, Note, PacketBlock
-from kwsniff.prefetch import prefetched
+from kwsniff.rows.prefetch import prefetched
 
 # How late it must be by now where nothing comes through a pipe.
 
@@ -53,11 +53,11 @@ class Quiet:
         self._current = last is not None and abs(time.time_ns() - last) < CURRENT_S * 1e9
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """A batch that says how late it is (`kwsniff.pipeline.at_time`), if it is time for one."""
+        """A batch that says how late it is (`kwsniff.net.segments.at_time`), if it is time for one."""
         now = time.monotonic()
         last = self._totals.last_time_ns
         if self._current and last is not None and now - max(self._heard, self._told) >= TICK_S:
-            from kwsniff.pipeline import at_time  # loads the engine, which who reads packets can do without
+            from kwsniff.net.segments import at_time
 
             self._told = now
             yield at_time(last + round((now - self._heard) * 1e9))
@@ -77,15 +77,16 @@ def segments(
     *,
     prefetch: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """TCP segments and capture anomalies of all captures at `paths`, as batches of `kwsniff.table.SEGMENTS`.
+    """TCP segments and capture anomalies of all captures at `paths`, as batches of
+    `kwsniff.net.segments.SEGMENTS`.
 
     A path is a file, a directory (all captures directly in it; with ``/**`` behind it, those in its
     directories, too), a URL of either (`kwsniff.capture.place`) or ``-`` (stdin). Files are read in the order
     of their first packets, so that those of one rotation are one stream; with a pipe among them, as given.
     `totals` is counted up on the way. `progress` is called with bytes read so far and bytes in all, None if
     unknown, counted as stored. `stop`, once set, ends what comes through a pipe. While a pipe through which
-    packets come as they are captured is quiet, empty batches tell the time (`kwsniff.pipeline.at_time`). With
-    `prefetch` files are read by a thread, a batch ahead; `totals` may be, too.
+    packets come as they are captured is quiet, empty batches tell the time (`kwsniff.net.segments.at_time`).
+    With `prefetch` files are read by a thread, a batch ahead; `totals` may be, too.
 
     A capture in a directory that cannot be read is passed over, and is an anomaly. Raises CaptureError before
     the first batch for what was named itself and is missing, unreadable, empty or no capture, and for a

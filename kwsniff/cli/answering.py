@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.answers import Answer
-from kwsniff.answers.questions import Question
-from kwsniff.answers.stored import is_stored, stored_events
-from kwsniff.answers.tabular import AnswerTable
+from kwsniff.analysis import Answer
+from kwsniff.analysis.callrows import NAMED, NAMING
+from kwsniff.analysis.questions import Question
+from kwsniff.analysis.stored import is_stored, stored_events
+from kwsniff.analysis.tabular import AnswerTable
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.destination import Interrupts, Stopping
 from kwsniff.cli.naming import named
-from kwsniff.cli.output import Interrupts, Stopping
 from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.request import Request, from_pipe, patient
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
-from kwsniff.events import CONNECTION
-from kwsniff.offline import events
-from kwsniff.report.calls import NAMED, NAMING
-from kwsniff.where import zone
-from kwsniff.where.name import BODIES
-from kwsniff.where.predicate import columns_in, compile_where
+from kwsniff.count.where import zone
+from kwsniff.count.where.name import BODIES
+from kwsniff.count.where.predicate import columns_in, compile_where
+from kwsniff.rows.events import CONNECTION
+from kwsniff.run.offline import events
 
 if TYPE_CHECKING:
-    from kwsniff.answers.upgrade import UpgradeCheck
+    from kwsniff.analysis.upgrade import UpgradeCheck
 
 FORMATS = ("text", "csv", "json")
 DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
@@ -57,7 +57,7 @@ def ask(request: Request, question: Question, **own: Any) -> int:
 
 def follow(request: Request, what: str, kind: str | None) -> int:
     """Show a conversation; return the exit code. Raises CommandError."""
-    from kwsniff.answers.conversation import KINDS, Follow
+    from kwsniff.analysis.chronology import KINDS, Follow
 
     if kind is not None and kind not in KINDS:
         raise CommandError(f"--as: {kind!r} is none of {', '.join(KINDS)}{suggestion(kind, KINDS)}")

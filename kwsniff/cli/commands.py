@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
-from kwsniff.answers.questions import QUESTIONS, Question
+from kwsniff.analysis.questions import QUESTIONS, Question
 from kwsniff.cli import options as o
 from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Argument, Option, Page
-from kwsniff.tuning import one_heap, tuned
+from kwsniff.run.tuning import one_heap, tuned
 
 EXAMPLES = (
     "kwsniff report trace.pcapng",
@@ -35,7 +35,8 @@ GROUPS = {
 """Names of commands by group, in the order of the help."""
 
 OWN_PROCESS = object()
-"""Tells a command that the process is its own, to be tuned for it (`kwsniff.tuning`) and gone afterwards."""
+"""Tells a command that the process is its own, to be tuned for it (`kwsniff.run.tuning`) and gone
+afterwards."""
 
 
 def untuned() -> None:
@@ -98,7 +99,7 @@ def _asking(question: Question) -> Page:
 
 REPORT = command(
     "report",
-    "report:report",
+    "reporting:report",
     """Print what was found and where the time went, on one page.
 
     With --by, statistics of calls by API, client, topic, broker and error instead. Exit code 3 says that part
@@ -473,7 +474,7 @@ FOLLOW = command(
 
 EXTRACT = command(
     "extract",
-    "extract:extract",
+    "extracting:extract",
     """Write only the packets of chosen calls, for Wireshark.
 
     The handshakes of their connections are in the file, too. Comments on the packets say what kwsniff saw.
@@ -498,7 +499,7 @@ EXTRACT = command(
 
 SCHEMA = command(
     "schema",
-    "schema:schema",
+    "lookup:schema",
     """Print what each column means, and the language of --where.
 
     For each kind of row, its columns with type, unit and meaning.

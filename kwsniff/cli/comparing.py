@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from kwsniff.answers.compare import Profile, compared
+from kwsniff.analysis.compare import Profile, compared
 from kwsniff.cli import problem
 from kwsniff.cli.answering import check, show, taken
 from kwsniff.cli.problem import CommandError
 from kwsniff.cli.request import Request
 from kwsniff.cli.telling import Damage, Trust
-from kwsniff.where import WhereError
-from kwsniff.where.predicate import Predicate, compile_where
+from kwsniff.count.where import WhereError
+from kwsniff.count.where.predicate import Predicate, compile_where
 
 
 @dataclass(frozen=True)

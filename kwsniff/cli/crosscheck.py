@@ -25,8 +25,8 @@ from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import Request
 from kwsniff.config import Config
-from kwsniff.offline import events
 from kwsniff.output.text import printable
+from kwsniff.run.offline import events
 from kwsniff.spec.load import catalog
 
 Place = tuple[str, int, int]

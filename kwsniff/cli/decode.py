@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kwsniff.analysis.callrows import NAMED, NAMING
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
+from kwsniff.cli.destination import Interrupts, Output, Stopping, Writer, chosen_format, open_writer
 from kwsniff.cli.naming import named
-from kwsniff.cli.output import Interrupts, Output, Stopping, Writer, chosen_format, open_writer
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import (
     Request,
@@ -29,11 +30,10 @@ from kwsniff.cli.request import (
 )
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.pipeline import analyze
-from kwsniff.prefetch import prefetched
-from kwsniff.report.calls import NAMED, NAMING
-from kwsniff.table import EVENTS
+from kwsniff.engine.analyze import analyze
+from kwsniff.rows.prefetch import prefetched
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
 
 if TYPE_CHECKING:
     from kwsniff.net.packets import CaptureTotals
@@ -102,7 +102,7 @@ def decode(request: DecodeRequest) -> int:
         shaped = request.form not in (None, "text") or request.columns or request.count is not None
         if request.follow or shaped or request.limits:
             raise CommandError("--trace goes with none of the options that choose or shape rows")
-        from kwsniff.cli.trace import trace  # which loads what few runs need
+        from kwsniff.cli.tracing import trace  # which loads what few runs need
 
         return trace(request, request.trace, request.output)
     return _decode(request)

@@ -14,24 +14,25 @@ from types import FrameType
 
 import pyarrow as pa
 
+from kwsniff.analysis.findings import Thresholds
+from kwsniff.capture.error import LiveError
+from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.cli import problem
+from kwsniff.cli.destination import FORMATS, Writer, open_writer
 from kwsniff.cli.naming import named
-from kwsniff.cli.output import FORMATS, Writer, open_writer
 from kwsniff.cli.problem import CommandError, said, suggestion
 from kwsniff.cli.request import Request, chosen_columns, parsed_duration, parsed_size, refuse_bodies
 from kwsniff.cli.telling import Trust
-from kwsniff.findings import Thresholds
+from kwsniff.count.topics import TopicNames, cached_names, keep_names
+from kwsniff.count.where.predicate import Predicate
 from kwsniff.live.arrivals import ENDING_S
 from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
-from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import Session, become
-from kwsniff.live.sink import Health, LiveError, LiveSink
-from kwsniff.report.topics import TopicNames, cached_names, keep_names
-from kwsniff.table import EVENTS
-from kwsniff.where.predicate import Predicate
+from kwsniff.live.sink import Health, LiveSink
+from kwsniff.rows.schema import EVENTS
 
 STDOUT, STDERR = 1, 2
 LOOK_S = 0.1

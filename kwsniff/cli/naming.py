@@ -1,5 +1,5 @@
 """Topic names for rows that were made before the name was known, in a stream that keeps its order. Before
-that, fetch sessions are followed (see `kwsniff.report.sessions`): what they are about has names, too.
+that, fetch sessions are followed (see `kwsniff.count.sessions`): what they are about has names, too.
 
 Theory of operation: batches pass straight through until one holds a topic uuid that no response has named
 yet. From there on all batches are held, in memory first and beyond a bound in a temporary file, until every
@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from kwsniff.report.sessions import followed
-from kwsniff.report.spool import Spool
-from kwsniff.report.topics import TopicNames, Unnamed, fill
+from kwsniff.count.sessions import followed
+from kwsniff.count.spool import Spool
+from kwsniff.count.topics import TopicNames, Unnamed, fill
 
 MEMORY = 32 << 20
 

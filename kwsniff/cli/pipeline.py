@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kwsniff.spark import job
     from kwsniff.spark.ledger import StreamRecord, Where
-    from kwsniff.spark.stream import Stream
+    from kwsniff.spark.streaming import Stream
 
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -75,9 +75,9 @@ def pipeline(request: PipelineRequest) -> int:
 
 def decode_files(request: PipelineRequest) -> int:
     """Run the job; return the exit code. Raises CommandError."""
-    from kwsniff.lake.manifest import OutputError, inputs
     from kwsniff.spark import job
-    from kwsniff.spark.session import (
+    from kwsniff.spark.manifest import OutputError, inputs
+    from kwsniff.spark.sparksession import (
         JavaError,
         SparkFailedError,
         SparkMissingError,
@@ -138,10 +138,9 @@ def follow(request: PipelineRequest) -> int:
     Raises:
         CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
     """
-    from kwsniff.lake import formats
-    from kwsniff.lake.manifest import OutputError
-    from kwsniff.spark import ledger
-    from kwsniff.spark.session import JavaError, SparkFailedError, SparkMissingError, TaskError
+    from kwsniff.spark import formats, ledger
+    from kwsniff.spark.manifest import OutputError
+    from kwsniff.spark.sparksession import JavaError, SparkFailedError, SparkMissingError, TaskError
 
     stop = Stop()
     unread: list[Unread] = []
@@ -164,9 +163,10 @@ def follow(request: PipelineRequest) -> int:
 
 def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
     """Run the stream to its end; `unread` takes files that were passed over."""
-    from kwsniff.spark import ledger, stream
-    from kwsniff.spark.followed import Following
-    from kwsniff.spark.session import plain_failures, session
+    from kwsniff.spark import ledger
+    from kwsniff.spark import streaming as stream
+    from kwsniff.spark.sparksession import plain_failures, session
+    from kwsniff.spark.streamsource import Following
 
     window, late = _seconds(request.window, "--window"), _seconds(request.late, "--late")
     if window < 1:
@@ -270,8 +270,8 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _sum_up(request: PipelineRequest, record: StreamRecord, unread: Sequence[Unread]) -> int:
+    from kwsniff.analysis.trust import TrustTotals, paragraph
     from kwsniff.capture.source import CaptureTotals
-    from kwsniff.report.trust import TrustTotals, paragraph
 
     trust = TrustTotals(**record.trust)
     _say(f"{request.out} holds {trust.calls:,} calls; {_so_far(record)}")

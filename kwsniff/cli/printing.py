@@ -13,8 +13,8 @@ from datetime import date, datetime
 from typing import IO, Any
 from zoneinfo import ZoneInfo
 
-from kwsniff.answers import tabular as kinds
-from kwsniff.answers.tabular import AnswerField, AnswerTable, Row
+from kwsniff.analysis import tabular as kinds
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row
 from kwsniff.output.text import cell_width, fitted, printable
 from kwsniff.output.units import bytes_text, digits, ratio, short_duration
 

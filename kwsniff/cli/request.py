@@ -17,11 +17,11 @@ from zoneinfo import ZoneInfo
 
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.config import LEAST_MEMORY, Config, bytes_of, ports_of
-from kwsniff.where import zone
+from kwsniff.count.where import zone
 
 if TYPE_CHECKING:
-    from kwsniff.report.topics import TopicNames
-    from kwsniff.where.predicate import Predicate, Window
+    from kwsniff.count.topics import TopicNames
+    from kwsniff.count.where.predicate import Predicate, Window
 
 COLOURS = ("auto", "always", "never")
 
@@ -86,7 +86,7 @@ class Request:
         if self.where is None and self.since is None and self.until is None:
             zone(self.tz)
             return None
-        from kwsniff.where.predicate import compile_where  # which loads the language
+        from kwsniff.count.where.predicate import compile_where  # which loads the language
 
         return compile_where(self.where, since=self.since, until=self.until, tz=self.tz)
 
@@ -94,7 +94,7 @@ class Request:
         """The time that is wanted, None for all; to be asked for once it is `checked`."""
         if self.since is None and self.until is None:
             return None
-        from kwsniff.where.predicate import Window  # which loads the language
+        from kwsniff.count.where.predicate import Window  # which loads the language
 
         return Window(self.since, self.until, self.tz)
 
@@ -103,7 +103,7 @@ class Request:
         """The columns of EVENTS that `--where` looks at."""
         if self.where is None:
             return frozenset()
-        from kwsniff.where.predicate import columns_in
+        from kwsniff.count.where.predicate import columns_in
 
         return columns_in(self.where)
 
@@ -133,7 +133,7 @@ class Request:
         """Topics by uuid, as the user's file names them. Raises CommandError."""
         if self.topic_ids is None:
             return {}
-        from kwsniff.report.topics import TopicFileError, read_names
+        from kwsniff.count.topics import TopicFileError, read_names
 
         try:
             return read_names(self.topic_ids)
@@ -142,7 +142,7 @@ class Request:
 
     def learner(self) -> TopicNames:
         """Learns names of topics, beginning with those of the user's file. Raises CommandError."""
-        from kwsniff.report.topics import TopicNames
+        from kwsniff.count.topics import TopicNames
 
         return TopicNames(self.names)
 
@@ -171,7 +171,7 @@ def _config(values: Mapping[str, Any]) -> Config:
 
 def _thresholds(wanted: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """What `--threshold` says. Raises CommandError."""
-    from kwsniff.findings.thresholds import Thresholds
+    from kwsniff.analysis.thresholds import Thresholds
 
     found = []
     for each in wanted:
@@ -255,7 +255,7 @@ def patient(config: Config) -> Config:
 
 def _deeper(paths: Sequence[str]) -> list[str]:
     """The paths, each directory of captures with the directories in it; stored events are read so anyway."""
-    from kwsniff.answers.stored import is_stored
+    from kwsniff.analysis.stored import is_stored
     from kwsniff.capture.place import is_directory, is_remote, local, recursive
 
     return [

@@ -15,7 +15,7 @@ from kwsniff.cli import problem
 from kwsniff.cli.commands import COMMANDS, EXAMPLES, GROUPS, OWN_PROCESS
 from kwsniff.cli.options import write_examples
 from kwsniff.cli.problem import USAGE, CommandError, suggestion
-from kwsniff.where import WhereError
+from kwsniff.count.where import WhereError
 
 if TYPE_CHECKING:
     from kwsniff.cli.request import Request

@@ -11,14 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from kwsniff.answers.stored import is_stored
-from kwsniff.capture.error import CaptureError
-from kwsniff.cli import problem
-from kwsniff.cli.answering import check, look
-from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, json_safe
-from kwsniff.cli.problem import CommandError
-from kwsniff.cli.request import Request
-from kwsniff.message.bytestream import (
+from kwsniff.analysis.bytestream import (
     REQUEST,
     RESPONSE,
     FramedMessage,
@@ -29,7 +22,14 @@ from kwsniff.message.bytestream import (
     messages_of,
     next_call,
 )
-from kwsniff.message.tree import Node, Tree, tree_of
+from kwsniff.analysis.stored import is_stored
+from kwsniff.analysis.tree import Node, Tree, tree_of
+from kwsniff.capture.error import CaptureError
+from kwsniff.cli import problem
+from kwsniff.cli.answering import check, look
+from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, json_safe
+from kwsniff.cli.problem import CommandError
+from kwsniff.cli.request import Request
 from kwsniff.output.text import cut, printable
 from kwsniff.output.units import bytes_text, short_duration
 

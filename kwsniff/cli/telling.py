@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.analysis.trust import DAMAGE, TrustTotals, paragraph
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.cli.problem import said
@@ -28,10 +29,9 @@ from kwsniff.cli.request import from_pipe
 from kwsniff.config import Config
 from kwsniff.native.code import ACT, load
 from kwsniff.net.packets import CaptureTotals
-from kwsniff.report.trust import DAMAGE, TrustTotals, paragraph
 
 if TYPE_CHECKING:
-    from kwsniff.where.predicate import Window
+    from kwsniff.count.where.predicate import Window
 
 UNREAD = "capture_unreadable"
 
@@ -156,7 +156,7 @@ def _found(paths: Sequence[str], config: Config) -> str:
     """The ports with most TCP packets, what their streams begin like, and what to try."""
     if from_pipe(paths):  # which cannot be read again
         return ""
-    from kwsniff.answers.stored import is_stored  # these load what few runs need
+    from kwsniff.analysis.stored import is_stored  # these load what few runs need
     from kwsniff.output.units import many
 
     if any(map(is_stored, paths)):
@@ -203,7 +203,7 @@ def tell_if_interpreted(paths: Sequence[str]) -> None:
     if sum(map(_size, paths)) >= LARGE and load(ACT) is None and not _interpreted_by_choice():
         said(
             "the kernels are not compiled for this machine, so this takes many times as long: "
-            "install kwsniff again here, or run `python -m kwsniff.kernel.build` (needs numba)"
+            "install kwsniff again here, or run `python -m kwsniff.engine.build` (needs numba)"
         )
 
 

@@ -1,8 +1,7 @@
 """SEGMENTS from interfaces: what `analyze` takes, as the packets come.
 
-The time that goes with what the takers hand over becomes a time batch (`kwsniff.pipeline.at_time`) about once
-a second: the time until when every interface has been listened to without anything left to decode.
-"""
+The time that goes with what the takers hand over becomes a time batch (`kwsniff.net.segments.at_time`) about
+once a second: the time until when every interface has been listened to without anything left to decode."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from kwsniff.live.keeper import Keeper, Keeping
 from kwsniff.live.listener import Listener
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals
-from kwsniff.pipeline import at_time
+from kwsniff.net.segments import at_time
 
 TICK = 1_000_000_000
 """Nanoseconds between time batches."""

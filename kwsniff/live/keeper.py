@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from kwsniff.capture.batch import segment_batch
+from kwsniff.capture.savefile import PcapngFiles
 from kwsniff.live.collector import Lane
-from kwsniff.live.pcapng import PcapngFiles
-from kwsniff.net.columns import SYN, SegmentColumns
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, Integers, Mask, PacketBlock
-from kwsniff.segments import segment_columns
+from kwsniff.net.segments import SYN, SegmentColumns, segment_columns
 
 T = TypeVar("T")
 MOST_OTHERS = 100_000

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.live.sink import LiveError
+from kwsniff.capture.error import LiveError
 from kwsniff.net.packets import Integers
 
 ANY = "any"

@@ -5,7 +5,7 @@ of `history.csv`, and part of everything since the start, whose tables, those of
 written anew each time. Events wait until there are enough to be worth adding, for a batch costs milliseconds
 however small it is.
 
-Invariants: memory does not grow with the length of the session (`kwsniff.report.bounded`); intervals are of
+Invariants: memory does not grow with the length of the session (`kwsniff.count.bounded`); intervals are of
 packet time, so that a session that falls behind shows the same
 figures; every call is counted in exactly one interval.
 """
@@ -20,20 +20,21 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv
 
-from kwsniff.findings import NEEDED as OF_FINDINGS
-from kwsniff.findings import Finding, Findings, Thresholds
-from kwsniff.findings.finding import NOT_SHOWN, OK, table
-from kwsniff.live.sink import Health, LiveError
+from kwsniff.analysis.finding import NOT_SHOWN, OK, table
+from kwsniff.analysis.findings import NEEDED as OF_FINDINGS
+from kwsniff.analysis.findings import Finding, Findings, Thresholds
+from kwsniff.analysis.report import Report
+from kwsniff.capture.error import LiveError
+from kwsniff.count.bounded import BoundedStore
+from kwsniff.count.store import NEEDED
+from kwsniff.live.sink import Health
 from kwsniff.output.writers import shown, shown_schema, write_table
-from kwsniff.report import Report
-from kwsniff.report.bounded import BoundedStore
-from kwsniff.report.store import NEEDED
-from kwsniff.table import TIMESTAMP
+from kwsniff.rows.schema import TIMESTAMP
 
 # What happened in each interval, by API: a CSV file that grows by a few rows each time.
 #
 # The figures of an interval are of the calls that were completed in it. Its percentiles are exact up to
-# `kwsniff.report.percentiles.LIMIT` calls an interval.
+# `kwsniff.count.percentiles.LIMIT` calls an interval.
 
 SCHEMA = pa.schema(
     [
@@ -95,7 +96,8 @@ def _csv(table: pa.Table, *, header: bool) -> bytes:
     return text.getvalue()
 
 
-# What a live session shows that somebody should know: the rules of `kwsniff.findings` over its events.
+# What a live session shows that somebody should know: the rules of `kwsniff.analysis.findings` over its
+# events.
 #
 # Events wait until there are enough to be worth looking at, for a batch costs milliseconds however small it
 # is.
@@ -115,7 +117,7 @@ class LiveFindings:
         self._lock = threading.Lock()
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events (see `kwsniff.table.EVENTS`)."""
+        """Take events (see `kwsniff.rows.schema.EVENTS`)."""
         with self._lock:
             chosen = [name for name in events.schema.names if name in OF_FINDINGS]
             self._waiting.append(events.select(chosen))
@@ -138,7 +140,7 @@ class LiveFindings:
         return [each for each in self._rules.found(self._errors) if each.severity not in (OK, NOT_SHOWN)]
 
     def lag(self) -> pa.Table:
-        """How far consumers and groups are behind, as rows of `kwsniff.findings.positions.LAG`. May be asked
+        """How far consumers and groups are behind, as rows of `kwsniff.analysis.positions.LAG`. May be asked
         from any thread."""
         with self._lock:
             self._look()
@@ -204,7 +206,7 @@ class IntervalCsv:
             raise CsvError(f"{self._directory / HISTORY}: {error}, is no history of kwsniff") from None
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events (see `kwsniff.table.EVENTS`)."""
+        """Take events (see `kwsniff.rows.schema.EVENTS`)."""
         self._waiting.append(events.select(list(NEEDED)))
         self._rows += events.num_rows
         if self._rows >= ENOUGH:

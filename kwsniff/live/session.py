@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from kwsniff.capture.error import LiveError
 from kwsniff.config import Config
-from kwsniff.kernel.engine import Engine
+from kwsniff.engine.analyze import analyze
+from kwsniff.engine.engine import Engine
 from kwsniff.live.arrivals import LiveSource
 from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import Listener
-from kwsniff.live.sink import Health, LiveError, LiveSink
+from kwsniff.live.sink import Health, LiveSink
 from kwsniff.native.code import functions
 from kwsniff.net.packets import CaptureTotals
-from kwsniff.pipeline import analyze
 
 # Giving up root's rights once the sockets are open.
 

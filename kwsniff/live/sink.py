@@ -7,12 +7,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-# What keeps a live session from starting or going on.
-
-
-class LiveError(Exception):
-    """One line for the user: what is missing, and how to get it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -61,7 +55,7 @@ class LiveSink(Protocol):
     must not block for long, for the packets that come meanwhile have to wait."""
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events (see `kwsniff.table.EVENTS`) as they were completed."""
+        """Take events (see `kwsniff.rows.schema.EVENTS`) as they were completed."""
 
     def tick(self, health: Health) -> None:
         """Take note of the time and of the capture's health; called about once a second, and at the end."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 FOLDER = Path(__file__).parent / "compiled"
 ENDING = ".kernels"
 ACT, READ = "kwsniff_act", "kwsniff_read"
-"""What can be called: `kwsniff.kernel.entry.act`, `kwsniff.net.headers.read`."""
+"""What can be called: `kwsniff.engine.entry.act`, `kwsniff.net.layers.read`."""
 BOUNDS = "kwsniff_bounds"
 """In code that checks indexes: returns the address of what is known of the first wrong one."""
 COVERED = "kwsniff_covered"
@@ -35,16 +35,26 @@ OUT_OF_BOUNDS = -3
 """What functions of such code return when an index was wrong."""
 AROUND = frozenset(
     (
-        *("callcolumns", "decisions", "details", "drained", "emitter", "eventcolumns", "engine", "machine"),
+        *(
+            "analyze",
+            "callcolumns",
+            "decisions",
+            "details",
+            "drained",
+            "emitter",
+            "eventcolumns",
+            "engine",
+            "machine",
+        ),
         *("programs", "snapshot"),
     )
 )
-"""Modules of `kwsniff.kernel` that are Python's: the driver around the kernels."""
+"""Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""
 BESIDE = (
-    "events.py", "spec/instructions.py", "native/mode.py", "native/records.py",
+    "rows/events.py", "spec/instructions.py", "native/mode.py", "native/rowcopies.py",
     *(
         f"net/{name}.py"
-        for name in ("columns", "copies", "headers", "ip", "link", "tables", "tcp", "tunnel")
+        for name in ("copies", "inout", "ip", "layers", "link", "segments", "tcp", "tunnel")
     ),
 )  # fmt: skip
 """Sources of kernels elsewhere in this package."""
@@ -72,7 +82,7 @@ def digest_now() -> str:
     """The same of the files as they are now."""
     said = blake2b(digest_size=8)
     package = Path(__file__).parents[1]
-    sources = [source for source in sorted((package / "kernel").glob("*.py")) if source.stem not in AROUND]
+    sources = [source for source in sorted((package / "engine").glob("*.py")) if source.stem not in AROUND]
     for source in [*sources, *(package / each for each in BESIDE)]:
         said.update(source.read_bytes())
     return said.hexdigest()
@@ -212,7 +222,7 @@ def is_library(code: bytes) -> bool:
 
 
 class _Wrong(ctypes.Structure):
-    """What `kwsniff.kernel.checks` writes down of a wrong index."""
+    """What `kwsniff.engine.checks` writes down of a wrong index."""
 
     _fields_ = (("place", ctypes.c_char_p), ("index", ctypes.c_int64), ("size", ctypes.c_int64))
 

@@ -1,7 +1,7 @@
 """Whether kernel functions are being compiled or interpreted.
 
 Interpreted, which is how the package is imported, `kernel` and `inlined` leave functions as they are and the
-integer types of numba are `int`. `kwsniff.kernel.build` sets `COMPILING` before it imports the kernels;
+integer types of numba are `int`. `kwsniff.engine.build` sets `COMPILING` before it imports the kernels;
 then they make numba compile.
 """
 

@@ -14,21 +14,13 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from kwsniff.net import machine, tcp
-from kwsniff.net.columns import COPY
+from kwsniff.net import runner as machine
+from kwsniff.net import tcp
 from kwsniff.net.fragments import Defragmenter, Fragment, read_fragment
-from kwsniff.net.machine import Packets, Recent, find_copies
+from kwsniff.net.inout import BAD_LINK, CUT, MALFORMED, MAX_DEPTH, NON_IP, NON_TCP, ODD_LINK, TOO_DEEP
 from kwsniff.net.packets import Bytes, CaptureTotals, Integers, Mask, Note, PacketBlock
-from kwsniff.net.tables import (
-    BAD_LINK,
-    CUT,
-    MALFORMED,
-    MAX_DEPTH,
-    NON_IP,
-    NON_TCP,
-    ODD_LINK,
-    TOO_DEEP,
-)
+from kwsniff.net.runner import Packets, Recent, find_copies
+from kwsniff.net.segments import COPY
 from kwsniff.net.tcp import Segments
 
 # Finds packets that a capture holds twice, see `kwsniff.net.copies`.

@@ -17,9 +17,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from kwsniff.net.address import text
+from kwsniff.net.inout import PACKET
 from kwsniff.net.ip import MAPPED
 from kwsniff.net.packets import Note
-from kwsniff.net.tables import PACKET
 
 TIMEOUT_NS = 30_000_000_000
 MAX_DATAGRAMS = 4096
@@ -52,7 +52,7 @@ _PLACE = itemgetter(*map(list(PACKET).index, ("at", "end", "wire", "fragment")))
 
 
 def read_fragment(found: Sequence[int], data: memoryview) -> Fragment:
-    """What a row with the fields of `kwsniff.net.tables.PACKET` says of a fragment that lies in `data`."""
+    """What a row with the fields of `kwsniff.net.inout.PACKET` says of a fragment that lies in `data`."""
     at, end, wire, place = _PLACE(found)
     return Fragment(_KEY(found), place & ~1, bool(place & 1), bytes(data[at:end]), wire - at)
 

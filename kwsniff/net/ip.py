@@ -8,17 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.native.mode import byte, int64_at, kernel, uint16, uint32
+from kwsniff.net.inout import BAD_EXTENSION, BAD_IPV4, BAD_IPV6, CUT, FRAGMENT, GO_ON, MAX_DEPTH, TOO_DEEP
 from kwsniff.net.link import IPV4
-from kwsniff.net.tables import (
-    BAD_EXTENSION,
-    BAD_IPV4,
-    BAD_IPV6,
-    CUT,
-    FRAGMENT,
-    GO_ON,
-    MAX_DEPTH,
-    TOO_DEEP,
-)
 
 MAPPED = 0xFFFF_0000_0000
 """Lower half of an IPv4-mapped address without the IPv4 address (RFC 4291, 2.5.5.2)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.native.mode import byte, kernel, uint16, uint32
-from kwsniff.net.tables import BAD_LINK, CUT, GO_ON, MAX_DEPTH, NON_IP, ODD_LINK, TOO_DEEP
+from kwsniff.net.inout import BAD_LINK, CUT, GO_ON, MAX_DEPTH, NON_IP, ODD_LINK, TOO_DEEP
 
 IPV4, IPV6 = 0x0800, 0x86DD
 ETHERNET_BRIDGED = 0x6558

@@ -19,7 +19,7 @@ class Note(NamedTuple):
     packet: int
     """Number of the packet in its file, from 1."""
     code: str
-    """One of `kwsniff.events.ANOMALIES`."""
+    """One of `kwsniff.rows.events.ANOMALIES`."""
     detail: str
     time_ns: int | None = None
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kwsniff.native.mode import byte, kernel, uint16, uint32, uintp
-from kwsniff.net.columns import ZERO_WINDOW
+from kwsniff.net.inout import BAD_TCP, GO_ON, SEGMENT
 from kwsniff.net.ip import lacking
 from kwsniff.net.packets import Integers
-from kwsniff.net.tables import BAD_TCP, GO_ON, SEGMENT
+from kwsniff.net.segments import ZERO_WINDOW
 
 PROTOCOL = 6
 HEADER = 14

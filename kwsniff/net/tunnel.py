@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.native.mode import byte, kernel, uint16
+from kwsniff.net.inout import GO_ON, NON_TCP
 from kwsniff.net.link import ETHERNET_BRIDGED, IPV4, IPV6, MPLS, read_version
-from kwsniff.net.tables import GO_ON, NON_TCP
 
 UDP, IPIP, IPV6_IN_IP, GRE = 17, 4, 41, 47
 VXLAN_PORT, LINUX_VXLAN_PORT, VXLAN_GPE_PORT, GENEVE_PORT, MPLS_PORT = 4789, 8472, 4790, 6081, 6635

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.columns import lists
 from kwsniff.output.text import iso_times, json_printable, printable_column, text_bytes
-from kwsniff.table import EVENTS
+from kwsniff.rows.arrays import lists
+from kwsniff.rows.schema import EVENTS
 
 READY = ("request", "response")
 """Columns whose texts are JSON already."""

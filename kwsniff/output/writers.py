@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from kwsniff.columns import parquet_options
 from kwsniff.output.text import iso_times, json_printable, printable_column, spreadsheet_safe
-from kwsniff.table import EVENTS
+from kwsniff.rows.arrays import parquet_options
+from kwsniff.rows.schema import EVENTS
 
 OWN_WORDS = frozenset(
     ("event", "connection", "api", "status", "error", "unanswered_because", "code", "security")

@@ -21,9 +21,9 @@ from kwsniff.page.layout import HEIGHT, NARROWEST, WIDEST, WIDTH, Line, Section,
 from kwsniff.page.sections import Tables
 
 if TYPE_CHECKING:
-    from kwsniff.findings import Finding
-    from kwsniff.findings.errors import ErrorLine
-    from kwsniff.report.timeline import Timeline
+    from kwsniff.analysis.error_rule import ErrorLine
+    from kwsniff.analysis.findings import Finding
+    from kwsniff.count.timeline import Timeline
 
 __all__ = ["Page"]
 

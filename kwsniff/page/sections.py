@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from kwsniff.findings import Fact, facts
-from kwsniff.findings.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
+from kwsniff.analysis.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
+from kwsniff.analysis.findings import Fact, facts
+from kwsniff.count.cube import LEAST, PARTS
 from kwsniff.output.text import cell_width, fitted, printable
 from kwsniff.output.units import bytes_text, digits, duration
 from kwsniff.page.layout import (
@@ -22,14 +23,13 @@ from kwsniff.page.layout import (
     tied,
     wrapped,
 )
-from kwsniff.report.cube import LEAST, PARTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kwsniff.findings import Finding
-    from kwsniff.findings.errors import ErrorLine
-    from kwsniff.report.timeline import Timeline
+    from kwsniff.analysis.error_rule import ErrorLine
+    from kwsniff.analysis.findings import Finding
+    from kwsniff.count.timeline import Timeline
 
 Tables = Mapping[str, "pa.Table"]
 Row = Mapping[str, Any]

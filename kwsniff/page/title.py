@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kwsniff.output.units import duration, many
 
 if TYPE_CHECKING:
-    from kwsniff.report import Report
+    from kwsniff.analysis.report import Report
 
 NAMED = 2
 

@@ -12,13 +12,13 @@ import importlib
 import sys
 from pathlib import Path
 
-from kwsniff.tuning import one_thread, tuned
+from kwsniff.run.tuning import one_thread, tuned
 
 LOADED = (
     "pyarrow.dataset",
     "pyarrow.parquet",
     "numpy.ma",
-    "kwsniff.kernel.engine",
+    "kwsniff.engine.engine",
     "kwsniff.spark.finish",
     "kwsniff.spark.splits",
 )

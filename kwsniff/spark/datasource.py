@@ -1,8 +1,8 @@
 """Spark data sources: `spark.read.format("kwsniff").load("captures/*.pcapng")` after `register(spark)`.
 
-`kwsniff` gives the EVENTS of `kwsniff.table`, `kwsniff_segments` its SEGMENTS, `kwsniff_packets` the PACKETS
-of `kwsniff.capture.packets`. Topic names are those the messages themselves give; the names known from
-elsewhere in the input are joined by `kwsniff pipeline`.
+`kwsniff` gives the EVENTS of `kwsniff.rows.schema`, `kwsniff_segments` its SEGMENTS, `kwsniff_packets` the
+PACKETS of `kwsniff.capture.packet_table`. Topic names are those the messages themselves give; the names known
+from elsewhere in the input are joined by `kwsniff pipeline`.
 
 Theory of operation. A partition is a *part* of the input, read by one task: a file, or a range of one. Each
 part is decoded by itself, as if it were all there is. With the option `together` all files are one part, and
@@ -25,17 +25,18 @@ from pyspark.sql import SparkSession, datasource
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from kwsniff.capture.packets import PACKETS, packets
+from kwsniff.capture.packet_table import PACKETS, packets
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import resolve, segments
 from kwsniff.config import MIB, Config, bytes_of, ports_of
-from kwsniff.lake.stored import ROWS
-from kwsniff.parts.plan import Split, pieces
-from kwsniff.parts.reading import SplitReader
-from kwsniff.pipeline import analyze
-from kwsniff.spark.followed import BATCH_BYTES, QUIET, Following, FollowReader
-from kwsniff.table import EVENTS, SEGMENTS
-from kwsniff.where.predicate import Predicate, columns_in, compile_where
+from kwsniff.count.where.predicate import Predicate, columns_in, compile_where
+from kwsniff.engine.analyze import analyze
+from kwsniff.net.segments import SEGMENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.plan import Split, pieces
+from kwsniff.run.reading import SplitReader
+from kwsniff.spark.resulttables import ROWS
+from kwsniff.spark.streamsource import BATCH_BYTES, QUIET, Following, FollowReader
 
 T = TypeVar("T")
 
@@ -105,8 +106,8 @@ class EventsSource(datasource.DataSource):
 
 
 class FollowedSource(datasource.DataSource):
-    """Word of the batches whose events tasks have written, for `kwsniff.spark.stream`. Option: `following`,
-    see `told`."""
+    """Word of the batches whose events tasks have written, for `kwsniff.spark.streaming`. Option:
+    `following`, see `told`."""
 
     @classmethod
     def name(cls) -> str:

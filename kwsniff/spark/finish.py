@@ -23,28 +23,28 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from kwsniff.analysis.findings import NEEDED, Findings
 from kwsniff.config import MIB
-from kwsniff.findings import NEEDED, Findings
-from kwsniff.html import Pass
-from kwsniff.lake.compact import SEVERAL, TINY, bundles, joined
-from kwsniff.lake.files import Stored
-from kwsniff.lake.place import Place
-from kwsniff.lake.stored import ROWS, TABLES
-from kwsniff.lake.version import Version
-from kwsniff.report.even import even
-from kwsniff.report.sessions import NEEDED as SESSIONS
-from kwsniff.report.sessions import followed
-from kwsniff.report.topics import FIXED, MAX_LEARNT, fill, first_named
+from kwsniff.count.rebatch import even
+from kwsniff.count.sessions import NEEDED as SESSIONS
+from kwsniff.count.sessions import followed
+from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
+from kwsniff.page.html import Pass
+from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
+from kwsniff.spark.compact import SEVERAL, TINY, bundles, joined
+from kwsniff.spark.files import Stored
 from kwsniff.spark.joining import Correction, settled
 from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, noticed, opened_before
+from kwsniff.spark.resulttables import ROWS, TABLES
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order
+from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import described, run
+from kwsniff.spark.version import Version
 from kwsniff.spec.load import catalog
-from kwsniff.table import EVENTS as EVENTS_SCHEMA
 
 if TYPE_CHECKING:
-    from kwsniff.report.carried import Changes
+    from kwsniff.count.carried import Changes
     from kwsniff.spark.tasks import Spark
 
 FILES_BYTES = 160 * MIB

@@ -2,7 +2,7 @@
 
 Theory of operation. Tasks decode (`kwsniff.spark.splits`) into files of a staging directory beside the
 results; these are finished by `kwsniff.spark.finish` into files of a new version, which its manifest makes
-the result (`kwsniff.lake.version`). One run at a time writes to a place (`kwsniff.lake.lock`).
+the result (`kwsniff.spark.version`). One run at a time writes to a place (`kwsniff.spark.lock`).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kwsniff import __version__
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.trust import paragraph
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
-from kwsniff.html import Page, Pass
-from kwsniff.lake import formats, manifest
-from kwsniff.lake.files import Folders, Stored
-from kwsniff.lake.lock import Lock, LockedError, locked
-from kwsniff.lake.manifest import Input, Manifest, OutputError
-from kwsniff.lake.place import Place
-from kwsniff.lake.stored import BEHIND, FOUND, OF_EVENTS
-from kwsniff.lake.version import PARQUET, Version, show, usable
 from kwsniff.output.units import bytes_text
-from kwsniff.report import Report
-from kwsniff.report.trust import paragraph
+from kwsniff.page.html import Page, Pass
+from kwsniff.spark import formats, manifest
+from kwsniff.spark.files import Folders, Stored
 from kwsniff.spark.finish import Finish, Group, error_names, grouped, spark_metadata
 from kwsniff.spark.learnt import First
+from kwsniff.spark.lock import Lock, LockedError, locked
+from kwsniff.spark.manifest import Input, Manifest, OutputError
+from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS
 from kwsniff.spark.splits import SplitRun, decode_shares, make_plan
 from kwsniff.spark.staged import Staged
+from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import context_of
+from kwsniff.spark.version import PARQUET, Version, show, usable
 
 if TYPE_CHECKING:
     from kwsniff.spark.tasks import Spark

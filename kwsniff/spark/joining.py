@@ -1,7 +1,7 @@
 """Splits put together: tasks that take their summaries in turn, each its share of the connections, and what
 comes of it in the rows of the splits.
 
-Theory of operation. A summary holds what its split leaves open (`kwsniff.parts.part`), some percent of its
+Theory of operation. A summary holds what its split leaves open (`kwsniff.run.part`), some percent of its
 bytes, so a task that takes all of them has little to do. What it says of a split (names, connections whose
 rows are not to be believed, further rows) is a `Correction` in files of its own, for the tasks that finish
 the split's rows (`settled`). It reads packets only of splits in which connections have to be decoded again.
@@ -18,19 +18,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import MIB, Config
-from kwsniff.lake.place import Place
-from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.dealt import together
-from kwsniff.parts.heads import with_block, without_block
-from kwsniff.parts.join import Joiner
-from kwsniff.parts.part import ORDER_BITS, Emitted, PartSummary
-from kwsniff.parts.plan import Split
-from kwsniff.parts.reading import SplitReader
-from kwsniff.parts.share import COLUMNS, Placed, of_endpoints, picked
-from kwsniff.parts.share import placed as placed_segments
-from kwsniff.parts.weave import Joined, woven
+from kwsniff.net.segments import SegmentColumns
+from kwsniff.run.dealt import together
+from kwsniff.run.heads import with_block, without_block
+from kwsniff.run.join import Joiner
+from kwsniff.run.part import ORDER_BITS, Emitted, PartSummary
+from kwsniff.run.plan import Split
+from kwsniff.run.reading import SplitReader
+from kwsniff.run.share import COLUMNS, Placed, of_endpoints, picked
+from kwsniff.run.share import placed as placed_segments
+from kwsniff.run.weave import Joined, woven
 from kwsniff.spark.learnt import Namings, calls_of_sessions
 from kwsniff.spark.staged import PLACE, STAGED, Staged, StagedFile, ascending, placed, stored
+from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import fetched, kept
 
 HELD_BYTES = 64 * MIB
@@ -62,7 +62,7 @@ class JoinedShare:
     splits_again: list[int] = field(default_factory=list)
     """Splits that were read again for them ..."""
     whole: int = 0
-    """... and those all of whose segments were decoded again, see `kwsniff.parts.join.Joiner.whole`."""
+    """... and those all of whose segments were decoded again, see `kwsniff.run.join.Joiner.whole`."""
     bytes: int = 0
     """Size of the corrections."""
     held: list[tuple[int, ...]] = field(default_factory=list)
@@ -115,7 +115,7 @@ class SplitAgain:
 
 
 class Joining:
-    """Joins summaries of `splits`, or what `kwsniff.parts.dealt` dealt out of them."""
+    """Joins summaries of `splits`, or what `kwsniff.run.dealt` dealt out of them."""
 
     def __init__(
         self, splits: Sequence[Split], config: Config, seed: int, run: int, place: Place, *, shared: bool,

@@ -5,10 +5,10 @@ Rows of a split may turn out not to be believed, those of a connection together.
 the first naming on each of a few connections; when joining has said which of those are not believed, the
 first of the others is left. If none is, and there were more than were kept, the rows have to be read again.
 
-A call of a fetch session names only what changes (`kwsniff.report.sessions`), and a task that begins in the
+A call of a fetch session names only what changes (`kwsniff.count.sessions`), and a task that begins in the
 midst of them has to know what the session is by then. So who decodes a split puts its calls of sessions into
 files of their own, with the few columns that following them takes. What these come to in each group of files,
-put right as all rows are (`kwsniff.spark.joining`), is found out by a task each (`kwsniff.report.carried`),
+put right as all rows are (`kwsniff.spark.joining`), is found out by a task each (`kwsniff.count.carried`),
 and composed from left to right into what is open before each group.
 """
 
@@ -20,16 +20,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.columns import nulls, record_batch
-from kwsniff.events import MAX_TOPIC
-from kwsniff.lake.place import Place
-from kwsniff.report import lists
-from kwsniff.report.carried import Change, Changes, Noticed, bounded, composed
-from kwsniff.report.codes import distinct, integers
-from kwsniff.report.mentions import Ints
-from kwsniff.report.stretch import Name, Offsets
-from kwsniff.report.topics import FIXED, MAX_LEARNT
+from kwsniff.count.carried import Change, Changes, Noticed, bounded, composed
+from kwsniff.count.codes import distinct
+from kwsniff.count.mentions import Ints
+from kwsniff.count.sessioncalls import Name, Offsets
+from kwsniff.count.topics import FIXED, MAX_LEARNT
+from kwsniff.rows import lists
+from kwsniff.rows.arrays import nulls, record_batch
+from kwsniff.rows.columns import integers
+from kwsniff.rows.events import MAX_TOPIC
 from kwsniff.spark.staged import PLACE
+from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import fetched, kept
 
 KEPT = 4

@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kwsniff.analysis.trust import TrustTotals
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
-from kwsniff.lake import manifest
-from kwsniff.lake.lock import LockedError, locked
-from kwsniff.lake.manifest import Manifest, OutputError
-from kwsniff.lake.place import Place
-from kwsniff.lake.version import OWN, PARQUET, STREAM
-from kwsniff.report.trust import TrustTotals
+from kwsniff.spark import manifest
+from kwsniff.spark.lock import LockedError, locked
+from kwsniff.spark.manifest import Manifest, OutputError
+from kwsniff.spark.storage import Place
+from kwsniff.spark.version import OWN, PARQUET, STREAM
 
 KEPT = STREAM
 SETTINGS = "settings.json"

@@ -1,6 +1,6 @@
 """Captures to staged events on Spark.
 
-Theory of operation. Usually in *splits*, each read by one task, as `kwsniff.parts` describes, in three jobs:
+Theory of operation. Usually in *splits*, each read by one task, as `kwsniff.run` describes, in three jobs:
 `_index` finds where large files can be cut (a task for each split); `decode` decodes the splits (a task
 each), which write their events into files, and their summaries, dealt out by connection; `join` takes the
 summaries one after the other, since the state behind a split is needed for the next one: a task for each
@@ -29,18 +29,18 @@ import pyarrow as pa
 
 from kwsniff.capture.source import CaptureFile, CaptureTotals, resolve, segments
 from kwsniff.config import MIB, Config
-from kwsniff.lake.place import Place
-from kwsniff.parts.dealt import Steadiness, dealt, even
-from kwsniff.parts.join import limits_of, within
-from kwsniff.parts.part import ORDER_BITS, PartEngine
-from kwsniff.parts.plan import SPLIT_BYTES, Split, joined, pieces, places
-from kwsniff.parts.reading import SplitNotes, SplitReader, independent
-from kwsniff.parts.stretch import Stretch, followed, together
-from kwsniff.pipeline import keyed
-from kwsniff.prefetch import prefetched
+from kwsniff.engine.analyze import keyed
+from kwsniff.rows.prefetch import prefetched
+from kwsniff.run.dealt import Steadiness, dealt, even
+from kwsniff.run.join import limits_of, within
+from kwsniff.run.part import ORDER_BITS, PartEngine
+from kwsniff.run.plan import SPLIT_BYTES, Split, joined, pieces, places
+from kwsniff.run.reading import SplitNotes, SplitReader, independent
+from kwsniff.run.stretch import Stretch, followed, together
 from kwsniff.spark.joining import Correction, JoinedShare, Joining
 from kwsniff.spark.learnt import First, Namings, calls_of_sessions, earliest
 from kwsniff.spark.staged import STAGED, Staged, StagedFile, placed, positioned
+from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import context_of, kept, run
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Decoded:
     """Rows are of fetch sessions."""
     namings: Namings
     summaries: list[str]
-    """Where the shares of its summary lie (`kwsniff.parts.dealt`) ..."""
+    """Where the shares of its summary lie (`kwsniff.run.dealt`) ..."""
     bytes: int
     """... and their size."""
     steadiness: Steadiness

@@ -17,17 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.lake.files import Folders, Stored, rows_of
-from kwsniff.lake.place import Place
-from kwsniff.lake.results import as_rows
-from kwsniff.lake.stored import OF_EVENTS, ROWS, TABLES, LakeTable
-from kwsniff.parts.part import Emitted
-from kwsniff.pipeline import Ints
+from kwsniff.engine.analyze import Ints
+from kwsniff.run.part import Emitted
+from kwsniff.spark.files import Folders, Stored, rows_of
+from kwsniff.spark.results import as_rows
+from kwsniff.spark.resulttables import OF_EVENTS, ROWS, TABLES, LakeTable
+from kwsniff.spark.storage import Place
 
 PLACE = ("position", "rank", "number")
 """What rows are sorted by: rows that one packet settled of several connections have the same position."""
 STAGED = pa.schema([*ROWS, pa.field("rank", pa.int64()), pa.field("number", pa.int64())])
-"""ROWS, and what orders those of the same position (`kwsniff.kernel.emitter`); `number` is also that of the
+"""ROWS, and what orders those of the same position (`kwsniff.engine.emitter`); `number` is also that of the
 connection in the run that told it."""
 RUN_BITS = 52
 """Bits of a position below the number of the run."""

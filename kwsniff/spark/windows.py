@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from kwsniff.lake.files import Stored
-from kwsniff.lake.place import Place
-from kwsniff.lake.stored import WINDOWS
-from kwsniff.report.percentiles import QUANTILES, Sorted
-from kwsniff.report.waiting import NEEDED, waited
+from kwsniff.count.percentiles import QUANTILES, Sorted
+from kwsniff.count.waited import NEEDED, waited
+from kwsniff.rows.schema import TIMESTAMP
+from kwsniff.spark.files import Stored
+from kwsniff.spark.resulttables import WINDOWS
+from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import run
-from kwsniff.table import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kwsniff.binary import DecodeError, uvarint
 from kwsniff.config import MAX_ELEMENTS
 from kwsniff.spec import runtime
+from kwsniff.spec.binary import DecodeError, uvarint
 from kwsniff.spec.codegen import CodeWriter, FullWriter
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog

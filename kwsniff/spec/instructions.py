@@ -1,7 +1,7 @@
 """What an event takes from a message, as instructions for the kernel that reads bodies.
 
 Theory of operation. Where `kwsniff.spec.codegen` writes Python for one layout, this writes instructions
-of an operation and four operands, which `kwsniff.kernel.bodies` carries out over a buffer. Values live in
+of an operation and four operands, which `kwsniff.engine.bodies` carries out over a buffer. Values live in
 registers. The first ones are fixed: those of roles that count once in a message, of which the first value
 that is not null stays. The others are given out as the layout needs them: to each topic and uuid, so that a
 struct inside another may name a topic of its own; to each row of `partitions`, a block; to loops and tagged

@@ -10,8 +10,8 @@ import struct
 from typing import Any
 from uuid import UUID
 
-from kwsniff.binary import Buffer, DecodeError, uvarint
 from kwsniff.config import MAX_ELEMENTS
+from kwsniff.spec.binary import Buffer, DecodeError, uvarint
 from kwsniff.spec.model import WIDTHS, Item, Layout
 
 FORMATS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from kwsniff.binary import uvarint
+from kwsniff.spec.binary import uvarint
 
 SMALL = 32
 """Arrays of fewer numbers are unpacked with a ready-made format."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kwsniff.answers.auth import Auth
+from kwsniff.analysis.auth import Auth
 from tests.answers.conftest import Ended, files, said_by_clients
 from tests.report.events import START, batch, call, event
 from tests.samples import sample

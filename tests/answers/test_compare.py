@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.answers.compare import Profile, cliffs_delta, compared
-from kwsniff.table import EVENTS
+from kwsniff.analysis.compare import Profile, cliffs_delta, compared
+from kwsniff.rows.schema import EVENTS
 from tests.answers.conftest import Ended, files
 from tests.samples import sample
 

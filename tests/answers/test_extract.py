@@ -10,8 +10,8 @@ import pytest
 from scapy.utils import RawPcapReader
 
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.where.predicate import compile_where
+from kwsniff.count.where.predicate import compile_where
+from kwsniff.run.offline import events
 from tests.answers.conftest import Ended, files
 from tests.samples import CAPTURES, sample
 

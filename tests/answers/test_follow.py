@@ -41,7 +41,7 @@ def test_a_client_an_address_or_a_topic_can_be_followed(
     # Names of topics come with Metadata: events as they are named in the end.
     from kwsniff.cli.naming import named
     from kwsniff.config import Config
-    from kwsniff.offline import events
+    from kwsniff.run.offline import events
 
     rows = [row for batch in named(events(sample(GROUPS).paths, Config())) for row in batch.to_pylist()]
     expected = [row["request_packet"] for row in rows if row["event"] == "call" and holds(row)]

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kwsniff.answers.groups import Groups
-from kwsniff.answers.membership import share_text
-from kwsniff.table import EVENTS
+from kwsniff.analysis.groups import Groups
+from kwsniff.analysis.membership import share_text
+from kwsniff.rows.schema import EVENTS
 from tests.answers.conftest import Ended, files
 from tests.samples import sample
 

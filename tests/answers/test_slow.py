@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from scapy.utils import PcapReader
 
-from kwsniff.answers.slow import TIMES, Slow
-from kwsniff.table import EVENTS
+from kwsniff.analysis.slow import TIMES, Slow
+from kwsniff.rows.schema import EVENTS
 from tests.answers.conftest import Ended, files
 from tests.samples import sample
 

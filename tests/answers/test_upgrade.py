@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kwsniff.answers.upgrade import UpgradeCheck
-from kwsniff.table import EVENTS
+from kwsniff.analysis.upgrade import UpgradeCheck
+from kwsniff.rows.schema import EVENTS
 from tests.answers.conftest import Ended, files
 
 BROKER = {"broker_ip": "10.0.0.9", "broker_port": 9092}

@@ -18,8 +18,8 @@ import pyarrow as pa
 import variants
 
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
 from tests.bench.estimate import ports
 from tests.parts.compare import cut_at, decode
 

@@ -130,7 +130,7 @@ def write(page: Path, lines: list[str]) -> None:
 def measured(captures: list[Path], master: str, rounds: int) -> list[Measured]:
     from kwsniff.config import Config
     from kwsniff.spark import job
-    from kwsniff.spark.session import session
+    from kwsniff.spark.sparksession import session
 
     spark = session(master)
     found = []

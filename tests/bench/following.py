@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from kwsniff.lake.place import Place
 from kwsniff.spark.ledger import KEPT, last_record
+from kwsniff.spark.storage import Place
 from tests.bench.pipeline import cpu_seconds, family, resident
 from tests.samples import sample
 from tests.spark.rotated import HEADER, RECORD, rotated

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.damage.mutants import packets, write
 from tests.foreign import beheaded, segments, server_port
 

@@ -111,7 +111,7 @@ def of_session(count: int, captures: list[Path], choice: argparse.Namespace) -> 
 
 def in_session(count: int, captures: list[Path], rounds: int) -> dict[str, list[dict[str, Any]]]:
     """Start a session with so many cores; its runs by capture, and `start` and `first`."""
-    from kwsniff.spark.session import context
+    from kwsniff.spark.sparksession import context
 
     with Watched() as watch:
         spark = context(f"local[{count}]")

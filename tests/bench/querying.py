@@ -25,8 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from kwsniff.lake.results import Results
 from kwsniff.spark.ledger import KEPT
+from kwsniff.spark.results import Results
 from tests.bench.following import MIB, Writer
 
 Query = Callable[[Path], tuple[int, int]]
@@ -93,7 +93,7 @@ def duckdb(out: Path) -> tuple[int, int]:
 
 
 def spark(out: Path) -> tuple[int, int]:
-    from kwsniff.spark.session import session
+    from kwsniff.spark.sparksession import session
 
     found = Results(out)
     made = session("local[1]", spark_sql_shuffle_partitions="1")

@@ -23,9 +23,9 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import open_stream
 from kwsniff.config import Config
+from kwsniff.engine.analyze import analyze
 from kwsniff.net.packets import CaptureTotals
-from kwsniff.offline import events
-from kwsniff.pipeline import analyze
+from kwsniff.run.offline import events
 from tests.samples import CAPTURES, names, sample
 
 Row = dict[str, Any]

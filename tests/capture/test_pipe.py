@@ -15,7 +15,7 @@ from files import brief, expected, frame, frames, notes, pcap, pcapng, read
 from kwsniff.capture.source import CaptureTotals, blocks, segments
 from kwsniff.capture.stop import Stop
 from kwsniff.config import Config
-from kwsniff.pipeline import NOW
+from kwsniff.net.segments import NOW
 
 PACKETS = frames(300, size=lambda index: index * 7 % 100)
 

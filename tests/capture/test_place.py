@@ -12,7 +12,7 @@ from kwsniff.capture.error import CaptureError
 from kwsniff.capture.place import find, is_remote, local
 from kwsniff.capture.source import resolve
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.samples import CAPTURES, sample
 
 NAMES = ["librdkafka-groups.pcapng", "midstream.pcap", "java-groups.pcapng.zst"]

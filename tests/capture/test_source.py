@@ -10,7 +10,7 @@ from files import START, brief, expected, frame, frames, notes, pcap, pcapng
 
 from kwsniff.capture.source import CaptureError, CaptureTotals, resolve, segments
 from kwsniff.config import Config
-from kwsniff.table import SEGMENTS
+from kwsniff.net.segments import SEGMENTS
 
 
 def rows(paths, totals=None, **kwargs):

@@ -83,7 +83,7 @@ def kwsniff(
 ) -> Callable[..., Ended]:
     """Runs the command line in this process over stand-in captures."""
     monkeypatch.setattr("kwsniff.cli.decode.events", stand_in.events)
-    monkeypatch.setattr("kwsniff.cli.report.events", stand_in.events)
+    monkeypatch.setattr("kwsniff.cli.reporting.events", stand_in.events)
     return invoker(capfdbinary)
 
 

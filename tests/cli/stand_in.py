@@ -31,7 +31,7 @@ TIMES = (
 
 def batch_of(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     """An EVENTS batch; times may be ISO 8601 texts."""
-    from kwsniff.table import EVENTS
+    from kwsniff.rows.schema import EVENTS
 
     return pa.RecordBatch.from_pylist([_with_times(row) for row in rows], schema=EVENTS)
 
@@ -50,7 +50,7 @@ def events(
     jobs: int | None = 1,
     stop: Any = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The signature of `kwsniff.offline.events`."""
+    """The signature of `kwsniff.run.offline.events`."""
     for path in paths:
         yield from _read(path)
         if progress is not None:
@@ -91,9 +91,9 @@ def _act(what: str, path: str, rows: list[dict[str, Any]]) -> Iterator[pa.Record
 
 def install() -> None:
     """Put the stand-in where the command line looks for the pipeline."""
-    module = types.ModuleType("kwsniff.offline")
+    module = types.ModuleType("kwsniff.run.offline")
     module.events = events  # type: ignore[attr-defined]
-    sys.modules["kwsniff.offline"] = module
+    sys.modules["kwsniff.run.offline"] = module
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 import kwsniff
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
 from tests.cli import stand_in
 from tests.cli.conftest import ROOT, anomaly, call
 
 
 @pytest.fixture
 def path(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., str]) -> str:
-    # Not `kwsniff.offline.events` itself: a module imported in the meantime would keep the stand-in for good.
+    # Not where it is defined: a module imported in the meantime would keep the stand-in for good.
     monkeypatch.setattr("kwsniff.api.inputs.offline", SimpleNamespace(events=stand_in.events))
     return capture(
         call(correlation_id=1, topics=[None], topic_ids=["u-1"]),
@@ -38,21 +38,21 @@ def test_calls_is_a_frame_of_calls_with_topic_names(path: str) -> None:
 
 
 def test_events_are_batches_of_the_schema(path: str) -> None:
-    batches = list(kwsniff.events([Path(path)]))
+    batches = list(kwsniff.rows.events([Path(path)]))
     assert all(batch.schema.equals(EVENTS) for batch in batches)
     assert [kind for batch in batches for kind in batch["event"].to_pylist()] == ["call", "anomaly", "call"]
 
 
 def test_a_choice_that_does_not_exist_is_a_type_error(path: str) -> None:
     with pytest.raises(TypeError, match="prots"):
-        kwsniff.events(path, prots=(1,))
+        kwsniff.rows.events(path, prots=(1,))
 
 
 def test_the_events_module_stays_importable_beside_the_function() -> None:
-    from kwsniff.events import STATUSES
+    from kwsniff.rows.events import STATUSES
 
     assert "ok" in STATUSES
-    assert callable(kwsniff.events)
+    assert callable(kwsniff.rows.events)
 
 
 def test_decode_body_reads_a_body_and_raises_the_public_error() -> None:

@@ -26,7 +26,7 @@ def test_a_pipe_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_without_pyspark_one_line_names_the_extra(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kwsniff.spark.session.find_spec", lambda _: None)
+    monkeypatch.setattr("kwsniff.spark.sparksession.find_spec", lambda _: None)
     assert run(["pipeline", str(CAPTURES / "midstream.pcap"), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == (
         "kwsniff: kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'\n"

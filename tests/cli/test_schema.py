@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from kwsniff.cli.schema import EXAMPLES, NAMES, RULES
-from kwsniff.events import ANOMALIES
-from kwsniff.table import EVENTS, PARTITION
-from kwsniff.where.name import ALIASES, SHORT
-from kwsniff.where.parser import BYTE_UNITS, TIME_UNITS, tokens
-from kwsniff.where.predicate import FUNCTIONS, compile_where
+from kwsniff.cli.lookup import EXAMPLES, NAMES, RULES
+from kwsniff.count.where.name import ALIASES, SHORT
+from kwsniff.count.where.parser import BYTE_UNITS, TIME_UNITS, tokens
+from kwsniff.count.where.predicate import FUNCTIONS, compile_where
+from kwsniff.rows.events import ANOMALIES
+from kwsniff.rows.schema import EVENTS, PARTITION
 from tests.cli.conftest import ROOT, Ended, call, connection
 
 

@@ -16,7 +16,7 @@ import pytest
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import decode as job
 from kwsniff.cli.running import run
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 BEGIN = """

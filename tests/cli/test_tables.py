@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from rich.cells import cell_len
 
-from kwsniff.answers.stored import as_events, is_stored, stored_events
-from kwsniff.answers.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
+from kwsniff.analysis.stored import as_events, is_stored, stored_events
+from kwsniff.analysis.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.output.text import cut
 from kwsniff.output.units import short_duration
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
 from tests.cli.conftest import call
 from tests.cli.stand_in import batch_of
 

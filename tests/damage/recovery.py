@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.samples import names, sample
 

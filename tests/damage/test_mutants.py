@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.events import ANOMALIES, STATUSES
-from kwsniff.offline import events
+from kwsniff.rows.events import ANOMALIES, STATUSES
+from kwsniff.run.offline import events
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.samples import Row, sample
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff import columns
-from kwsniff.columns import Columns, in_order, repeated
+from kwsniff.rows import arrays as columns
+from kwsniff.rows.arrays import Columns, in_order, repeated
 
 SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string()), ("own", pa.int64())])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.damage.mutants import packets, write
 from tests.foreign import CAPTURES as FOREIGN
 from tests.foreign import Mutation, beheaded, moved, one_way, unchanged

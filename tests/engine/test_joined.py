@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.damage.mutants import Packet, packets, write
 from tests.samples import CAPTURES, Row
 from tests.strength import ALL

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
 from tests.damage.mutants import MUTATIONS, Mutation, Packet, packets, write
 from tests.parts import cutting
 from tests.samples import names, sample

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.damage.mutants import packets, write
 from tests.foreign import SYN, carries_data, segments
 from tests.samples import Row

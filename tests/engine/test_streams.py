@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.pipeline import analyze
+from kwsniff.engine.analyze import analyze
 from tests.playbook import (
     BODIES,
     BROKER,

@@ -12,7 +12,8 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.pipeline import analyze, at_time, keyed
+from kwsniff.engine.analyze import analyze, keyed
+from kwsniff.net.segments import at_time
 from tests.playbook import (
     BODIES,
     BROKER,

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.findings import NEEDED, RULES, Findings
-from kwsniff.findings.finding import OK
-from kwsniff.findings.histogram import BUCKETS, LIMIT, Histogram, quantile
-from kwsniff.findings.spans import MAX_SPANS, Spans
-from kwsniff.findings.tally import Tally
-from kwsniff.report.codes import OTHERS
-from kwsniff.report.eventrows import Coded, EventRows
-from kwsniff.table import EVENTS
+from kwsniff.analysis.finding import OK
+from kwsniff.analysis.findings import NEEDED, RULES, Findings
+from kwsniff.count.codes import OTHERS
+from kwsniff.count.eventrows import Coded, EventRows
+from kwsniff.count.histogram import BUCKETS, LIMIT, Histogram, quantile
+from kwsniff.count.spans import MAX_SPANS, Spans
+from kwsniff.count.tally import Tally
+from kwsniff.rows.schema import EVENTS
 from tests.findings.wide import SCHEMA, connection, row, taken
 from tests.report.events import batch, call
 

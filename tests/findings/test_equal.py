@@ -17,9 +17,9 @@ from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.metrics import Metrics
-from kwsniff.live.screen.statistics import ScreenStatistics
+from kwsniff.live.screen.lastminute import ScreenStatistics
 from kwsniff.live.sink import Health
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.answers.conftest import Ended, kwsniff
 from tests.recount.command import page
 from tests.samples import sample

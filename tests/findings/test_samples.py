@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kwsniff.analysis.finding import NOT_SHOWN, OK
+from kwsniff.analysis.findings import RULES, Finding, Findings
 from kwsniff.config import Config
-from kwsniff.findings import RULES, Finding, Findings
-from kwsniff.findings.finding import NOT_SHOWN, OK
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from kwsniff.spec.load import catalog
 from tests.samples import CAPTURES, names, sample
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.findings.positions import LIMIT, Readings
-from kwsniff.findings.tally import NAME_LENGTH, Packet, Tally
-from kwsniff.report.eventrows import Coded, EventBatch, EventRows
+from kwsniff.analysis.positions import LIMIT, Readings
+from kwsniff.count.eventrows import Coded, EventBatch, EventRows
+from kwsniff.count.tally import NAME_LENGTH, Packet, Tally
 from tests.findings.wide import SCHEMA, row
 from tests.report.events import START
 

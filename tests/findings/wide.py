@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.findings import Finding, Findings
-from kwsniff.findings.finding import NOT_SHOWN, OK
-from kwsniff.table import EVENTS, PARTITION
+from kwsniff.analysis.finding import NOT_SHOWN, OK
+from kwsniff.analysis.findings import Finding, Findings
+from kwsniff.rows.schema import EVENTS, PARTITION
 from tests.report.events import START, call
 
 LONG, REAL, TEXT = pa.int64(), pa.float64(), pa.string()

@@ -15,12 +15,12 @@ from unittest.mock import patch
 import numpy as np
 
 from kwsniff.config import Config
-from kwsniff.kernel import machine as tables
-from kwsniff.kernel.actions import FINISH, FOLLOW
-from kwsniff.kernel.drained import LISTS
-from kwsniff.kernel.engine import Engine
-from kwsniff.kernel.numbers import BAD_BODY, CODES
-from kwsniff.kernel.tables import POOLS, Tables
+from kwsniff.engine import machine as tables
+from kwsniff.engine.actions import FINISH, FOLLOW
+from kwsniff.engine.drained import LISTS
+from kwsniff.engine.engine import Engine
+from kwsniff.engine.numbers import BAD_BODY, CODES
+from kwsniff.engine.tables import POOLS, Tables
 from kwsniff.spec.load import catalog
 from tests.playbook import Segment
 

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from kwsniff.binary import DecodeError
 from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.events import ANOMALIES
+from kwsniff.engine.analyze import analyze
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock
-from kwsniff.pipeline import analyze
+from kwsniff.rows.events import ANOMALIES
+from kwsniff.spec.batches import batches, records
+from kwsniff.spec.binary import DecodeError
+from kwsniff.spec.codecs import Allowance, decompress
 from kwsniff.spec.compile import data_decoder
 from kwsniff.spec.load import catalog
-from kwsniff.wire.batches import batches, records
-from kwsniff.wire.codecs import Allowance, decompress
 from tests.fuzz.bench import Bench, differing
 from tests.oracle.decoder import decoder
 from tests.oracle.records import summarize

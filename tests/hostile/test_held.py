@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.hostile.attacks import Records, framed, metadata
 from tests.hostile.wire import Flow, write
 from tests.samples import Row

@@ -14,12 +14,12 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import LEAST_MEMORY, Config
-from kwsniff.events import ANOMALIES, UNANSWERED_REASONS
-from kwsniff.kernel.engine import Engine
-from kwsniff.kernel.machine import PARTS, ROWS
-from kwsniff.offline import events
-from kwsniff.pipeline import analyze
-from kwsniff.segments import segment_columns
+from kwsniff.engine.analyze import analyze
+from kwsniff.engine.engine import Engine
+from kwsniff.engine.machine import PARTS, ROWS
+from kwsniff.net.segments import segment_columns
+from kwsniff.rows.events import ANOMALIES, UNANSWERED_REASONS
+from kwsniff.run.offline import events
 from tests.hostile.attacks import ATTACKS, FULL, Records, framed, metadata
 from tests.hostile.peak import run
 from tests.hostile.wire import Flow, write

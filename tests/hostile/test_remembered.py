@@ -9,10 +9,10 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel import requests
-from kwsniff.kernel.engine import Engine
-from kwsniff.kernel.tables import REQUESTS
-from kwsniff.segments import segment_columns
+from kwsniff.engine import requests
+from kwsniff.engine.engine import Engine
+from kwsniff.engine.tables import REQUESTS
+from kwsniff.net.segments import segment_columns
 from tests.hostile.attacks import Records, framed, header, metadata
 from tests.hostile.wire import Flow, write
 

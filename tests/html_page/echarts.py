@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ASSETS = Path(__file__).parents[2] / "kwsniff" / "html" / "assets"
+ASSETS = Path(__file__).parents[2] / "kwsniff" / "page" / "assets"
 ABOUT = ASSETS / "echarts.json"
 FILE = "dist/echarts.min.js"
 BESIDE = {"NOTICE": "echarts.NOTICE", "licenses/LICENSE-d3": "echarts.LICENSE-d3"}

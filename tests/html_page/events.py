@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from kwsniff.rows.schema import EVENTS
 from kwsniff.spec.load import catalog
-from kwsniff.table import EVENTS
 from tests.report.events import START
 
 HOSTILE = (

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kwsniff.analysis.bytestream import messages_of, messages_of_calls
 from kwsniff.config import Config
-from kwsniff.html import Page, Pass, page_of
-from kwsniff.html.document import ASSETS, MOST_BYTES, script_json
-from kwsniff.message.bytestream import messages_of, messages_of_calls
-from kwsniff.offline import events
-from kwsniff.report.timeline import COUNTED, LIMIT, PERCENTILES, WIDTHS, Timeline
+from kwsniff.count.timeline import COUNTED, LIMIT, PERCENTILES, WIDTHS, Timeline
+from kwsniff.page.document import ASSETS, MOST_BYTES, script_json
+from kwsniff.page.html import Page, Pass, page_of
+from kwsniff.run.offline import events
 from tests.cli.conftest import Ended
 from tests.html_page.echarts import ABOUT, about
 from tests.html_page.events import HOSTILE, hostile, many

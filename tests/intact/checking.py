@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from kwsniff.config import Config
-from kwsniff.pipeline import analyze
-from kwsniff.table import SEGMENTS
+from kwsniff.engine.analyze import analyze
+from kwsniff.net.segments import SEGMENTS
 from tests.intact.conversations import Conversation, conversations
 from tests.intact.packets import ACK, SYN, Packet
 from tests.intact.reading import Reading, read

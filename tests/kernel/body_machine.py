@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.config import MAX_ELEMENTS
-from kwsniff.kernel import bodies, calls, heap, texts
-from kwsniff.kernel.numbers import FULL, NONE, OK
-from kwsniff.kernel.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.kernel.tables import ARRAYS, SPECS, WANTS, Tables
+from kwsniff.engine import bodies, calls, heap, texts
+from kwsniff.engine.numbers import FULL, NONE, OK
+from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
+from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Tables
 from kwsniff.spec import instructions as i
+from kwsniff.spec.messageset import CODEC_NAMES
 from kwsniff.spec.runtime import uuid_text
-from kwsniff.wire.messageset import CODEC_NAMES
 
 SMALL = 4
 """Rows that tables have at first, so that growing them is tested too."""

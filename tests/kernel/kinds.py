@@ -32,5 +32,5 @@ def kernels(kind: str) -> Iterator[None]:
 def make_checked() -> None:
     """Compile with checks, unless that is done: a minute of one core."""
     if not path_of(CHECKED).exists():
-        command = [sys.executable, "-m", "kwsniff.kernel.build", "--checked"]
+        command = [sys.executable, "-m", "kwsniff.engine.build", "--checked"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel import engine as driver
-from kwsniff.kernel.machine import _SPECS, ROWS, Machine
-from kwsniff.kernel.tables import ARRAYS
-from kwsniff.segments import segment_columns
+from kwsniff.engine import engine as driver
+from kwsniff.engine.machine import _SPECS, ROWS, Machine
+from kwsniff.engine.tables import ARRAYS
+from kwsniff.net.segments import segment_columns
 
 FIXED = frozenset(
     ("run", "lists", "limits", "frame", "store", "facts", "bins", "word_bins", "segments", "pools")
@@ -43,7 +43,7 @@ def unsigned_numbers() -> Iterator[None]:
     modules = [
         module
         for name, module in sys.modules.items()
-        if name.startswith("kwsniff.kernel.") and getattr(module, "uintp", None) is int
+        if name.startswith("kwsniff.engine.") and getattr(module, "uintp", None) is int
     ]
     for module in modules:
         vars(module)["uintp"] = unsigned

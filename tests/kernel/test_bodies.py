@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from body_machine import Machine
 
-from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.events import ANOMALIES
-from kwsniff.kernel.numbers import OK
+from kwsniff.engine.numbers import OK
+from kwsniff.rows.events import ANOMALIES
+from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.compile import layout
 from kwsniff.spec.interpret import interpret
 from tests.oracle.bodies import Body, Codec, codec_of, read, rows

@@ -12,11 +12,11 @@ import pytest
 from body_machine import Machine, calls, number
 from test_bodies import CONFIG, MESSAGES, codec
 
-from kwsniff.binary import DecodeError
-from kwsniff.kernel import heap, packing, texts
-from kwsniff.kernel.numbers import OK
-from kwsniff.kernel.packing import compact_texts
-from kwsniff.kernel.tables import CONNS, REQUESTS
+from kwsniff.engine import heap, packing, texts
+from kwsniff.engine.numbers import OK
+from kwsniff.engine.packing import compact_texts
+from kwsniff.engine.tables import CONNS, REQUESTS
+from kwsniff.spec.binary import DecodeError
 from tests.oracle.bodies import Body, read
 from tests.oracle.facts import Facts
 from tests.oracle.joining import joined_partitions, joined_topics, named_groups, record_sums

@@ -8,8 +8,8 @@ import pytest
 from body_machine import Machine, calls
 from test_body_calls import BY_KEY
 
-from kwsniff.kernel import packing
-from kwsniff.kernel.numbers import OK
+from kwsniff.engine import packing
+from kwsniff.engine.numbers import OK
 
 from spec_encoder import Encoder  # isort: skip
 

@@ -10,10 +10,10 @@ from body_machine import Machine
 from test_bodies import CODES, spoilt
 from test_body_calls import Narrow
 
-from kwsniff.binary import DecodeError
-from kwsniff.kernel import bodies
-from kwsniff.kernel.numbers import OK
+from kwsniff.engine import bodies
+from kwsniff.engine.numbers import OK
 from kwsniff.spec import parse
+from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.instructions import program
 from kwsniff.spec.model import Field, Message
 from tests.oracle.decoder import compile_facts

@@ -13,8 +13,8 @@ import pytest
 from body_machine import Machine, codecs, number
 from crc32c import crc32c as package_crc32c
 
-from kwsniff.kernel import records
-from kwsniff.kernel.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
+from kwsniff.engine import records
+from kwsniff.engine.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
 from tests.oracle.records import RecordsSummary, summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))

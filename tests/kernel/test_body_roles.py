@@ -11,8 +11,8 @@ from body_machine import Machine, calls, number
 from test_bodies import MESSAGES
 from test_body_calls import BY_KEY, Narrow
 
-from kwsniff.kernel import packing
-from kwsniff.kernel.numbers import OK
+from kwsniff.engine import packing
+from kwsniff.engine.numbers import OK
 from kwsniff.spec import instructions as i
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Field

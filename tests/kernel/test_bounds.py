@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.kernel import engine as driver
-from kwsniff.kernel.engine import Engine
-from kwsniff.pipeline import analyze
+from kwsniff.engine import engine as driver
+from kwsniff.engine.analyze import analyze
+from kwsniff.engine.engine import Engine
 from tests.damage import mutants
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.wire import write

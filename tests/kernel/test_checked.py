@@ -15,10 +15,10 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel.actions import FOLLOW
-from kwsniff.kernel.machine import Machine
+from kwsniff.engine.actions import FOLLOW
+from kwsniff.engine.analyze import analyze
+from kwsniff.engine.machine import Machine
 from kwsniff.native.code import CHECKED
-from kwsniff.pipeline import analyze
 from tests.damage import mutants
 from tests.fuzz import targets
 from tests.fuzz.corpus import seeds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.samples import sample
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwsniff.kernel.drained import Chosen, Placed
-from kwsniff.kernel.machine import RECORDS
+from kwsniff.engine.drained import Chosen, Placed
+from kwsniff.engine.machine import RECORDS
 
 CALLS, NAMES = RECORDS["calls"], RECORDS["call_names"]
 

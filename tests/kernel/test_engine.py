@@ -8,8 +8,8 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel.engine import Engine
-from kwsniff.segments import segment_columns
+from kwsniff.engine.engine import Engine
+from kwsniff.net.segments import segment_columns
 from tests.samples import Row, names, sample
 from tests.test_golden import as_golden, golden
 

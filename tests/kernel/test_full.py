@@ -10,10 +10,10 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.events import CALL
-from kwsniff.kernel import details
-from kwsniff.kernel.engine import Engine
-from kwsniff.segments import segment_columns
+from kwsniff.engine import details
+from kwsniff.engine.engine import Engine
+from kwsniff.net.segments import segment_columns
+from kwsniff.rows.events import CALL
 from tests.playbook import anomaly, handshake, play, request, response
 from tests.samples import Row, names, sample
 

@@ -10,9 +10,9 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel import early, streams
-from kwsniff.kernel.engine import Engine
-from kwsniff.segments import segment_columns
+from kwsniff.engine import early, streams
+from kwsniff.engine.engine import Engine
+from kwsniff.net.segments import segment_columns
 from tests.hostile.attacks import ATTACKS, Records, framed, metadata
 from tests.hostile.wire import Flow, write
 

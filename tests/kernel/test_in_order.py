@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.columns import in_order, record_batch
-from kwsniff.events import ANOMALY, CALL, CONNECTION
-from kwsniff.table import EVENTS
+from kwsniff.rows.arrays import in_order, record_batch
+from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
+from kwsniff.rows.schema import EVENTS
 
 
 def part(event, keys, **columns):

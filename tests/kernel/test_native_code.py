@@ -189,7 +189,7 @@ def test_what_is_compiled_goes_into_a_wheel_for_this_platform(
     code.touch()
 
     def compiles(command: list[str], **_: Any) -> Any:
-        assert command[:3] == [sys.executable, "-m", "kwsniff.kernel.build"]
+        assert command[:3] == [sys.executable, "-m", "kwsniff.engine.build"]
         return SimpleNamespace(stdout=f"{code}\n")
 
     try:
@@ -218,7 +218,7 @@ def test_a_large_input_without_compiled_kernels_is_told(
     telling.tell_if_interpreted([str(tmp_path), str(tmp_path / "missing"), "-"])
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == emitted
-    assert all("python -m kwsniff.kernel.build" in line for line in lines)
+    assert all("python -m kwsniff.engine.build" in line for line in lines)
 
 
 def test_who_wants_interpreted_kernels_is_told_nothing(

@@ -5,8 +5,8 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 
-from kwsniff.kernel.drained import OWNER
-from kwsniff.kernel.eventcolumns import connection_id, connection_ids
+from kwsniff.engine.drained import OWNER
+from kwsniff.engine.eventcolumns import connection_id, connection_ids
 from kwsniff.net.address import halves
 
 DTYPE = np.dtype([(name, np.int64) for name in (*OWNER, "conn")])

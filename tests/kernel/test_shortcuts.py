@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.kernel import search, waiting
-from kwsniff.kernel.engine import Engine
+from kwsniff.engine import search, waiting
+from kwsniff.engine.engine import Engine
 from kwsniff.spec.load import catalog
 from tests.parts.cutting import input_of, whole, without
 

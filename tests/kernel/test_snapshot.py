@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from kwsniff.capture.source import CaptureRun, CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.kernel.engine import Engine
+from kwsniff.engine.analyze import Analysis, analyze, keyed
+from kwsniff.engine.engine import Engine
 from kwsniff.native.code import fitting
-from kwsniff.offline import events
-from kwsniff.pipeline import Analysis, analyze, keyed
-from kwsniff.segments import segment_columns
-from kwsniff.table import EVENTS
+from kwsniff.net.segments import segment_columns
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
 from tests.hostile import attacks
 from tests.hostile.wire import write
 from tests.samples import names, sample
@@ -105,7 +105,7 @@ def test_another_process_goes_on_where_this_one_stopped(tmp_path: Path) -> None:
     script = """
 import pickle, sys, pyarrow as pa
 from pathlib import Path
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
 analysis = pickle.loads((Path(sys.argv[1]) / "state").read_bytes())
 with pa.ipc.new_stream(Path(sys.argv[1]) / "events", EVENTS) as writer:
     for batch in pa.ipc.open_stream((Path(sys.argv[1]) / "rest").read_bytes()):

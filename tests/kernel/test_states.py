@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.kernel import closing, roles, search, states
-from kwsniff.kernel.tables import KAFKA, OTHER, PROBING, TLS
-from kwsniff.offline import events
+from kwsniff.engine import closing, roles, search, states
+from kwsniff.engine.tables import KAFKA, OTHER, PROBING, TLS
+from kwsniff.run.offline import events
 from tests.samples import CAPTURES, sample
 
 NAMES = {PROBING: "PROBING", KAFKA: "KAFKA", TLS: "TLS", OTHER: "OTHER"}

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.kernel.drained import Texts
-from kwsniff.kernel.machine import Machine
+from kwsniff.engine.drained import Texts
+from kwsniff.engine.machine import Machine
 
 PLAIN, ID = 0, 1
 

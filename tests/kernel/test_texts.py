@@ -7,8 +7,8 @@ import random
 import pytest
 from body_machine import Machine
 
-from kwsniff.kernel import native, texts
-from kwsniff.kernel.numbers import FULL
+from kwsniff.engine import native, texts
+from kwsniff.engine.numbers import FULL
 
 
 def number(machine: Machine, data: bytes, kind: int = 0) -> int:

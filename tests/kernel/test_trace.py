@@ -11,11 +11,11 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel import decisions
-from kwsniff.kernel.engine import Engine
-from kwsniff.kernel.trace import DECISIONS
-from kwsniff.offline import events
-from kwsniff.segments import segment_columns
+from kwsniff.engine import decisions
+from kwsniff.engine.engine import Engine
+from kwsniff.engine.trace import DECISIONS
+from kwsniff.net.segments import segment_columns
+from kwsniff.run.offline import events
 from tests.playbook import (
     BROKER,
     CLIENT,

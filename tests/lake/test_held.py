@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.lake.files import Held, Some
-from kwsniff.lake.stored import ANOMALIES, CALLS, ROWS, WINDOWS
+from kwsniff.spark.files import Held, Some
+from kwsniff.spark.resulttables import ANOMALIES, CALLS, ROWS, WINDOWS
 
 
 def rows(first: int, micros: list[int], kinds: list[str]) -> pa.RecordBatch:

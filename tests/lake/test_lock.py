@@ -12,9 +12,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from kwsniff.lake import lock
-from kwsniff.lake.lock import CLAIMS, Claim, Lock, LockedError, locked
-from kwsniff.lake.place import Place
+from kwsniff.spark import lock
+from kwsniff.spark.lock import CLAIMS, Claim, Lock, LockedError, locked
+from kwsniff.spark.storage import Place
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,8 @@ def test_of_many_at_once_never_do_two_hold_it(root: str) -> None:
 def test_the_claim_of_a_process_that_was_killed_counts_for_nothing(root: str) -> None:
     place = Place.of(root)
     code = (
-        "import os, sys, signal; from kwsniff.lake.lock import Lock; from kwsniff.lake.place import Place;"
+        "import os, sys, signal; from kwsniff.spark.lock import Lock\n"
+        "from kwsniff.spark.storage import Place;"
         "Lock(Place(sys.argv[1])).take(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code, root], check=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.lake.place import Place
+from kwsniff.spark.storage import Place
 
 
 def test_what_is_written_is_found_and_read(root: str) -> None:

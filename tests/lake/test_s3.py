@@ -17,12 +17,12 @@ import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.lake.lock import CLAIMS, Lock, LockedError
-from kwsniff.lake.manifest import NAME
-from kwsniff.lake.place import Place
-from kwsniff.lake.results import Results
-from kwsniff.offline import events
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark.lock import CLAIMS, Lock, LockedError
+from kwsniff.spark.manifest import NAME
+from kwsniff.spark.results import Results
+from kwsniff.spark.storage import Place
 from tests.lake.conftest import BUCKET
 from tests.samples import sample
 from tests.spark import documented

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kwsniff.capture.savefile import PcapngFiles, WrittenInterface
 from kwsniff.capture.source import blocks
 from kwsniff.config import Config
 from kwsniff.live.keeper import Keeping
-from kwsniff.live.pcapng import PcapngFiles, WrittenInterface
 from kwsniff.live.session import Session
 from kwsniff.net.packets import CaptureTotals
 from tests.cli.conftest import ROOT

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kwsniff.capture import savefile as pcapng
+from kwsniff.capture.error import LiveError
+from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.capture.source import CaptureTotals, blocks
-from kwsniff.live import pcapng
-from kwsniff.live.pcapng import PcapngFiles, WriterRotation, WrittenInterface
-from kwsniff.live.sink import LiveError
 from kwsniff.net.packets import PacketBlock
 
 INTERFACES = [WrittenInterface("lo", 1, "tcp port 9092"), WrittenInterface("eth0", 101, "")]

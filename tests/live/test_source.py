@@ -16,7 +16,7 @@ from kwsniff.live.arrivals import LiveSource
 from kwsniff.live.keeper import Keeping
 from kwsniff.live.listener import GoneError, ReadPackets
 from kwsniff.net.packets import CaptureTotals
-from kwsniff.pipeline import NOW
+from kwsniff.net.segments import NOW
 from tests.playbook import START, Segment, handshake, play, response
 from tests.playbook import request as asks
 

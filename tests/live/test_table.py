@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.report_tables import TABLES
 from kwsniff.config import Config
+from kwsniff.count.percentiles import LIMIT
 from kwsniff.live.livetable import SCHEMA, CsvError, IntervalCsv
 from kwsniff.live.sink import Health
-from kwsniff.offline import events
-from kwsniff.report import Report
-from kwsniff.report.percentiles import LIMIT
-from kwsniff.report.tables import TABLES
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
 from kwsniff.spec.load import catalog
-from kwsniff.table import EVENTS
 from tests.report import oracle
 from tests.report.events import START, batch, batches, call
 from tests.report.samples import mixture

@@ -11,9 +11,9 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from kwsniff.events import ANOMALIES
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals
+from kwsniff.rows.events import ANOMALIES
 from tests.strength import examples
 
 LINKTYPES = [0, 1, 9, 12, 14, 51, 101, 105, 108, 113, 127, 147, 192, 228, 229, 276]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.events import MAX_TOPIC
+from kwsniff.rows.events import MAX_TOPIC
+from kwsniff.spec import quirks
+from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.compile import decoder
 from kwsniff.spec.load import Api, catalog
 from kwsniff.spec.model import Field
-from kwsniff.wire import quirks
-from kwsniff.wire.render import render
+from kwsniff.spec.render import render
 from tests.oracle.decoder import FactsDecoder, facts_decoder
 from tests.oracle.facts import Facts
 from tests.oracle.records import RecordsSummary, summarize

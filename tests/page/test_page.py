@@ -10,15 +10,15 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from kwsniff.analysis.findings import Findings, facts
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.config import Config
-from kwsniff.findings import Findings, facts
-from kwsniff.offline import events
+from kwsniff.count.timeline import Timeline
 from kwsniff.page import Page
 from kwsniff.page.layout import Line, Section, beside, columns, fitted, shared, sparkline, wrapped
 from kwsniff.page.title import title
-from kwsniff.report import Report
-from kwsniff.report.timeline import Timeline
-from kwsniff.report.trust import TrustTotals, paragraph
+from kwsniff.run.offline import events
 from tests.findings.wide import SCHEMA, row
 from tests.report.events import batches, call
 from tests.report.samples import mixture

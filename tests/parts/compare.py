@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from kwsniff.capture.source import CaptureTotals, resolve
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.parts.join import Joiner
-from kwsniff.parts.part import ORDER_BITS, PartEngine
-from kwsniff.parts.plan import Split, cut
-from kwsniff.parts.reading import SplitNotes, SplitReader, independent
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.join import Joiner
+from kwsniff.run.offline import events
+from kwsniff.run.part import ORDER_BITS, PartEngine
+from kwsniff.run.plan import Split, cut
+from kwsniff.run.reading import SplitNotes, SplitReader, independent
 from tests.parts.decoded import Decoded, joined
 
 SMALL = Config(block_packets=50, block_bytes=1 << 13)

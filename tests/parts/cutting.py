@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.kernel.engine import Engine
-from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.join import Joiner
-from kwsniff.parts.part import ORDER_BITS, PartEngine
-from kwsniff.parts.share import COLUMNS
-from kwsniff.segments import segment_columns
+from kwsniff.engine.engine import Engine
+from kwsniff.net.segments import SegmentColumns, segment_columns
+from kwsniff.run.join import Joiner
+from kwsniff.run.part import ORDER_BITS, PartEngine
+from kwsniff.run.share import COLUMNS
 from tests.parts.decoded import Decoded, joined
 from tests.samples import sample
 

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.join import Ints, Joiner
-from kwsniff.parts.part import Emitted, PartSummary
-from kwsniff.parts.share import of_endpoints, placed
-from kwsniff.parts.weave import woven
+from kwsniff.net.segments import SegmentColumns
+from kwsniff.run.join import Ints, Joiner
+from kwsniff.run.part import Emitted, PartSummary
+from kwsniff.run.share import of_endpoints, placed
+from kwsniff.run.weave import woven
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.parts.plan import Split, plan
+from kwsniff.run.plan import Split, plan
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, cut_at, differences
 from tests.samples import names, sample

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.dealt import Steadiness, dealt, even, together
-from kwsniff.parts.join import Joiner, limits_of, within
-from kwsniff.parts.part import ORDER_BITS, Emitted, PartEngine
-from kwsniff.parts.weave import Joined, woven
+from kwsniff.net.segments import SegmentColumns
+from kwsniff.run.dealt import Steadiness, dealt, even, together
+from kwsniff.run.join import Joiner, limits_of, within
+from kwsniff.run.part import ORDER_BITS, Emitted, PartEngine
+from kwsniff.run.weave import Joined, woven
 from tests.parts.cutting import SEED, input_of, parts, shuffled, whole, without
 from tests.parts.decoded import Decoded
 from tests.parts.decoded import joined as joined_by_one

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.segments import segment_columns
+from kwsniff.net.segments import segment_columns
 from tests.parts.cutting import in_parts, input_of, parts, shuffled, stretch, whole, without
 from tests.playbook import BODIES, batch, handshake, kafka_request, play, request, response, stamped
 from tests.samples import names

@@ -13,13 +13,13 @@ import pytest
 
 from kwsniff.capture import place
 from kwsniff.capture.error import CaptureError
-from kwsniff.kernel.tables import SWEEP
-from kwsniff.offline import events
-from kwsniff.parts.heads import with_payload
-from kwsniff.parts.part import ORDER_BITS, STORED, PartEngine, PartSummary
-from kwsniff.parts.plan import Split, cut
-from kwsniff.parts.reading import SplitReader
-from kwsniff.table import EVENTS
+from kwsniff.engine.tables import SWEEP
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.heads import with_payload
+from kwsniff.run.offline import events
+from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary
+from kwsniff.run.plan import Split, cut
+from kwsniff.run.reading import SplitReader
 from tests.parts.compare import SEED, SMALL, decode, differences
 from tests.samples import sample
 

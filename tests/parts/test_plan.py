@@ -11,8 +11,8 @@ import pytest
 
 from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.parts.plan import Split, cut, plan
-from kwsniff.parts.reading import SplitReader
+from kwsniff.run.plan import Split, cut, plan
+from kwsniff.run.reading import SplitReader
 from tests.capture.files import (
     MICRO,
     MODIFIED,

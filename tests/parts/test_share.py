@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.kernel.engine import share_of
-from kwsniff.net.columns import SegmentColumns
-from kwsniff.parts.join import Joiner
-from kwsniff.parts.share import ShareEngine
-from kwsniff.parts.weave import in_order
+from kwsniff.engine.engine import share_of
+from kwsniff.net.segments import SegmentColumns
+from kwsniff.run.join import Joiner
+from kwsniff.run.share import ShareEngine
+from kwsniff.run.weave import in_order
 from tests.parts.cutting import SEED, input_of, whole
 from tests.samples import names
 

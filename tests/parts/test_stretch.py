@@ -11,9 +11,9 @@ import pytest
 
 from kwsniff.capture.error import CaptureError
 from kwsniff.config import Config
-from kwsniff.parts import stretch
-from kwsniff.parts.plan import Split, can_be_cut, cut
-from kwsniff.parts.stretch import followed, together
+from kwsniff.run import stretch
+from kwsniff.run.plan import Split, can_be_cut, cut
+from kwsniff.run.stretch import followed, together
 from tests.capture.files import (
     MICRO,
     MODIFIED,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.kernel.tables import QUIET
-from kwsniff.parts import part
-from kwsniff.parts.reading import SplitReader
+from kwsniff.engine.tables import QUIET
+from kwsniff.run import part
+from kwsniff.run.reading import SplitReader
 from tests.hostile.wire import Flow
 from tests.parts.compare import SEED, SMALL, Outcome, differences
 from tests.parts.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response

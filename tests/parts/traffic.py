@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kwsniff.parts.plan import Split, cut
+from kwsniff.run.plan import Split, cut
 from tests.hostile.wire import ACK, FIN, GLOBAL, PSH, RST, SYN, Flow
 from tests.parts.compare import SMALL
 

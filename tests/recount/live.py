@@ -16,7 +16,7 @@ from kwsniff.config import Config
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.metrics import Metrics
 from kwsniff.live.sink import Health
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from kwsniff.spec.load import catalog
 from tests.recount import groups, report
 from tests.recount.checked import Checked, Row

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
 
 START = 1_700_000_000_000_000
 """2023-11-14T22:13:20Z in microseconds."""

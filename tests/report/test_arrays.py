@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kwsniff.report.codes import SPREAD, integers, numbered, reals, valid
+from kwsniff.rows.columns import SPREAD, integers, numbered, reals, valid
 
 WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 

@@ -4,9 +4,10 @@ import pandas as pd
 import pandas.testing
 import pytest
 
-from kwsniff.report import Report, bounded, topicstore
-from kwsniff.report.cube import Cube, Ints, Measures
-from kwsniff.report.tables import TABLES
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.report_tables import TABLES
+from kwsniff.count import bounded, topicstore
+from kwsniff.count.cube import Cube, Ints, Measures
 
 from .events import batches
 from .samples import mixture

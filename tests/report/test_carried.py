@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.report.carried import Changes, Noticed, bounded, composed
-from kwsniff.report.sessions import Sessions, followed
+from kwsniff.count.carried import Changes, Noticed, bounded, composed
+from kwsniff.count.sessions import Sessions, followed
+from kwsniff.run.offline import events
 from tests.report.events import batch
 from tests.report.test_session_course import cut, fetches
 from tests.samples import sample

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.report.codes import distinct
-from kwsniff.report.rows import Coded, Joint
+from kwsniff.count.coded import Coded, Joint
+from kwsniff.count.codes import distinct
 
 COLUMNS = {
     "one text": ["ok"] * 50,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwsniff.report.percentiles import QUANTILES, Condensed
+from kwsniff.count.percentiles import QUANTILES, Condensed
 from tests.strength import examples
 
 PERCENTS = [100 * quantile for quantile in QUANTILES.values()]

@@ -7,10 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kwsniff.analysis.callrows import CALLS
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.report_tables import TABLES
 from kwsniff.output.writers import replacing, write_table
-from kwsniff.report import Report
-from kwsniff.report.calls import CALLS
-from kwsniff.report.tables import TABLES
 
 from .events import batches, call, event
 from .samples import mixture, topics_of

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.report.calls import CALLS, LISTS
-from kwsniff.report.tables import FIGURES, TABLES
-from kwsniff.schema import COLUMNS
+from kwsniff.analysis.callrows import CALLS, LISTS
+from kwsniff.analysis.report_tables import FIGURES, TABLES
+from kwsniff.rows.schema import COLUMNS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
 

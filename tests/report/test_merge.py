@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.report import Report
-from kwsniff.report.bounded import BoundedStore
-from kwsniff.report.percentiles import Condensed
-from kwsniff.report.tables import TABLES
-from kwsniff.report.trust import TrustTotals, paragraph
+from kwsniff.count.bounded import BoundedStore
+from kwsniff.count.percentiles import Condensed
+from kwsniff.run.offline import events
 from tests.report.test_condensed import BATCHES, taken
 from tests.samples import names, sample
 from tests.strength import examples

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.report.percentiles import QUANTILES, Sorted
+from kwsniff.count.percentiles import QUANTILES, Sorted
 
 VALUES = st.one_of(st.floats(-1e12, 1e12), st.just(float("nan")))
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 import kwsniff
 from kwsniff.config import Config
-from kwsniff.offline import events
+from kwsniff.run.offline import events
 from tests.samples import sample
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwsniff.report import sessions, stretch
-from kwsniff.report.sessions import Sessions
+from kwsniff.count import sessioncalls as stretch
+from kwsniff.count import sessions
+from kwsniff.count.sessions import Sessions
 from tests.report.events import batch, call
 from tests.strength import examples
 

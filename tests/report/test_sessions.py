@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.cli.naming import named
-from kwsniff.report.sessions import Sessions
+from kwsniff.count.sessions import Sessions
 from tests.report.events import batch, call
 from tests.samples import CAPTURES, sample
 
@@ -55,7 +55,7 @@ def of_the_log(name: str) -> dict[tuple[str, int], Offsets]:
 @pytest.mark.parametrize("name", ["java-streams"])
 def test_incremental_fetches_are_about_what_the_broker_knew_them_to_be(name: str) -> None:
     from kwsniff.config import Config
-    from kwsniff.offline import events
+    from kwsniff.run.offline import events
 
     expected, seen = of_the_log(name), 0
     for rows in named(events(sample(name).paths, Config())):

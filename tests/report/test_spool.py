@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kwsniff.report.spool import Spool
+from kwsniff.count.spool import Spool
 
 from .events import batch, call, event
 

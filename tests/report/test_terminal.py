@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from rich.console import Console
 
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.terminal import PIPED_WIDTH
 from kwsniff.output.text import printable
 from kwsniff.output.units import bytes_text, digits
-from kwsniff.report import Report
-from kwsniff.report.tables import TABLES
-from kwsniff.report.terminal import PIPED_WIDTH
 
 from .events import batches, call
 from .samples import mixture

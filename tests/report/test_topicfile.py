@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.report.topics import TopicFileError, cached_names, keep_names, read_names
+from kwsniff.count.topics import TopicFileError, cached_names, keep_names, read_names
 
 HEX = "317b2929-1b1c-40d9-85be-4f42b46cfc09"
 BASE64 = "MXspKRscQNmFvk9CtGz8CQ"

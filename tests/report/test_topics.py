@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.report.topics import FIXED, Unnamed, fill, topic_names
-from kwsniff.table import EVENTS
+from kwsniff.count.topics import FIXED, Unnamed, fill, topic_names
+from kwsniff.rows.schema import EVENTS
 
 from .events import batch, call, event
 

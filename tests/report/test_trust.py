@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kwsniff.report.trust import TrustTotals, paragraph, verdict
+from kwsniff.analysis.trust import TrustTotals, paragraph, verdict
 
 from .events import batch, call, event
 

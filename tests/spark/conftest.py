@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kwsniff.spark.session import session
+from kwsniff.spark.sparksession import session
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed, come

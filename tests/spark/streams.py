@@ -18,14 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.config import Config
-from kwsniff.lake.results import Results
-from kwsniff.offline import events
-from kwsniff.report.sessions import followed
-from kwsniff.report.topics import fill, topic_names
-from kwsniff.report.waiting import waited
-from kwsniff.spark import ledger, stream
-from kwsniff.spark.followed import Following
-from kwsniff.table import EVENTS
+from kwsniff.count.sessions import followed
+from kwsniff.count.topics import fill, topic_names
+from kwsniff.count.waited import waited
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark import ledger
+from kwsniff.spark import streaming as stream
+from kwsniff.spark.results import Results
+from kwsniff.spark.streamsource import Following
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.lake.results import Results
-from kwsniff.offline import events
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
 from kwsniff.spark import finish, job
-from kwsniff.table import EVENTS
+from kwsniff.spark.results import Results
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed, expected, stored

@@ -21,10 +21,10 @@ import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.lake.results import Results
-from kwsniff.offline import events
-from kwsniff.spark.session import java_home
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark.results import Results
+from kwsniff.spark.sparksession import java_home
 from tests.samples import sample
 from tests.spark import documented
 from tests.spark.rotated import rotated

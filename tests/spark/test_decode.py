@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.lake.place import Place
-from kwsniff.lake.stored import ROWS
-from kwsniff.offline import events
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark.resulttables import ROWS
 from kwsniff.spark.splits import decode_shares
 from kwsniff.spark.staged import stored
-from kwsniff.table import EVENTS
+from kwsniff.spark.storage import Place
 from tests.samples import names, sample
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from packaging.requirements import Requirement
 from kwsniff.cli.naming import named
 from kwsniff.cli.running import run
 from kwsniff.config import Config
-from kwsniff.lake.results import Results
-from kwsniff.offline import events
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark.results import Results
 from tests.samples import CAPTURES, sample
 from tests.spark import documented
 from tests.spark.rotated import rotated
@@ -260,7 +260,7 @@ def test_a_number_of_cores(desk: Desk) -> None:
 SESSION = """
 from pyspark.sql import functions as f
 from kwsniff.spark.datasource import register
-from kwsniff.spark.session import session
+from kwsniff.spark.sparksession import session
 spark = session("local[2]")
 register(spark)
 """

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kwsniff.spark import stream
-from kwsniff.spark.session import JavaError, SparkFailedError, TaskError, plain_failures, session
+from kwsniff.spark import streaming as stream
+from kwsniff.spark.sparksession import JavaError, SparkFailedError, TaskError, plain_failures, session
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.lake.place import Place
 from kwsniff.spark import ledger
+from kwsniff.spark.storage import Place
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import awaited, begun, come, expected, killed_when, stored

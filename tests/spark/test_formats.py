@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.lake import formats
-from kwsniff.lake.manifest import OutputError
-from kwsniff.lake.place import Place
-from kwsniff.lake.results import Results
-from kwsniff.lake.stored import TABLES
-from kwsniff.spark import job
+from kwsniff.spark import formats, job
+from kwsniff.spark.manifest import OutputError
+from kwsniff.spark.results import Results
+from kwsniff.spark.resulttables import TABLES
+from kwsniff.spark.storage import Place
 from tests.samples import sample
 
 if TYPE_CHECKING:

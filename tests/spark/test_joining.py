@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.kernel.tables import SWEEP
-from kwsniff.parts.heads import edges_of
-from kwsniff.parts.part import endpoints_of
-from kwsniff.parts.plan import Split, cut
+from kwsniff.engine.tables import SWEEP
+from kwsniff.run.heads import edges_of
+from kwsniff.run.part import endpoints_of
+from kwsniff.run.plan import Split, cut
 from kwsniff.spark import joining
 from kwsniff.spark.joining import SplitAgain
 from tests.parts.compare import SMALL

@@ -11,9 +11,9 @@ import pytest
 
 from kwsniff.config import Config
 from kwsniff.native.code import fitting
-from kwsniff.offline import events
-from kwsniff.spark.followed import Kept
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark.streamsource import Kept
 from tests.kernel.kinds import kernels
 from tests.samples import sample
 from tests.spark.rotated import rotated

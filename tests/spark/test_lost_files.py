@@ -13,8 +13,8 @@ import pytest
 
 from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import Rotation, unread
-from kwsniff.spark.followed import LIST
 from kwsniff.spark.ledger import KEPT
+from kwsniff.spark.streamsource import LIST
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed, expected, stored

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.html import page_of
-from kwsniff.offline import events
+from kwsniff.page.html import page_of
+from kwsniff.run.offline import events
 from kwsniff.spark import job
 from tests.html_page.test_page import data_of
 from tests.samples import sample

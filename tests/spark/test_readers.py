@@ -13,9 +13,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.lake.manifest import Manifest
-from kwsniff.lake.results import Results
-from kwsniff.spark import finish, job, stream
+from kwsniff.spark import finish, job
+from kwsniff.spark import streaming as stream
+from kwsniff.spark.manifest import Manifest
+from kwsniff.spark.results import Results
 from tests.samples import sample
 from tests.spark.rotated import later, rotated
 from tests.spark.streams import Followed, come

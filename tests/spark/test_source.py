@@ -15,10 +15,10 @@ from pyspark.sql import functions as f
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.parts.plan import pieces
+from kwsniff.run.offline import events
+from kwsniff.run.plan import pieces
 from kwsniff.spark.datasource import register
-from kwsniff.spark.session import java_home
+from kwsniff.spark.sparksession import java_home
 from tests.samples import CAPTURES, sample
 from tests.spark.rotated import rotated
 
@@ -150,10 +150,10 @@ DEFAULT = """
 import sys
 from pyspark.sql import SparkSession
 from kwsniff.config import Config
-from kwsniff.offline import events
-from kwsniff.spark.session import java_home
+from kwsniff.run.offline import events
+from kwsniff.spark.sparksession import java_home
 from kwsniff.spark.datasource import register
-from kwsniff.parts.plan import pieces
+from kwsniff.run.plan import pieces
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 register(spark)
 frame = spark.read.format("kwsniff").load(sys.argv[1])

@@ -14,23 +14,23 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kwsniff.analysis.report import Report
+from kwsniff.analysis.report_tables import TABLES
 from kwsniff.cli.naming import named
 from kwsniff.config import MIB, Config
-from kwsniff.lake.files import Stored
-from kwsniff.lake.manifest import Manifest
-from kwsniff.lake.place import Place
-from kwsniff.lake.results import Results
-from kwsniff.lake.stored import OF_EVENTS
-from kwsniff.lake.version import Version
-from kwsniff.offline import events
-from kwsniff.parts.plan import plan
-from kwsniff.report import Report
-from kwsniff.report.tables import TABLES
-from kwsniff.report.topics import FIXED, TopicNames
+from kwsniff.count.topics import FIXED, TopicNames
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.run.plan import plan
 from kwsniff.spark import finish, job, splits
+from kwsniff.spark.files import Stored
 from kwsniff.spark.finish import Finish, Group
+from kwsniff.spark.manifest import Manifest
+from kwsniff.spark.results import Results
+from kwsniff.spark.resulttables import OF_EVENTS
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
-from kwsniff.table import EVENTS
+from kwsniff.spark.storage import Place
+from kwsniff.spark.version import Version
 from tests.capture.files import frames, pcap, pcapng
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, counted, cut_at, one_process

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from kwsniff.analysis.findings import Findings
 from kwsniff.cli import pipeline
 from kwsniff.cli.problem import CommandError
 from kwsniff.config import Config
-from kwsniff.findings import Findings
-from kwsniff.lake import version
-from kwsniff.lake.manifest import OutputError
-from kwsniff.lake.place import Place
-from kwsniff.lake.results import Results
-from kwsniff.offline import events
-from kwsniff.report.sessions import followed as sessions_followed
-from kwsniff.report.topics import FIXED, fill
-from kwsniff.spark import ledger, stream
+from kwsniff.count.sessions import followed as sessions_followed
+from kwsniff.count.topics import FIXED, fill
+from kwsniff.run.offline import events
+from kwsniff.spark import ledger, version
+from kwsniff.spark import streaming as stream
 from kwsniff.spark.finish import error_names
+from kwsniff.spark.manifest import OutputError
+from kwsniff.spark.results import Results
+from kwsniff.spark.storage import Place
 from tests.samples import sample
 from tests.spark.rotated import later, rotated
 from tests.spark.streams import LATE, WINDOW, Followed, by_window, come, expected, stored, windows
@@ -142,7 +142,7 @@ def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
     """Both began while there were none."""
     (tmp_path / "in").mkdir()
     started = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3))
-    monkeypatch.setattr("kwsniff.spark.session.session", lambda *_, **__: started)
+    monkeypatch.setattr("kwsniff.spark.sparksession.session", lambda *_, **__: started)
     request = pipeline.PipelineRequest(
         paths=[str(tmp_path / "in")], config=Config(), out=str(tmp_path / "out"), once=True, quiet=True
     )

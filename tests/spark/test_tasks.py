@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from kwsniff.config import Config
-from kwsniff.lake.place import Place
-from kwsniff.parts.part import ORDER_BITS, STORED, PartEngine, PartSummary
-from kwsniff.parts.plan import cut
-from kwsniff.parts.reading import SplitReader
+from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary
+from kwsniff.run.plan import cut
+from kwsniff.run.reading import SplitReader
+from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import fetched, kept
 from tests.parts.cutting import SEED, input_of
 from tests.samples import sample

@@ -19,10 +19,10 @@ import pytest
 
 from kwsniff.cli.naming import named
 from kwsniff.config import Config
-from kwsniff.lake.results import Results
-from kwsniff.offline import events
-from kwsniff.spark.session import java_home
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
+from kwsniff.spark.results import Results
+from kwsniff.spark.sparksession import java_home
 from tests.samples import sample
 from tests.spark import documented, test_cluster
 
@@ -176,7 +176,7 @@ import json, sys, time, urllib.request
 from pyspark.sql import SparkSession
 from kwsniff.config import Config
 from kwsniff.spark import finish, job
-from kwsniff.spark.session import context
+from kwsniff.spark.sparksession import context
 
 spark = context("local[2]")
 print(spark.getConf().get("spark.ui.enabled"))

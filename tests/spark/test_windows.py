@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pandas as pd
 
-from kwsniff.lake.place import Place
 from kwsniff.spark import ledger
+from kwsniff.spark.storage import Place
 from tests.samples import sample
 from tests.spark import documented
 from tests.spark.rotated import rotated

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kwsniff.binary import DecodeError
 from kwsniff.config import Config
+from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import ROLES, Field
-from kwsniff.wire.render import HIDDEN, render
+from kwsniff.spec.render import HIDDEN, render
 from tests.oracle.decoder import decoder
 from tests.oracle.facts import Facts, PartitionFacts
 

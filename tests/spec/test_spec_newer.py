@@ -1,7 +1,7 @@
 """How far the layout of one version can be trusted with the next: over all of Kafka's history, random
 messages of every version but the first are read with the layout of the version before.
 
-`kwsniff.kernel.requests.read_newer` rests on it.
+`kwsniff.engine.requests.read_newer` rests on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from spec_encoder import Encoder, Maker
 from spec_tables import RENAMED, messages, versions_of
 
-from kwsniff.binary import DecodeError
+from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.compile import decoder
 
 EXAMPLES = 30

@@ -17,8 +17,8 @@ from spec_encoder import Encoder, Maker
 from spec_extract import comparable, expected_facts
 from spec_tables import RENAMED, messages, versions_of
 
-from kwsniff import binary
-from kwsniff.events import ANOMALIES
+from kwsniff.rows.events import ANOMALIES
+from kwsniff.spec import binary
 from kwsniff.spec.compile import data_decoder, decode_body, decode_data, layout
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kwsniff.where import WhereError
-from kwsniff.where.predicate import columns_in, compile_where
+from kwsniff.count.where import WhereError
+from kwsniff.count.where.predicate import columns_in, compile_where
 from tests.cli.conftest import anomaly, call, connection
 from tests.cli.stand_in import batch_of
 

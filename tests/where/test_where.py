@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.where import WhereError
-from kwsniff.where.predicate import compile_where
+from kwsniff.count.where import WhereError
+from kwsniff.count.where.predicate import compile_where
 from tests.cli.conftest import anomaly, call, connection
 from tests.cli.stand_in import batch_of
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_bytes import NOON, batch, message, record, zigzag
 
-from kwsniff.binary import DecodeError
 from kwsniff.config import Config
-from kwsniff.events import ANOMALIES
-from kwsniff.wire.batches import batches, records
+from kwsniff.rows.events import ANOMALIES
+from kwsniff.spec.batches import batches, records
+from kwsniff.spec.binary import DecodeError
 from tests.oracle.records import summarize
 from tests.strength import examples
 

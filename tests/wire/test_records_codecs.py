@@ -17,8 +17,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.binary import DecodeError
-from kwsniff.wire.codecs import Allowance, decompress, with_lz4_header_checksum, xxh32_short
+from kwsniff.spec.binary import DecodeError
+from kwsniff.spec.codecs import Allowance, decompress, with_lz4_header_checksum, xxh32_short
 
 MIB = 1 << 20
 CONTENT = random.Random(7).randbytes(2000) + b"text that repeats " * 3000

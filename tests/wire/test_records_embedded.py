@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_bytes import nullable, text
 
-from kwsniff.binary import DecodeError
-from kwsniff.wire import embedded
+from kwsniff.spec import embedded
+from kwsniff.spec.binary import DecodeError
 
 SUBSCRIPTION_1 = struct.pack(">hi", 1, 2) + text("a") + text("b") + nullable(b"mine") + struct.pack(">i", 1)
 SUBSCRIPTION_1 += text("a") + struct.pack(">iii", 2, 0, 5)

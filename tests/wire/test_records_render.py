@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from record_bytes import NOON, batch, message, nullable, record, text
 
 from kwsniff.config import Config
-from kwsniff.wire.batches import batches
-from kwsniff.wire.render import _batch_header, render
+from kwsniff.spec.batches import batches
+from kwsniff.spec.render import _batch_header, render
 
 FULL, RECORDS = Config(full=True), Config(full=True, records=True)
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, DESCRIBE_GROUPS = 0, 1, 11, 14, 15

@@ -1,12 +1,12 @@
 """`--prometheus ADDR:PORT`: what a live session finds, for Prometheus to scrape.
 
 Theory of operation. Events wait until there are enough of them to be worth counting, for a batch costs two
-milliseconds however small it is; a tick and a scrape count what waits (`kwsniff.live.metrics.tally`). A
+milliseconds however small it is; a tick and a scrape count what waits (`kwsniff.live.metrics.counted`). A
 scrape, in a thread of the HTTP server, copies the sums under the session's lock and writes them out after it
 let go, so that a slow scraper never holds up the capture.
 
 Invariants: a metric only grows, but for the gauges; the series are bounded whatever clients call themselves
-(`kwsniff.live.metrics.tally`); the registry is the session's own, so nothing of the process is shown.
+(`kwsniff.live.metrics.counted`); the registry is the session's own, so nothing of the process is shown.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.registry import Collector
 
+from kwsniff.live.metrics.counted import NEEDED, MetricsTally
 from kwsniff.live.metrics.exposition import Endpoint, MetricsError, families, of_lag
-from kwsniff.live.metrics.tally import NEEDED, MetricsTally
 from kwsniff.live.sink import Health
 
 __all__ = ["Metrics", "MetricsError"]
@@ -36,7 +36,7 @@ class Metrics:
     ) -> None:
         """Listen on `address`: `host:port`, or `:port` for the loopback address.
 
-        `topics` adds metrics by topic; `lag` gives rows of `kwsniff.findings.positions.LAG` to any thread.
+        `topics` adds metrics by topic; `lag` gives rows of `kwsniff.analysis.positions.LAG` to any thread.
 
         Raises:
             MetricsError: with one line that says why nothing can be served there.
@@ -57,7 +57,7 @@ class Metrics:
         return self._endpoint.url
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Count events (see `kwsniff.table.EVENTS`)."""
+        """Count events (see `kwsniff.rows.schema.EVENTS`)."""
         with self._lock:
             self._waiting.append(events.select(list(NEEDED)))
             self._rows += events.num_rows

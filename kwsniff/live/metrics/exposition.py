@@ -16,7 +16,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from kwsniff import __version__
-from kwsniff.live.metrics.tally import (
+from kwsniff.capture.error import LiveError
+from kwsniff.live.metrics.counted import (
     BUCKETS_US,
     MAX_SERIES,
     Calls,
@@ -26,7 +27,7 @@ from kwsniff.live.metrics.tally import (
     Topics,
     cleaned,
 )
-from kwsniff.live.sink import Health, LiveError
+from kwsniff.live.sink import Health
 
 _BOUNDS = [*(str(bound / 1e6) for bound in BUCKETS_US), "+Inf"]
 
@@ -135,7 +136,7 @@ def _of_topics(topics: Topics) -> Iterator[Metric]:
 
 
 def of_lag(rows: pa.Table) -> Iterator[Metric]:
-    """How far groups and consumers are behind: of the rows of `kwsniff.findings.positions.LAG` the MAX_SERIES
+    """How far groups and consumers are behind: of the rows of `kwsniff.analysis.positions.LAG` the MAX_SERIES
     that are furthest behind."""
     by = pc.is_valid(rows["group_id"])
     for who, labels, chosen in (

@@ -22,10 +22,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kwsniff.live.screen import lines
+from kwsniff.live.screen import view as lines
 from kwsniff.live.screen.grouping import GROUPINGS
+from kwsniff.live.screen.lastminute import Figures, Snapshot
 from kwsniff.live.screen.state import CALLS, HELP, KEYS, ROWS, SORTS, State
-from kwsniff.live.screen.statistics import Figures, Snapshot
 
 OWN = ("tab", "shift+tab")
 MAX_FILTER = 100

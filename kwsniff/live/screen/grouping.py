@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.report import lists
-from kwsniff.report.topics import elements
+from kwsniff.count.topics import elements
+from kwsniff.rows import lists
 
 MAX_TEXT = 250
 """Characters; Kafka allows 249 in the name of a topic."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.events import ANOMALY
 from kwsniff.live.screen.window import SLOT_NS, WINDOW_S
 from kwsniff.live.sink import Health
+from kwsniff.rows.events import ANOMALY
 
 LATELY_S = 10
 """Packets and bytes each second are those of the last seconds, so many."""

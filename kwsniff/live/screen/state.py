@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kwsniff.live.screen.grouping import GROUPINGS, Key
-from kwsniff.live.screen.statistics import Figures
+from kwsniff.live.screen.lastminute import Figures
 from kwsniff.output.text import printable
 
 # The keys, and what each does: for the program, its help and the documentation.

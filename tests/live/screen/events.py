@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from kwsniff.live.sink import Health
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
 
 START = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
 START_NS = int(START.timestamp()) * 10**9

@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
+from kwsniff.engine.analyze import analyze
 from kwsniff.live.screen import Screen
 from kwsniff.live.screen.app import LiveApp
-from kwsniff.live.screen.statistics import ScreenStatistics, Snapshot
+from kwsniff.live.screen.lastminute import ScreenStatistics, Snapshot
 from kwsniff.live.sink import Health
-from kwsniff.pipeline import analyze
 
 FONTS = re.compile(r"@font-face *\{.*?\}\s*", re.DOTALL)
 STEP_S = 0.2

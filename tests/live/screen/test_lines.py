@@ -11,10 +11,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from kwsniff.live.screen import lines
-from kwsniff.live.screen.layout import Cell, ScreenColumn, cut, padded, table
+from kwsniff.live.screen import view as lines
+from kwsniff.live.screen.fitting import Cell, ScreenColumn, cut, padded, table
+from kwsniff.live.screen.lastminute import ScreenStatistics, Snapshot
 from kwsniff.live.screen.state import State, ordered
-from kwsniff.live.screen.statistics import ScreenStatistics, Snapshot
 from kwsniff.output.units import narrow_size, number
 from tests.cli.test_safe_output import NASTY
 from tests.live.screen.events import batch, call, health

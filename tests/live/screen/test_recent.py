@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from kwsniff.live.screen.lastminute import ScreenStatistics
 from kwsniff.live.screen.screenrows import CALLS, PENDING
-from kwsniff.live.screen.statistics import ScreenStatistics
 from tests.live.screen.events import START, batch, call, health
 
 

@@ -22,8 +22,8 @@ from textual.pilot import Pilot
 
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.screen.app import Face, LiveApp
+from kwsniff.live.screen.lastminute import ScreenStatistics, Snapshot
 from kwsniff.live.screen.state import KEYS
-from kwsniff.live.screen.statistics import ScreenStatistics, Snapshot
 from tests.cli.conftest import ROOT
 from tests.live.screen.events import batch, call, health
 

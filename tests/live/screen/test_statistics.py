@@ -10,15 +10,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kwsniff.analysis.report import Report
 from kwsniff.config import Config
+from kwsniff.count.waited import waited
 from kwsniff.live.screen import latency
+from kwsniff.live.screen.lastminute import NEEDED, Figures, ScreenStatistics, Snapshot
 from kwsniff.live.screen.screenrows import ROWS
-from kwsniff.live.screen.statistics import NEEDED, Figures, ScreenStatistics, Snapshot
 from kwsniff.live.sink import Health
-from kwsniff.offline import events
-from kwsniff.report import Report
-from kwsniff.report.waiting import waited
-from kwsniff.table import EVENTS
+from kwsniff.rows.schema import EVENTS
+from kwsniff.run.offline import events
 from tests.live.screen.events import batch, call, health
 from tests.samples import sample
 

@@ -1,0 +1,343 @@
+"""Who uses what: the clients with their addresses and software, the topics they write and read, and how.
+
+A client is an address with a client id. It *produces* to the topics of its Produce requests and *consumes*
+those it fetches; a broker that fetches as a replica *replicates*. What is not in EVENTS is taken from bodies
+where they are there (`--full`): the isolation level.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.analysis.groups import APIS as GROUP_APIS
+from kwsniff.analysis.tabular import (
+    BYTES,
+    COUNT,
+    LIST,
+    TEXT,
+    TIME,
+    AnswerField,
+    AnswerTable,
+    Row,
+    calls_of,
+    ends_of,
+    exploded,
+    grouped,
+)
+
+PRODUCE, FETCH, INIT_PRODUCER_ID, SHARE_FETCH = 0, 1, 22, 78
+DOES = {PRODUCE: "produces", FETCH: "consumes", SHARE_FETCH: "consumes"}
+REPLICA = re.compile(r"(broker-\d+-fetcher-\d+|ReplicaFetcherThread-\d+-\d+)$")
+"""What a broker calls itself when it fetches from another; the second is the older name."""
+ISOLATION = {0: "read_uncommitted", 1: "read_committed"}
+ACKS = {-1: "all", 0: "0", 1: "1"}
+MAX_CLIENTS = 100_000
+MAX_CONNECTIONS = 200_000
+BODIES_LOOKED_INTO = 20
+"""Of each client: its settings hardly change."""
+
+KEYS = ("client_ip", "client_id")
+SETS = (
+    *("software_name", "software_version", "user", "security", "group_id", "transactional_id", "rack"),
+    *("acks", "api_key", "broker_ip", "broker_port", "connection"),
+)
+
+NEEDED = frozenset((*KEYS, *SETS, "event", "time", "partitions", "topics", "topic_ids", "error_code")) | {
+    "request_bytes", "response_bytes"
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Use:
+    """What a client does with one topic."""
+
+    partitions: set[int] = field(default_factory=set)
+    records: int | None = None
+    record_bytes: int = 0
+    parts: int = 0
+    """Partitions in its requests: about as many batches."""
+    codecs: set[str] = field(default_factory=set)
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+@dataclass(slots=True)
+class Client:
+    """What was seen of one client."""
+
+    calls: int = 0
+    errors: int = 0
+    sent: int = 0
+    received: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    seen: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
+    """Values of each column in SETS."""
+    uses: dict[tuple[str, str], Use] = field(default_factory=dict)
+    """By what it does and the topic."""
+    isolation: set[str] = field(default_factory=set)
+    bodies: int = 0
+
+
+class Clients:
+    """Takes EVENTS and gives the clients. `topic`: only uses of this one are told."""
+
+    def __init__(self, topic: str | None = None, *, full: bool = False) -> None:
+        self.needs = NEEDED | {"request"} if full else NEEDED
+        self._topic = topic
+        self._full = full
+        self._clients: dict[tuple[str | None, str | None], Client] = {}
+        self._owners: dict[str, Client] = {}
+        self._beyond = 0
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take one batch of EVENTS."""
+        calls = calls_of(batch)
+        self._count(calls)
+        of_groups = pc.is_in(calls["api_key"], pa.array(GROUP_APIS, pa.int32()))
+        of_groups = pc.and_(pc.fill_null(of_groups, False), pc.is_valid(calls["error_code"]))
+        for name in SETS:
+            self._learn(calls.filter(of_groups) if name == "group_id" else calls, name)
+        self._take_uses(calls)
+        if self._full:
+            self._look_into(calls)
+        self._take_ends(ends_of(batch))
+
+    def _client(self, row: Row) -> Client | None:
+        key = (row["client_ip"], row["client_id"])
+        found = self._clients.get(key)
+        if found is None and len(self._clients) < MAX_CLIENTS:
+            found = self._clients[key] = Client()
+        return found
+
+    def _count(self, calls: pa.RecordBatch) -> None:
+        failed = pc.fill_null(pc.not_equal(calls["error_code"], 0), False).cast(pa.int64())
+        calls = calls.append_column("failed", failed)
+        sums = (
+            ("time", "min"), ("time", "max"), ("event", "count"), ("failed", "sum"),
+            ("request_bytes", "sum"), ("response_bytes", "sum"),
+        )  # fmt: skip
+        for row in grouped(calls, KEYS, sums):
+            client = self._client(row)
+            if client is None:
+                self._beyond += row["event_count"]
+                continue
+            client.calls += row["event_count"]
+            client.errors += row["failed_sum"]
+            client.sent += row["request_bytes_sum"] or 0
+            client.received += row["response_bytes_sum"] or 0
+            client.first, client.last = _span(client, row)
+
+    def _learn(self, calls: pa.RecordBatch, name: str) -> None:
+        if calls[name].null_count == len(calls):
+            return
+        for row in grouped(calls, (*KEYS, name)):
+            client, value = self._client(row), row[name]
+            if client is not None and value is not None:
+                client.seen[name].add(value)
+                if name == "connection" and len(self._owners) < MAX_CONNECTIONS:
+                    self._owners[value] = client
+
+    def _take_uses(self, calls: pa.RecordBatch) -> None:
+        fields = ("topic", "partition", "records", "bytes", "codec")
+        parts = exploded(calls, "partitions", fields, (*KEYS, "api_key", "time"))
+        sums = (
+            ("records", "sum"), ("bytes", "sum"), ("partition", "distinct"), ("codec", "distinct"),
+            ("time", "min"), ("time", "max"), ("topic", "count"),
+        )  # fmt: skip
+        for row in grouped(parts, (*KEYS, "api_key", "topic"), sums):
+            client = self._client(row)
+            if client is None or row["api_key"] not in DOES or row["topic"] is None:
+                continue
+            use = client.uses.setdefault((_does(row), row["topic"]), Use())
+            if row["records_sum"] is not None:
+                use.records = (use.records or 0) + row["records_sum"]
+            use.record_bytes += row["bytes_sum"] or 0
+            use.parts += row["topic_count"]
+            use.partitions.update(row["partition_distinct"])
+            use.codecs.update(filter(None, row["codec_distinct"]))
+            use.first, use.last = _span(use, row)
+
+    def _look_into(self, calls: pa.RecordBatch) -> None:
+        fetches = calls.filter(pc.equal(calls["api_key"], FETCH)).select([*KEYS, "request"])
+        for row in fetches.to_pylist():
+            client = self._client(row)
+            if client is None or row["request"] is None or client.bodies >= BODIES_LOOKED_INTO:
+                continue
+            client.bodies += 1
+            level = orjson.loads(row["request"]).get("isolation_level")
+            if level is not None:
+                client.isolation.add(ISOLATION.get(level, str(level)))
+
+    def _take_ends(self, ends: pa.RecordBatch) -> None:
+        for row in ends.select(["connection", "user", "security"]).to_pylist():
+            client = self._owners.get(row["connection"])
+            if client is not None:
+                for name in ("user", "security"):
+                    if row[name] is not None:
+                        client.seen[name].add(row[name])
+
+    # What was found
+
+    def tables(self) -> list[AnswerTable]:
+        """Clients by their bytes, what each does with each topic, and their settings."""
+        found = sorted(
+            self._clients.items(), key=lambda item: (-(item[1].sent + item[1].received), str(item[0]))
+        )
+        uses: list[Row] = [row for key, client in found for row in self._use_rows(key, client)]
+        if self._topic is not None:
+            users = {(row["address"], row["client"]) for row in uses}
+            found = [item for item in found if item[0] in users]
+        settings = [row for row in (_settings_row(*item) for item in found) if _says(row)]
+        return [
+            AnswerTable("uses", "Who uses which topic", USES, list(uses), top=15),
+            AnswerTable("clients", "Clients", CLIENTS, [_client_row(*item) for item in found], top=10),
+            AnswerTable("settings", "How they write and read", SETTINGS, settings, top=10),
+        ]
+
+    def notes(self) -> list[str]:
+        """What could not be told."""
+        found = []
+        if self._beyond:
+            found.append(f"{self._beyond:,} calls of clients beyond the first {MAX_CLIENTS:,} are not told")
+        nameless = any(name == "consumes" and len(topic) == 36 and topic.count("-") == 4
+                       for client in self._clients.values() for name, topic in client.uses)  # fmt: skip
+        if nameless:
+            found.append("topics shown as uuids are named nowhere in the input")
+        return found
+
+    def _use_rows(self, key: tuple[str | None, str | None], client: Client) -> Iterable[Row]:
+        for (does, topic), use in sorted(client.uses.items()):
+            if self._topic in (None, topic):
+                yield {
+                    **_who(key), "does": does, "topic": topic,
+                    "groups": sorted(client.seen["group_id"]) if does == "consumes" else None,
+                    "partitions": len(use.partitions), "records": use.records,
+                    "record_bytes": use.record_bytes, "first_time": use.first, "last_time": use.last,
+                }  # fmt: skip
+
+
+def _does(row: Row) -> str:
+    replica = row["api_key"] == FETCH and REPLICA.match(row["client_id"] or "")
+    return "replicates" if replica else DOES[row["api_key"]]
+
+
+def _span(of: Client | Use, row: Row) -> tuple[datetime | None, datetime | None]:
+    firsts = [time for time in (of.first, row["time_min"]) if time is not None]
+    lasts = [time for time in (of.last, row["time_max"]) if time is not None]
+    return min(firsts, default=None), max(lasts, default=None)
+
+
+def _who(key: tuple[str | None, str | None]) -> Row:
+    return {"client": key[1], "address": key[0]}
+
+
+def _client_row(key: tuple[str | None, str | None], client: Client) -> Row:
+    topics = defaultdict(list)
+    for does, topic in sorted(client.uses):
+        topics[does].append(topic)
+    brokers = sorted(str(address) for address in client.seen["broker_ip"])
+    return {
+        **_who(key), "software": _software(client), "user": _words(client, "user"),
+        "produces": topics["produces"], "consumes": topics["consumes"] + topics["replicates"],
+        "groups": sorted(client.seen["group_id"]), "brokers": brokers,
+        "ports": sorted(str(port) for port in client.seen["broker_port"]),
+        "connections": len(client.seen["connection"]), "calls": client.calls, "errors": client.errors,
+        "sent_bytes": client.sent, "received_bytes": client.received, "first_time": client.first,
+        "last_time": client.last, "security": _words(client, "security"),
+    }  # fmt: skip
+
+
+def _settings_row(key: tuple[str | None, str | None], client: Client) -> Row:
+    writes = [use for (does, _), use in client.uses.items() if does == "produces"]
+    parts = sum(use.parts for use in writes)
+    return {
+        **_who(key), "acks": [ACKS.get(acks, str(acks)) for acks in sorted(client.seen["acks"])],
+        "codecs": sorted({codec for use in writes for codec in use.codecs}),
+        "batch_bytes": round(sum(use.record_bytes for use in writes) / parts) if parts else None,
+        "producer": _producer(client, bool(writes)), "isolation": sorted(client.isolation),
+        "rack": _words(client, "rack"), "software": _software(client),
+    }  # fmt: skip
+
+
+def _says(row: Row) -> bool:
+    return any(row[name] for name in ("acks", "isolation", "rack"))
+
+
+def _producer(client: Client, writes: bool) -> str | None:
+    """Whether it writes transactions, idempotently, or plainly; None where the capture doesn't show it."""
+    if client.seen["transactional_id"]:
+        return "transactional"
+    if INIT_PRODUCER_ID in client.seen["api_key"]:
+        return "idempotent"
+    return "plain" if writes and client.seen["acks"] - {-1} else None
+
+
+def _software(client: Client) -> str | None:
+    names, versions = client.seen["software_name"], client.seen["software_version"]
+    if not names:
+        return None
+    return " ".join(filter(None, (", ".join(sorted(names)), ", ".join(sorted(versions)))))
+
+
+def _words(client: Client, name: str) -> str | None:
+    return ", ".join(sorted(client.seen[name])) or None
+
+
+CLIENT = AnswerField("client", TEXT, "client", "as it calls itself: its client id")
+ADDRESS = AnswerField("address", TEXT, "address", "its IP address")
+FIRST = AnswerField("first_time", TIME, "first", "packet time of the first", 6)
+LAST = AnswerField("last_time", TIME, "last", "packet time of the last", 7)
+USES = (
+    CLIENT,
+    ADDRESS,
+    AnswerField("does", TEXT, "does", "produces, consumes or replicates"),
+    AnswerField("topic", TEXT, "topic", "name of the topic, its uuid where nothing names it"),
+    AnswerField("groups", LIST, "group", "groups the client is a member of", 2),
+    AnswerField("partitions", COUNT, "partitions", "partitions of the topic in its requests", 5),
+    AnswerField("records", COUNT, "records", "records sent or received, by their batch headers", 3),
+    AnswerField("record_bytes", BYTES, "data", "record data as sent, compressed", 1),
+    FIRST,
+    LAST,
+)
+CLIENTS = (
+    CLIENT,
+    ADDRESS,
+    AnswerField("software", TEXT, "software", "client library and version, as it says (KIP-511)", 3),
+    AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it", 2),
+    AnswerField("produces", LIST, "produces to", "topics it writes", 8),
+    AnswerField("consumes", LIST, "consumes", "topics it reads", 8),
+    AnswerField("groups", LIST, "group", "groups it is a member of", 8),
+    AnswerField("brokers", LIST, "brokers", "addresses of the brokers it talks to", 9),
+    AnswerField("ports", LIST, "ports", "their ports", 12),
+    AnswerField("connections", COUNT, "conns", "TCP connections", 7),
+    AnswerField("calls", COUNT, "calls", "requests", 4),
+    AnswerField("errors", COUNT, "errors", "calls with a non-zero error code", 1),
+    AnswerField("sent_bytes", BYTES, "sent", "bytes of its requests", 5),
+    AnswerField("received_bytes", BYTES, "received", "bytes of the responses", 5),
+    AnswerField("first_time", TIME, "first", "packet time of its first call", 6),
+    AnswerField("last_time", TIME, "last", "packet time of its last call", 10),
+    AnswerField("security", TEXT, "security", "plaintext or tls", 11),
+)
+SETTINGS = (
+    CLIENT,
+    ADDRESS,
+    AnswerField("acks", LIST, "acks", "acknowledgements its producers wait for"),
+    AnswerField("codecs", LIST, "codecs", "compression of what it produces"),
+    AnswerField("batch_bytes", BYTES, "batch", "mean size of what it sends to a partition at a time"),
+    AnswerField(
+        "producer", TEXT, "producer", "plain, idempotent or transactional; empty where nothing shows it"
+    ),
+    AnswerField("isolation", LIST, "isolation", "of its fetches; only with --full", 1),
+    AnswerField("rack", TEXT, "rack", "its rack, as it says in Fetch", 2),
+    AnswerField("software", TEXT, "software", "client library and version", 3),
+)

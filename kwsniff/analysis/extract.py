@@ -1,0 +1,244 @@
+"""The packets of chosen calls, and of the handshakes of their connections, written as pcapng with comments.
+
+Theory of operation: EVENTS say between which packet times a request and a response lay, and by which packet
+they were complete. One pass over the segments finds the packets between; another copies them, each once, in
+their order.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kwsniff.capture.savefile import (
+    INTERFACE,
+    NANOSECONDS,
+    PACKET,
+    RESOLUTION,
+    SECTION,
+    SNAPLEN,
+    block,
+    options,
+)
+from kwsniff.capture.source import blocks, resolve, segments
+from kwsniff.config import Config
+from kwsniff.net.address import halves
+from kwsniff.net.packets import PacketBlock
+from kwsniff.net.segments import SYN
+from kwsniff.output.text import printable
+
+NEEDS = frozenset(
+    (
+        *("event", "time", "capture", "connection", "client_ip", "client_port", "broker_ip", "broker_port"),
+        *("api", "api_key", "api_version", "correlation_id", "client_id", "request_time", "request_end_time"),
+        *("response_time", "response_end_time", "request_packet", "response_packet", "status", "error"),
+        *("error_code", "latency_us", "topics", "topic_ids", "unanswered_because", "request_bytes"),
+        *("response_bytes", "partitions"),
+    )
+)
+"""Columns of the calls."""
+COMMENT, APPLICATION = 1, 4
+"""Codes of pcapng options: opt_comment, shb_userappl."""
+MAX_CALLS = 500_000
+SKEW = 10_000_000
+"""Microseconds by which packets may lie out of the order of their times."""
+MAX_COMMENT = 1_000
+Row = dict[str, Any]
+Code = tuple[int, int, int, int, int, int]
+"""Source and destination of one direction: upper and lower half of the address, and port."""
+
+
+class Span(NamedTuple):
+    """Where one message of a call lies, in microseconds of packet time."""
+
+    first: int
+    last: int
+    packet: int
+    """The packet that completes it, in the capture that the call was completed in."""
+    capture: str | None
+    comment: str
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What is looked for in one direction of the connections between two ends."""
+
+    spans: list[Span] = field(default_factory=list)
+    """By their first time."""
+    begin: int = 0
+    """Spans before it lie too far back for anything that comes."""
+
+    def around(self, time: int) -> Iterator[Span]:
+        """The spans that a time lies in."""
+        while self.begin < len(self.spans) and self.spans[self.begin].last < time - SKEW:
+            self.begin += 1
+        for at in range(self.begin, len(self.spans)):
+            if self.spans[at].first > time:
+                return
+            if time <= self.spans[at].last:
+                yield self.spans[at]
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Packets to copy, with what is said of them, by capture and number."""
+
+    packets: dict[str, dict[int, list[str]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, capture: str, packet: int, comment: str = "") -> None:
+        """Choose a packet; `comment` is added to what is said of it."""
+        said = self.packets[capture].setdefault(packet, [])
+        if comment and comment not in said:
+            said.append(comment)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.packets.values()))
+
+
+def wanted_of(calls: Sequence[Row]) -> dict[Code, Wanted]:
+    """What to look for, by direction."""
+    found: dict[Code, Wanted] = defaultdict(Wanted)
+    for call in calls:
+        client = (*halves(call["client_ip"]), call["client_port"])
+        broker = (*halves(call["broker_ip"]), call["broker_port"])
+        for name, code in (("request", client + broker), ("response", broker + client)):
+            span = _span(call, name)
+            if span is not None:
+                insort(found[code].spans, span)
+    return found
+
+
+def _span(call: Row, name: str) -> Span | None:
+    first, last, packet = (call[f"{name}_{part}"] for part in ("time", "end_time", "packet"))
+    if first is None or packet is None:
+        return None
+    return Span(_micros(first), _micros(last or first), packet, call["capture"], _said(call, name))
+
+
+def _micros(moment: Any) -> int:
+    return int(pa.scalar(moment, pa.timestamp("us", tz="UTC")).value)
+
+
+def _said(call: Row, name: str) -> str:
+    """The comment on the packet that completes a message."""
+    api = call["api"] or f"API {call['api_key']}"
+    parts = [f"kwsniff: {api} v{call['api_version']} {name} #{call['correlation_id']}"]
+    if name == "request":
+        parts.append(f"client {call['client_id']!r}")
+        topics = [printable(topic) for topic in call["topics"] or () if topic]
+        if topics:
+            parts.append("topics " + ", ".join(topics[:5]) + (" ..." if len(topics) > 5 else ""))
+        if call["unanswered_because"]:
+            parts.append(f"unanswered: {call['unanswered_because']}")
+    else:
+        parts.append(call["error"] if call["error_code"] else call["status"])
+        if call["latency_us"] is not None:
+            parts.append(f"latency {call['latency_us'] / 1000:.3f} ms")
+    return ", ".join(parts)
+
+
+def choose(paths: Sequence[str], calls: Sequence[Row], config: Config | None = None) -> Chosen:
+    """The packets of the calls, and of the handshakes before them. Raises CaptureError."""
+    wanted, chosen = wanted_of(calls), Chosen()
+    begun: dict[Code, list[tuple[str, int]]] = {}
+    """Packets of the last handshake in each direction, until a call shows that it is wanted."""
+    for batch in segments(paths, config):
+        for code, row in _rows(batch, wanted):
+            _take(code, row, wanted, begun, chosen)
+    return chosen
+
+
+_NAMES = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
+
+
+def _rows(batch: pa.RecordBatch, wanted: dict[Code, Wanted]) -> Iterator[tuple[Code, Row]]:
+    """The rows of a batch that lie in one of the directions."""
+    columns = [batch[name].to_numpy(zero_copy_only=False) for name in _NAMES]
+    ports = np.nan_to_num(columns[2]) * 65536.0 + np.nan_to_num(columns[5])
+    asked = np.array([code[2] * 65536.0 + code[5] for code in wanted])
+    more = [batch[name] for name in ("capture", "packet", "time", "flags", "length")]
+    for at in np.flatnonzero(np.isin(ports, asked)).tolist():
+        code = tuple(int(column[at]) for column in columns)
+        if code in wanted:
+            values = [column[at].as_py() for column in more]
+            yield code, dict(zip(("capture", "packet", "time", "flags", "length"), values, strict=True))
+
+
+def _take(
+    code: Code,
+    row: Row,
+    wanted: dict[Code, Wanted],
+    begun: dict[Code, list[tuple[str, int]]],
+    chosen: Chosen,
+) -> None:
+    both = (code, code[3:] + code[:3])
+    place = (row["capture"], row["packet"])
+    if row["flags"] & SYN:
+        begun.setdefault(code, []).append(place)
+        return
+    if not row["length"]:
+        # The first bare ACK behind both SYNs ends the handshake.
+        if all(begun.get(each) for each in both) and len(begun[both[0]]) + len(begun[both[1]]) == 2:
+            begun[code].append(place)
+        return
+    time = row["time"] // 1000
+    for span in wanted[code].around(time):
+        if row["capture"] != span.capture or row["packet"] <= span.packet:
+            whole = row["packet"] == span.packet
+            chosen.add(*place, span.comment if whole else "")
+            for each in both:
+                for capture, packet in begun.pop(each, ()):
+                    chosen.add(capture, packet, "kwsniff: handshake of the connection")
+
+
+# Writing
+
+
+def copy(paths: Sequence[str], chosen: Chosen, stream: IO[bytes], config: Config | None = None) -> int:
+    """Write the chosen packets of the captures; the number written. Raises CaptureError, OSError."""
+    head = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options((APPLICATION, b"kwsniff extract"))
+    stream.write(block(SECTION, head))
+    interfaces: dict[int, int] = {}
+    written = 0
+    for file in resolve(paths):
+        packets = chosen.packets.get(file.path)
+        if packets:
+            for found in blocks(file.path, config):
+                written += _copy_block(found, packets, interfaces, stream)
+    return written
+
+
+def _copy_block(
+    found: PacketBlock, packets: dict[int, list[str]], interfaces: dict[int, int], stream: IO[bytes]
+) -> int:
+    asked = np.fromiter(packets, np.int64, len(packets))
+    rows = np.flatnonzero(np.isin(found.number, asked)).tolist()
+    for at in rows:
+        linktype = int(found.linktype[at])
+        if linktype not in interfaces:
+            interfaces[linktype] = len(interfaces)
+            fields = struct.pack("<HHI", linktype, 0, SNAPLEN)
+            stream.write(block(INTERFACE, fields + options((RESOLUTION, NANOSECONDS))))
+        number = int(found.number[at])
+        place = f"packet {number} of {os.path.basename(found.capture)}"
+        said = [f"{text} ({place})" for text in packets[number]]
+        stream.write(_packet(found, at, interfaces[linktype], said))
+    return len(rows)
+
+
+def _packet(found: PacketBlock, at: int, interface: int, comments: list[str]) -> bytes:
+    offset, caplen, time = int(found.offset[at]), int(found.caplen[at]), int(found.time_ns[at])
+    fields = struct.pack(
+        "<IIIII", interface, time >> 32, time & 0xFFFFFFFF, caplen, int(found.origlen[at])
+    )  # fmt: skip
+    data = bytes(memoryview(found.data)[offset : offset + caplen]) + b"\0" * (-caplen % 4)  # type: ignore[arg-type]
+    said = options(*((COMMENT, text.encode()[:MAX_COMMENT]) for text in comments)) if comments else b""
+    return block(PACKET, fields + data + said)

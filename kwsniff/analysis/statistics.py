@@ -1,0 +1,263 @@
+"""From the store's cubes to the tables: grouping only, no presentation.
+
+Every table is the same summary over another grouping of cells: `group` numbers the rows of the table to be,
+one number for each cell, negative for cells that are not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kwsniff.analysis.report_tables import STATUS_COLUMNS, ordered, typed
+from kwsniff.count.codes import combined
+from kwsniff.count.cube import LEAST, MEASURES, NEVER, PARTS, folded, taken
+from kwsniff.count.percentiles import Samples
+from kwsniff.count.store import CallStore, Columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Ints = npt.NDArray[np.int64]
+Table = dict[str, Any]
+"""The columns of a table to be: arrays, with NaN for what is not known, or lists."""
+
+LISTED = 20
+"""Names shown of the topics and clients an error affects."""
+
+
+class Statistics:
+    """All tables of one finished store. `errors`: name of each error code, and whether it is retriable."""
+
+    def __init__(self, store: CallStore, errors: Mapping[int, tuple[str, bool]] | None = None) -> None:
+        self.store = store
+        self.errors = errors or {}
+        self.seconds = store.coverage.seconds
+        numbers = [code or 0 for code in self._values("error_code", store.cells["error_code"])]
+        status = self._values("status", store.cells["status"])
+        self.cells: Columns = {
+            **store.cells,
+            "error_number": np.array(numbers, np.int64),
+            "status": np.array(status, np.object_),
+        }
+
+    def tables(self, only: Collection[str] | None = None) -> dict[str, pa.Table]:
+        """Every table by its name, or `only` some, sorted by calls, most first, then by what its rows are
+        named."""
+        makers = {
+            "api": self.api,
+            "client": self.client,
+            "topic": self.topic,
+            "broker": self.broker,
+            "error": self.error,
+        }
+        wanted = [name for name in makers if only is None or name in only]
+        # The topics first: they take the most memory, and need nothing the others keep.
+        made = {name: makers[name]() for name in sorted(wanted, key=lambda name: name != "topic")}
+        return {name: made[name] for name in wanted}
+
+    def api(self) -> pa.Table:
+        table = self._by("api_key")
+        table["api"] = [self._api_name(key) for key in table["api_key"]]
+        return ordered(typed("api", table), ["api"])
+
+    def client(self) -> pa.Table:
+        table = self._by("client_id", "client_ip")
+        clients = zip(table["client_id"], table["client_ip"], strict=True)
+        table["software"] = [";".join(sorted(self.store.software.get(key, ()))) or None for key in clients]
+        return ordered(typed("client", table), ["client_id", "client_ip"])
+
+    def broker(self) -> pa.Table:
+        table = self._by("broker_ip", "broker_port")
+        pairs = zip(table["broker_ip"], table["broker_port"], strict=True)
+        table["broker"] = [_address(*pair) for pair in pairs]
+        return ordered(typed("broker", table), ["broker"])
+
+    def topic(self) -> pa.Table:
+        topics = self.store.topics
+        frame = {
+            **topics.cells,
+            **taken({name: self.cells[name] for name in ("status", "waited")}, topics.cells["cell"]),
+            "error_number": topics.cells["topic_error"],
+        }
+        group, rows = combined([frame["topic"]], [len(topics.codes)])
+        numbers = frame["topic"][rows]
+        of_topic = np.full(len(topics.codes), -1, dtype=np.int32)
+        of_topic[numbers] = np.arange(len(numbers))
+        codes = np.repeat(of_topic * 2, 2)
+        codes[1::2] += 1
+        table = self._summary(frame, group, self.store.topic_samples, codes)
+        table["topic"] = [topics.codes.values[number] for number in numbers]
+        table["partitions_seen"] = topics.partitions[numbers]
+        return ordered(typed("topic", table), ["topic"])
+
+    def uses(self) -> pd.DataFrame:
+        """Calls, errors, records and their bytes by client, topic and API, the most bytes first."""
+        import pandas as pd
+
+        cells = self.store.topics.cells
+        keys = ("client_id", "client_ip", "api_key")
+        frame = pd.DataFrame(taken({name: self.cells[name] for name in keys}, cells["cell"]))
+        for name in ("topic", "calls", "records", "record_bytes"):
+            frame[name] = cells[name]
+        frame["errors"] = cells["calls"] * (cells["topic_error"] != 0)
+        table = frame.groupby([*keys, "topic"], sort=False).sum().reset_index()
+        for name in keys:
+            table[name] = self._values(name, table[name])
+        # pandas turns whole numbers into floats where one is missing, as that of a response without request
+        apis = [None if pd.isna(key) else int(key) for key in table.pop("api_key")]
+        table["api"] = [self._api_name(key) for key in apis]
+        table["topic"] = [self.store.topics.codes.values[number] for number in table["topic"]]
+        names = ["topic", "client_id", "client_ip", "api"]
+        return table.sort_values(
+            ["record_bytes", "calls", *names], ascending=[False, False, *[True] * 4], ignore_index=True
+        )
+
+    def error(self) -> pa.Table:
+        cells = self.cells
+        failed = np.flatnonzero(cells["error_number"])
+        kinds, rows = self._combined(taken({name: cells[name] for name in ("error_code", "api_key")}, failed))
+        group = np.full(len(cells["calls"]), -1)
+        group[failed] = kinds
+        table = self._per_call(group)
+        codes = cells["error_number"][failed[rows]].tolist()
+        apis = cells["api_key"][failed[rows]]
+        of_api = _sums(cells["calls"], cells["api_key"], len(self.store.codes["api_key"]))
+        table["error_code"] = codes
+        table["api_call_ratio"] = table["calls"] / of_api[apis]
+        table["api"] = [self._api_name(key) for key in self._values("api_key", apis)]
+        table["error"] = [self._error_name(code) for code in codes]
+        table["retriable"] = [self.errors.get(code, (None, None))[1] for code in codes]
+        _list_names(table, "clients", self._clients_of(group))
+        _list_names(table, "topics", self._topics_of(codes, apis.tolist()))
+        return ordered(typed("error", table), ["error", "api"])
+
+    def latency(self) -> dict[str, float | None]:
+        """Percentiles of `latency_us` of all answered calls that did not wait on purpose."""
+        found = self.store.samples.percentiles(self.cells["waited"], 1)
+        named = {name: float(found[f"latency_{name}_us"][0]) for name in ("p50", "p95")}
+        return {name: None if np.isnan(value) else value for name, value in named.items()}
+
+    def _by(self, *keys: str) -> Table:
+        """Summary of all calls by columns of the cells; the key columns hold values, not numbers."""
+        group, rows = self._combined({key: self.cells[key] for key in keys})
+        table = self._per_call(group)
+        for key in keys:
+            table[key] = self._values(key, self.cells[key][rows])
+        return table
+
+    def _combined(self, keys: Mapping[str, Ints]) -> tuple[Ints, Ints]:
+        return combined(list(keys.values()), [len(self.store.codes[name]) for name in keys])
+
+    def _per_call(self, group: Ints) -> Table:
+        codes = group * 2 + self.cells["waited"]
+        return self._summary(self.cells, group, self.store.samples, codes)
+
+    def _summary(
+        self, cells: Columns, group: Ints, samples: Samples, codes: npt.NDArray[np.integer]
+    ) -> Table:
+        """FIGURES of each group of cells, one row each in the order of group numbers."""
+        inside = group >= 0
+        names = (*MEASURES, "status", "waited", "error_number")
+        cells, group = taken({name: cells[name] for name in names}, inside), group[inside]
+        size = int(group.max(initial=-1)) + 1
+        table: Table = folded(cells, group, size)
+        table |= samples.percentiles(codes, size)
+        calls, waited, failed = table["calls"], cells["waited"] == 1, cells["error_number"] != 0
+        table["calls_per_s"] = calls / self.seconds if self.seconds else np.full(size, np.nan)
+        table["waited_calls"] = _sums(cells["calls"] * waited, group, size)
+        table["duration_sum_us"] = _sums(cells["duration_us"] * ~waited, group, size)
+        table["duration_waited_sum_us"] = _sums(cells["duration_us"] * waited, group, size)
+        for name in (*PARTS, LEAST):
+            table[f"{name[:-3]}_sum_us"] = np.where(table["parted_calls"] > 0, table[name], np.nan)
+        for status in STATUS_COLUMNS:
+            table[status] = _sums(cells["calls"] * (cells["status"] == status), group, size)
+        table["errors"] = _sums(cells["calls"] * failed, group, size)
+        table["error_ratio"] = table["errors"] / calls
+        table["errors_by_name"] = self._errors_by_name(taken(cells, failed), group[failed], calls)
+        table["wait_overrun_max_us"] = np.maximum(table["overrun_us"], 0)
+        table["in_flight_max"] = _known(table["in_flight_max"], table["in_flight_max"] >= 0)
+        for name, column in (("first_time", table["first_us"]), ("last_time", table["last_us"])):
+            table[name] = _known(column, (column > 0) & (column < NEVER))
+        return table
+
+    def _errors_by_name(self, cells: Columns, group: Ints, calls: Ints) -> list[str | None]:
+        """What `errors_by_name` says of each row; `cells` are those that failed, `calls` those of all."""
+        counts: dict[tuple[int, int], int] = {}
+        kinds = zip(group.tolist(), cells["error_number"].tolist(), strict=True)
+        for kind, count in zip(kinds, cells["calls"].tolist(), strict=True):
+            counts[kind] = counts.get(kind, 0) + count
+        texts: dict[int, list[str]] = {}
+        for (row, code), count in sorted(
+            counts.items(), key=lambda item: (-item[1], self._error_name(item[0][1]), item[0])
+        ):
+            text = f"{self._error_name(code)}={count} ({100 * count / calls[row]:.3g}%)"
+            texts.setdefault(row, []).append(text)
+        return ["; ".join(texts[row]) if row in texts else None for row in range(len(calls))]
+
+    def _clients_of(self, group: Ints) -> dict[int, set[str]]:
+        """Clients of the cells of each group."""
+        pairs = zip(
+            self._values("client_id", self.cells["client_id"]),
+            self._values("client_ip", self.cells["client_ip"]),
+            strict=True,
+        )
+        clients: dict[int, set[str]] = {}
+        for row, (name, address) in zip(group.tolist(), pairs, strict=True):
+            clients.setdefault(row, set()).add(f"{name or ''}@{address or ''}")
+        return clients
+
+    def _topics_of(self, errors: Iterable[int], apis: Iterable[int]) -> dict[int, set[str]]:
+        """Topics that failed with each error in calls of each API (numbered by the store)."""
+        topics = self.store.topics
+        failed = topics.cells["topic_error"] != 0
+        frame = taken({name: topics.cells[name] for name in ("cell", "topic", "topic_error")}, failed)
+        apis_of = self.cells["api_key"][frame["cell"]].tolist()
+        rows = {pair: row for row, pair in enumerate(zip(errors, apis, strict=True))}
+        found: dict[int, set[str]] = {}
+        pairs = zip(frame["topic_error"].tolist(), apis_of, strict=True)
+        for pair, topic in zip(pairs, frame["topic"].tolist(), strict=True):
+            if pair in rows:
+                found.setdefault(rows[pair], set()).add(topics.codes.values[topic])
+        return found
+
+    def _values(self, key: str, codes: Iterable[int]) -> list[Any]:
+        values = self.store.codes[key].values
+        return [values[code] for code in codes]
+
+    def _api_name(self, key: int | None) -> str | None:
+        return None if key is None else self.store.api_names.get(key, f"key {key}")
+
+    def _error_name(self, code: int) -> str:
+        known = self.errors[code][0] if code in self.errors else self.store.error_names.get(code)
+        return known or f"ERROR_{code}"
+
+
+def _sums(values: npt.NDArray[Any], group: Ints, size: int) -> npt.NDArray[Any]:
+    """Values summed by group."""
+    found = np.zeros(size, values.dtype)
+    np.add.at(found, group, values)
+    return found
+
+
+def _known(values: Ints, known: npt.NDArray[np.bool_]) -> pa.Array:
+    """Whole numbers, null where they are not known."""
+    return pa.array(values, mask=~known)
+
+
+def _list_names(table: Table, column: str, names: Mapping[int, set[str]]) -> None:
+    """Add `column`, the first LISTED names of each row, and how many there are."""
+    listed = [sorted(names.get(row, ())) for row in range(len(table["calls"]))]
+    table[f"{column}_affected"] = [len(row) for row in listed]
+    table[column] = [";".join(row[:LISTED]) or None for row in listed]
+
+
+def _address(host: str | None, port: int | None) -> str | None:
+    if host is None:
+        return None
+    host = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{host}:{port}"

@@ -1,0 +1,118 @@
+"""Tables of an answer: named columns with kinds, and rows of plain values. How they are printed is not their
+concern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.rows.events import CALL, CONNECTION
+from kwsniff.rows.schema import TIMESTAMP
+
+Row = dict[str, Any]
+
+TEXT, LIST, COUNT, DURATION, BYTES, TIME, RATIO, FLAG, FACTOR, NUMBER = (
+    *("text", "list", "count", "duration", "bytes", "time", "ratio", "flag", "factor", "number"),
+)
+TYPES = {
+    TEXT: pa.string(),
+    LIST: pa.list_(pa.string()),
+    COUNT: pa.int64(),
+    DURATION: pa.float64(),
+    BYTES: pa.int64(),
+    TIME: TIMESTAMP,
+    RATIO: pa.float64(),
+    FLAG: pa.bool_(),
+    FACTOR: pa.float64(),
+    NUMBER: pa.float64(),
+}
+"""A duration is in microseconds, a ratio a part of 1, a factor how many times."""
+
+
+class AnswerField(NamedTuple):
+    """One column of a table."""
+
+    name: str
+    kind: str
+    heading: str
+    """As people see it."""
+    meaning: str
+    rank: int = 0
+    """How soon it is left out where room is short: the greatest first, 0 never."""
+
+
+@dataclass(slots=True)
+class AnswerTable:
+    """Rows of one sort. `top` of them are shown unless more are asked for."""
+
+    name: str
+    title: str
+    fields: tuple[AnswerField, ...]
+    rows: Sequence[Row] = ()
+    top: int = 20
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        columns = [pa.array([row.get(f.name) for row in self.rows], TYPES[f.kind]) for f in self.fields]
+        return pa.Table.from_arrays(columns, names=[f.name for f in self.fields])
+
+    def sorted_by(self, name: str, *, turned: bool = False) -> None:
+        """Sort by a column: texts and times from the least, numbers from the greatest; nulls last."""
+        kind = next(f.kind for f in self.fields if f.name == name)
+        descending = (kind not in (TEXT, LIST, TIME)) != turned
+        have = [row for row in self.rows if row.get(name) is not None]
+        have.sort(key=lambda row: row[name], reverse=descending)
+        self.rows = have + [row for row in self.rows if row.get(name) is None]
+
+
+def merged(values: Sequence[str | None]) -> list[str]:
+    """Each text once, in order, without nulls."""
+    return list(dict.fromkeys(value for value in values if value is not None))
+
+
+# Batches of events counted by some of their columns, by Arrow: what comes of it is few rows of plain
+# values.
+
+
+def calls_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that are calls."""
+    is_call = pc.equal(batch["event"], CALL)
+    return batch if is_call.true_count == batch.num_rows else batch.filter(is_call)
+
+
+def ends_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that are connections."""
+    return batch.filter(pc.equal(batch["event"], CONNECTION))
+
+
+def grouped(
+    batch: pa.RecordBatch, keys: Sequence[str], sums: Sequence[tuple[str, str]] = ()
+) -> list[dict[str, Any]]:
+    """One row for each combination of `keys`; `sums` are columns with an Arrow aggregation, whose result
+    goes by `column_aggregation`."""
+    if not batch.num_rows:
+        return []
+    wanted = list(dict.fromkeys((*keys, *(name for name, _ in sums))))
+    table = pa.Table.from_batches([batch.select(wanted)])
+    rows: list[dict[str, Any]] = (
+        table.group_by(list(keys), use_threads=False).aggregate(list(sums)).to_pylist()
+    )
+    return rows
+
+
+def exploded(batch: pa.RecordBatch, name: str, fields: Sequence[str], keys: Sequence[str]) -> pa.RecordBatch:
+    """A row for each item of a list column, with `fields` of the item and `keys` of its event. An item that
+    has no name for its topic is given its uuid."""
+    lists = batch[name]
+    items = lists.flatten()
+    rows = pc.list_parent_indices(lists)
+    columns = {key: batch[key].take(rows) for key in keys}
+    for field in fields:
+        columns[field] = pc.struct_field(items, field)
+    if "topic" in columns:
+        columns["topic"] = pc.coalesce(columns["topic"], pc.struct_field(items, "topic_id"))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

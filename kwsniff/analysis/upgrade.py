@@ -1,0 +1,251 @@
+"""Which clients would stop working with brokers of another release.
+
+`kwsniff.analysis.compatible` has the verdict. What a broker offers stands in the bodies of its answers to
+ApiVersions; where those are not there, what it served to anybody is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff.analysis.compatible import (
+    API_VERSIONS,
+    BETWEEN_BROKERS,
+    BREAKS,
+    BY_PLUGIN,
+    NEGOTIATES,
+    REPLICAS,
+    UNKNOWN,
+    WORKS,
+    Asking,
+    api_name,
+    verdict,
+)
+from kwsniff.analysis.tabular import (
+    COUNT,
+    LIST,
+    TEXT,
+    AnswerField,
+    AnswerTable,
+    Row,
+    calls_of,
+    ends_of,
+    grouped,
+)
+from kwsniff.spec.releases import releases
+
+ORDER = (BREAKS, UNKNOWN, NEGOTIATES, WORKS)
+"""The worst first: what a client's APIs add up to."""
+MAX_CLIENTS = 100_000
+NEEDED = frozenset(
+    (
+        *("event", "time", "client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version"),
+        *("connection", "software_name", "software_version", "response", "syn", "latency_us", "status"),
+    )
+)
+
+Who = tuple[str | None, str | None]
+Broker = tuple[str | None, int | None]
+Offer = dict[int, tuple[int, int]]
+"""By API key: the least and greatest version that a broker offers."""
+
+
+@dataclass(slots=True)
+class JudgedClient:
+    """What one client used, and how it asks."""
+
+    used: Counter[tuple[Broker, int, int]] = field(default_factory=Counter)
+    """Calls by broker, API key and version."""
+    asking: Asking = field(default_factory=Asking)
+    broker: bool = False
+    """It is a broker or a controller itself."""
+    software: set[str] = field(default_factory=set)
+
+
+class UpgradeCheck:
+    """Takes EVENTS and gives a verdict on each client. Raises ValueError for a release that is not known."""
+
+    def __init__(self, target: str) -> None:
+        self.needs = NEEDED
+        self.target = releases().find(target)
+        self._clients: dict[Who, JudgedClient] = {}
+        self._offers: dict[Broker, Offer] = {}
+        self._served: dict[tuple[Broker, int], int] = {}
+        """The greatest version of each API that a broker answered."""
+        self._owners: dict[str, JudgedClient] = {}
+        self._ends: dict[str, bool] = {}
+        self._bodies = False
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take one batch of EVENTS."""
+        calls = calls_of(batch)
+        # What nobody answered may be no request: bytes that looked like one after a gap.
+        sure = pc.or_kleene(pc.is_valid(calls["latency_us"]), pc.equal(calls["status"], "no_reply_expected"))
+        calls = calls.filter(pc.and_(pc.is_valid(calls["api_version"]), pc.fill_null(sure, False)))
+        for row in grouped(calls, _KEYS, (("event", "count"),)):
+            self._take_group(row)
+        for row in grouped(
+            calls, ("client_ip", "client_id", "connection", "software_name", "software_version")
+        ):
+            self._take_connection(row)
+        asked = calls.filter(pc.equal(calls["api_key"], API_VERSIONS))
+        for row in asked.select(["broker_ip", "broker_port", "response"]).to_pylist():
+            self._take_offer(row)
+        for row in ends_of(batch).select(["connection", "syn"]).to_pylist():
+            self._ends[row["connection"]] = bool(row["syn"])
+
+    def _take_group(self, row: Row) -> None:
+        client = self._client(row)
+        if client is None:
+            return
+        key, version = row["api_key"], row["api_version"]
+        place = (row["broker_ip"], row["broker_port"]), key
+        self._served[place] = max(self._served.get(place, 0), version)
+        if key == API_VERSIONS:
+            client.asking.asked = max(client.asking.asked, version)
+        else:
+            client.broker |= key in BETWEEN_BROKERS or (row["client_id"] or "").startswith(REPLICAS)
+            client.used[place[0], key, version] += row["event_count"]
+
+    def _take_connection(self, row: Row) -> None:
+        client = self._client(row)
+        if client is None:
+            return
+        if len(self._owners) < 2 * MAX_CLIENTS:
+            self._owners[row["connection"]] = client
+        if row["software_name"]:
+            client.asking.named = True
+            client.software.add(" ".join(filter(None, (row["software_name"], row["software_version"]))))
+
+    def _take_offer(self, row: Row) -> None:
+        if row["response"] is None:
+            return
+        self._bodies = True
+        body = orjson.loads(row["response"])
+        offer = {
+            each["api_key"]: (each["min_version"], each["max_version"]) for each in body.get("api_keys") or ()
+        }
+        # An answer of UNSUPPORTED_VERSION names ApiVersions alone.
+        if len(offer) > 1:
+            self._offers[(row["broker_ip"], row["broker_port"])] = offer
+
+    def _client(self, row: Row) -> JudgedClient | None:
+        who = (row["client_ip"], row["client_id"])
+        if who not in self._clients and len(self._clients) >= MAX_CLIENTS:
+            return None
+        return self._clients.setdefault(who, JudgedClient())
+
+    # What was found
+
+    def tables(self) -> list[AnswerTable]:
+        """The verdict on each client, the worst first, and on each API it uses."""
+        self._settle()
+        clients = {who: client for who, client in self._clients.items() if not client.broker}
+        checked = {who: list(self._checked(client)) for who, client in clients.items()}
+        rows = [self._client_row(who, self._clients[who], found) for who, found in checked.items() if found]
+        rows.sort(key=lambda row: (ORDER.index(row["verdict"]), str(row["client"]), str(row["address"])))
+        apis = [
+            {"client": who[1], "address": who[0], **row} for who, found in checked.items() for row in found
+        ]
+        apis = [row for row in apis if row["verdict"] != WORKS]
+        apis.sort(
+            key=lambda row: (ORDER.index(row["verdict"]), str(row["client"]), row["api"], row["version"])
+        )
+        title = f"Clients of brokers of Kafka {self.target}"
+        return [
+            AnswerTable("clients", title, CLIENTS, rows),
+            AnswerTable("apis", "Versions it does not serve", APIS, apis),
+        ]
+
+    def breaks(self) -> bool:
+        """Whether any client breaks."""
+        return any(row["verdict"] == BREAKS for row in self.tables()[0].rows)
+
+    def notes(self) -> list[str]:
+        """What could not be told."""
+        found = []
+        if self._clients and not self._offers:
+            found.append(
+                "no broker's answer to ApiVersions is in the input, so what the brokers offer is not known"
+                if self._bodies or any(client.asking.asked < 0 for client in self._clients.values())
+                else "the events hold no bodies, so what the brokers offer is not known: read the capture"
+            )
+        between = sum(sum(client.used.values()) for client in self._clients.values() if client.broker)
+        if between:
+            found.append(f"{between:,} calls of brokers among themselves are left out")
+        return found
+
+    def _settle(self) -> None:
+        for connection, syn in self._ends.items():
+            client = self._owners.get(connection)
+            if client is not None:
+                client.asking.whole |= syn
+                client.asking.partly |= not syn
+
+    def _checked(self, client: JudgedClient) -> Iterator[Row]:
+        sums: dict[tuple[int, int], list[tuple[Broker, int]]] = {}
+        for (broker, key, version), count in client.used.items():
+            sums.setdefault((key, version), []).append((broker, count))
+        for (key, version), found in sorted(sums.items()):
+            if key not in BY_PLUGIN:
+                verdicts = [self._verdict(client, broker, key, version) for broker, _ in found]
+                verdict, why = min(verdicts, key=lambda each: ORDER.index(each[0]))
+                yield {
+                    "verdict": verdict, "api": api_name(key), "version": version, "why": why,
+                    "served": str(releases().serves(self.target, key)), "calls": sum(n for _, n in found),
+                    "offered": self._offered(found[0][0], key),
+                }  # fmt: skip
+
+    def _verdict(self, client: JudgedClient, broker: Broker, key: int, version: int) -> tuple[str, str]:
+        known = (self._served.get((broker, key)), self._offers.get(broker, {}).get(key, (0, None))[1])
+        newest = max((each for each in known if each is not None), default=None)
+        offered = self._offered(broker, key)
+        served = releases().serves(self.target, key)
+        return verdict(client.asking, key, version, served, newest, f"offered {offered}" if offered else "")
+
+    def _offered(self, broker: Broker, key: int) -> str | None:
+        found = self._offers.get(broker, {}).get(key)
+        return None if found is None else f"{found[0]}-{found[1]}"
+
+    def _client_row(self, who: Who, client: JudgedClient, found: list[Row]) -> Row:
+        verdict = min((row["verdict"] for row in found), key=ORDER.index)
+        why = [row["why"] for row in found if row["verdict"] == verdict and row["why"]]
+        return {
+            "verdict": verdict, "client": who[1], "address": who[0],
+            "software": ", ".join(sorted(client.software)) or None, "why": why,
+            "apis": len({row["api"] for row in found}),
+        }  # fmt: skip
+
+
+_CONNECTION = ("client_ip", "client_id", "connection", "software_name", "software_version")
+_KEYS = ("client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version")
+
+
+CLIENT = AnswerField("client", TEXT, "client", "client id")
+ADDRESS = AnswerField("address", TEXT, "address", "its address", 2)
+VERDICT = AnswerField("verdict", TEXT, "verdict", "breaks, unknown, will negotiate or ok")
+CLIENTS = (
+    VERDICT,
+    CLIENT,
+    ADDRESS,
+    AnswerField("software", TEXT, "software", "client library and version, as it says", 1),
+    AnswerField("apis", COUNT, "APIs", "APIs it uses", 3),
+    AnswerField("why", LIST, "because", "the versions that decided it, and why"),
+)
+APIS = (
+    VERDICT,
+    CLIENT,
+    ADDRESS,
+    AnswerField("api", TEXT, "API", "name of the API"),
+    AnswerField("version", COUNT, "version", "version it uses"),
+    AnswerField("served", TEXT, "served", "versions the release serves"),
+    AnswerField("offered", TEXT, "offered", "versions its broker offers now"),
+    AnswerField("calls", COUNT, "calls", "calls in this version"),
+    AnswerField("why", TEXT, "because", "why", 9),
+)

@@ -1,0 +1,265 @@
+"""EVENTS as who counts them sees them: the rows of one kind of a batch, and what calls say of partitions.
+
+Statistics, findings and the page ask for the same columns: an `EventBatch` that they share brings each into
+NumPy once.
+
+A column that the batch lacks is one that is null in every row: rules name columns that a source may not fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from kwsniff.count.coded import Coded, Joint, Keys, Rows, kinds_of
+from kwsniff.count.codes import combined
+from kwsniff.count.topics import Named, Pairs
+from kwsniff.rows import lists
+from kwsniff.rows.columns import Floats, Ints, Mask
+from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
+
+__all__ = [
+    "Coded",
+    "EventBatch",
+    "EventRows",
+    "Floats",
+    "Ints",
+    "Joint",
+    "Keys",
+    "Mask",
+    "Partitions",
+    "Picked",
+    "Topics",
+]
+
+T = TypeVar("T")
+
+UNKNOWN = -1
+"""Number of a packet that is not known."""
+
+
+class EventRows(Rows):
+    """The rows of one kind."""
+
+    @cached_property
+    def broker(self) -> Coded:
+        """Address and port of the broker as text, an IPv6 address in brackets."""
+        return addresses(self.coded("broker_ip"), self.coded("broker_port"))
+
+    @cached_property
+    def client(self) -> Joint:
+        """Client id and address."""
+        return Joint.of(self.coded("client_id"), self.coded("client_ip"))
+
+    @cached_property
+    def time(self) -> Ints:
+        return self.ints("time", UNKNOWN)
+
+    @property
+    def whole(self) -> EventRows:
+        """All rows of which these are some."""
+        return self
+
+    @cached_property
+    def in_time(self) -> Ints:
+        """The rows in the order of time."""
+        return np.argsort(self.time, kind="stable")
+
+    @cached_property
+    def rank(self) -> Ints:
+        """The place of each row in the order of time: sorted once, for all that ask for the first or the
+        last of some."""
+        found = np.empty(len(self), np.int64)
+        found[self.in_time] = np.arange(len(self))
+        return found
+
+    @cached_property
+    def packet(self) -> Ints:
+        """The packet that shows the row best: the response's, else the request's, the anomaly's, the
+        connection's last."""
+        found = np.full(len(self), UNKNOWN, np.int64)
+        for name in ("last_packet", "packet", "request_packet", "response_packet"):
+            found = np.where(self.known(name), self.ints(name), found)
+        return found
+
+    def _absent(self) -> Coded:
+        return Coded([None], np.zeros(len(self), np.int64))
+
+
+class Picked:
+    """Some rows of others, each as often as named, with what a tally asks of rows."""
+
+    def __init__(self, rows: EventRows, which: Ints) -> None:
+        self._rows, self._which = rows, which
+
+    def coded(self, name: str) -> Coded:
+        return self._rows.coded(name).at(self._which)
+
+    @property
+    def whole(self) -> EventRows:
+        """All rows of which these are some."""
+        return self._rows
+
+    @property
+    def rank(self) -> Ints:
+        return self._rows.rank[self._which]
+
+
+class Partitions(EventRows):
+    """What `calls` say of single partitions: a row each; `row` is that of its call."""
+
+    def __init__(self, calls: EventRows, name: str = "partitions") -> None:
+        # Only calls have partitions: filtering the lists would change nothing but which call they are of.
+        column = calls.unfiltered(name)
+        spread = lists.spread(column)
+        flat = spread.values if int(spread.size.sum()) == len(spread.values) else column.flatten()
+        super().__init__(pa.RecordBatch.from_arrays(flat.flatten(), [field.name for field in flat.type]))
+        self.row = calls.places[lists.parents(spread.size)]
+
+    @cached_property
+    def key(self) -> Coded:
+        """The topic's name, or its uuid where the message gives no name."""
+        topic = self.coded("topic")
+        return named_or(topic, self.coded("topic_id")) if self.column("topic").null_count else topic
+
+    @cached_property
+    def place(self) -> Joint:
+        """Topic and partition."""
+        return Joint.of(self.key, self.coded("partition"))
+
+
+class Topics(NamedTuple):
+    """The topics that calls name, one after the other."""
+
+    row: Ints
+    """That of the call."""
+    key: Coded
+    """The topic's name, or its uuid where the message gives no name."""
+
+    @classmethod
+    def of(cls, calls: EventRows) -> Topics:
+        """Those of calls with lists of names and of uuids. Where there is no list of names, that of uuids
+        says how many there are."""
+        rows = calls.in_batch
+        topics, ids = (calls.unfiltered(name) for name in ("topics", "topic_ids"))
+        names, uuids = lists.spread(topics), lists.spread(ids)
+        size = names.size[rows]
+        if topics.null_count:
+            size = np.where(lists.is_null(topics)[rows], uuids.size[rows], size)
+        key = _elements(names, rows, size)
+        if key.equals(None).any():
+            key = named_or(key, _elements(uuids, rows, size))
+        return cls(lists.parents(size), key)
+
+
+def _elements(spread: lists.Spread, rows: Ints, size: Ints) -> Coded:
+    """The first so many elements of some lists; null where a list has fewer."""
+    coded = kinds_of(spread.values)
+    own = spread.size[rows]
+    if np.array_equal(own, size):
+        return coded.at(spread.places(rows, size))
+    parent = lists.parents(size)
+    place = np.arange(len(parent), dtype=np.int64) - lists.starts(size)[parent]
+    there = place < own[parent]
+    codes = np.full(len(parent), len(coded.values), np.int64)
+    codes[there] = coded.codes[(spread.begin[rows][parent] + place)[there]]
+    return Coded([*coded.values, None], codes)
+
+
+def named_or(names: Coded, others: Coded) -> Coded:
+    """Names, and others where they are null."""
+    # By their numbers: texts would be copied. A topic may be called as another one's uuid is written.
+    codes = np.where(names.equals(None), len(names.values) + others.codes, names.codes)
+    distinct = texts([*names.values, *others.values])
+    return Coded(distinct.values, distinct.codes[codes])
+
+
+class EventBatch:
+    """One EVENTS batch."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.rows = batch
+        self._made: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch | EventBatch) -> EventBatch:
+        """A batch that may be seen as one already."""
+        return batch if isinstance(batch, EventBatch) else cls(batch)
+
+    def once(self, name: str, make: Callable[[EventBatch], T]) -> T:
+        """What `make` gives of this batch; several rules ask for it by its name."""
+        if name not in self._made:
+            self._made[name] = make(self)
+        made: T = self._made[name]
+        return made
+
+    @cached_property
+    def calls(self) -> EventRows:
+        return self._of(CALL)
+
+    @cached_property
+    def anomalies(self) -> EventRows:
+        return self._of(ANOMALY)
+
+    @cached_property
+    def connections(self) -> EventRows:
+        return self._of(CONNECTION)
+
+    @cached_property
+    def others(self) -> EventRows:
+        """What is no call."""
+        return EventRows(self.rows, ~self._kinds.equals(CALL))
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        """Of the calls."""
+        return Partitions(self.calls)
+
+    @cached_property
+    def asked(self) -> Partitions:
+        """Those that only the requests of calls name."""
+        return Partitions(self.calls, "asked")
+
+    @cached_property
+    def named(self) -> Named:
+        """Topics of any rows that are named with their uuid."""
+        return Named.of(Pairs.of(*(self.rows.column(name) for name in ("topics", "topic_ids"))))
+
+    @cached_property
+    def topics(self) -> Topics:
+        """Of the calls."""
+        return Topics.of(self.calls)
+
+    def _of(self, kind: str) -> EventRows:
+        mine = self._kinds.equals(kind)
+        return EventRows(self.rows, None if mine.all() else mine)
+
+    @cached_property
+    def _kinds(self) -> Coded:
+        return kinds_of(self.rows.column("event"))
+
+
+def addresses(host: Coded, port: Coded) -> Coded:
+    """Hosts and ports as `address` shows them."""
+    codes, rows = combined([host.codes, port.codes], [len(host.values), len(port.values)])
+    pairs = zip(host.codes[rows].tolist(), port.codes[rows].tolist(), strict=True)
+    return Coded([address(host.values[a], port.values[b]) for a, b in pairs], codes)
+
+
+def address(host: str | None, port: int | None) -> str | None:
+    """`10.0.0.1:9092`, `[fd00::1]:9092`, or None."""
+    if host is None:
+        return None
+    shown = f"[{host}]" if ":" in host else host
+    return shown if port is None else f"{shown}:{port}"
+
+
+def texts(values: list[str | None]) -> Coded:
+    """A list of texts as a column."""
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    codes = np.fromiter((numbers[value] for value in values), np.int64, len(values))
+    return Coded(list(numbers) or [None], codes)

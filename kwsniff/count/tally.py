@@ -1,0 +1,317 @@
+"""What rules count: entries by key, in bounded memory, mergeable.
+
+Theory of operation. A batch is grouped with NumPy; only its distinct keys reach Python, and of those nothing
+but the row that each has in `Figures`: a count, sums, greatest values, and the first and last packet that it
+was seen in. When there are twice as many entries as `limit`, the `limit` greatest stay and the others become
+one, whose texts are `OTHERS` and whose numbers are None: names come from the wire, and a stranger can make up
+millions.
+
+Invariant: counts and sums over the entries are those over everything taken, in any order of `add` and
+`merge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kwsniff.count.codes import OTHERS, combined
+from kwsniff.count.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Joint, Keys, Mask, Picked
+from kwsniff.count.figures import Figures, Packets, joined, no_figures
+
+LIMIT = 2_000
+"""Entries kept of one tally."""
+NAME_LENGTH = 120
+"""Characters kept of a name."""
+ROOM = 8
+"""Rows of figures that a tally begins with."""
+
+
+class Packet(NamedTuple):
+    """A packet that shows something; `time` is in microseconds since 1970."""
+
+    time: int
+    capture: str | None
+    number: int
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one key."""
+
+    count: int
+    sums: list[float]
+    maxes: list[float]
+    first: Packet
+    last: Packet
+
+    def absorb(self, other: Entry) -> None:
+        """Add what another one counted."""
+        self.count += other.count
+        for place, each in enumerate(other.sums):
+            self.sums[place] += each
+        for place, each in enumerate(other.maxes):
+            if each > self.maxes[place]:
+                self.maxes[place] = each
+        # Most come in the order of time: only where it is the same does anything else have to be looked at.
+        if other.first.time <= self.first.time:
+            self.first = min(self.first, other.first, key=_when)
+        if other.last.time >= self.last.time:
+            self.last = max(self.last, other.last, key=_when)
+
+    def copy(self) -> Entry:
+        return Entry(self.count, list(self.sums), list(self.maxes), self.first, self.last)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first to the last."""
+        return (self.last.time - self.first.time) / 1e6
+
+
+Key = tuple[Any, ...]
+
+
+Counted = tuple[list[Key], Figures]
+"""Keys, and what is known of each."""
+NONE: Counted = [], no_figures()
+
+
+class Tally:
+    """Entries by key."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self._places: dict[Key, int] = {}
+        """The row of each key in the figures."""
+        self._figures: Figures | None = None
+        self._ranked: dict[Key, Entry] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_ranked": None}
+
+    @property
+    def entries(self) -> dict[Key, Entry]:
+        """The entries by key, the most frequent first, in an order that does not depend on how they came.
+        Ranked once: rules ask for them again for each of their findings."""
+        if self._ranked is None:
+            self._ranked = ranked(dict(zip(self._places, self._rows(), strict=True)))
+        return self._ranked
+
+    def _rows(self) -> list[Entry]:
+        if self._figures is None:
+            return []
+        rows = self._figures.at(slice(len(self._places))).columns()
+        return [
+            Entry(count, list(sums), list(maxes), Packet(*first), Packet(*last))
+            for count, sums, maxes, first, last in zip(*rows, strict=True)
+        ]
+
+    def add(
+        self,
+        rows: EventRows | Picked,
+        which: Mask | Ints | None,
+        keys: Keys,
+        sums: Sequence[Any] = (),
+        maxes: Sequence[Any] = (),
+    ) -> None:
+        """Take some rows: a mask, their places, None for all. `keys`, `sums` and `maxes` are columns over all
+        rows."""
+        self.put(*counted(rows, which, keys, sums, maxes, limit=self.limit))
+
+    def put(self, keys: Sequence[Key], figures: Figures) -> None:
+        """Add what was counted of some keys."""
+        self._ranked = None
+        begin = 0
+        while begin < len(keys):
+            places = self._placed(keys, begin)
+            some = figures if len(places) == len(figures) else figures.at(slice(begin, begin + len(places)))
+            self._with_room(figures).absorb(np.array(places, np.int64), some)
+            begin += len(places)
+            if len(self._places) > 2 * self.limit:
+                self._prune()
+
+    def _placed(self, keys: Sequence[Key], begin: int) -> list[int]:
+        """The rows of keys from one of them on, until there are too many."""
+        known, found = self._places, []
+        for key in islice(keys, begin, None):
+            found.append(known.setdefault(key, len(known)))
+            if len(known) > 2 * self.limit:
+                break
+        return found
+
+    def _with_room(self, like: Figures) -> Figures:
+        """The figures, with a row for each key."""
+        mine, size = self._figures, len(self._places)
+        if mine is None:
+            mine = self._figures = Figures.nothing(max(size, ROOM), like)
+        elif len(mine) < size:
+            more = Figures.nothing(max(size - len(mine), len(mine)), like)
+            mine = self._figures = joined([mine, more])
+        return mine
+
+    def merge(self, other: Tally) -> None:
+        """Take what another one counted."""
+        if other._figures is not None:
+            self.put(list(other._places), other._figures.at(slice(len(other._places))))
+
+    def by(self, *places: int) -> dict[Key, Entry]:
+        """The entries summed over all parts of the key but those at `places`."""
+        found: dict[Key, Entry] = {}
+        for key in self._places:
+            entry = self.entries[key]
+            part = tuple(key[place] for place in places)
+            if part in found:
+                found[part].absorb(entry)
+            else:
+                found[part] = entry.copy()
+        return ranked(found)
+
+    def named(self, place: int, name: Callable[[Any], str]) -> dict[Key, Entry]:
+        """The entries with the names of topics at `place`: what was told by name and by uuid is of one."""
+        found: dict[Key, Entry] = {}
+        for key, entry in self.entries.items():
+            part = (*key[:place], name(key[place]), *key[place + 1 :])
+            if part in found:
+                found[part].absorb(entry)
+            else:
+                found[part] = entry.copy()
+        return found
+
+    def of(self, place: int, value: Any) -> dict[Key, Entry]:
+        """The entries whose key has `value` at `place`."""
+        return {key: entry for key, entry in self.entries.items() if key[place] == value}
+
+    def _prune(self) -> None:
+        """Keep the greatest, and make the others one."""
+        assert self._figures is not None
+        whole = self._figures.at(slice(len(self._places)))
+        ranks = np.lexsort([-each for each in (*reversed(whole.sums), whole.counts)])
+        keys = list(self._places)
+        self._places = {keys[row]: place for place, row in enumerate(ranks[: self.limit].tolist())}
+        self._figures = whole.at(ranks[: self.limit])
+        rest = ranks[self.limit :]
+        others = [tuple(_other(part) for part in keys[row]) for row in rest.tolist()]
+        places = [self._places.setdefault(key, len(self._places)) for key in others]
+        self._with_room(whole).absorb(np.array(places, np.int64), whole.at(rest))
+
+
+def ranked(entries: Mapping[Key, Entry]) -> dict[Key, Entry]:
+    """The most frequent first, in an order that does not depend on how they came."""
+    return dict(sorted(entries.items(), key=lambda pair: (-pair[1].count, tuple(map(str, pair[0])))))
+
+
+def counted(
+    rows: EventRows | Picked,
+    which: Mask | Ints | None,
+    keys: Keys,
+    sums: Sequence[Any] = (),
+    maxes: Sequence[Any] = (),
+    *,
+    limit: int | None = None,
+) -> Counted:
+    """What `Tally.add` adds: each key that occurs in some rows; of more than twice `limit` those that are not
+    among the `limit` most frequent are one already."""
+    places: Ints | None = None
+    if which is not None:
+        places = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64, copy=False)
+    if not len(keys[0].codes if places is None else places):
+        return NONE
+    picked, figures, rank = list(keys), [np.asarray(each) for each in (*sums, *maxes)], rows.rank
+    if places is not None:
+        picked, figures, rank = (
+            [key.at(places) for key in keys], [each[places] for each in figures], rank[places]
+        )  # fmt: skip
+    group, firsts = grouped(picked)
+    if limit is not None and len(firsts) > 2 * limit:
+        picked = _folded(picked, group, len(firsts), limit)
+        group, firsts = grouped(picked)
+    size = len(firsts)
+    return named(picked, firsts), Figures(
+        np.bincount(group, minlength=size),
+        [_sums(group, size, each) for each in figures[: len(sums)]],
+        [_greatest(group, size, each) for each in figures[len(sums) :]],
+        *(_packets(rows, each) for each in _ends(rank, group, size)),
+    )
+
+
+def _folded(keys: Keys, group: Ints, size: int, limit: int) -> list[Coded | Joint]:
+    """The same keys, but that all rows of groups which are not among the `limit` largest have the key of the
+    others. An entry of each takes hundreds of bytes, and a batch may have 100,000."""
+    counts = np.bincount(group, minlength=size)
+    rare = np.ones(size, np.bool_)
+    rare[np.argsort(-counts, kind="stable")[:limit]] = False
+    return [_with_others(each, rare[group]) for key in keys for each in key.plain]
+
+
+def _with_others(key: Coded, rare: Mask) -> Coded:
+    """A column in which rows that are rare have what stands for others."""
+    others = [OTHERS, None]
+    place = np.array([others.index(_other(value)) for value in key.values], np.int64) + len(key.values)
+    return Coded([*key.values, *others], np.where(rare, place[key.codes], key.codes))
+
+
+def _other(part: Any) -> str | None:
+    """What stands for a part of a key in that of the others."""
+    return OTHERS if part is None or isinstance(part, str) else None
+
+
+def _sums(group: Ints, size: int, values: Any) -> Floats:
+    known = np.nan_to_num(values) if values.dtype.kind == "f" else values
+    return np.bincount(group, known, size).astype(np.float64, copy=False)
+
+
+def _greatest(group: Ints, size: int, values: Any) -> Floats:
+    found = np.full(size, -np.inf)
+    np.fmax.at(found, group, values.astype(np.float64, copy=False))  # several times as quick as of integers
+    return found
+
+
+def grouped(keys: Keys) -> tuple[Ints, Ints]:
+    """A number for each combination of keys that occurs: that of each row, and for each the first row that
+    has it."""
+    return combined([key.codes for key in keys], [key.size for key in keys])
+
+
+def named(keys: Keys, rows: Ints) -> list[Key]:
+    """The keys of some rows."""
+    columns = [each for key in keys for each in key.named(key.codes[rows].tolist())]
+    return list(zip(*(map(_cut, each) for each in columns), strict=True))
+
+
+def _ends(rank: Ints, group: Ints, size: int) -> tuple[Ints, Ints]:
+    """The least and the greatest rank in each group."""
+    first, last = np.full(size, len(rank) + int(rank.max()), np.int64), np.zeros(size, np.int64)
+    np.minimum.at(first, group, rank)
+    np.maximum.at(last, group, rank)
+    return first, last
+
+
+def _packets(rows: EventRows | Picked, ranks: Ints) -> Packets:
+    """The packets of the rows with these ranks."""
+    whole = rows.whole
+    places = whole.in_time[ranks]
+    capture = whole.coded("capture")
+    names = np.array([*capture.values, None], object)[capture.codes[places]]
+    return Packets(whole.time[places], names, whole.packet[places])
+
+
+def packets(rows: EventRows | Picked, ranks: Ints) -> list[Packet]:
+    """The same as objects."""
+    return list(map(Packet, *(each.tolist() for each in _packets(rows, ranks))))
+
+
+def _cut(value: Any) -> Any:
+    return value[:NAME_LENGTH] if isinstance(value, str) else value
+
+
+def _when(packet: Packet) -> tuple[int, str, int]:
+    return packet.time, packet.capture or "", packet.number
+
+
+def nowhere() -> Packet:
+    """No packet."""
+    return Packet(UNKNOWN, None, UNKNOWN)

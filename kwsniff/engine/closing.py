@@ -1,0 +1,377 @@
+"""The end of a connection: what waits is delivered, and its row is told.
+
+Theory of operation. Closing goes through the steps of `kwsniff.engine.states`. A table may be full in each of
+them; then the step is entered again. A connection that was closed stays for a while, for the stray segments
+that belong to it, and then ends: its row is told and given back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine.arena import WANT_ENDS, lacks
+from kwsniff.engine.buffer import empty_buffer
+from kwsniff.engine.connections import ENDED, RESET, TALKING, UNSORTED, is_reset, patience, remove, spoke
+from kwsniff.engine.conversation import give_up_all
+from kwsniff.engine.early import expire_early
+from kwsniff.engine.frames import finish_frame
+from kwsniff.engine.leaving import close_left, lacks_responses
+from kwsniff.engine.notes import note_now, room_for_notes
+from kwsniff.engine.numbers import CONNECTION_LIMIT, FRAME_INCOMPLETE, FULL, NOT_KAFKA, OK
+from kwsniff.engine.outcomes import give_up
+from kwsniff.engine.responses import pair_pending
+from kwsniff.engine.roles import judge
+from kwsniff.engine.states import CLOSED_, FINISHING, FLUSHING, GIVING_UP, JUDGING, OPEN, advance_to, become
+from kwsniff.engine.streams import FAR, flush, replay, set_free
+from kwsniff.engine.tables import (
+    CAPTURE_REASON,
+    CLOSED_REASON,
+    GAP_REASON,
+    KAFKA,
+    KNOWN,
+    LIMIT_REASON,
+    OTHER,
+    OWN,
+    PROBING,
+    RESET_REASON,
+    TIMEOUT_REASON,
+    TLS,
+)
+from kwsniff.engine.trace import CLOSING, decided, room_for_decisions
+from kwsniff.native.mode import kernel
+
+
+@kernel
+def close(t: Any, c: int, reason: int) -> int:
+    """Deliver what still waits and end the conversation; segments that follow are only counted."""
+    conn = t.conns[c]
+    run = t.run[0]
+    if conn.step == OPEN:
+        if room_for_decisions(t) != OK:
+            return FULL
+        conn.ending = reason
+        advance_to(t, c, FLUSHING)
+        decided(t, c, CLOSING, 0, reason, 0)
+    if conn.step == FLUSHING:
+        for k in range(2):
+            code = flush(t, c, k)
+            if code != OK:
+                return code
+        advance_to(t, c, JUDGING)
+    if conn.step == JUDGING:
+        if conn.state == PROBING:
+            code = judge(t, c, True)
+            if code != OK:
+                return code
+        code = replay(t, c)
+        if code != OK:
+            return code
+        lose_tails(t, c)
+        advance_to(t, c, FINISHING)
+    if conn.step == FINISHING:
+        code = finish_frames(t, c)
+        if code != OK:
+            return code
+        advance_to(t, c, GIVING_UP)
+    if conn.step == GIVING_UP:
+        because = conn.ending
+        if because != RESET_REASON and conn.in_flight and lacks_responses(t, c):
+            because = GAP_REASON
+        code = give_up_all(t, c, because)
+        if code == OK:
+            code = room_for_notes(t, 1)
+        if code != OK:
+            return code
+        settle(t, c)
+        advance_to(t, c, CLOSED_)
+        conn.reset_time = -1
+        spoke(t, c)
+    run.cursor = 0
+    return OK
+
+
+@kernel
+def lose_tails(t: Any, c: int) -> None:
+    """Count as missing what an end acknowledged, or what lay before its FIN, but the capture never held."""
+    conn = t.conns[c]
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        if is_tail_missing(s):
+            s.missing += max(acknowledged_tail(s), ended_tail(s))
+            if k != conn.client:
+                conn.response_gap = 1
+
+
+@kernel
+def is_tail_missing(s: Any) -> bool:
+    """Whether there were bytes behind the last that was captured."""
+    return acknowledged_tail(s) > 1 or ended_tail(s) > 0  # one byte may be a FIN that was not captured
+
+
+@kernel
+def acknowledged_tail(s: Any) -> int:
+    """Bytes behind the last that was captured that the other end acknowledged."""
+    return s.acked - s.offset - (1 if s.fin_at >= 0 else 0) if s.acked >= 0 else 0
+
+
+@kernel
+def ended_tail(s: Any) -> int:
+    """Bytes between the last that was captured and the FIN, unless that is too far off to be believed."""
+    tail = s.fin_at - s.offset
+    return tail if s.fin_at >= 0 and 0 < tail <= FAR else 0
+
+
+@kernel
+def finish_frames(t: Any, c: int) -> int:
+    """Take what is there of the frames that are not whole."""
+    conn = t.conns[c]
+    if conn.state != KAFKA:
+        return OK
+    if t.run[0].pairing >= 0:
+        code = pair_pending(t)
+        if code != OK:
+            return code
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        if s.size > 0:
+            if room_for_notes(t, 12) != OK:
+                return FULL
+            if s.got < s.size:
+                note_now(t, c, FRAME_INCOMPLETE, (0 if k == conn.client else 1) | (s.size << 1), s.have)
+                if not s.broken and s.have == s.got and not is_tail_missing(s):
+                    conn.ended_inside |= 1 if k == conn.client else 2
+                    t.notes[t.run[0].notes - 1].c = conn.closed_by
+                s.broken, s.frame_time, s.got = 1, -1, s.size
+            code = finish_frame(t, c, k)
+            if code == OK and t.run[0].pairing >= 0:
+                code = pair_pending(t)
+            if code != OK:
+                return code
+        elif s.have:
+            s.skipped += s.have
+            empty_buffer(t, s)
+    return OK
+
+
+@kernel
+def settle(t: Any, c: int) -> None:
+    """What was taken for Kafka because of its port, but proved nothing or held no frame, was none."""
+    conn = t.conns[c]
+    if conn.state == KAFKA and (not conn.proven or t.sides[2 * c].frames + t.sides[2 * c + 1].frames == 0):
+        become(t, c, OTHER)
+        if conn.ports and (t.sides[2 * c].spoken or t.sides[2 * c + 1].spoken):
+            note_now(t, c, NOT_KAFKA, 1, 0)
+
+
+@kernel
+def end(t: Any, c: int, reason: int) -> int:
+    """The connection is over: tell its row, and give it back."""
+    run, conn = t.run[0], t.conns[c]
+    if conn.step != CLOSED_:
+        if conn.step == OPEN:
+            if conn.rst or t.sides[2 * c].rst_at >= 0 or t.sides[2 * c + 1].rst_at >= 0:
+                reason = RESET_REASON
+            elif conn.fin:
+                reason = CLOSED_REASON
+        code = close(t, c, reason)
+        if code != OK:
+            return code
+    if run.ends + 1 > len(t.ends):
+        return lacks(t, WANT_ENDS, 1)
+    emit_end(t, c)
+    remove(t, c)
+    return OK
+
+
+@kernel
+def emit_end(t: Any, c: int) -> None:
+    """Add the row of a connection."""
+    run, conn = t.run[0], t.conns[c]
+    row = t.ends[run.ends]
+    run.ends += 1
+    client = max(conn.client, 0)
+    s, o = t.sides[2 * c + client], t.sides[2 * c + 1 - client]
+    row.order, row.conn, row.number, row.capture = run.order, c, conn.number, conn.capture
+    row.client = conn.client
+    row.known = 1 if conn.state == KAFKA or conn.state == TLS or conn.ports else 0
+    row.a_hi, row.a_lo, row.b_hi, row.b_lo = conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo
+    row.a_port, row.b_port, row.state = conn.a_port, conn.b_port, conn.state
+    row.first_time, row.last_time = conn.first_time, conn.last_time
+    row.client_packets, row.broker_packets, row.client_bytes, row.broker_bytes = (
+        s.packets,
+        o.packets,
+        s.bytes,
+        o.bytes,
+    )
+    row.client_missing, row.broker_missing = s.missing, o.missing
+    row.client_retransmitted, row.broker_retransmitted = s.retransmitted, o.retransmitted
+    row.client_again, row.broker_again = s.again, o.again
+    row.client_shut, row.broker_shut = s.zero_windows, o.zero_windows
+    row.copies, row.alert, row.alert_side = conn.copies, conn.alert, 0 if conn.alert_side == client else 1
+    row.client_id, row.first_packet, row.last_packet = conn.client_id, conn.first_packet, conn.last_packet
+    row.syn, row.fin, row.rst, row.handshake = conn.syn, conn.fin, conn.rst, conn.handshake
+    row.closed_by, row.mechanism, row.user = conn.closed_by, conn.mechanism, conn.user
+    row.resynchronised = s.resynchronised + o.resynchronised
+    row.skipped = s.skipped + o.skipped if conn.state == KAFKA else 0
+    row.frames, row.undecoded = s.frames + o.frames, conn.undecoded
+    row.rank, row.left, row.left_row = run.rank, conn.left, conn.left_row
+    if conn.left == KNOWN:
+        close_left(t, c, True)
+
+
+# What time and limits end: silent connections, reset ones, holes and requests that waited too long.
+
+
+@kernel
+def sweep(t: Any, now: int) -> int:
+    """End the connections that were silent for too long, and close those that were reset: what they hold is
+    given up at once. Only those that are due are looked at, and those that stand among them: a connection
+    that was reset comes into its list later than it was last heard of."""
+    run = t.run[0]
+    code = close_reset(t, now)
+    for which in range(2):
+        c = t.lists[TALKING if which == 0 else ENDED].first
+        while code == OK and c >= 0:
+            left = patience(t, c) - (now - t.conns[c].last_time)
+            following = t.conns[c].silent_after
+            if left < 0:
+                run.steps += 1
+                run.rank = rank_of(t, c)
+                code = end(t, c, CLOSED_REASON)
+            elif left > t.limits[0].reorder_time + UNSORTED:
+                break
+            c = following
+    if code == OK:
+        run.rank = OWN
+    return code
+
+
+@kernel
+def rank_of(t: Any, c: int) -> int:
+    """Where a connection stands among those that are looked at when silent ones are ended."""
+    which = t.conns[c].list
+    turn = 0 if which == RESET else 1 if which == TALKING else 2
+    return (turn << 57) + t.conns[c].listed
+
+
+@kernel
+def close_reset(t: Any, now: int) -> int:
+    """Close the connections that were reset."""
+    c = t.lists[RESET].first
+    while c >= 0:
+        t.run[0].steps += 1
+        following = t.conns[c].silent_after
+        if t.conns[c].step != OPEN or is_reset(t, c, now):
+            t.run[0].rank = rank_of(t, c)
+            code = close(t, c, RESET_REASON)
+            if code != OK:
+                return code
+        elif now <= t.conns[c].last_time + t.limits[0].reorder_time:
+            break
+        c = following
+    return OK
+
+
+@kernel
+def make_room(t: Any) -> int:
+    """More connections than are followed at once: end a tenth, those that were silent longest, closed ones
+    first."""
+    run = t.run[0]
+    if run.crowd == 0:
+        run.crowd, run.limited = max(run.followed // 10, 1), 1
+    while run.crowd > 0 and run.followed > 0:
+        c = t.lists[ENDED].first
+        if c < 0:
+            c = t.lists[RESET].first if t.lists[RESET].first >= 0 else t.lists[TALKING].first
+        if t.conns[c].step == OPEN:
+            if room_for_notes(t, 1) != OK:
+                return FULL
+            note_now(t, c, CONNECTION_LIMIT, run.clock - t.conns[c].last_time, 0)
+        code = end(t, c, LIMIT_REASON)
+        if code != OK:
+            return code
+        run.crowd -= 1
+    run.crowd = 0
+    return OK
+
+
+@kernel
+def end_all(t: Any) -> int:
+    """The input is over: end all that is open, oldest connection first. Each has a place of its own behind
+    the last segment, the same whatever other connections are followed in this run."""
+    run = t.run[0]
+    while run.followed > 0:
+        oldest = run.oldest
+        run.steps += 1
+        run.order = run.finished + t.conns[oldest].number
+        expired = run.clock - t.conns[oldest].last_time > patience(t, oldest)
+        code = end(t, oldest, CLOSED_REASON if expired else CAPTURE_REASON)
+        if code != OK:
+            return code
+    return OK
+
+
+@kernel
+def finish(t: Any) -> int:
+    """The input is over."""
+    return end_all(t)
+
+
+@kernel
+def tick(t: Any, now: int) -> int:
+    """No segment before `now` is still to come: do what waited for the time."""
+    run = t.run[0]
+    if now > run.clock:
+        run.clock = now
+    c = run.oldest
+    while c >= 0:
+        following = t.conns[c].newer
+        code = settle_in_time(t, c, now)
+        if code != OK:
+            return code
+        c = following
+    return sweep(t, now)
+
+
+@kernel
+def settle_in_time(t: Any, c: int, now: int) -> int:
+    """What the time alone settles of one connection: an RST, holes, responses and requests that wait."""
+    conn = t.conns[c]
+    if conn.step != OPEN and conn.step != CLOSED_:
+        return close(t, c, conn.ending)
+    if is_reset(t, c, now):
+        return close(t, c, RESET_REASON)
+    if conn.step != OPEN or conn.state == OTHER or conn.state == TLS:
+        return OK
+    code = replay(t, c)
+    if code != OK:
+        return code
+    for k in range(2):
+        if t.sides[2 * c + k].wait_first >= 0:
+            code = set_free(t, c, k, now, False)
+            if code != OK:
+                return code
+    code = expire_early(t, c, now) if conn.early else OK
+    if code == OK and t.limits[0].request_timeout >= 0:
+        code = time_out(t, c, now)
+    return code
+
+
+@kernel
+def time_out(t: Any, c: int, now: int) -> int:
+    """Report requests that have waited for too long: for longer than they let the broker wait, and more."""
+    conn = t.conns[c]
+    row = conn.first_request
+    while row >= 0:
+        request = t.requests[row]
+        following = request.after
+        allowed = t.limits[0].request_timeout + max(request.max_wait, 0) * 1_000_000
+        if request.layout >= 0:
+            allowed += t.layouts[request.layout].held
+        # The end of a request that is not whole was not captured, so neither was when it came.
+        if now - max(request.first_time, request.last_time) > allowed:
+            code = give_up(t, c, row, GAP_REASON if lacks_responses(t, c) else TIMEOUT_REASON)
+            if code != OK:
+                return code
+        row = following
+    return OK

@@ -1,0 +1,314 @@
+"""The table of connections: finding the one a segment belongs to, opening one, and giving a row back.
+
+Theory of operation. A hash table leads from both ends to a connection. All connections stand in a list by
+their number, the place of their first packet, and in one by their latest packet (see `append_quiet`).
+
+Invariant: which connection a segment belongs to depends on that connection's own segments alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine.arena import drop, take
+from kwsniff.engine.buffer import forget_latest
+from kwsniff.engine.leaving import note_opened
+from kwsniff.engine.states import CLOSED_, OPEN
+from kwsniff.engine.tables import CONNS, PROBING, UNKNOWN
+from kwsniff.engine.trace import opened
+from kwsniff.native.mode import inlined, kernel
+
+
+@kernel
+def mix(found: int, word: int) -> int:
+    """One more word of a hash."""
+    found = ((found ^ word) & 0xFFFFFFFF) * 0x9E3779B1 & 0xFFFFFFFFFFFFFFF
+    return (found ^ (found >> 17)) & 0xFFFFFFFF
+
+
+@kernel
+def slot_of(t: Any, a_hi: int, a_lo: int, b_hi: int, b_lo: int, ports: int) -> int:
+    """Where in `slots` the connections of two ends begin."""
+    found = t.limits[0].seed & 0x7FFFFFFF
+    found = mix(found, a_hi)
+    found = mix(found, a_hi >> 32)
+    found = mix(found, a_lo)
+    found = mix(found, a_lo >> 32)
+    found = mix(found, b_hi)
+    found = mix(found, b_hi >> 32)
+    found = mix(found, b_lo)
+    found = mix(found, b_lo >> 32)
+    found = mix(found, ports)
+    found = mix(found, t.limits[0].seed >> 31)
+    return found & (len(t.slots) - 1)
+
+
+@kernel
+def is_forward(seg: Any) -> bool:
+    """Whether a segment goes from the lower end to the higher: by address, then by port."""
+    if seg.src_hi != seg.dst_hi:
+        return seg.src_hi < seg.dst_hi
+    if seg.src_lo != seg.dst_lo:
+        return seg.src_lo < seg.dst_lo
+    return seg.src_port <= seg.dst_port
+
+
+@kernel
+def find(t: Any, seg: Any) -> int:
+    """The connection that a segment is of, -1 if there is none."""
+    forward = is_forward(seg)
+    a_hi, a_lo, a_port = (
+        (seg.src_hi, seg.src_lo, seg.src_port) if forward else (seg.dst_hi, seg.dst_lo, seg.dst_port)
+    )
+    b_hi, b_lo, b_port = (
+        (seg.dst_hi, seg.dst_lo, seg.dst_port) if forward else (seg.src_hi, seg.src_lo, seg.src_port)
+    )
+    c = t.slots[slot_of(t, a_hi, a_lo, b_hi, b_lo, a_port * 65536 + b_port)].first
+    while c >= 0:
+        t.run[0].steps += 1
+        conn = t.conns[c]
+        if (
+            conn.a_port == a_port
+            and conn.b_port == b_port
+            and conn.a_lo == a_lo
+            and conn.b_lo == b_lo
+            and conn.a_hi == a_hi
+            and conn.b_hi == b_hi
+        ):
+            return c
+        c = conn.next
+    return -1
+
+
+@kernel
+def is_kafka_port(t: Any, port: int) -> bool:
+    """Whether brokers are expected on a port."""
+    for at in range(len(t.ports)):
+        if t.ports[at].port == port:
+            return True
+    return False
+
+
+@kernel
+def open_connection(t: Any, seg: Any) -> int:
+    """A new connection for a segment; -1 if there is no room."""
+    run = t.run[0]
+    c = take(t, t.conns, CONNS)
+    if c < 0:
+        return -1
+    conn = t.conns[c]
+    forward = is_forward(seg)
+    conn.a_hi, conn.a_lo, conn.a_port = (
+        (seg.src_hi, seg.src_lo, seg.src_port) if forward else (seg.dst_hi, seg.dst_lo, seg.dst_port)
+    )
+    conn.b_hi, conn.b_lo, conn.b_port = (
+        (seg.dst_hi, seg.dst_lo, seg.dst_port) if forward else (seg.src_hi, seg.src_lo, seg.src_port)
+    )
+    run.opened += 1
+    run.followed += 1
+    conn.number = run.order + 1
+    enter(t, c)
+    a, b = is_kafka_port(t, conn.a_port), is_kafka_port(t, conn.b_port)
+    conn.ports = (1 if a else 0) + (2 if b else 0)
+    conn.client = 1 if conn.ports == 1 else 0 if conn.ports == 2 else -1
+    conn.state, conn.step = PROBING, OPEN
+    conn.first_time = conn.last_time = seg.time
+    conn.capture = run.capture
+    conn.first_packet, conn.last_packet, conn.last_order = seg.packet, -1, -1
+    conn.copies, conn.alert, conn.alert_side = 0, -1, 0
+    conn.early_syn_ack = conn.client_time = -1
+    conn.syn_time = conn.syn_ack_time = conn.handshake = conn.reset_time = conn.reset_order = -1
+    conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.skewed = (
+        conn.ended_inside
+    ) = conn.ending = 0
+    conn.held_first = conn.held_last = conn.pending_first = conn.pending_last = -1
+    conn.pending_notes = 0
+    conn.held = conn.held_bytes = conn.judged = conn.tries = conn.held_pending = 0
+    conn.first_request = conn.last_request = conn.first_unasked = conn.last_unasked = -1
+    conn.first_early = conn.last_early = -1
+    conn.in_flight = conn.jumbled = conn.unasked = conn.early = conn.response_gap = 0
+    conn.answered = UNKNOWN
+    conn.raw_tokens = conn.raw_waiting = conn.tokens = 0
+    conn.mechanism = conn.user = conn.software = conn.software_version = -1
+    conn.client_id = -2
+    conn.response_end = conn.throttled_until = -1
+    conn.undecoded = conn.frames = conn.turned = conn.giving = conn.proven = 0
+    conn.left, conn.left_row, conn.head_bytes = 0, -1, 0
+    conn.known_since, conn.syns, conn.unsure = -1, 0, 0
+    conn.stray_low, conn.stray_high = -UNKNOWN, UNKNOWN
+    if t.limits[0].part:
+        note_opened(t, c, seg)
+    for k in range(2):
+        reset_side(t, 2 * c + k)
+    append_quiet(t, c, TALKING)
+    append_number(t, c)
+    opened(t, c, seg.packet)
+    return c
+
+
+@kernel
+def append_number(t: Any, c: int) -> None:
+    """A connection has the highest number."""
+    run, conn = t.run[0], t.conns[c]
+    conn.older, conn.newer = run.newest, -1
+    if run.newest >= 0:
+        t.conns[run.newest].newer = c
+    else:
+        run.oldest = c
+    run.newest = c
+
+
+@kernel
+def remove_number(t: Any, c: int) -> None:
+    """Take a connection out of the list by number."""
+    run, conn = t.run[0], t.conns[c]
+    if conn.older >= 0:
+        t.conns[conn.older].newer = conn.newer
+    else:
+        run.oldest = conn.newer
+    if conn.newer >= 0:
+        t.conns[conn.newer].older = conn.older
+    else:
+        run.newest = conn.older
+
+
+@kernel
+def reset_side(t: Any, at: int) -> None:
+    """A direction of which nothing was seen."""
+    s = t.sides[at]
+    s.next_seq, s.offset, s.from_start, s.isn, s.fin_at = -1, 0, 0, -1, -1
+    s.packets = s.bytes = s.missing = s.retransmitted = s.again = s.zero_windows = s.shut = 0
+    s.acked = s.doubted = -1
+    s.hole_packets = s.hole_time = 0
+    s.wait_first = s.wait_last = -1
+    s.waiting = s.waiting_bytes = 0
+    s.spoken = 0
+    s.history, s.history_at, s.history_room = 0, -1, 0
+    s.synchronised = s.lost = 0
+    s.buf, s.room, s.have, s.block, s.block_room = -1, 0, 0, 0, 0
+    s.size = s.got = s.broken = 0
+    s.first_time, s.frame_time, s.frame_order, s.frame_packet = -1, -1, -1, -1
+    s.frames = s.resynchronised = s.skipped = s.skipped_before = 0
+    s.latest = UNKNOWN
+    s.searched = s.hope = 0
+    s.assumed = 0
+    s.born = s.oldest = s.rst_at = s.rst_time = s.syn_next = s.syn_ack = s.syn_time = s.syn_tsval = -1
+
+
+@inlined
+def place_of(t: Any, c: int) -> int:
+    """Where in `slots` the connections begin that have the ends of this one."""
+    conn = t.conns[c]
+    return slot_of(t, conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo, conn.a_port * 65536 + conn.b_port)
+
+
+@kernel
+def enter(t: Any, c: int) -> None:
+    """Put a connection in its place of the hash table."""
+    slot = t.slots[place_of(t, c)]
+    t.conns[c].next = slot.first
+    slot.first = c
+
+
+@kernel
+def take_out(t: Any, c: int) -> None:
+    """Take a connection out of the hash table and all lists of connections; what it holds stays."""
+    slot, following = t.slots[place_of(t, c)], t.conns[c].next
+    if slot.first == c:
+        slot.first = following
+    else:
+        at = slot.first
+        while t.conns[at].next != c:
+            at = t.conns[at].next
+        t.conns[at].next = following
+    remove_number(t, c)
+    remove_quiet(t, c)
+    t.run[0].followed -= 1
+
+
+@kernel
+def remove(t: Any, c: int) -> None:
+    """Give the row of a connection back."""
+    take_out(t, c)
+    for k in range(2):
+        forget_latest(t, t.sides[2 * c + k])
+    t.conns[c].number = 0
+    drop(t, t.conns, CONNS, c)
+
+
+@kernel
+def rehash_connections(t: Any) -> None:
+    """Put all connections in their places again, after `slots` grew."""
+    for at in range(len(t.slots)):
+        t.slots[at].first = -1
+    for c in range(t.pools[CONNS].used):
+        if t.conns[c].number > 0:
+            enter(t, c)
+
+
+# Connections by silence: which of them spoke last.
+#
+# Each stands in one of three lists, in the order in which they were last heard of; so those that are silent
+# for too long are found without looking at the others.
+
+LINGER = 60_000_000_000
+"""Nanoseconds for which stray segments still belong to a connection that was closed."""
+UNSORTED = 2_000_000_000
+"""Nanoseconds by which connections in a list may stand later than they were last heard of, besides the time
+for which segments may be overtaken: silence is looked at once a second."""
+TALKING, RESET, ENDED = range(3)
+"""Lists of connections by silence: in each of them the one that was silent longest is due first."""
+
+
+@kernel
+def append_quiet(t: Any, c: int, which: int) -> None:
+    """A connection spoke last of all in a list."""
+    conn, list_ = t.conns[c], t.lists[which]
+    conn.list, conn.listed = which, t.run[0].order
+    conn.silent_before, conn.silent_after = list_.last, -1
+    if list_.last >= 0:
+        t.conns[list_.last].silent_after = c
+    else:
+        list_.first = c
+    list_.last = c
+
+
+@kernel
+def remove_quiet(t: Any, c: int) -> None:
+    """Take a connection out of its list by silence."""
+    conn = t.conns[c]
+    list_ = t.lists[conn.list]
+    if conn.silent_before >= 0:
+        t.conns[conn.silent_before].silent_after = conn.silent_after
+    else:
+        list_.first = conn.silent_after
+    if conn.silent_after >= 0:
+        t.conns[conn.silent_after].silent_before = conn.silent_before
+    else:
+        list_.last = conn.silent_before
+
+
+@kernel
+def spoke(t: Any, c: int) -> None:
+    """A connection spoke, or came into another state."""
+    conn = t.conns[c]
+    which = ENDED if conn.step == CLOSED_ else RESET if conn.reset_time >= 0 else TALKING
+    if conn.list != which or t.lists[which].last != c:
+        remove_quiet(t, c)
+        append_quiet(t, c, which)
+    conn.listed = t.run[0].order  # also where it stays the last: others may be followed elsewhere
+
+
+@kernel
+def patience(t: Any, c: int) -> int:
+    """How long a connection may be silent."""
+    conn = t.conns[c]
+    idle = t.limits[0].idle_time
+    return min(LINGER, idle) if conn.step == CLOSED_ or conn.reset_time >= 0 else idle
+
+
+@kernel
+def is_reset(t: Any, c: int, now: int) -> bool:
+    """Whether an RST closed a connection: segments that it overtook had time to come."""
+    conn = t.conns[c]
+    return conn.step == OPEN and conn.reset_time >= 0 and now > conn.reset_time + t.limits[0].reorder_time

@@ -1,0 +1,303 @@
+"""Cutting one direction's bytes into length-prefixed frames.
+
+Theory of operation. A Kafka message is a four-byte signed length and that many bytes (protocol guide,
+"Common Request and Response Structure"). While a side is synchronised it is known where each frame ends, even
+across bytes that the capture lacks: a gap inside a frame whose length is known breaks that frame and nothing
+else. A gap that swallows a length, a late start or an impossible length loses the framing; then the next
+plausible header is searched for (`search`), and what is skipped is counted.
+
+Framing that was found by a search is *assumed* until a frame bears it out: a request that decodes, or a
+response of a request that waits. Only while it is assumed may a segment inside a frame that begins with the
+frame that is due end it; afterwards a frame ends where its length says, whatever it looks like.
+
+A frame that lies in one segment is taken from where the segment lies; only what goes on in the next segment
+is copied to the arena.
+
+Every function that may find a table full leaves everything so that it can be called again: what was taken of
+the item at hand is in `run.cursor`, and a frame that is complete but was not told has `got == size`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine.buffer import append, came, drop_front, empty_buffer
+from kwsniff.engine.conversation import take_frame
+from kwsniff.engine.headers import REQUEST_HEADER, begins_request, comes_next, correlation_id, is_known
+from kwsniff.engine.notes import note, room_for_notes
+from kwsniff.engine.numbers import FRAME_SIZE_INVALID, FRAME_TOO_LARGE, FULL, OK, REFUSED, int16, int32
+from kwsniff.engine.responses import pair_pending
+from kwsniff.engine.search import EFFORT, hides_response, lose_framing, search, search_buffer
+from kwsniff.engine.tables import UNKNOWN
+from kwsniff.engine.trace import CUT_SHORT, FRAMING_LOST, decided
+from kwsniff.native.mode import kernel
+
+MIN_FRAME = 4
+"""The shortest frame holds a correlation id ..."""
+TOKEN_FRAMES = 32
+"""... but among the first frames of a connection there may be SASL tokens, which may be empty."""
+KEPT = 1024
+"""Bytes of a broken frame kept for its header."""
+
+
+@kernel
+def least_size(s: Any) -> int:
+    """The smallest length that a frame may have now."""
+    return 0 if s.from_start and s.frames < TOKEN_FRAMES else MIN_FRAME
+
+
+@kernel
+def finish_frame(t: Any, c: int, k: int) -> int:
+    """Take the frame in progress, all of which went by."""
+    s = t.sides[2 * c + k]
+    f = t.frame[0]
+    f.conn, f.side = c, k
+    f.start, f.end, f.size = s.buf, s.buf + s.have, s.size
+    f.first_time, f.last_time, f.packet = s.first_time, s.frame_time, s.frame_packet
+    f.whole = 0 if s.broken else 1
+    if s.buf < 0:
+        f.start = f.end = 0
+    code = take_frame(t, t.arena)
+    if code != OK:
+        return code
+    count_frame(t, c, s, k, t.arena, f.start, f.end)
+    empty_buffer(t, s)
+    s.size = s.got = s.broken = 0
+    return OK
+
+
+@kernel
+def in_progress(t: Any, s: Any) -> int:
+    """Correlation id of the request in progress, UNKNOWN if there is none."""
+    if s.buf < 0 or not s.synchronised:
+        return UNKNOWN
+    return correlation_id(t.arena, s.buf, s.buf + s.have)
+
+
+@kernel
+def count_frame(t: Any, c: int, s: Any, k: int, data: Any, start: int, end: int) -> None:
+    """Count a frame that was taken."""
+    s.frames += 1
+    if k == t.conns[c].client and end > start:
+        found = correlation_id(data, start, end)
+        if found != UNKNOWN:
+            s.latest = found
+
+
+@kernel
+def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int, time: int, packet: int) -> int:
+    """Take a frame that lies in one segment."""
+    s = t.sides[2 * c + k]
+    f = t.frame[0]
+    f.conn, f.side = c, k
+    f.start, f.end, f.size = start, start + size, size
+    f.first_time, f.last_time, f.packet = time, time, packet
+    f.whole = 1
+    code = take_frame(t, data)
+    if code != OK:
+        return code
+    count_frame(t, c, s, k, data, start, start + size)
+    return OK
+
+
+@kernel
+def refuse_size(t: Any, c: int, k: int, size: int, packet: int) -> int:
+    """A length that no frame can have: the framing is lost."""
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    s = t.sides[2 * c + k]
+    note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, size, k)
+    decided(t, c, FRAMING_LOST, k, size, 1)
+    lose_framing(s)
+    return OK
+
+
+@kernel
+def begin_frame(t: Any, c: int, k: int, size: int, packet: int) -> int:
+    """The length of the frame in progress is known, and it is not whole."""
+    s = t.sides[2 * c + k]
+    limits = t.limits[0]
+    if size < least_size(s) or size > limits.max_frame_bytes:
+        code = refuse_size(t, c, k, size, packet)
+        if code == OK:
+            s.skipped += 1
+            drop_front(t, s, 1)
+        return code
+    if size + 4 > limits.max_connection_bytes:
+        if room_for_notes(t, 1) != OK:
+            return FULL
+        note(t, c, FRAME_TOO_LARGE, packet, t.conns[c].last_time, size + 4, k)
+        s.broken = 1
+    s.size, s.got = size + 4, s.have
+    return OK
+
+
+@kernel
+def hides_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int) -> int:
+    """OK if a segment inside a frame whose beginning was only assumed begins with the frame that is due;
+    REFUSED if not; or another code."""
+    if k != t.conns[c].client:
+        return hides_response(t, c, k, data, pos, end)
+    s = t.sides[2 * c + k]
+    if s.got < REQUEST_HEADER or not begins_request(t, data, pos, end):
+        return REFUSED
+    found = correlation_id(data, pos, end)
+    due = comes_next(found, s.latest) or comes_next(found, in_progress(t, s))
+    return OK if due else REFUSED
+
+
+@kernel
+def cut_short(t: Any, c: int, k: int, packet: int) -> int:
+    """The length of the frame in progress was wrong, another follows: it ends here."""
+    s = t.sides[2 * c + k]
+    if room_for_notes(t, 1) != OK:
+        return FULL
+    note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
+    decided(t, c, CUT_SHORT, k, s.size, s.got)
+    if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
+        s.size = s.got = s.have
+    else:
+        s.skipped += s.have
+        empty_buffer(t, s)
+        s.size = s.got = s.broken = 0
+    return OK
+
+
+@kernel
+def has_known_api(t: Any, data: Any, pos: int) -> bool:
+    """Whether bytes are the header of a request of a known version, but for their length."""
+    return is_known(t, int16(data, pos + 4), int16(data, pos + 6))
+
+
+@kernel
+def feed(t: Any, c: int, k: int, data: Any, pos: int, size: int, time: int, packet: int, order: int) -> int:
+    """Take contiguous bytes of a Kafka stream: `size` of them from `pos` on, of which `run.cursor` were taken
+    already."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if run.cursor == 0:
+        run.effort = EFFORT * (size + s.have)
+    while True:
+        left = size - run.cursor
+        at = pos + run.cursor
+        if run.pairing >= 0:
+            code = pair_pending(t)
+        elif s.size > 0 and s.got == s.size:
+            code = finish_frame(t, c, k)
+        elif s.synchronised and s.size == 0 and s.have >= 4:
+            code = unbuffer(t, c, k)
+        elif not s.synchronised and s.have > s.searched:
+            code = search_buffer(t, c, k)
+        elif left <= 0:
+            return OK
+        elif not s.synchronised:
+            code = search(t, c, k, data, at, left, time, packet, order)
+        elif s.size > 0:
+            code = go_on(t, c, k, data, at, left, time, packet, order)
+        else:
+            code = start(t, c, k, data, at, left, time, packet, order)
+        if code != OK:
+            return code
+
+
+@kernel
+def start(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+    """Take bytes of which the length of the next frame is the first, or what lacks of one."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if s.have == 0 and left >= 4:
+        size = int32(data, at)
+        if size >= least_size(s) and size <= t.limits[0].max_frame_bytes and 4 + size <= left:
+            code = frame_in_place(t, c, k, data, at, size + 4, time, packet)
+            if code == OK:
+                run.cursor += size + 4
+            return code
+    wanted = min(4 - s.have, left)
+    fresh = s.have == 0
+    if append(t, s, data, at, wanted) != OK:
+        return FULL
+    came(t, s, time, packet, order, fresh)
+    run.cursor += wanted
+    return OK
+
+
+@kernel
+def go_on(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+    """Take bytes of a frame whose length is known."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if s.assumed and run.cursor == 0:
+        code = hides_frame(t, c, k, data, at, at + left)
+        if code != REFUSED:
+            return cut_short(t, c, k, packet) if code == OK else code
+    wanted = min(s.size - s.got, left)
+    if not s.broken:
+        if append(t, s, data, at, wanted) != OK:
+            return FULL
+    elif s.have < KEPT and s.have == s.got:
+        if append(t, s, data, at, min(wanted, KEPT - s.have)) != OK:
+            return FULL
+    came(t, s, time, packet, order, False)
+    s.got += wanted
+    run.cursor += wanted
+    return OK
+
+
+@kernel
+def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, order: int) -> int:
+    """Take bytes that the capture lacks: those of an item from `size` to `length`, of which `run.cursor` says
+    how many were taken. `packet` is -1 unless a packet carried them that the snap length cut."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    if k != t.conns[c].client:
+        t.conns[c].response_gap = 1
+    while True:
+        if run.pairing >= 0:
+            code = pair_pending(t)
+            if code != OK:
+                return code
+            continue
+        if s.size > 0 and s.got == s.size:
+            code = finish_frame(t, c, k)
+            if code != OK:
+                return code
+            continue
+        left = length - run.cursor
+        if left <= 0:
+            return OK
+        if s.size > 0:
+            wanted = min(s.size - s.got, left)
+            s.broken = 1
+            s.got += wanted
+            run.cursor += wanted
+            if packet >= 0:
+                came(t, s, time, packet, order, False)
+            elif s.got == s.size:
+                s.frame_time = -1
+            continue
+        s.skipped += s.have
+        empty_buffer(t, s)
+        decided(t, c, FRAMING_LOST, k, left, 0)
+        lose_framing(s)
+        run.cursor = length
+
+
+@kernel
+def unbuffer(t: Any, c: int, k: int) -> int:
+    """Take the frame at the beginning of the buffer, if it is whole; if not, it is the one in progress."""
+    s = t.sides[2 * c + k]
+    size = int32(t.arena, s.buf)
+    if size < least_size(s) or size > t.limits[0].max_frame_bytes or size + 4 > s.have:
+        return begin_frame(t, c, k, size, s.frame_packet)
+    f = t.frame[0]
+    f.conn, f.side = c, k
+    f.start, f.end, f.size = s.buf, s.buf + size + 4, size + 4
+    f.first_time, f.last_time, f.packet = s.first_time, s.frame_time, s.frame_packet
+    f.whole = 1
+    code = take_frame(t, t.arena)
+    if code != OK:
+        return code
+    count_frame(t, c, s, k, t.arena, s.buf, s.buf + size + 4)
+    s.first_time = s.frame_time
+    drop_front(t, s, size + 4)
+    return OK

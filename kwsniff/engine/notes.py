@@ -1,0 +1,133 @@
+"""Rows of `notes`: anomalies, also those that wait until it is known who the client is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine.arena import WANT_NOTES, drop_piece, lacks, take_piece
+from kwsniff.engine.numbers import BATCH_MALFORMED, CLOCKS_DIFFER, CODEC_UNKNOWN, CRC_MISMATCH, OK
+from kwsniff.engine.records import CODEC_UNKNOWN as UNKNOWN
+from kwsniff.engine.records import CUT_SHORT, MALFORMED
+from kwsniff.engine.tables import PIECES, PROBING
+from kwsniff.native.mode import kernel
+
+MAX_PENDING = 100
+"""Anomalies that wait until it is known who the client is."""
+
+
+@kernel
+def room_for_notes(t: Any, count: int) -> int:
+    """OK if so many notes can be added, or can wait, else FULL."""
+    if t.run[0].notes + count > len(t.notes):
+        return lacks(t, WANT_NOTES, count)
+    if t.pools[PIECES].live + count > len(t.pieces):
+        return lacks(t, PIECES, count)
+    return OK
+
+
+@kernel
+def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> None:
+    """Add an anomaly of a connection; that there is room has been seen to. While it is not known who the
+    client is, it waits: its row names the client."""
+    if t.conns[c].state == PROBING and t.conns[c].pending_notes < MAX_PENDING:
+        at = take_piece(t)
+        if at >= 0:
+            keep_note(t, c, at, code, packet, time, a, b)
+            return
+    add_note(t, c, code, packet, time, a, b)
+
+
+@kernel
+def add_note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> None:
+    """Add a row of `notes`."""
+    run = t.run[0]
+    row = t.notes[run.notes]
+    run.notes += 1
+    row.order, row.conn, row.number = run.order, c, t.conns[c].number
+    row.client = t.conns[c].client
+    row.code, row.packet, row.time = code, packet, time
+    row.a, row.b, row.c = a, b, 0
+    row.at, row.size = 0, 0
+    row.rank, row.left = run.rank, t.conns[c].left
+
+
+@kernel
+def keep_note(t: Any, c: int, at: int, code: int, packet: int, time: int, a: int, b: int) -> None:
+    """Let an anomaly wait, in a row of `pieces`."""
+    conn, piece = t.conns[c], t.pieces[at]
+    piece.start, piece.packet, piece.time, piece.end, piece.side, piece.next = code, packet, time, a, b, -1
+    if conn.pending_last >= 0:
+        t.pieces[conn.pending_last].next = at
+    else:
+        conn.pending_first = at
+    conn.pending_last = at
+    conn.pending_notes += 1
+
+
+@kernel
+def release_notes(t: Any, c: int) -> None:
+    """Add the anomalies that waited; that there is room has been seen to."""
+    conn = t.conns[c]
+    while conn.pending_first >= 0:
+        at = conn.pending_first
+        piece = t.pieces[at]
+        add_note(t, c, piece.start, piece.packet, piece.time, piece.end, piece.side)
+        conn.pending_first = piece.next
+        drop_piece(t, at)
+    conn.pending_last, conn.pending_notes = -1, 0
+
+
+@kernel
+def note_now(t: Any, c: int, code: int, a: int, b: int) -> None:
+    """Add an anomaly of a connection at its latest packet."""
+    note(t, c, code, t.conns[c].last_packet, t.conns[c].last_time, a, b)
+
+
+# Record data that is damaged: an anomaly for each kind of damage of a partition.
+
+KINDS = 3
+"""Anomalies that one partition may bring."""
+
+
+@kernel
+def note_damage(t: Any, rows: int) -> None:
+    """Tell what is wrong with the record data of the first `rows` of `rows`; that there is room has been seen
+    to."""
+    for at in range(rows):
+        row = t.rows[at]
+        if row.mismatches:
+            tell(t, row, CRC_MISMATCH, row.mismatches)
+        if row.damage & CUT_SHORT:
+            tell(t, row, BATCH_MALFORMED, -1)
+        if row.damage & MALFORMED:
+            tell(t, row, BATCH_MALFORMED, 0)
+        elif row.damage & UNKNOWN:
+            tell(t, row, CODEC_UNKNOWN, 0)
+
+
+@kernel
+def tell(t: Any, row: Any, code: int, what: int) -> None:
+    """Add an anomaly of a partition: `what` is a number of batches, or -1 if its last batch is cut short."""
+    f = t.frame[0]
+    topic = row.name if row.name >= 0 else row.uuid
+    time = f.last_time if f.last_time >= 0 else f.first_time
+    note(t, f.conn, code, f.packet, time, what, topic)
+    t.notes[t.run[0].notes - 1].c = row.partition
+
+
+# Clocks of the two directions that differ, as where each was captured at a place of its own.
+#
+# What cannot come before something else, a SYN-ACK before its SYN or a response before its request, tells it.
+
+SKEW = 1_000_000
+"""Nanoseconds up to which packets may be out of order: interfaces with several queues do that."""
+
+
+@kernel
+def compare(t: Any, c: int, first: int, second: int, packet: int, time: int) -> None:
+    """Notice that what came `second` has an earlier time than what came `first`; that there is room for a
+    note was seen to."""
+    conn = t.conns[c]
+    if conn.skewed == 0 and first >= 0 and second >= 0 and first - second > SKEW:
+        conn.skewed = 1
+        note(t, c, CLOCKS_DIFFER, packet, time, first - second, 0)

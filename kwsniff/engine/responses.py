@@ -1,0 +1,267 @@
+"""Frames of the broker: each takes the request with its correlation id, is read by that request's API and
+version, and makes a call.
+
+Every function that may find a table full leaves everything so that it can be called again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine.bodies import EXTRA, downgraded, read, unsupported, wants_program
+from kwsniff.engine.early import find_early, pass_early, remove_early, wait_for_request
+from kwsniff.engine.facts import after_tags, clear
+from kwsniff.engine.leaving import lacks_responses
+from kwsniff.engine.notes import compare, note, note_damage, room_for_notes
+from kwsniff.engine.numbers import (
+    FULL,
+    HEADER_MALFORMED,
+    NONE,
+    OK,
+    REFUSED,
+    REPLY_TO_ACKS_0,
+    RESPONSE_BEFORE_REQUEST,
+    RESPONSE_OUT_OF_ORDER,
+    TRAILING_BYTES,
+    int32,
+)
+from kwsniff.engine.outcomes import (
+    NOTES,
+    give_up,
+    is_shown,
+    keep_body,
+    note_body,
+    room_for_damage,
+    room_for_frame,
+    tell,
+    time_of,
+    unreadable,
+)
+from kwsniff.engine.requests import newer
+from kwsniff.engine.tables import ERROR_, GAP_REASON, OK_, TRUNCATED_, UNDECODED_, UNKNOWN
+from kwsniff.engine.trace import PAIRED, PAIRED_EARLY, decided
+from kwsniff.engine.waiting import find_unasked, find_waiting, release
+from kwsniff.native.mode import kernel
+
+RESERVED = 0x7FFFFFF8
+"""From here on the Java client takes its correlation ids while it authenticates (KIP-368); they say nothing
+of those that follow."""
+
+
+@kernel
+def take_response_frame(t: Any, data: Any) -> int:
+    """Take a frame that the broker sent."""
+    f = t.frame[0]
+    conn = t.conns[f.conn]
+    if conn.raw_waiting and not conn.in_flight:
+        conn.raw_waiting -= 1
+        return OK
+    if f.end - f.start < 8:
+        if conn.raw_tokens and not conn.in_flight:
+            conn.raw_waiting -= 1  # captured before the token that it answers
+        else:
+            unreadable(t, 1)
+        return OK
+    found = int32(data, f.start + 4)
+    row = find_waiting(t, f.conn, found)
+    if row < 0 and found == 0 and conn.first_request >= 0:
+        oldest = t.requests[conn.first_request]
+        if oldest.layout >= 0 and t.layouts[oldest.layout].answered_zero:
+            row = conn.first_request
+    if row < 0:
+        return unexpected(t, data, found)
+    if conn.first_request != row:
+        code = overtake(t, row)
+        if code != OK:
+            return code
+    return answer(t, row, data)
+
+
+@kernel
+def unexpected(t: Any, data: Any, found: int) -> int:
+    """No request waits for this response."""
+    f = t.frame[0]
+    row = find_unasked(t, f.conn, found)
+    if row < 0:
+        return wait_for_request(t, data, found)
+    release(t, row)
+    note(t, f.conn, REPLY_TO_ACKS_0, f.packet, time_of(f), found, 0)
+    t.conns[f.conn].frames += 1
+    return OK
+
+
+@kernel
+def overtake(t: Any, row: int) -> int:
+    """A response of a request that is not the oldest: brokers answer in order, so the older ones will not be
+    answered. If nothing was lost the order was broken, which `answer` notes."""
+    f = t.frame[0]
+    conn = t.conns[f.conn]
+    if not lacks_responses(t, f.conn):
+        return OK
+    while conn.first_request != row:
+        code = give_up(t, f.conn, conn.first_request, GAP_REASON)
+        if code != OK:
+            return code
+    return OK
+
+
+@kernel
+def answer(t: Any, row: int, data: Any) -> int:
+    """Make a call of a request and its response."""
+    f, request = t.frame[0], t.requests[row]
+    conn = t.conns[f.conn]
+    if room_for_frame(t) != OK:
+        return FULL
+    if t.run[0].pairing < 0:
+        code = pass_early(t, f.conn, -1)
+        if code != OK:
+            return code
+    status = request.status
+    facts = t.facts[1]
+    clear(t, 1)
+    compare(t, f.conn, request.last_time, f.first_time, f.packet, time_of(f))
+    bad = 0
+    if not f.whole:
+        status = TRUNCATED_
+    elif request.layout >= 0 or newer(t, row) >= 0:
+        code = read_response(t, row, data)
+        if code == REFUSED:
+            bad = 1
+            if status != TRUNCATED_:
+                status = UNDECODED_
+        elif code != OK:
+            return code
+        elif facts.error != NONE and facts.error != 0 and (status == OK_ or is_refused(t, row)):
+            status = ERROR_
+        if room_for_damage(t, 1) != OK:
+            return FULL
+    if facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
+        conn.proven = 1
+    if f.whole and not bad and t.run[0].pairing < 0:
+        t.sides[2 * f.conn + f.side].assumed = 0
+    reason, offset = facts.code, facts.offset
+    shown = is_shown(t, 1) and conn.proven
+    code = tell(t, row, True, status, 0)
+    if code != OK:
+        return code
+    facts.code, facts.offset = reason, offset  # joining forgets what of a response was not decoded
+    if conn.first_request != row and not lacks_responses(t, f.conn) and t.run[0].pairing < 0:
+        note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
+             t.requests[conn.first_request].correlation_id)  # fmt: skip
+    if bad:
+        conn.undecoded += 1
+        if facts.code == -1:
+            note(t, f.conn, HEADER_MALFORMED, f.packet, time_of(f), -2, f.size)
+        else:
+            note_body(t, row, 1, data)
+    elif facts.clean and facts.code and request.layout >= 0:
+        note_body(t, row, 1, data)
+        emitted = t.notes[t.run[0].notes - 1]
+        emitted.b, emitted.c = -1, request.key * 65536
+    elif facts.clean and facts.trailing:
+        note(t, f.conn, TRAILING_BYTES, f.packet, time_of(f), facts.trailing, 1)
+    if facts.damaged and request.layout >= 0:
+        note_damage(t, facts.rows)
+    if shown:
+        keep_body(t, data, 1, 1 if request.layout < 0 else 0)
+    answered(t, row)
+    return OK
+
+
+@kernel
+def read_response(t: Any, row: int, data: Any) -> int:
+    """Read the body of a whole response into facts 1."""
+    f, request = t.frame[0], t.requests[row]
+    pos = f.start + 8
+    expected = request.layout if request.layout >= 0 else newer(t, row)
+    chosen = downgraded(t, data, pos, f.end, expected)
+    layout = t.layouts[chosen]
+    if layout.response < 0:
+        return wants_program(t, chosen)
+    if layout.flexible_response:
+        pos = after_tags(data, pos, f.end)
+        if pos < 0:
+            t.facts[1].code = -1
+            return REFUSED if request.layout >= 0 else OK
+    f.body, f.layout = pos, chosen
+    code = read(t, data, pos, f.end, layout.response, False)
+    if code == REFUSED and chosen != expected:
+        unsupported(t)
+        return OK
+    if request.layout < 0 and (code == REFUSED or t.facts[1].trailing):
+        clear(t, 1)  # as with requests: what does not fit to the last byte says nothing
+        return code if code == FULL else OK
+    return code
+
+
+@kernel
+def is_refused(t: Any, row: int) -> bool:
+    """Whether the broker does not know the version either: of a version that nobody knows this answer alone
+    is known for certain."""
+    return t.requests[row].layout < 0 and t.frame[0].layout != newer(t, row)
+
+
+@kernel
+def answered(t: Any, row: int) -> None:
+    """A request waits no more: what its response says of the connection, and what it leaves."""
+    f, request = t.frame[0], t.requests[row]
+    conn = t.conns[f.conn]
+    facts = t.facts[1]
+    if conn.in_flight == 1:
+        conn.response_gap = conn.unsure = 0
+    if facts.clean and request.layout >= 0:
+        if t.layouts[request.layout].tokens and facts.error == 0:
+            conn.raw_tokens = 1
+        if facts.error == 0 and request.software >= 0:
+            conn.software, conn.software_version = request.software, request.software_version
+        if facts.throttle != NONE and facts.throttle > 0:
+            conn.throttled_until = max(conn.throttled_until, time_of(f) + facts.throttle * 1000000)
+    ordinary = request.correlation_id < RESERVED
+    if ordinary and (conn.answered == UNKNOWN or request.correlation_id > conn.answered):
+        conn.answered = request.correlation_id
+    conn.response_end = time_of(f)
+    conn.frames += 1
+    early = t.run[0].pairing >= 0
+    decided(t, f.conn, PAIRED_EARLY if early else PAIRED, f.side, request.correlation_id, conn.proven)
+    release(t, row)
+
+
+@kernel
+def pair_early(t: Any, row: int) -> int:
+    """The request that just came was answered before, as the capture has it."""
+    request = t.requests[row]
+    c = request.conn
+    found = find_early(t, c, request.correlation_id)
+    if found < 0:
+        return OK
+    code = pass_early(t, c, found)
+    if code != OK:
+        return code
+    early = t.early[found]
+    f = t.frame[0]
+    f.conn, f.side = c, 1 - t.conns[c].client
+    f.start, f.end, f.size = early.at, early.at + early.have, early.size
+    f.first_time, f.last_time, f.packet = early.first_time, early.last_time, early.packet
+    f.whole = 1 if early.have == early.size else 0
+    f.body = f.start
+    if room_for_notes(t, NOTES) != OK:
+        return FULL
+    before = early.first_time < request.last_time
+    correlation_id = request.correlation_id
+    code = answer(t, row, t.arena)
+    if code != OK:
+        return code
+    t.conns[c].frames -= 1
+    if before:
+        note(t, c, RESPONSE_BEFORE_REQUEST, early.packet, early.last_time, correlation_id, 0)
+    remove_early(t, c, found)
+    return OK
+
+
+@kernel
+def pair_pending(t: Any) -> int:
+    """Pair the request that came last with the response that came before it."""
+    code = pair_early(t, t.run[0].pairing)
+    if code == OK:
+        t.run[0].pairing = -1
+    return code

@@ -1,0 +1,277 @@
+"""What single instructions of a body's program do: those that fill registers, facts and lists.
+
+Each returns the position behind what it read, if it reads, and what is wrong: 0 for nothing, NO_ROOM if a
+table is full.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine.arena import lacks
+from kwsniff.engine.facts import ARRAY, ELEMENTS, NOT_TEXT, TRUNCATED, count, is_zero_uuid, length
+from kwsniff.engine.numbers import FULL, NONE, int16, int32
+from kwsniff.engine.pairs import add_name
+from kwsniff.engine.records import sum_up
+from kwsniff.engine.tables import WANTS
+from kwsniff.engine.texts import TEXT, UUID, invalid_at, text
+from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.spec import instructions as i
+
+_ROWS, _BROKERS, _RESOURCES = WANTS.index("rows"), WANTS.index("brokers"), WANTS.index("resources")
+NO_ROOM = -1
+"""In place of what is wrong: a table is full, `run.want` says which."""
+
+
+# Registers
+
+
+@inlined
+def read_text(t: Any, data: Any, pos: int, end: int, step: Any, side: int) -> tuple[int, int]:
+    """A string. One that is not text is noted and nothing more: an acks may stand behind it."""
+    size, after, wrong = length(data, pos, end, step.b, 2)
+    if wrong:
+        return pos, wrong
+    if size > end - after:
+        return after, int64(TRUNCATED)
+    reading, fact, r = t.reading[0], t.facts[side], t.registers
+    if size < 0:
+        if step.c != i.FIRST:
+            r[step.a] = -1
+        return after, int64(0)
+    at = invalid_at(data, after, after + size)
+    if at >= 0:
+        if fact.code == 0:
+            fact.code, fact.offset = int64(NOT_TEXT), at - reading.begin
+    elif reading.keep and (r[step.a] < 0 or step.c != i.FIRST) and (reading.named or step.c != i.LIST):
+        value = text(t, data, after, size, TEXT)
+        if value < 0:
+            return after, int64(NO_ROOM)
+        r[step.a] = value
+    return after + size, int64(0)
+
+
+@inlined
+def read_uuid(t: Any, data: Any, pos: int, end: int, step: Any) -> tuple[int, int]:
+    """A uuid; the one of zeros stands for none (KIP-516)."""
+    if end - pos < 16:
+        return pos, int64(TRUNCATED)
+    t.registers[step.a] = -1
+    if t.reading[0].named and not is_zero_uuid(data, pos):
+        value = text(t, data, pos, int64(16), UUID)
+        if value < 0:
+            return pos, int64(NO_ROOM)
+        t.registers[step.a] = value
+    return pos + 16, int64(0)
+
+
+@inlined
+def read_error(t: Any, data: Any, pos: int, end: int, step: Any, side: int) -> tuple[int, int]:
+    """An error code: the first that is not 0 is the call's."""
+    if end - pos < 2:
+        return pos, int64(TRUNCATED)
+    fact, r, value = t.facts[side], t.registers, int16(data, pos)
+    if value:
+        fact.errors += 1
+        if fact.error == 0:
+            fact.error = value
+    if step.a and (step.b or r[step.a + i.ERROR_AT] == 0):
+        r[step.a + i.ERROR_AT] = value
+    if step.c:
+        r[step.c] = value
+    return pos + 2, int64(0)
+
+
+@inlined
+def copy_register(r: Any, step: Any) -> None:
+    """What one register holds, in another, unless that has something already."""
+    a, b = step.a, step.b
+    if step.c != i.FIRST or r[a] == NONE or (a < i.NO_NUMBER and r[a] < 0):
+        r[a] = r[b]
+        if step.d:
+            r[a + 1] = r[b + 1]
+
+
+@inlined
+def open_loop(t: Any, data: Any, pos: int, end: int, step: Any) -> tuple[int, int]:
+    """The length of an array, which register `a` counts down."""
+    size, after, wrong = length(data, pos, end, step.b, 4)
+    t.registers[step.a] = size
+    if wrong:
+        return pos, wrong
+    return after, elements(t, size, step.c, end - after)
+
+
+@inlined
+def elements(t: Any, size: int, each: int, there: int) -> int:
+    """What is wrong with an array of so many elements of at least `each` bytes, 0 for nothing."""
+    if size <= 0:
+        return int64(0)
+    if size * each > there:
+        return int64(ARRAY)
+    t.reading[0].left -= size
+    return int64(ELEMENTS if t.reading[0].left < 0 else 0)
+
+
+@inlined
+def open_tags(data: Any, pos: int, end: int, r: Any, a: int) -> tuple[int, int]:
+    """How many tagged fields follow, which register `a` counts down."""
+    size, pos, wrong = count(data, pos, end)
+    r[a] = size
+    if wrong == 0 and 2 * size > end - pos:
+        wrong = int64(ARRAY)
+    return pos, wrong
+
+
+# Lists
+
+
+@kernel
+def add_row(t: Any, data: Any, step: Any, side: int) -> int:
+    """The partition that the registers describe."""
+    reading, fact, r = t.reading[0], t.facts[side], t.registers
+    if not reading.keep:
+        return int64(0)
+    if fact.rows >= len(t.rows):
+        lacks(t, _ROWS, fact.rows + 1)
+        return int64(NO_ROOM)
+    row = t.rows[uintp(fact.rows)]
+    fill_row(row, r, step)
+    if step.d and r[step.c + i.RECORDS_AT] != NONE:
+        fill_records(row, data, r, step, side, reading.verify != 0)
+        fact.record_bytes += row.bytes
+        fact.records = total(fact.records, row.records)
+        if row.bytes > 0 and side == 1:
+            fact.tail = reaches_end(row) if fact.tail == 0 else min(fact.tail, reaches_end(row))
+        fact.damaged += 1 if row.mismatches or row.damage else 0
+    if reading.lists or row.mismatches or row.damage:
+        fact.rows += 1
+    return int64(0)
+
+
+@inlined
+def fill_row(row: Any, r: Any, step: Any) -> None:
+    """A row of a partition from its block of registers, without record data."""
+    block = step.c
+    row.name, row.uuid = r[step.a], r[step.b]
+    row.partition, row.error = r[block + i.PARTITION_AT], r[block + i.ERROR_AT]
+    row.base_offset, row.high_watermark = r[block + i.NUMBERS_AT], r[block + i.NUMBERS_AT + 1]
+    row.log_start_offset = r[block + i.NUMBERS_AT + 2]
+    row.last_stable_offset = r[block + i.NUMBERS_AT + 3]
+    row.fetch_offset = r[block + i.NUMBERS_AT + 4]
+    row.committed_offset = r[block + i.NUMBERS_AT + 5]
+    row.leader_epoch = r[block + i.NUMBERS_AT + 6]
+    row.records = row.bytes = NONE
+    row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0
+
+
+@kernel
+def fill_records(row: Any, data: Any, r: Any, step: Any, side: int, verify: bool) -> None:
+    """Add to a row what its record data says."""
+    start, stop = r[step.c + i.RECORDS_AT], r[step.c + i.RECORDS_AT + 1]
+    base = sum_up(data, start, stop, side == 0, verify, row)
+    # A producer's batches count from 0, not from an offset.
+    if side == 1 and row.base_offset == NONE and stop > start:
+        row.base_offset = base
+
+
+@inlined
+def total(first: int, second: int) -> int:
+    """Two numbers together, NONE if one of them is not known."""
+    return int64(NONE) if first == NONE or second == NONE else first + second
+
+
+@inlined
+def reaches_end(row: Any) -> int:
+    """1 if a partition brought the last that could be read, 2 if that is one batch, as a request that waited
+    for data is answered with the first that comes; else -1."""
+    if row.records == NONE or row.base_offset == NONE or row.high_watermark == NONE:
+        return int64(-1)
+    if row.base_offset + row.records < row.high_watermark:
+        return int64(-1)
+    return int64(2) if row.batches == 1 else int64(1)
+
+
+@inlined
+def add_topic(t: Any, step: Any, side: int) -> int:
+    """The topic that two registers name, unless it is there."""
+    if not t.reading[0].lists:
+        return int64(0)
+    fact, name, uuid = t.facts[side], t.registers[step.a], t.registers[step.b]
+    if fact.names == 0 and len(t.names) > 0:
+        topic = t.names[0]
+        topic.name, topic.uuid = name, uuid
+        fact.names = 1
+        return int64(0)
+    found = add_name(t, fact.names, name, uuid)
+    if found == FULL:
+        return int64(NO_ROOM)
+    fact.names = found
+    return int64(0)
+
+
+@kernel
+def add_partitions(t: Any, data: Any, pos: int, end: int, step: Any, side: int) -> tuple[int, int]:
+    """An array of the numbers of partitions."""
+    size, after, wrong = length(data, pos, end, step.a, 4)
+    if wrong:
+        return pos, wrong
+    wrong = elements(t, size, int64(4), end - after)
+    if wrong or size <= 0:
+        return after, wrong
+    fact, r = t.facts[side], t.registers
+    if t.reading[0].lists:
+        if fact.rows + size > len(t.rows):
+            lacks(t, _ROWS, fact.rows + size)
+            return after, int64(NO_ROOM)
+        bare_rows(t, data, after, fact.rows, size, r[step.b], r[step.c])
+        fact.rows += size
+    return after + 4 * size, int64(0)
+
+
+@kernel
+def bare_rows(t: Any, data: Any, pos: int, first: int, count: int, name: int, uuid: int) -> None:
+    """Rows of the partitions whose numbers stand in a row."""
+    for at in range(count):
+        _bare_row(t.rows[uintp(first + at)], name, uuid, int32(data, pos + 4 * at))
+
+
+@kernel
+def _bare_row(row: Any, name: int, uuid: int, partition: int) -> None:
+    """A row of a partition of which only the number is said."""
+    row.name, row.uuid, row.partition = name, uuid, partition
+    row.error = row.base_offset = row.records = row.bytes = row.high_watermark = NONE
+    row.log_start_offset = row.last_stable_offset = row.fetch_offset = row.committed_offset = NONE
+    row.leader_epoch = NONE
+    row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0
+
+
+@inlined
+def add_broker(t: Any, step: Any, side: int) -> int:
+    """A broker that the message names."""
+    fact, r = t.facts[side], t.registers
+    if not t.reading[0].keep:
+        return int64(0)
+    if fact.brokers >= len(t.brokers):
+        lacks(t, _BROKERS, fact.brokers + 1)
+        return int64(NO_ROOM)
+    broker = t.brokers[uintp(fact.brokers)]
+    broker.node, broker.host, broker.port = r[step.a], r[step.b], r[step.c]
+    fact.brokers += 1
+    return int64(0)
+
+
+@inlined
+def add_resource(t: Any, step: Any, side: int) -> int:
+    """A resource that the message is about."""
+    fact, r = t.facts[side], t.registers
+    if not t.reading[0].lists:
+        return int64(0)
+    if fact.resources >= len(t.resources):
+        lacks(t, _RESOURCES, fact.resources + 1)
+        return int64(NO_ROOM)
+    resource = t.resources[uintp(fact.resources)]
+    resource.type, resource.name = r[step.a], r[step.b]
+    resource.error, resource.detail = r[step.c], r[step.d]
+    fact.resources += 1
+    return int64(0)

@@ -1,0 +1,327 @@
+"""One direction of a TCP connection: segments in any order in, its bytes in order out.
+
+Theory of operation. A stream knows the sequence number of the next byte it wants. A segment that begins there
+is delivered at once, from where it lies; one that lies beyond is copied and waits, in order, behind a hole;
+bytes that were delivered or wait already are not taken again (the first copy wins, RFC 9293 leaves it open; a
+differing copy is noted).
+
+A hole is given up, and becomes a gap, when the capture can no longer be expected to fill it: the receiver has
+acknowledged bytes that are not there, and more packets or a time have gone by; or too much waits; or the
+connection ends. While the receiver has not acknowledged them, the bytes may still be sent again, however long
+that takes. Only where the capture holds nothing of the receiver does a hole end by time alone. A segment cut
+by the snap length leaves a gap at once.
+
+Invariants: the pieces that wait are in order and free of overlap, and the first begins beyond `offset`, but
+while it is being delivered. Offsets never wrap; only sequence numbers do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine import frames
+from kwsniff.engine.arena import allocate, copy, drop_piece, release, take_piece
+from kwsniff.engine.buffer import hold, note_overlap, pop_held, remember, room_for_history
+from kwsniff.engine.notes import note_now, room_for_notes
+from kwsniff.engine.numbers import FULL, GAP, OK, REORDER_LIMIT, distance
+from kwsniff.engine.roles import judge
+from kwsniff.engine.tables import KAFKA, LIMIT_REASON, PROBING
+from kwsniff.engine.texts import same
+from kwsniff.engine.trace import GAP_GIVEN_UP, decided
+from kwsniff.native.mode import kernel
+
+FAR = 1 << 20
+"""How many bytes behind the last one seen an acknowledgement, a FIN or an RST is believed to know of."""
+COST = 256
+"""Bytes charged for a piece that waits, besides its payload."""
+MAX_WAITING = 8192
+"""Pieces that may wait behind holes of one stream."""
+MASK = 0xFFFFFFFF
+ACKNOWLEDGED, LONG, MUCH, END = range(1, 5)
+"""Why a hole is given up: its bytes arrived, nobody is there to acknowledge them, too much waits behind it,
+or no more comes."""
+
+
+@kernel
+def deliver(
+    t: Any, c: int, k: int, data: Any, pos: int, size: int, length: int, time: int, packet: int, order: int
+) -> int:
+    """Take an item of a stream, in order: `length` bytes, of which the first `size` are at hand at `pos`.
+
+    `run.cursor` says how much of it was taken, and is `length` afterwards."""
+    run = t.run[0]
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if size:
+        s.spoken = 1
+    if conn.state == PROBING and run.cursor == 0 and not conn.held_pending:
+        code = hold(t, c, k, data, pos, size, length, time, packet, order)
+        if code != OK:
+            return code
+        conn.held_pending = 1
+    if conn.held_pending:
+        if conn.state == PROBING:
+            code = judge(t, c, False)
+            if code != OK:
+                return code
+        conn.held_pending = 0
+        run.cursor = length
+        return OK
+    if conn.state == KAFKA:
+        if size and run.cursor <= size:  # all may be taken, and a frame of it wait for room
+            code = frames.feed(t, c, k, data, pos, size, time, packet, order)
+            if code != OK:
+                return code
+        if run.cursor < length and conn.state == KAFKA:
+            code = frames.gap(t, c, k, size, length, time, packet, order)
+            if code != OK:
+                return code
+        code = frames.feed(t, c, k, data, pos, 0, time, packet, order)
+        if code != OK:
+            return code
+    run.cursor = length
+    return OK
+
+
+@kernel
+def replay(t: Any, c: int) -> int:
+    """Deliver what was held until the connection was judged."""
+    run, conn = t.run[0], t.conns[c]
+    if conn.state == PROBING:
+        return OK
+    while conn.held_first >= 0:
+        if run.replaying == 0:
+            run.replaying, run.cursor = 1, 0
+        piece = t.pieces[conn.held_first]
+        if piece.gap and piece.start == 0 and conn.state == KAFKA:
+            if room_for_notes(t, 1) != OK:
+                return FULL
+            note_now(t, c, GAP, piece.end, 0 if piece.side == conn.client else 1)
+            piece.start = 1
+        code = deliver(
+            t, c, piece.side, t.arena, piece.at, piece.size, piece.end, piece.time, piece.packet, piece.order
+        )
+        if code != OK:
+            return code
+        pop_held(t, c)
+        run.replaying = 0
+    return OK
+
+
+@kernel
+def advance(s: Any, count: int) -> None:
+    """Move the delivery point."""
+    s.offset += count
+    s.next_seq = (s.next_seq + count) & MASK
+
+
+@kernel
+def why_given_up(t: Any, c: int, k: int, now: int) -> int:
+    """Why the capture can no longer be expected to fill the first hole, 0 if it can."""
+    s, other, limits = t.sides[2 * c + k], t.sides[2 * c + 1 - k], t.limits[0]
+    if s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING:
+        return MUCH
+    waited = now - s.hole_time
+    if s.acked >= t.pieces[s.wait_first].start:
+        count = s.packets + other.packets
+        over = count - s.hole_packets > limits.reorder_packets or waited > limits.reorder_time
+        return ACKNOWLEDGED if over else 0
+    return LONG if other.packets == 0 and waited > limits.hole_time else 0
+
+
+@kernel
+def never_arrived(t: Any, c: int, k: int) -> bool:
+    """Whether what waits behind the first hole, at the end of the connection or of the capture, is nothing
+    that the receiver handed on: it never acknowledged the bytes of the hole."""
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if t.sides[2 * c + 1 - k].packets == 0 or conn.ending == 0 or conn.ending == LIMIT_REASON:
+        return False
+    return s.acked <= s.offset + 1  # a FIN counts for one byte
+
+
+@kernel
+def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
+    """Deliver what waits: what follows what was delivered, and what lies behind holes that will not be filled
+    any more; or `all_of_it`."""
+    run = t.run[0]
+    conn, s = t.conns[c], t.sides[2 * c + k]
+    if run.item < 0:
+        code = replay(t, c)
+        if code != OK:
+            return code
+    while s.wait_first >= 0:
+        piece = t.pieces[s.wait_first]
+        hole = piece.start - s.offset
+        if hole > 0:
+            if all_of_it and run.item != s.wait_first and never_arrived(t, c, k):
+                while s.wait_first >= 0:
+                    drop_first(t, s)
+                return OK
+            if run.item != s.wait_first:
+                if not all_of_it and not why_given_up(t, c, k, now):
+                    return OK
+                if room_for_notes(t, 2) != OK:
+                    return FULL
+                limits = t.limits[0]
+                if not all_of_it and (s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING):
+                    note_now(t, c, REORDER_LIMIT, 0, 0)
+                if conn.state == KAFKA:
+                    note_now(t, c, GAP, hole, 0 if k == conn.client else 1)
+                decided(t, c, GAP_GIVEN_UP, k, hole, END if all_of_it else why_given_up(t, c, k, now))
+                run.item, run.cursor = s.wait_first, 0
+            code = deliver(t, c, k, t.arena, 0, 0, hole, -1, -1, -1)
+            if code != OK:
+                return code
+            if conn.held_last >= 0:
+                t.pieces[conn.held_last].gap = 1
+            run.item = -1
+            s.missing += hole
+            advance(s, hole)
+            s.history = 0
+        else:
+            if run.item != s.wait_first:
+                run.item, run.cursor = s.wait_first, 0
+            length = piece.end - piece.start
+            if room_for_history(t, s, piece.size, length) != OK:
+                return FULL
+            code = deliver(
+                t, c, k, t.arena, piece.at, piece.size, length, piece.time, piece.packet, piece.order
+            )
+            if code != OK:
+                return code
+            s.missing += length - piece.size
+            advance(s, length)
+            remember(t, s, t.arena, piece.at, piece.size, length)
+            drop_first(t, s)
+            run.item = -1
+            date_hole(t, s)
+        code = replay(t, c)
+        if code != OK:
+            return code
+    return OK
+
+
+@kernel
+def date_hole(t: Any, s: Any) -> None:
+    """The next hole is as old as the segment behind it. Were its age counted from now on, a stream with a
+    hole every few packets would fall behind, and its responses be looked for among ever more requests."""
+    if s.wait_first >= 0:
+        piece = t.pieces[s.wait_first]
+        s.hole_packets, s.hole_time = piece.packets, piece.time
+
+
+@kernel
+def drop_first(t: Any, s: Any) -> None:
+    """Forget the first piece that waits."""
+    row = s.wait_first
+    piece = t.pieces[row]
+    s.wait_first = piece.next
+    if piece.next < 0:
+        s.wait_last = -1
+    s.waiting -= 1
+    s.waiting_bytes -= COST + piece.size
+    if piece.at >= 0:
+        release(t, piece.at, piece.size)
+    drop_piece(t, row)
+
+
+@kernel
+def flush(t: Any, c: int, k: int) -> int:
+    """Deliver everything that waits, as at the end of the connection."""
+    return set_free(t, c, k, t.conns[c].last_time, True)
+
+
+@kernel
+def insert(
+    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, time: int, packet: int,
+    order: int,
+) -> int:  # fmt: skip
+    """Let the parts of a segment wait that do not wait yet. Called again after FULL, it finds those there."""
+    run = t.run[0]
+    s = t.sides[2 * c + k]
+    before, at = -1, s.wait_first
+    if s.wait_last >= 0 and t.pieces[s.wait_last].end <= start:
+        before, at = s.wait_last, -1
+    differing = False
+    begin = start
+    while True:
+        while at >= 0 and t.pieces[at].end <= begin:
+            run.steps += 1
+            before, at = at, t.pieces[at].next
+        stop = end if at < 0 else min(end, max(t.pieces[at].start, begin))
+        if stop > begin:
+            row = put(t, s, before, at, begin, stop, start, data, pos, size)
+            if row < 0:
+                return FULL
+            piece = t.pieces[row]
+            piece.time, piece.packet, piece.order, piece.side = time, packet, order, k
+            piece.packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
+            before = row
+        if at < 0 or t.pieces[at].start >= end:
+            break
+        other = t.pieces[at]
+        first, last = max(begin, other.start), min(min(end, start + size), other.start + other.size)
+        if (
+            first < last
+            and other.order != order
+            and not same(data, pos + first - start, t.arena, other.at + first - other.start, last - first)
+        ):
+            differing = True
+        begin = min(other.end, end)
+        if begin >= end:
+            break
+    if differing:
+        if room_for_notes(t, 1) != OK:
+            return FULL
+        note_overlap(t, c, packet)
+    return OK
+
+
+@kernel
+def put(
+    t: Any, s: Any, before: int, after: int, begin: int, stop: int, start: int, data: Any, pos: int, size: int
+) -> int:
+    """Let bytes wait between two pieces; -1 if there is no room."""
+    kept = max(min(stop, start + size) - begin, 0)
+    at = -1
+    if kept:
+        at = allocate(t, kept)
+        if at < 0:
+            return -1
+    row = take_piece(t)
+    if row < 0:
+        if at >= 0:
+            release(t, at, kept)
+        return -1
+    if kept:
+        copy(t.arena, at, data, pos + begin - start, kept)
+    piece = t.pieces[row]
+    piece.start, piece.end, piece.at, piece.size, piece.gap = begin, stop, at, kept, 0
+    piece.next = after
+    if before >= 0:
+        t.pieces[before].next = row
+    else:
+        s.wait_first = row
+    if after < 0:
+        s.wait_last = row
+    s.waiting += 1
+    s.waiting_bytes += COST + kept
+    return row
+
+
+@kernel
+def last_seen(t: Any, s: Any) -> int:
+    """Offset behind the last byte of a stream that was captured."""
+    return t.pieces[s.wait_last].end if s.wait_last >= 0 else s.offset
+
+
+@kernel
+def acknowledge(t: Any, s: Any, ack: int) -> bool:
+    """Note an acknowledgement number of the other end, unless it is of bytes that were never sent: far beyond
+    all that was seen (RFC 9293, 3.10.7.4)."""
+    if s.next_seq < 0:
+        return True
+    offset = s.offset + distance(ack, s.next_seq)
+    if offset > last_seen(t, s) + FAR:
+        return False
+    s.acked = max(s.acked, offset)
+    return True

@@ -1,0 +1,274 @@
+"""Texts and uuids as small numbers: the same bytes have the same number while the run lasts.
+
+Theory of operation. An open hash table from bytes to rows of `texts`; the bytes lie one behind the other in
+`text_bytes`. Half of the slots stay empty, and the hash is HalfSipHash-1-3 (Aumasson and Bernstein) with the
+run's own key, so that nobody can choose names that meet in one place.
+
+What nothing refers to any more goes when the driver compacts: it marks what it and the waiting requests refer
+to, calls `compact`, and replaces each number by what `moved` says. Between that numbers hold.
+
+Invariants: `text_slots` is a power of two and at least twice as many as there are texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwsniff.engine import native
+from kwsniff.engine.arena import lacks
+from kwsniff.engine.numbers import byte
+from kwsniff.engine.tables import WANTS
+from kwsniff.native.mode import inlined, int64, kernel, uintp
+
+TEXT, UUID = 0, 1
+"""Kinds."""
+_TEXTS, _BYTES, _SLOTS = WANTS.index("texts"), WANTS.index("text_bytes"), WANTS.index("text_slots")
+_WORD = 0xFFFFFFFF
+
+
+@inlined
+def _rotated(word: int, by: int) -> int:
+    return ((word << by) | (word >> (32 - by))) & 0xFFFFFFFF
+
+
+@inlined
+def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    v0 = (v0 + v1) & 0xFFFFFFFF
+    v1 = _rotated(v1, 5) ^ v0
+    v0 = _rotated(v0, 16)
+    v2 = (v2 + v3) & 0xFFFFFFFF
+    v3 = _rotated(v3, 8) ^ v2
+    v0 = (v0 + v3) & 0xFFFFFFFF
+    v3 = _rotated(v3, 7) ^ v0
+    v2 = (v2 + v1) & 0xFFFFFFFF
+    v1 = _rotated(v1, 13) ^ v2
+    v2 = _rotated(v2, 16)
+    return v0, v1, v2, v3
+
+
+@inlined
+def _little(data: Any, pos: int) -> int:
+    """Four bytes, the first least significant."""
+    return byte(data, pos) | byte(data, pos + 1) << 8 | byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
+
+
+@kernel
+def hash_of(data: Any, pos: int, size: int, kind: int, seed: int) -> int:
+    """Keyed hash of `size` bytes, 32 bits."""
+    low, high = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    v0, v1, v2, v3 = low, high ^ kind, low ^ int64(0x6C796765), high ^ int64(0x74656462)
+    whole = pos + (size & ~3)
+    at = pos
+    while at < whole:
+        word = _little(data, at)
+        v3 ^= word
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= word
+        at += 4
+    word = (size & 0xFF) << 24
+    shift = int64(0)
+    while at < pos + size:
+        word |= byte(data, at) << shift
+        shift += 8
+        at += 1
+    v3 ^= word
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 ^= word
+    v2 ^= 0xFF
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return (v1 ^ v3) & 0xFFFFFFFF
+
+
+@kernel
+def mix_of(a: int, b: int, c: int, seed: int) -> int:
+    """Keyed hash of three numbers, 32 bits."""
+    low, high = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    v0, v1, v2, v3 = low, high, low ^ int64(0x6C796765), high ^ int64(0x74656462)
+    for number in range(3):
+        word = (a if number == 0 else b if number == 1 else c) & 0xFFFFFFFF
+        v3 ^= word
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= word
+    v2 ^= 0xFF
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return (v1 ^ v3) & 0xFFFFFFFF
+
+
+@inlined
+def _eight(data: Any, pos: int) -> int:
+    """Eight bytes in some order."""
+    return (
+        byte(data, pos) | byte(data, pos + 1) << 8 | byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
+        | byte(data, pos + 4) << 32 | byte(data, pos + 5) << 40 | byte(data, pos + 6) << 48
+        | byte(data, pos + 7) << 56
+    )  # fmt: skip
+
+
+@kernel
+def same_bytes(one: Any, at: int, other: Any, pos: int, size: int) -> bool:
+    """Whether two stretches of bytes are equal."""
+    done = int64(0)
+    while done + 8 <= size:
+        if _eight(one, at + done) != _eight(other, pos + done):
+            return False
+        done += 8
+    while done < size:
+        if one[uintp(at + done)] != other[uintp(pos + done)]:
+            return False
+        done += 1
+    return True
+
+
+@kernel
+def copy_bytes(source: Any, pos: int, size: int, target: Any, at: int) -> None:
+    """Copy bytes, from the first on."""
+    for index in range(uintp(size)):
+        target[uintp(at) + index] = source[uintp(pos) + index]
+
+
+@kernel
+def not_text(data: Any, pos: int, end: int) -> int:
+    """Position of the first character that is not UTF-8 (RFC 3629), -1 if all are."""
+    while pos + 8 <= end and not _eight(data, pos) & -0x7F7F7F7F7F7F7F80:
+        pos += 8
+    while pos < end:
+        first = byte(data, pos)
+        if first < 0x80:
+            pos += 1
+            continue
+        more, low, high = int64(1), int64(0x80), int64(0xBF)
+        if first < 0xC2 or first > 0xF4:
+            return pos
+        if first >= 0xF0:
+            more = int64(3)
+            if first == 0xF0:
+                low = int64(0x90)
+            elif first == 0xF4:
+                high = int64(0x8F)
+        elif first >= 0xE0:
+            more = int64(2)
+            if first == 0xE0:
+                low = int64(0xA0)
+            elif first == 0xED:
+                high = int64(0x9F)
+        if end - pos <= more:
+            return pos
+        second = byte(data, pos + 1)
+        if second < low or second > high:
+            return pos
+        if more > 1 and byte(data, pos + 2) & 0xC0 != 0x80:
+            return pos
+        if more > 2 and byte(data, pos + 3) & 0xC0 != 0x80:
+            return pos
+        pos += 1 + more
+    return int64(-1)
+
+
+hashed = native.instead_of(hash_of, native.hashed)
+mixed = native.instead_of(mix_of, native.mixed)
+same = native.instead_of(same_bytes, native.same)
+copy = native.instead_of(copy_bytes, native.copy)
+invalid_at = native.instead_of(not_text, native.is_text)
+
+
+@kernel
+def _new(t: Any, data: Any, pos: int, size: int, kind: int, found: int, slot: int) -> int:
+    """Add a text of hash `found` at an empty slot."""
+    store = t.store[0]
+    number = store.texts
+    if number >= len(t.texts):
+        return lacks(t, _TEXTS, number + 1)
+    if 2 * number + 2 > len(t.text_slots):
+        return lacks(t, _SLOTS, 2 * number + 2)
+    if store.text_bytes + size > len(t.text_bytes):
+        return lacks(t, _BYTES, store.text_bytes + size)
+    row = t.texts[uintp(number)]
+    row.at, row.size, row.kind, row.hash = store.text_bytes, size, kind, found
+    copy(data, pos, size, t.text_bytes, store.text_bytes)
+    store.text_bytes += size
+    store.texts = number + 1
+    t.text_slots[uintp(slot)] = number + 1
+    return number
+
+
+@inlined
+def text(t: Any, data: Any, pos: int, size: int, kind: int) -> int:
+    """The number of a text (`kind` TEXT) or uuid (UUID); FULL if there is no room."""
+    found = hashed(data, pos, size, kind, t.limits[0].seed)
+    mask = int64(len(t.text_slots)) - 1
+    slot = found & mask
+    while True:
+        number = int64(t.text_slots[uintp(slot)]) - 1
+        if number < 0:
+            break
+        row = t.texts[uintp(number)]
+        alike = row.hash == found and row.size == size and row.kind == kind
+        if alike and same(data, pos, t.text_bytes, row.at, size):
+            return number
+        slot = (slot + 1) & mask
+    return _new(t, data, pos, size, kind, found, slot)
+
+
+@kernel
+def rehash(t: Any) -> None:
+    """Fill the slots, which must be empty, from the texts: after their number has grown."""
+    mask = int64(len(t.text_slots)) - 1
+    for number in range(t.store[0].texts):
+        slot = t.texts[number].hash & mask
+        while t.text_slots[uintp(slot)]:
+            slot = (slot + 1) & mask
+        t.text_slots[uintp(slot)] = number + 1
+
+
+@kernel
+def hash_again(t: Any) -> None:
+    """After texts came from another process, which had another hash: fill the slots, which must be empty."""
+    for number in range(t.store[0].texts):
+        row = t.texts[number]
+        row.hash = hashed(t.text_bytes, row.at, row.size, row.kind, t.limits[0].seed)
+    rehash(t)
+
+
+@kernel
+def unmark(t: Any) -> None:
+    """Before compacting: nobody refers to any text."""
+    for number in range(t.store[0].texts):
+        t.texts[number].mark = 0
+
+
+@kernel
+def mark(t: Any, number: int) -> None:
+    """Somebody refers to a text; nothing happens for -1 and less."""
+    if number >= 0:
+        t.texts[number].mark = 1
+
+
+@inlined
+def moved(t: Any, number: int) -> int:
+    """The number of a text after compacting."""
+    return t.texts[number].moved if number >= 0 else number
+
+
+@kernel
+def compact(t: Any) -> None:
+    """Drop the texts that have no mark. `moved` of each old number says what became of it."""
+    store = t.store[0]
+    kept, at = int64(0), int64(0)
+    for number in range(store.texts):
+        row = t.texts[number]
+        if not row.mark:
+            row.moved = -1
+            continue
+        row.moved = kept
+        target = t.texts[kept]
+        copy(t.text_bytes, row.at, row.size, t.text_bytes, at)
+        target.at, target.size, target.kind, target.hash = at, row.size, row.kind, row.hash
+        at += row.size
+        kept += 1
+    store.texts, store.text_bytes = kept, at
+    for slot in range(len(t.text_slots)):
+        t.text_slots[slot] = 0
+    rehash(t)

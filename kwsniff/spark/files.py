@@ -1,0 +1,367 @@
+"""Rows of a table as Parquet files in folders by date and hour, each file sorted by time.
+
+Theory of operation. Rows come in the order in which they were completed, which is nearly that of their times.
+So each file holds some rows back: when it has `HELD` of them it sorts them and writes the earlier half. A row
+that comes after later ones were written (a request that nobody ever answered is known when its connection
+ends) is *late*: such rows are kept apart, and are a sorted file of their own in the end.
+
+At most `MAX_OPEN` hours are open, which hold `OPEN_BYTES` together: the one that was not written to for
+longest is rarely wanted again. If it is, it gets a second file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from kwsniff.rows.arrays import (
+    Columns,
+    Ints,
+    column,
+    filled_columns,
+    in_order,
+    parquet_options,
+    places,
+    record_batch,
+)
+from kwsniff.rows.columns import integers
+from kwsniff.spark.resulttables import POSITION, LakeTable
+from kwsniff.spark.storage import Place
+
+# Rows that wait to be written, in the batches they came in: each row is moved once, when it is written.
+#
+# Theory of operation. Taking rows out of a batch costs half as much as writing them. So who chooses rows, by
+# their table, their hour, or because they are late, passes on the batch and the rows' places in it, and only
+# when rows are written are they taken, in their order. A batch stays in memory for the sake of a few rows
+# only up to a point: when most of its rows are gone, the others are taken out.
+
+WITHOUT_TIME = -3_600_000_000
+"""Microseconds since 1970 that stand for no time: an hour before it."""
+LEAST_SHARE = 2
+"""One in so many rows of a batch waits, or it is let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """Some rows of a batch, in their order."""
+
+    columns: Columns
+    """Of the whole batch; those of the table that have values."""
+    count: int
+    """Rows of the batch ..."""
+    size: int
+    """... and bytes of `columns`."""
+    places: Ints
+    """Where in the batch the rows are."""
+    times: Ints
+    """By which they are sorted, in microseconds since 1970 UTC ..."""
+    positions: Ints
+    """... and, at the same time, by these."""
+
+    @classmethod
+    def of(cls, table: LakeTable, batch: pa.RecordBatch, chosen: Ints | None = None) -> Some:
+        """The rows of a batch, or those at these places; it may have more columns than the table."""
+        columns = filled_columns(batch.select(table.schema.names))
+        count = batch.num_rows
+        at = np.arange(count) if chosen is None else chosen
+        times = integers(batch[table.time], WITHOUT_TIME)
+        positions = integers(batch[POSITION.name]) if POSITION.name in table.order else np.zeros_like(times)
+        size = sum(column.nbytes for column in columns.values())
+        return cls(columns, count, size, at, times[at], positions[at])
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def bytes(self) -> int:
+        """Their share of the batch."""
+        return self.size * len(self) // max(self.count, 1)
+
+    def where(self, mask: NDArray[np.bool_]) -> Some:
+        """Some of them."""
+        return replace(self, places=self.places[mask], times=self.times[mask], positions=self.positions[mask])
+
+    def apart(self) -> Some:
+        """The same rows, without the batch if they are few of it."""
+        if len(self) * LEAST_SHARE >= self.count:
+            return self
+        at = places(self.places)
+        taken = {name: column.take(at) for name, column in self.columns.items()}
+        columns = {name: column for name, column in taken.items() if column.null_count < len(column)}
+        size = sum(column.nbytes for column in columns.values())
+        return replace(self, columns=columns, count=len(self), size=size, places=np.arange(len(self)))
+
+
+class Held:
+    """Rows of one table that wait."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._waiting: list[Some] = []
+        self.rows = self.bytes = 0
+
+    def add(self, rows: Some) -> None:
+        """Take rows."""
+        if len(rows):
+            rows = rows.apart()
+            self._waiting.append(rows)
+            self.rows += len(rows)
+            self.bytes += rows.bytes
+
+    def take(self, count: int | None = None) -> pa.RecordBatch:
+        """So many rows, or all, first ones first, which then no longer wait."""
+        waiting, self._waiting, self.rows, self.bytes = self._waiting, [], 0, 0
+        times = np.concatenate([each.times for each in waiting])
+        order = np.lexsort((np.concatenate([each.positions for each in waiting]), times))[:count]
+        gone = np.zeros(len(times), np.bool_)
+        gone[order] = True
+        each_gone = np.split(gone, np.cumsum([len(each) for each in waiting])[:-1])
+        batch = _taken(waiting, [bool(own.any()) for own in each_gone], order, self._schema)
+        for own, mask in zip(waiting, each_gone, strict=True):
+            self.add(own.where(~mask))
+        return batch
+
+
+def _taken(waiting: Sequence[Some], used: Sequence[bool], order: Ints, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in this order of all that wait, which are of the batches that are `used`."""
+    starts = np.cumsum([0, *(each.count * use for each, use in zip(waiting, used, strict=True))])
+    at = np.concatenate([each.places + start for each, start in zip(waiting, starts[:-1], strict=True)])
+    parts = [(each.columns, each.count) for each, use in zip(waiting, used, strict=True) if use]
+    return record_batch(in_order(parts, at[order], schema), len(order), schema)
+
+
+NOWHERE = "__HIVE_DEFAULT_PARTITION__"
+"""Where rows without a time lie, as Spark and Hive name it."""
+HOUR = 3_600_000_000
+"""Microseconds."""
+NO_HOUR = WITHOUT_TIME // HOUR
+HELD = 1 << 16
+HELD_BYTES = 48 << 20
+"""Rows that a file holds back, and their bytes."""
+MAX_OPEN = 48
+OPEN_BYTES = 96 << 20
+"""Hours whose files are open, and bytes of the rows that all of them hold back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file of a table."""
+
+    table: str
+    path: str
+    """Below the place of the results."""
+    hour: int
+    """Since 1970 UTC; NO_HOUR for rows without a time."""
+    rows: int
+    bytes: int
+    first: int | None = None
+    last: int | None = None
+    """Times of its first and last row, in microseconds since 1970 UTC."""
+
+
+class SortedFile:
+    """One new file of sorted rows, which are added in their order."""
+
+    def __init__(self, table: LakeTable, place: Place, metadata: Mapping[str, str]) -> None:
+        self._table, self.place = table, place
+        self.rows = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        schema = table.schema
+        self.schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
+        order = [pq.SortingColumn(schema.get_field_index(name)) for name in table.order]
+        self._stream = place.create()
+        self._writer = pq.ParquetWriter(
+            self._stream, self.schema, sorting_columns=order, **parquet_options(self.schema)
+        )
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Write rows that are sorted, and later than those before. Raises OSError."""
+        if rows.num_rows:
+            times = rows[self._table.time].cast(pa.int64())
+            self.first = times[0].as_py() if self.first is None else self.first
+            self.last = times[-1].as_py()
+            self.rows += rows.num_rows
+            table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+            self._writer.write_table(table.replace_schema_metadata(self.schema.metadata).combine_chunks())
+
+    def close(self) -> int:
+        """Finish the file; gives its size in bytes. Raises OSError."""
+        self._writer.close()
+        size: int = self._stream.tell()
+        self._stream.close()
+        return size
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        with suppress(OSError):
+            self._stream.close()
+        with suppress(OSError):
+            self.place.remove()
+
+
+class _Hour:
+    """The rows of one hour: a file, and late rows."""
+
+    def __init__(self, make: Callable[[], SortedFile], schema: pa.Schema) -> None:
+        self._make = make
+        self._waiting, self._late = Held(schema), Held(schema)
+        self._mark: int | None = None
+        """Time of the last row that was written."""
+        self._file: SortedFile | None = None
+        self.files: list[SortedFile] = []
+
+    def add(self, rows: Some) -> None:
+        if self._mark is not None:
+            early = rows.times < self._mark
+            if early.any():
+                self._put_late(rows.where(early))
+                rows = rows.where(~early)
+        self._waiting.add(rows)
+        if self._waiting.rows >= HELD or self._waiting.bytes >= HELD_BYTES:
+            self._write(self._waiting.rows // 2)
+
+    @property
+    def bytes(self) -> int:
+        """Of what waits."""
+        return self._waiting.bytes + self._late.bytes
+
+    def _put_late(self, rows: Some) -> None:
+        self._late.add(rows)
+        if self._late.bytes >= HELD_BYTES:
+            self._write_late()
+
+    def _write(self, count: int | None = None) -> None:
+        """Write the first ones, or all."""
+        if not self._waiting.rows:
+            return
+        if self._file is None:
+            self._file = self._new()
+        self._file.add(self._waiting.take(count))
+        self._mark = self._file.last
+
+    def _write_late(self) -> None:
+        if self._late.rows:
+            self._new().add(self._late.take())
+
+    def _new(self) -> SortedFile:
+        made = self._make()
+        self.files.append(made)
+        return made
+
+    def finish(self) -> None:
+        self._write()
+        self._write_late()
+
+
+class Folders:
+    """The rows of one table that one task writes, `PLACE/date=2026-11-21/hour=7/NAME-….parquet`.
+
+    Raises OSError; if the block breaks off, its files are removed.
+    """
+
+    def __init__(
+        self, table: LakeTable, root: Place, below: str, name: str, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Files lie in the directory `below` of `root`."""
+        self._table, self._root, self._below, self._name = table, root, below, name
+        self._metadata = metadata or {}
+        self._open: dict[int, _Hour] = {}
+        """Latest last."""
+        self.stored: list[Stored] = []
+        """What was written, once the block is over."""
+
+    def __enter__(self) -> Folders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                for hour in list(self._open):
+                    self._close(hour)
+        finally:
+            for each in self._open.values():
+                for file in each.files:
+                    file.abandon()
+            if kind is not None:
+                for known in self.stored:
+                    (self._root / known.path).remove()
+
+    def add(self, rows: pa.RecordBatch, places: Ints | None = None) -> None:
+        """Take rows of the table, or those at these places of rows that may have more columns."""
+        if not (rows.num_rows if places is None else len(places)):
+            return
+        some = Some.of(self._table, rows, places)
+        hours = some.times // HOUR
+        if (hours == hours[0]).all():
+            self._put(int(hours[0]), some)
+            return
+        for hour in pc.unique(column(hours, pa.int64())).to_pylist():
+            self._put(hour, some.where(hours == hour))
+
+    def _put(self, hour: int, rows: Some) -> None:
+        self._hour(hour).add(rows)
+        while len(self._open) > 1 and sum(each.bytes for each in self._open.values()) > OPEN_BYTES:
+            self._close(next(iter(self._open)))
+
+    def add_sorted(self, hour: int, rows: Iterable[pa.Table]) -> None:
+        """Take rows of one hour that are sorted already, as one file."""
+        known = self._hour(hour)
+        known.files.append(self._file(hour))
+        for some in rows:
+            known.files[-1].add(some)
+
+    def _hour(self, hour: int) -> _Hour:
+        known = self._open.pop(hour, None)
+        if known is None:
+            if len(self._open) >= MAX_OPEN:
+                self._close(next(iter(self._open)))
+            known = _Hour(lambda: self._file(hour), self._table.schema)
+        self._open[hour] = known
+        return known
+
+    def _file(self, hour: int) -> SortedFile:
+        name = f"{self._name}-{uuid4().hex[:12]}.parquet"
+        return SortedFile(self._table, self._root / self._below / folder(hour) / name, self._metadata)
+
+    def _close(self, hour: int) -> None:
+        self._open[hour].finish()
+        for file in self._open.pop(hour).files:
+            path = file.place.relative_to(self._root)
+            size = file.close()
+            self.stored.append(Stored(self._table.name, path, hour, file.rows, size, file.first, file.last))
+
+
+def folder(hour: int) -> str:
+    """Where rows of an hour since 1970 UTC lie."""
+    date, number = partition(hour)
+    return f"date={date or NOWHERE}/hour={NOWHERE if number is None else number}"
+
+
+def partition(hour: int) -> tuple[str | None, int | None]:
+    """Date and hour of the day; None for rows without a time."""
+    if hour == NO_HOUR:
+        return None, None
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour)
+    return f"{time:%Y-%m-%d}", time.hour
+
+
+def rows_of(place: Place, columns: Sequence[str] | None = None, at_once: int = 1 << 15) -> Iterator[Any]:
+    """The rows of a Parquet file, some thousands at a time. Raises OSError."""
+    with place.open() as stream, pq.ParquetFile(stream) as file:
+        yield from file.iter_batches(at_once, columns=None if columns is None else list(columns))

@@ -1,0 +1,346 @@
+"""The streaming job of `kwsniff pipeline --follow`: rotated captures to tables, statistics by window of time.
+
+Theory of operation. The data source (`kwsniff.spark.streamsource`) gives each batch's events, always the same
+for the same batch, and its tasks write them into a staging directory themselves. Further tasks give them
+their topic names and write them into new files of the tables; closed windows are counted from these; small
+files are joined. None of that counts until the manifest names it, and the manifest is also the record from
+which the next batch goes on. So after a crash at any place the batch is done again as a whole, and every call
+is there once.
+
+Invariants: a batch with a record is finished and is not touched again, also if Spark, which did not get to
+know of it, asks for it once more. All that a stream keeps for itself lies in a directory of this machine, or
+of one that all workers share: `.stream` in the output directory, or another one.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kwsniff import __version__
+from kwsniff.analysis.findings import Findings
+from kwsniff.analysis.trust import TrustTotals, paragraph
+from kwsniff.capture.place import Unread
+from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
+from kwsniff.capture.source import CaptureTotals
+from kwsniff.count.topics import FIXED, TopicNames, fill
+from kwsniff.rows.schema import EVENTS
+from kwsniff.spark import formats, manifest, windows
+from kwsniff.spark.compact import bundles
+from kwsniff.spark.files import HOUR, Folders, Stored
+from kwsniff.spark.finish import compacted, error_names, spark_metadata
+from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
+from kwsniff.spark.manifest import Manifest
+from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, WINDOWS, LakeTable
+from kwsniff.spark.staged import Staged, Tables, merged, stored
+from kwsniff.spark.storage import Place
+from kwsniff.spark.streamsource import LIST, STATE, Following
+from kwsniff.spark.tasks import called, run
+from kwsniff.spark.version import PARQUET, Version
+from kwsniff.spark.windows import SECOND, Windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POLL = "1 second"
+"""How often the directories are looked at."""
+JOINED = 8
+"""Small files of an hour that are joined."""
+LAST_HOUR = 1 << 32
+"""Later than any."""
+GRACE = 300.0
+"""Seconds for which files stay that no longer count: readers of an earlier manifest have so long."""
+NAMES = "names.json"
+REPLACED = "replaced.json"
+"""Files that no longer count, and since when."""
+
+
+Told = Callable[[StreamRecord, StreamRecord, pa.Table], None]
+"""Is given the record before a batch, the batch's, and the rows of the windows it closed."""
+
+
+class Stream:
+    """A stream into one place."""
+
+    def __init__(
+        self, spark: SparkSession, following: Following, where: Where, settings: Settings, emitted: Told
+    ) -> None:
+        self._spark, self._settings, self._told = spark, settings, emitted
+        self._out, self._own = where.out, where.own
+        self._staging = self._own / "staging"
+        self._following = replace(
+            following, shares=settings.shares, state=str(self._own), staging=str(self._staging)
+        )
+        self._windows = Windows(int(settings.window_s * SECOND), int(settings.delay_s * SECOND))
+        self._busy = Lock()
+        self._stopping = False
+        self._unread_before = len(unread(self._own / LIST))
+        self._query: Any = None
+
+    def start(self, *, once: bool) -> None:
+        """Begin, or go on from the last finished batch; `once` takes the files that are there and ends."""
+        from kwsniff.spark.datasource import FollowedSource
+
+        Version(self._out, manifest.read(self._out), self._settings.form).clear(spared=self._replaced())
+        self._spark.dataSource.register(FollowedSource)
+        name, options = FollowedSource.name(), {"following": FollowedSource.emitted(self._following)}
+        rows = self._spark.readStream.format(name).options(**options).load()
+        writer = rows.writeStream.foreachBatch(self.batch)
+        writer = writer.option("checkpointLocation", str(self._own / "checkpoint"))
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": POLL}
+        self._query = writer.trigger(**trigger).start()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the stream ended within that time. Raises what Spark raises if it failed."""
+        return bool(self._query.awaitTermination(seconds))
+
+    def stop(self) -> None:
+        """End after the batch that is being written, if there is one."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        with self._busy:
+            self._stopping = True
+        with suppress(Py4JError, PySparkException, OSError):  # a batch that was to begin, or Java is gone
+            self._query.stop()
+
+    def batch(self, rows: DataFrame, number: int) -> None:
+        """Write one batch; see the module's head."""
+        with self._busy:
+            if self._stopping:
+                raise InterruptedError("the stream is being stopped")
+            self._batch(rows, number)
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        known = manifest.read(self._out)
+        before = of_manifest(known)
+        if before.batch >= number:
+            return
+        shutil.rmtree(self._staging, ignore_errors=True)
+        version = Version(self._out, known, self._settings.form)
+        # Sorted here: to sort them, Spark would take samples first, and so read everything twice.
+        with called(self._spark, "decode files"):
+            details = rows.select("position", "detail").toArrow().sort_by("position")["detail"]
+        said = [json.loads(detail) for detail in details.to_pylist()]
+        if not said:  # nothing was there to be read
+            return
+        record, files = self._written(said, before, version, number)
+        closed = self._closed(before, record, files["calls"])
+        files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)
+        findings = self._findings(said, before, record)
+        for table, rows in ((FOUND, findings.table(error_names())), (BEHIND, findings.lag())):
+            files[table.name] = self._files_of(table, rows, version)
+        files = self._compacted(files, version, _over(before, record))
+        made = self._manifest(record, files)
+        formats.commit(version, made)
+        version.publish(made, whole=record.ended)
+        self._forget(known, made)
+        shutil.rmtree(self._staging, ignore_errors=True)
+        if record.ended:
+            shutil.rmtree(self._own / STATE, ignore_errors=True)
+        self._tell_lost(said)
+        self._told(before, record, closed)
+
+    def _tell_lost(self, said: list[dict[str, Any]]) -> None:
+        """Name files that were listed and could not be read any more, unless that was done."""
+        lost = [Unread(*each) for share in said for each in share.get("lost", ())]
+        known = unread(self._own / LIST) if lost else []
+        for each in lost:
+            if each not in known:
+                tell_unread(self._own / LIST, each)
+
+    def record(self) -> StreamRecord:
+        """That of the last finished batch."""
+        return last_record(self._out)
+
+    def grown(self) -> dict[str, int]:
+        """Files among the latest that were written to after they were taken for finished, and bytes lost."""
+        return grown(last_listed(self._own / LIST))
+
+    def unread(self, skip: int) -> list[Unread]:
+        """Captures that could not be read, but for the first so many of this run."""
+        return unread(self._own / LIST, self._unread_before + skip)
+
+    # The steps of a batch
+
+    def _written(
+        self, said: list[dict[str, Any]], before: StreamRecord, version: Version, number: int
+    ) -> tuple[StreamRecord, dict[str, list[Stored]]]:
+        """The batch's record, and the files of all tables with its rows."""
+        staged = [Staged(**each["file"]) for each in said]
+        capture = next(each["capture"] for each in said if "capture" in each)
+        below = {table.name: self._below(version, table.name) for table in OF_EVENTS}
+        names, until_us = self._names(staged), before.closed_until_ns // 1000
+        tables = partial(Tables, self._out, below, f"batch-{number:06}", spark_metadata())
+
+        def work(file: Staged) -> Written:
+            return _write(file, names, until_us, tables)
+
+        trust = TrustTotals(**before.trust)
+        rows, late = 0, before.late
+        files = {name: list(held) for name, held in self._files(version).items()}
+        for each in run(self._spark, "write tables", staged, work):
+            trust.merge(each.trust)
+            rows, late = rows + each.rows, late + each.late
+            for stored_file in each.files:
+                files[stored_file.table].append(stored_file)
+        ended = said[0]["ended"]
+        until = max(self._windows.closed_until(capture["last_time_ns"], ended), before.closed_until_ns)
+        return StreamRecord(
+            number, said[0]["files"], ended, until, late, capture, asdict(trust), rows
+        ), files  # fmt: skip
+
+    @staticmethod
+    def _files(version: Version) -> dict[str, list[Stored]]:
+        known = version.before.tables if version.before else {}
+        return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, FOUND, BEHIND, WINDOWS)}
+
+    @staticmethod
+    def _below(version: Version, table: str) -> str:
+        return f"{manifest.DATA}/stream/{table}" if version.form == PARQUET else table
+
+    def _names(self, staged: list[Staged]) -> dict[str, str]:
+        """Topic names by uuid that messages have told up to this batch."""
+        place = self._own / NAMES
+        learner = TopicNames()
+        if place.exists():
+            learner.names = json.loads(place.read_text())
+        known = len(learner.names)
+        columns = ["topics", "topic_ids", "position"]
+        pairs = [
+            batch.filter(pc.and_(batch["topic_ids"].is_valid(), batch["topics"].is_valid()))
+            for file in staged
+            if file.named
+            for batch in stored(file.path, columns)
+        ]
+        if pairs:
+            learner.add(pa.Table.from_batches(pairs).sort_by("position").combine_chunks())
+        if len(learner.names) > known:
+            Place(str(place)).replace(json.dumps(learner.names).encode())
+        return learner.names
+
+    def _closed(self, before: StreamRecord, record: StreamRecord, calls: list[Stored]) -> pa.Table:
+        """Rows of the windows that this batch closes."""
+        first = before.closed_until_ns or record.capture["first_time_ns"] or 0
+        first = first // self._windows.length_ns * self._windows.length_ns
+        if record.closed_until_ns <= first:
+            return pa.table({})
+        span = first, record.closed_until_ns
+        return windows.statistics(self._spark, self._out, calls, span, self._windows.length_ns)
+
+    def _findings(self, said: list[dict[str, Any]], before: StreamRecord, record: StreamRecord) -> Findings:
+        """The findings so far: one task takes all rows of a batch, in their order. What the rules counted is
+        kept in a file for each batch, so that one which is done again begins with that of the one before."""
+        paths, names = [each["file"]["path"] for each in said], {**self._names([]), **FIXED}
+        last, now = (self._own / f"findings-{each.batch:09}" for each in (before, record))
+        held = pickle.loads(last.read_bytes()) if before.batch >= 0 else Findings()
+
+        def work(findings: Findings) -> Findings:
+            for rows in merged([stored(path) for path in paths]):
+                findings.take(fill(rows, names).select(EVENTS.names))
+            return findings
+
+        (findings,) = run(self._spark, "make findings", [held], work)
+        Place(str(now)).replace(pickle.dumps(findings, pickle.HIGHEST_PROTOCOL))
+        for file in self._own.glob("findings-*"):
+            if file not in (last, now):
+                with suppress(OSError):
+                    file.unlink()
+        return findings
+
+    def _files_of(self, table: LakeTable, rows: pa.Table, version: Version) -> list[Stored]:
+        below = self._below(version, table.name)
+        with Folders(table, self._out, below, "part", spark_metadata()[table.name]) as folders:
+            for batch in rows.to_batches():
+                folders.add(batch.cast(table.schema))
+        return folders.stored
+
+    def _compacted(
+        self, files: dict[str, list[Stored]], version: Version, over: range
+    ) -> dict[str, list[Stored]]:
+        """With small files joined: of hours that are just over, all."""
+        every = [file for own in files.values() for file in own]
+        found = bundles(every, JOINED, over=over)
+        if not found:
+            return files
+        below = {table: self._below(version, table) for table in files}
+        joined = compacted(self._spark, every, found, self._out, below.__getitem__)
+        return {table: [file for file in joined if file.table == table] for table in files}
+
+    def _forget(self, before: Manifest | None, now: Manifest) -> None:
+        """Remove files that ceased to count `GRACE` ago: who read a manifest that names them has had time."""
+        moment = time.time()
+        replaced = self._replaced()
+        over = [path for path, since in replaced.items() if since + GRACE <= moment]
+        for path in over:
+            (self._out / path).remove()
+            del replaced[path]
+        held = {file.path for file in before.files} if before else set()
+        replaced |= dict.fromkeys(held - {file.path for file in now.files}, moment)
+        Place(str(self._own / REPLACED)).replace(json.dumps(replaced).encode())
+
+    def _replaced(self) -> dict[str, float]:
+        place = self._own / REPLACED
+        known: dict[str, float] = json.loads(place.read_text()) if place.exists() else {}
+        return known
+
+    def _manifest(self, record: StreamRecord, files: dict[str, list[Stored]]) -> Manifest:
+        trust = TrustTotals(**record.trust)
+        return Manifest(
+            kwsniff=__version__,
+            spark=self._spark.version,
+            config=self._settings.config,
+            runs=record.batch + 1,
+            inputs=[],
+            tables=files,
+            events={
+                "call": trust.calls,
+                "anomaly": sum(trust.anomalies.values()),
+                "connection": trust.connections,
+            },
+            capture=record.capture,
+            stream=asdict(record),
+            trust=paragraph(trust, CaptureTotals(**record.capture)),  # type: ignore[arg-type]
+        )
+
+
+def _over(before: StreamRecord, now: StreamRecord) -> range:
+    """Hours since 1970 that closed with this batch; no rows are to be expected of them but late ones."""
+    first, end = (each.closed_until_ns // (1000 * HOUR) for each in (before, now))
+    return range(first, LAST_HOUR if now.ended else end)
+
+
+@dataclass(slots=True)
+class Written:
+    """What a task wrote of a batch."""
+
+    files: list[Stored]
+    trust: TrustTotals
+    rows: int = 0
+    late: int = 0
+    """Calls of windows that are closed."""
+
+
+def _write(file: Staged, names: Mapping[str, str], until_us: int, tables: Callable[[], Tables]) -> Written:
+    """A file of staged events into the files of their tables; windows are closed up to `until_us`."""
+    made = Written([], TrustTotals())
+    with tables() as sink:
+        for batch in stored(file.path):
+            made.trust.add(batch)
+            made.rows += batch.num_rows
+            calls = batch.filter(pc.equal(batch["event"], "call"))["time"].cast(pa.int64())
+            made.late += pc.sum(pc.less(calls, until_us)).as_py() or 0
+            sink.add(fill(batch, names))
+    made.files = sink.stored
+    return made

@@ -1,1 +1,0 @@
-"""Kafka on a byte stream: headers, frames, records, pairing. No I/O."""
