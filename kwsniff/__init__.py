@@ -4,7 +4,7 @@
 
     kwsniff.summary("trace.pcapng")              # what `kwsniff report` says; a notebook shows it
     kwsniff.calls("trace.pcapng")                # a DataFrame, a row for each request with its response
-    for batch in kwsniff.rows.events("captures"):     # everything seen, as Arrow batches
+    for batch in kwsniff.events("captures"):     # everything seen, as Arrow batches
         ...
 
 `clients`, `slow`, `groups`, `errors`, `audit`, `auth`, `findings`, `upgrade_check` and `compare` are the
@@ -15,8 +15,6 @@ answers of the commands of these names as DataFrames, `decode_body` decodes one 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,18 +62,6 @@ __all__ = [
 
 _HOMES = {"Config": "kwsniff.config", "DecodeError": "kwsniff.spec.binary"}
 _FUNCTIONS = frozenset(__all__) - {*_HOMES, "__version__"}
-
-
-class _Package(ModuleType):
-    """`events` and `findings` are functions here, and there are modules of these names for whoever imports
-    from them (`from kwsniff.rows.events import STATUSES`): importing one leaves the function in its place."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _FUNCTIONS and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

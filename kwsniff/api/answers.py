@@ -155,7 +155,7 @@ def findings(
 
     Example:
         >>> import kwsniff
-        >>> found = kwsniff.analysis.findings("captures/stuck-consumer.pcapng.zst")
+        >>> found = kwsniff.findings("captures/stuck-consumer.pcapng.zst")
         >>> found[found["code"] == "consumer_stands_still"][["severity", "subject"]]
           severity                  subject
         2  warning  billing-stuck@127.0.0.1

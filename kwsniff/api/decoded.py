@@ -157,7 +157,7 @@ def events(
         >>> import collections
         >>> import kwsniff
         >>> found = collections.Counter()
-        >>> for batch in kwsniff.rows.events("captures/librdkafka-groups.pcapng", columns=["event"]):
+        >>> for batch in kwsniff.events("captures/librdkafka-groups.pcapng", columns=["event"]):
         ...     found.update(batch["event"].to_pylist())
         >>> dict(found)
         {'call': 338, 'connection': 25}

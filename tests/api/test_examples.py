@@ -13,7 +13,7 @@ from kwsniff import __all__ as public
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "notebook.md"
-MODULES = ("rows", "answers", "notebook")
+MODULES = ("decoded", "answers", "whole")
 
 
 def failures(test: doctest.DocTest) -> str:

@@ -100,23 +100,23 @@ def test_a_file_stays_open_and_is_read_from_where_it_stands() -> None:
 )
 def test_what_cannot_be_read_is_a_type_error(source: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
-        list(kwsniff.rows.events(source))
+        list(kwsniff.events(source))
 
 
 def test_a_text_file_and_what_is_no_capture_are_one_line() -> None:
     from kwsniff.capture.error import CaptureError
 
     with pytest.raises(CaptureError, match="open it in mode 'rb'"):
-        list(kwsniff.rows.events(io.StringIO("text")))  # type: ignore[arg-type]
+        list(kwsniff.events(io.StringIO("text")))  # type: ignore[arg-type]
     with pytest.raises(CaptureError, match="bytes: is no capture file"):
-        list(kwsniff.rows.events(b"no capture at all"))
+        list(kwsniff.events(b"no capture at all"))
 
 
 def test_columns_are_those_asked_for_in_their_order() -> None:
     frame = kwsniff.calls(PATH, columns=["latency_us", "api"])
     assert list(frame.columns) == ["latency_us", "api"]
     assert frame["api"].notna().all()
-    assert next(iter(kwsniff.rows.events(PATH, columns=["event", "code"]))).schema.names == [
+    assert next(iter(kwsniff.events(PATH, columns=["event", "code"]))).schema.names == [
         "event",
         "code",
     ]
@@ -150,7 +150,7 @@ def test_stored_events_are_a_source(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     path = tmp_path / "events.parquet"
-    pq.write_table(pa.Table.from_batches(list(kwsniff.rows.events(PATH))), path)
+    pq.write_table(pa.Table.from_batches(list(kwsniff.events(PATH))), path)
     assert rows(kwsniff.calls(path)) == rows(kwsniff.calls(PATH))
     assert len(kwsniff.slow(path)) == len(kwsniff.slow(PATH))
 
@@ -198,7 +198,7 @@ def test_findings_are_those_of_the_report(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kwsniff", "report", str(PATH), "--csv", str(tmp_path), "-q"]
     subprocess.run(command, capture_output=True, check=True, cwd=ROOT)
     printed = pd.read_csv(tmp_path / "findings.csv")
-    assert kwsniff.analysis.findings(PATH)["finding"].tolist() == printed["finding"].tolist()
+    assert kwsniff.findings(PATH)["finding"].tolist() == printed["finding"].tolist()
 
 
 def test_a_summary_is_the_report(tmp_path: Path) -> None:
@@ -237,17 +237,6 @@ def test_help_and_completion_show_the_real_function(name: str) -> None:
     for part in (f"{name}(", "Args:", ">>> "):
         assert part in text
     assert "*args" not in text
-
-
-def test_modules_keep_their_names_beside_functions() -> None:
-    import kwsniff.analysis.rule
-    from kwsniff.analysis.findings import RULES
-    from kwsniff.rows.events import STATUSES
-
-    assert "ok" in STATUSES
-    assert RULES
-    assert inspect.isfunction(kwsniff.rows.events)
-    assert inspect.isfunction(kwsniff.analysis.findings)
 
 
 def test_a_body_goes_by_the_name_of_its_api() -> None:

@@ -74,7 +74,7 @@ def account(path: Path) -> Account:
     requests: Counter[tuple[object, ...]] = Counter()
     responses: Counter[tuple[object, ...]] = Counter()
     anomalies: Counter[str] = Counter()
-    for batch in kwsniff.rows.events(path, columns=COLUMNS, ports=tuple(ports)):
+    for batch in kwsniff.events(path, columns=COLUMNS, ports=tuple(ports)):
         for row in batch.to_pylist():
             ends = Ends(*(row[name] for name in ENDS))
             if ends in frames.unclear:

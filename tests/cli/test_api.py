@@ -38,21 +38,14 @@ def test_calls_is_a_frame_of_calls_with_topic_names(path: str) -> None:
 
 
 def test_events_are_batches_of_the_schema(path: str) -> None:
-    batches = list(kwsniff.rows.events([Path(path)]))
+    batches = list(kwsniff.events([Path(path)]))
     assert all(batch.schema.equals(EVENTS) for batch in batches)
     assert [kind for batch in batches for kind in batch["event"].to_pylist()] == ["call", "anomaly", "call"]
 
 
 def test_a_choice_that_does_not_exist_is_a_type_error(path: str) -> None:
     with pytest.raises(TypeError, match="prots"):
-        kwsniff.rows.events(path, prots=(1,))
-
-
-def test_the_events_module_stays_importable_beside_the_function() -> None:
-    from kwsniff.rows.events import STATUSES
-
-    assert "ok" in STATUSES
-    assert callable(kwsniff.rows.events)
+        kwsniff.events(path, prots=(1,))
 
 
 def test_decode_body_reads_a_body_and_raises_the_public_error() -> None:

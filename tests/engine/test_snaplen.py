@@ -33,5 +33,5 @@ def snapped(data: bytes, size: int) -> bytes:
 def test_who_saw_no_header_does_not_judge(payload: int, tmp_path: Path) -> None:
     path = tmp_path / "snapped.pcap"
     path.write_bytes(snapped(SAMPLE.read_bytes(), 86 + payload))
-    codes = {row["code"] for batch in kwsniff.rows.events(path) for row in batch.to_pylist()}
+    codes = {row["code"] for batch in kwsniff.events(path) for row in batch.to_pylist()}
     assert "not_kafka" not in codes

@@ -71,7 +71,7 @@ def compare(path: str, ports: Sequence[int] = (9092, 9093, 9094), **choices: Any
     """What kwsniff tells wrong of the whole connections in a capture file."""
     rows = [
         row
-        for batch in kwsniff.rows.events(path, columns=COLUMNS, ports=tuple(ports), **choices)
+        for batch in kwsniff.events(path, columns=COLUMNS, ports=tuple(ports), **choices)
         for row in batch.to_pylist()
     ]
     return differences(path, read(path), rows)

@@ -19,7 +19,7 @@ from tests.samples import sample
 @pytest.mark.parametrize("name", ["stale-leader", "throttled"])
 @pytest.mark.parametrize("size", [1, 50])
 def test_a_session_finds_what_the_report_finds(name: str, size: int) -> None:
-    whole = pa.Table.from_batches(list(kwsniff.rows.events(sample(name).paths)))
+    whole = pa.Table.from_batches(list(kwsniff.events(sample(name).paths)))
     expected = Findings()
     for batch in whole.to_batches():
         expected.take(batch)
@@ -34,7 +34,7 @@ def test_a_session_finds_what_the_report_finds(name: str, size: int) -> None:
 def test_the_interval_s_tables_have_the_findings_beside_them(tmp_path: Path) -> None:
     live = LiveFindings()
     tables = IntervalCsv(tmp_path, 10.0, findings=live)
-    for batch in kwsniff.rows.events(sample("throttled").paths):
+    for batch in kwsniff.events(sample("throttled").paths):
         live.add(batch)
         tables.add(batch)
     tables.tick(Health((), 0, 20_000_000_000))

@@ -49,7 +49,7 @@ def outcome(path: Path, chains: list[list[Talk]], allowed: frozenset[str] = froz
     found = Outcome()
     talks = [talk for chain in chains for talk in chain]
     ports = {talk.port for talk in talks}
-    told = [row for batch in kwsniff.rows.events(path, columns=COLUMNS) for row in batch.to_pylist()]
+    told = [row for batch in kwsniff.events(path, columns=COLUMNS) for row in batch.to_pylist()]
     rows = [row for row in told if row["client_port"] in (*ports, None)]
     calls = [row for row in rows if row["event"] == "call"]
     _requests(calls, talks, found)

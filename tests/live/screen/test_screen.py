@@ -261,7 +261,7 @@ def test_ticks_without_a_running_app_do_no_harm_and_load_no_textual() -> None:
 
 PROGRAM = """
 import os, sys, threading, time, signal
-from kwsniff.live.screen import Screen, lines
+from kwsniff.live.screen import Screen, view
 from tests.live.screen.events import batch, call, health
 over = threading.Event()
 screen = Screen("eth0", over.set)
@@ -375,7 +375,7 @@ def test_the_terminal_is_as_before_when_the_session_ends() -> None:
 
 
 def test_the_terminal_is_as_before_when_drawing_fails() -> None:
-    terminal = Terminal("if second == 20: lines.screen = lambda *_: 1 / 0")
+    terminal = Terminal("if second == 20: view.screen = lambda *_: 1 / 0")
     terminal.wait_for(b"failed")
     terminal.end()
 
