@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kwsniff.analysis.finding import WARNING
 from kwsniff.analysis.findings import NEEDED, Findings
+from kwsniff.analysis.rule import WARNING
 from kwsniff.capture.source import CaptureError
 from kwsniff.cli.running import run
 from kwsniff.config import Config

@@ -7,14 +7,13 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.changes import ACTIONS, Change, changes_of
 from kwsniff.analysis.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row, calls_of, ends_of
 from kwsniff.count.eventrows import address
 from kwsniff.spec.load import catalog
@@ -154,3 +153,249 @@ CHANGES = (
     AnswerField("broker", TEXT, "broker", "address and port of the broker", 9),
     AnswerField("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
 )
+
+# What an administrative call asks of which resource, and how each one went: out of decoded bodies.
+#
+# Each API has a function that gives a Change for every resource of a request. The result of one is looked up
+# in the response by its name, by its place in the list, or is that of the whole response.
+
+ACL_TYPES = {1: "any", 2: "topic", 3: "group", 4: "cluster", 5: "transactional id", 6: "token", 7: "user"}
+CONFIG_TYPES = {2: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
+OPERATIONS = {
+    1: "any", 2: "all", 3: "read", 4: "write", 5: "create", 6: "delete", 7: "alter", 8: "describe",
+    9: "cluster action", 10: "describe configs", 11: "alter configs", 12: "idempotent write",
+    13: "create tokens", 14: "describe tokens", 15: "two phase commit",
+}  # fmt: skip
+PERMISSIONS = {1: "any", 2: "deny", 3: "allow"}
+PATTERNS = {1: "any", 2: "match", 3: "literal", 4: "prefixed"}
+CONFIG_OPERATIONS = {0: "set", 1: "delete", 2: "append", 3: "subtract"}
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""Numbers of the protocol, by the guide's enumerations."""
+
+
+class Change(NamedTuple):
+    """What is asked of one resource."""
+
+    type: str
+    name: str | None
+    detail: str = ""
+    key: str | None = None
+    """The name that its result has in the response, if it is another."""
+
+
+Maker = Callable[[Row], Iterator[Change]]
+
+
+class Action(NamedTuple):
+    """An API that changes something."""
+
+    verb: str
+    changes: Maker
+    results: tuple[str, ...] = ()
+    """Fields of the response that list results, whichever it has."""
+    names: tuple[str, ...] = ()
+    """Fields of a result that name it; none: results are in the order of the request."""
+
+
+def changes_of(api_key: int, request: Row, response: Row) -> Iterator[tuple[Change, int | None]]:
+    """Each change of a call with its error code, None where the response does not tell."""
+    action = ACTIONS[api_key]
+    whole = response.get("error_code")
+    results: list[Row] = next((response[name] for name in action.results if response.get(name)), [])
+    named = {str(each.get(name)): each for each in results for name in action.names if name in each}
+    for at, change in enumerate(action.changes(request)):
+        result = named.get(str(change.key or change.name))
+        if not action.names and at < len(results):
+            result = results[at]
+        code = whole if result is None else first_error(result)
+        yield change, whole or code
+
+
+def first_error(value: Any) -> int | None:
+    """The first non-zero error code anywhere in it, 0 if all are zero, None if there is none."""
+    if isinstance(value, list):
+        codes = [first_error(each) for each in value]
+    elif isinstance(value, dict):
+        own = value.get("error_code")
+        inner = [first_error(each) for each in value.values() if isinstance(each, dict | list)]
+        codes = [own if isinstance(own, int) else None, *inner]
+    else:
+        return None
+    return next((code for code in codes if code), 0 if 0 in codes else None)
+
+
+def _all(request: Row, name: str) -> list[Row]:
+    return request.get(name) or []
+
+
+def _create_topics(request: Row) -> Iterator[Change]:
+    for each in _all(request, "topics"):
+        yield Change("topic", each["name"], ", ".join((*_size(each), *_configs(each))))
+
+
+def _size(topic: Row) -> Iterator[str]:
+    if topic.get("assignments"):
+        yield f"{len(topic['assignments'])} partitions assigned"
+        return
+    count = topic.get("num_partitions")
+    yield f"{_default(count)} partition{'' if count == 1 else 's'}"
+    yield f"replication {_default(topic.get('replication_factor'))}"
+
+
+def _default(number: int | None) -> str:
+    return "default" if number in (None, -1) else str(number)
+
+
+def _configs(each: Row) -> Iterator[str]:
+    for config in each.get("configs") or ():
+        operation = config.get("config_operation")
+        verb = "" if operation in (None, 0) else f"{CONFIG_OPERATIONS.get(operation, operation)} "
+        value = "" if operation == 1 else f"={config.get('value')}"
+        yield f"{verb}{config['name']}{value}"
+
+
+def _delete_topics(request: Row) -> Iterator[Change]:
+    for name in request.get("topic_names") or ():
+        yield Change("topic", name)
+    for each in _all(request, "topics"):
+        yield Change("topic", each.get("name") or each.get("topic_id"))
+
+
+def _delete_records(request: Row) -> Iterator[Change]:
+    for each in _all(request, "topics"):
+        parts = [f"{part['partition_index']} before {part['offset']}" for part in each["partitions"]]
+        yield Change("topic", each["name"], "partitions " + ", ".join(parts))
+
+
+def _acl(each: Row, suffix: str = "") -> str:
+    operation = OPERATIONS.get(each["operation"], str(each["operation"]))
+    permission = PERMISSIONS.get(each["permission_type"], str(each["permission_type"]))
+    pattern = each.get(f"resource_pattern_type{suffix}", each.get(f"pattern_type{suffix}"))
+    shown = PATTERNS.get(pattern, "literal") if pattern is not None else "literal"
+    who = each.get(f"principal{suffix}") or "anybody"
+    return f"{permission} {operation} to {who} from {each.get(f'host{suffix}') or 'anywhere'} ({shown})"
+
+
+def _create_acls(request: Row) -> Iterator[Change]:
+    for each in _all(request, "creations"):
+        kind = ACL_TYPES.get(each["resource_type"], str(each["resource_type"]))
+        yield Change(f"acl of {kind}", each["resource_name"], _acl(each))
+
+
+def _delete_acls(request: Row) -> Iterator[Change]:
+    for each in _all(request, "filters"):
+        kind = ACL_TYPES.get(each["resource_type_filter"], str(each["resource_type_filter"]))
+        yield Change(f"acl of {kind}", each.get("resource_name_filter"), _acl(each, "_filter"))
+
+
+def _configured(request: Row) -> Iterator[Change]:
+    for each in _all(request, "resources"):
+        kind = CONFIG_TYPES.get(each["resource_type"], str(each["resource_type"]))
+        yield Change(kind, each["resource_name"], ", ".join(_configs(each)))
+
+
+def _log_dirs(request: Row) -> Iterator[Change]:
+    for each in _all(request, "dirs"):
+        for topic in each["topics"]:
+            parts = _numbers(topic["partitions"])
+            yield Change("topic", topic["name"], f"partitions {parts} to {each['path']}")
+
+
+def _numbers(partitions: Any) -> str:
+    return ",".join(str(number) for number in partitions or ())
+
+
+def _partitions(request: Row) -> Iterator[Change]:
+    for each in _all(request, "topics"):
+        yield Change("topic", each["name"], f"to {each['count']} partitions")
+
+
+def _token(request: Row) -> Iterator[Change]:
+    owner = request.get("owner_principal_name")
+    yield Change("token", owner or None, "")
+
+
+def _groups(request: Row) -> Iterator[Change]:
+    for name in request.get("groups_names") or ():
+        yield Change("group", name)
+
+
+def _elections(request: Row) -> Iterator[Change]:
+    kind = {0: "preferred", 1: "unclean"}.get(request.get("election_type", 0), "")
+    for each in request.get("topic_partitions") or [{"topic": None, "partitions": []}]:
+        what = f"partitions {_numbers(each['partitions'])}" if each["partitions"] else "all partitions"
+        yield Change("topic", each["topic"], f"{kind} leaders of {what}")
+
+
+def _reassignments(request: Row) -> Iterator[Change]:
+    for each in _all(request, "topics"):
+        parts = [f"{part['partition_index']} to {part['replicas']}" for part in each["partitions"]]
+        yield Change("topic", each["name"], "partitions " + ", ".join(parts))
+
+
+def _offsets(request: Row) -> Iterator[Change]:
+    for each in _all(request, "topics"):
+        name = each.get("topic_name") or each.get("name")
+        parts = [_offset(part) for part in each.get("partitions") or ()]
+        yield Change("group", request.get("group_id"), f"{name} {', '.join(parts)}".strip(), key=name)
+
+
+def _offset(part: Row) -> str:
+    offset = part.get("start_offset", part.get("committed_offset"))
+    return f"{part['partition_index']}" + ("" if offset is None else f" to {offset}")
+
+
+def _quotas(request: Row) -> Iterator[Change]:
+    for each in _all(request, "entries"):
+        parts = [f"{part['entity_type']} {part['entity_name'] or 'default'}" for part in each["entity"]]
+        ops = [f"{op['key']}" + (" removed" if op["remove"] else f"={op['value']:g}") for op in each["ops"]]
+        yield Change("quota", ", ".join(parts), ", ".join(ops))
+
+
+def _scram(request: Row) -> Iterator[Change]:
+    for name, verb in (("deletions", "delete"), ("upsertions", "set")):
+        for each in _all(request, name):
+            mechanism = MECHANISMS.get(each["mechanism"], str(each["mechanism"]))
+            yield Change("user", each["name"], f"{verb} {mechanism}")
+
+
+def _features(request: Row) -> Iterator[Change]:
+    for each in _all(request, "feature_updates"):
+        yield Change("feature", each["feature"], f"to {each.get('max_version_level')}")
+
+
+def _of(kind: str, field: str) -> Maker:
+    def changes(request: Row) -> Iterator[Change]:
+        yield Change(kind, str(request.get(field)))
+
+    return changes
+
+
+ACTIONS: dict[int, Action] = {
+    19: Action("create", _create_topics, ("topics",), ("name",)),
+    20: Action("delete", _delete_topics, ("responses",), ("name", "topic_id")),
+    21: Action("delete records", _delete_records, ("topics",), ("name",)),
+    30: Action("create", _create_acls, ("results",)),
+    31: Action("delete", _delete_acls, ("filter_results",)),
+    33: Action("replace settings", _configured, ("responses",), ("resource_name",)),
+    34: Action("move", _log_dirs, ("results",), ("topic_name",)),
+    37: Action("add partitions", _partitions, ("results",), ("name",)),
+    38: Action("create", _token),
+    39: Action("renew", _token),
+    40: Action("expire", _token),
+    42: Action("delete", _groups, ("results",), ("group_id",)),
+    43: Action("elect", _elections, ("replica_election_results",), ("topic",)),
+    44: Action("change settings", _configured, ("responses",), ("resource_name",)),
+    45: Action("reassign", _reassignments, ("responses",), ("name",)),
+    47: Action("delete offsets", _offsets, ("topics",), ("name",)),
+    49: Action("change", _quotas, ("entries",)),
+    51: Action("change", _scram, ("results",), ("user",)),
+    57: Action("update", _features, ("results",), ("feature",)),
+    64: Action("unregister", _of("broker", "broker_id")),
+    80: Action("add", _of("voter", "voter_id")),
+    81: Action("remove", _of("voter", "voter_id")),
+    91: Action("set offsets", _offsets, ("responses",), ("topic_name",)),
+    92: Action("delete offsets", _offsets, ("responses",), ("topic_name",)),
+    94: Action("unregister", _of("controller", "controller_id")),
+}
+"""APIs that change something, by key."""

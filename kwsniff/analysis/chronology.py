@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kwsniff.analysis.tabular import BYTES, COUNT, DURATION, TEXT, TIME, AnswerField, AnswerTable, Row
 from kwsniff.count.eventrows import address
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 from kwsniff.output.units import closer
 from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
 

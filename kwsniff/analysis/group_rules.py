@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.analysis.causes import EXPELLED
-from kwsniff.analysis.finding import WARNING, Finding, command, evidence, literal
-from kwsniff.analysis.rule import Context, Rule
+from kwsniff.analysis.failures import EXPELLED
+from kwsniff.analysis.rule import WARNING, Context, Finding, Rule, command, evidence, literal
 from kwsniff.count.eventrows import UNKNOWN, Coded, EventBatch, Joint, Keys
 from kwsniff.count.spans import Spans
 from kwsniff.count.tally import Entry, Packet, Tally

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.analysis.finding import NOTICE, Finding, command, evidence, literal
-from kwsniff.analysis.rule import Context, Rule
+from kwsniff.analysis.rule import NOTICE, Context, Finding, Rule, command, evidence, literal
 from kwsniff.count.eventrows import EventBatch, Keys, Picked
 from kwsniff.count.tally import NONE, Counted, Entry, Key, Tally, counted
 from kwsniff.output.units import bytes_text, client, digits, duration, listed, name, rate

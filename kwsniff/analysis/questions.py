@@ -1,7 +1,7 @@
 """The questions that can be asked of events: each is a command and a Python function of the same name.
 
 An entry says all that both need: which answer takes the events, what it can be asked, what its tables are and
-how each is described. `kwsniff.cli.commands` and `kwsniff.api.answers` are made from it.
+how each is described. `kwsniff.cli.commands` and `kwsniff.api.whole` are made from it.
 """
 
 from __future__ import annotations

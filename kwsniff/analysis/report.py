@@ -202,7 +202,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the first rows of the tables by API, client and error."""
-        from kwsniff.analysis.notebook import shown
+        from kwsniff.analysis.terminal import shown
 
         return "".join(shown(name, self.tables[name]) for name in DEFAULT_BY if name in self.arrow)
 

@@ -1,25 +1,231 @@
-"""What a rule is: it takes EVENTS batches, merges with what another instance of it took, and says what it
-found.
-
-A rule keeps its state in parts (`Tally`, `Histogram`, ...) that are bounded and merge; so does it. Rules
-pickle, so that parts of an input may be taken in different processes and brought together.
-
-Invariant: taking two batches one after the other is the same as taking each with its own instance and
-merging.
-"""
+"""What a rule says: one sentence with the figures it rests on, the packets that show it, and where to look
+next."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, ClassVar, NamedTuple, Self
 
-from kwsniff.analysis.finding import Finding
+import pyarrow as pa
+
 from kwsniff.analysis.thresholds import Thresholds
 from kwsniff.count.codes import OTHERS
-from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.eventrows import UNKNOWN, EventBatch
+from kwsniff.count.tally import Entry, Packet
+from kwsniff.output.text import printable
 from kwsniff.output.units import in_unit, many
+from kwsniff.rows.schema import TIMESTAMP
+
+CRITICAL, WARNING, NOTICE, OK, NOT_SHOWN = "critical", "warning", "notice", "ok", "not_shown"
+SEVERITIES = {
+    CRITICAL: "something does not work",
+    WARNING: "something works badly, or is about to fail",
+    NOTICE: "worth knowing",
+    OK: "the rule looked and found nothing",
+    NOT_SHOWN: "the capture does not show what the rule looks at",
+}
+"""From the worst on."""
+
+FINDINGS = pa.schema(
+    [
+        pa.field("code", pa.string(), metadata={"doc": "name of the rule, see docs/findings.md"}),
+        pa.field("severity", pa.string(), metadata={"doc": ", ".join(SEVERITIES)}),
+        pa.field("subject", pa.string(), metadata={"doc": "who or what it is about; empty if ok"}),
+        pa.field("finding", pa.string(), metadata={"doc": "one sentence or two"}),
+        pa.field(
+            "numbers",
+            pa.string(),
+            metadata={"doc": "the figures as `name=value`, joined by `; `; units in the names"},
+        ),
+        pa.field("evidence", pa.string(), metadata={"doc": "packets as `capture:number`, joined by `;`"}),
+        pa.field("first_time", TIMESTAMP, metadata={"doc": "when it was first seen"}),
+        pa.field("last_time", TIMESTAMP, metadata={"doc": "when it was last seen"}),
+        pa.field("command", pa.string(), metadata={"doc": "what shows more; FILE stands for the input"}),
+    ]
+)
+"""A row for each finding, and one for each rule that found nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row of FINDINGS."""
+
+    code: str
+    severity: str
+    subject: str
+    sentence: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    evidence: tuple[Packet, ...] = ()
+    command: str = ""
+    weight: float = 0.0
+    """Among findings of one severity and share the greatest comes first."""
+    share: float = 0.0
+    """The part of the traffic that it concerns: calls, connections, bytes or clients, as its rule says."""
+    brief: str = ""
+    """What is said of the subject in a list of findings of this rule."""
+    explains: tuple[str, ...] = ()
+    """Findings of these codes about the same subject say no more than this one."""
+
+    def row(self) -> dict[str, Any]:
+        """As FINDINGS has it."""
+        times = [packet.time for packet in self.evidence if packet.time != UNKNOWN]
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "subject": self.subject,
+            "finding": self.sentence,
+            "numbers": "; ".join(f"{name}={_number(value)}" for name, value in self.numbers.items()) or None,
+            "evidence": ";".join(map(_place, places(self.evidence))) or None,
+            "first_time": min(times, default=None),
+            "last_time": max(times, default=None),
+            "command": self.command or None,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The same with figures and packets as objects, for JSON."""
+        shown = [{"capture": packet.capture, "packet": packet.number} for packet in places(self.evidence)]
+        times = {name: _when(value) for name, value in self.row().items() if name.endswith("_time")}
+        return {**self.row(), "numbers": dict(self.numbers), "evidence": shown, **times}
+
+
+def table(found: Iterable[Finding]) -> pa.Table:
+    """All rows."""
+    return pa.Table.from_pylist([each.row() for each in found], schema=FINDINGS)
+
+
+def places(evidence: Iterable[Packet]) -> list[Packet]:
+    """The packets whose number is known, each once, in order."""
+    known = {(each.capture, each.number): each for each in evidence if each.number != UNKNOWN}
+    return sorted(known.values(), key=lambda each: (each.time, each.number))
+
+
+def evidence(*entries: Entry) -> tuple[Packet, ...]:
+    """First and last packet of all entries together."""
+    first = min((entry.first for entry in entries), key=lambda packet: packet.time)
+    last = max((entry.last for entry in entries), key=lambda packet: packet.time)
+    return (first, last)
+
+
+def command(name: str, where: str = "", option: str = "") -> str:
+    """A command line of kwsniff."""
+    words = ["kwsniff", name, "FILE", option, f"--where {shlex.quote(where)}" if where else ""]
+    return " ".join(filter(None, words))
+
+
+def both(*conditions: str) -> str:
+    """Conditions of `--where` that all have to hold."""
+    return " and ".join(conditions)
+
+
+MOST_FILES, MOST_ALTERNATIVES = 10, 10
+TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|\w+| == |.')
+"""Texts, words and operators of an expression of `--where`."""
+
+
+def about_input(
+    found: Iterable[Finding], paths: Sequence[str], options: Sequence[str] = (), where: str | None = None
+) -> list[Finding]:
+    """The same with commands that run as they stand; see `with_input`."""
+    return [replace(each, command=with_input(each.command, paths, options, where)) for each in found]
+
+
+def with_input(line: str, paths: Sequence[str], options: Sequence[str] = (), where: str | None = None) -> str:
+    """A command line with its input for FILE, unless that are too many files to name, and with what chose
+    the rows of it: `options`, and an expression."""
+    words = shlex.split(line)
+    if "FILE" not in words:
+        return line
+    if 0 < len(paths) <= MOST_FILES:
+        place = words.index("FILE")
+        words[place : place + 1] = map(printable, paths)
+    if where and "--where" in words:
+        place = words.index("--where") + 1
+        words[place] = f"({printable(where)}) and ({words[place]})"
+    elif where:
+        words += ["--where", printable(where)]
+    return shlex.join([*words, *map(printable, options)])
+
+
+def joined(lines: Sequence[str]) -> str:
+    """One command line for what several of one kind show: options that differ are left out, expressions of
+    `--where` are alternatives; the first one, if they are too many."""
+    commands = [shlex.split(line) for line in dict.fromkeys(lines)]
+    if len(commands) == 1:
+        return lines[0]
+    words, at = [], 0
+    while at < len(commands[0]):
+        size = 1 + (commands[0][at].startswith("--") and at + 1 < len(commands[0]))
+        part = commands[0][at : at + size]
+        others = [_option(each, part[0], size) for each in commands]
+        if all(each == part for each in others):
+            words += part
+        elif part[0] == "--where" and all(others):
+            if len(others) > MOST_ALTERNATIVES:
+                return lines[0]
+            words += [part[0], _either([each[1] for each in others])]
+        at += size
+    return shlex.join(words)
+
+
+def _either(expressions: Sequence[str]) -> str:
+    """What holds where one of some expressions does: with `in` if they differ in one value only."""
+    pieces = [TOKENS.findall(each) for each in expressions]
+    if len({len(each) for each in pieces}) == 1:
+        differing = [place for place, some in enumerate(zip(*pieces, strict=True)) if len(set(some)) > 1]
+        first, place = pieces[0], differing[0]
+        if len(differing) == 1 and first[place - 1 : place] == [" == "]:
+            values = ", ".join(each[place] for each in pieces)
+            return "".join([*first[: place - 1], f" in ({values})", *first[place + 1 :]])
+    return " or ".join(f"({each})" for each in expressions)
+
+
+def _option(words: list[str], first: str, size: int) -> list[str]:
+    place = words.index(first) if first in words else len(words)
+    return words[place : place + size]
+
+
+def is_client(client_id: Any, ip: Any) -> str:
+    """The condition for a client: by its id if it has one, else by its address."""
+    return f"client_id == {literal(client_id)}" if client_id else f"client_ip == {literal(ip)}"
+
+
+def literal(value: Any) -> str:
+    """A value as `--where` takes it."""
+    return json.dumps(printable(value), ensure_ascii=False) if isinstance(value, str) else str(value)
+
+
+def order(finding: Finding) -> tuple[int, float, float, str, str]:
+    """Sorts the worst first, then what concerns most of the traffic."""
+    place = list(SEVERITIES).index(finding.severity)
+    return (place, -finding.share, -finding.weight, finding.code, finding.subject)
+
+
+def _place(packet: Packet) -> str:
+    return f"{packet.capture or ''}:{packet.number}"
+
+
+def _when(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else f"{value:.6g}"
+
+
+# What a rule is: it takes EVENTS batches, merges with what another instance of it took, and says what it
+# found.
+#
+# A rule keeps its state in parts (`Tally`, `Histogram`, ...) that are bounded and merge; so does it. Rules
+# pickle, so that parts of an input may be taken in different processes and brought together.
+#
+# Invariant: taking two batches one after the other is the same as taking each with its own instance and
+# merging.
 
 METADATA_ID, CLUSTER_METADATA = "00000000-0000-0000-0000-000000000001", "__cluster_metadata"
 """The topic of KRaft's log has the same uuid everywhere (KIP-595)."""

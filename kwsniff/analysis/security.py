@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kwsniff.analysis.finding import CRITICAL, WARNING, Finding, command, evidence, literal
-from kwsniff.analysis.rule import Context, Rule
+from kwsniff.analysis.rule import CRITICAL, WARNING, Context, Finding, Rule, command, evidence, literal
 from kwsniff.count.eventrows import EventBatch, EventRows, Mask
 from kwsniff.count.tally import Tally
 from kwsniff.output.units import client, listed, many, name

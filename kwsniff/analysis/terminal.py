@@ -213,3 +213,35 @@ def _print(console: Console, title: str, headings: list[Shown], cells: list[list
         style = "" if place and line[0] != WAITED else "dim"
         text.append("\n" + (" " * _GAP).join(parts).rstrip(), style)
     console.print(text, soft_wrap=True, highlight=False)
+
+
+# Tables as a notebook shows them: the first rows of the columns that matter most.
+
+COLUMNS = (
+    *("api", "client_id", "client_ip", "error", "calls", "errors", "duration_sum_us", "queued_sum_us"),
+    *("throttled_sum_us", "broker_sum_us", "latency_p50_us", "latency_p99_us", "latency_max_us", "clients"),
+)
+ROWS = 10
+
+
+def shown(name: str, frame: pd.DataFrame) -> str:
+    """One table as HTML, nothing if it has no rows. Names from the wire are escaped."""
+    if not len(frame):
+        return ""
+    import pandas as pd
+
+    columns = [each for each in COLUMNS if each in frame.columns]
+    rows = [[_cell(value) for value in row] for row in frame[columns].head(ROWS).to_numpy().tolist()]
+    table = pd.DataFrame(rows, columns=columns).to_html(index=False, escape=True)
+    more = f"<p>and {len(frame) - ROWS:,} more</p>" if len(frame) > ROWS else ""
+    return f"<h4>{name}</h4>{table}{more}"
+
+
+def _cell(value: Any) -> str:
+    import pandas as pd
+
+    if pd.isna(value):
+        return ""
+    if isinstance(value, float):
+        return digits(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))

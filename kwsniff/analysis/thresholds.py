@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Self
 
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,19 @@
 """What Python programs and notebooks call: the functions behind the names of the package itself."""
 
-from kwsniff.api.answers import audit, auth, clients, compare, errors, findings, groups, slow, upgrade_check
 from kwsniff.api.decoded import calls, decode_body, events, use_dissectors
-from kwsniff.api.whole import Summary, summary
+from kwsniff.api.whole import (
+    Summary,
+    audit,
+    auth,
+    clients,
+    compare,
+    errors,
+    findings,
+    groups,
+    slow,
+    summary,
+    upgrade_check,
+)
 
 __all__ = [
     "Summary",

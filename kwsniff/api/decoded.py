@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kwsniff.api.inputs import Selection, Source, rows
 from kwsniff.capture.memory import ETHERNET
 from kwsniff.config import Config
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 from kwsniff.rows.events import CALL
 from kwsniff.rows.schema import EVENTS
 from kwsniff.spec import compile as decoders
@@ -253,7 +253,7 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
     known = Config.__dataclass_fields__
     for name in config:
         if name not in known:
-            from kwsniff.output.similar import suggestion
+            from kwsniff.output import suggestion
 
             raise TypeError(f"there is no option {name!r}{suggestion(name, known)}")
     return config

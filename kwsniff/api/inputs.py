@@ -20,7 +20,7 @@ from kwsniff.config import Config
 from kwsniff.count.where.name import BODIES
 from kwsniff.count.where.predicate import columns_in, compile_where
 from kwsniff.engine.analyze import analyze
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run import offline
 

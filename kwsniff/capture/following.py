@@ -24,11 +24,18 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from kwsniff.capture.batch import note_batch, segment_batch
-from kwsniff.capture.error import CaptureError
-from kwsniff.capture.followed import OTHER, PACKED, PLAIN, PackedFile, PlainFile, kind_of
-from kwsniff.capture.growing import GrowingFile, Identity
+from kwsniff.capture.error import CaptureError, Stop
+from kwsniff.capture.growing import (
+    OTHER,
+    PACKED,
+    PLAIN,
+    GrowingFile,
+    Identity,
+    PackedFile,
+    PlainFile,
+    kind_of,
+)
 from kwsniff.capture.source import first_time, natural
-from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import STDIN
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.interfaces import Interface, Interfaces
-from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Reader, Window
+from kwsniff.capture.reader import MAX_CAPLEN, MAX_SNAPLEN, Interface, Interfaces, Reader, Window
 from kwsniff.config import Config
 from kwsniff.net.packets import Bytes, CaptureTotals, Integers, PacketBlock, gather, number
 

@@ -18,9 +18,8 @@ from threading import Condition, Thread
 
 import numpy as np
 
-from kwsniff.capture.error import CaptureError
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.reader import SLACK, Window
-from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import ByteStream
 
 AHEAD_BYTES = 8 << 20

@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
-from kwsniff.capture.error import CaptureError
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
 from kwsniff.capture.pipe import PipeWindow
 from kwsniff.capture.place import Unread, directory_of, is_remote, local, named_as_capture, regular_files
 from kwsniff.capture.reader import Reader, Window
-from kwsniff.capture.stop import Stop
 from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector

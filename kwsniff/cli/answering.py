@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from kwsniff.analysis import Answer
 from kwsniff.analysis.callrows import NAMED, NAMING
+from kwsniff.analysis.compare import Profile, compared
 from kwsniff.analysis.questions import Question
 from kwsniff.analysis.stored import is_stored, stored_events
 from kwsniff.analysis.tabular import AnswerTable
-from kwsniff.capture.error import CaptureError
-from kwsniff.capture.stop import Stop
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.cli import problem
 from kwsniff.cli.destination import Interrupts, Stopping
 from kwsniff.cli.naming import named
@@ -26,14 +26,15 @@ from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.request import Request, from_pipe, patient
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
-from kwsniff.count.where import zone
+from kwsniff.count.where import WhereError, zone
 from kwsniff.count.where.name import BODIES
-from kwsniff.count.where.predicate import columns_in, compile_where
+from kwsniff.count.where.predicate import Predicate, columns_in, compile_where
 from kwsniff.rows.events import CONNECTION
 from kwsniff.run.offline import events
 
 if TYPE_CHECKING:
     from kwsniff.analysis.upgrade import UpgradeCheck
+
 
 FORMATS = ("text", "csv", "json")
 DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
@@ -198,3 +199,64 @@ def look(request: Request) -> Look:
     width = None if request.wide else shutil.get_terminal_size().columns if terminal else PAGE
     colour = request.colour(terminal)
     return Look(width, colour, zone(request.tz), request.top)
+
+
+# The job of `kwsniff compare`: a profile of each input, or of each window of one, and what differs.
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What is compared."""
+
+    name: str
+    path: str
+    window: str | None
+    chosen: Predicate
+    profile: Profile
+
+    def __str__(self) -> str:
+        """As it is told to people."""
+        window = f", {self.window}" if self.window else ""
+        return f"{self.name}: {self.path}{window}, {self.profile.calls:,} calls"
+
+
+def compare(request: Request, other: str | None, a: str | None, b: str | None) -> int:
+    """Print what differs between two inputs, or two windows; return the exit code. Raises CommandError."""
+    check(request)
+    windows = (a, b)
+    if other is None and None in windows:
+        raise CommandError("name a second input, or two windows of this one: --a FROM/UNTIL --b FROM/UNTIL")
+    if windows != (None, None) and (request.since or request.until):
+        raise CommandError("--a and --b stand in place of --since and --until")
+    paths = (request.paths[0], request.paths[0] if other is None else other)
+    chosen = [_chosen(option, text, request.tz) for option, text in zip(("--a", "--b"), windows, strict=True)]
+    sides = [_Side(*each, Profile()) for each in zip("AB", paths, windows, chosen, strict=True)]
+    damage, seen = Damage(), 0
+    for path in dict.fromkeys(paths):  # an input is read once, also standard input
+        mine, trust = [side for side in sides if side.path == path], Trust(wanted=not request.quiet)
+        for batch in taken(replace(request, paths=[path]), mine[0].profile.needs, damage, trust):
+            for side in mine:
+                side.profile.take(batch.filter(side.chosen(batch)))
+    for side in sides:
+        if not request.quiet:
+            print(side, file=sys.stderr)
+        seen += side.profile.calls
+    show(request, compared(*(side.profile for side in sides)))
+    for side in sides:
+        if seen and not side.profile.calls:
+            window = f" in {side.window} ({request.tz})" if side.window else ""
+            problem.said(f"{side.name} has no calls{window}")
+    if damage:
+        problem.said(damage.line())
+    return problem.DAMAGED if damage else problem.DONE
+
+
+def _chosen(option: str, window: str | None, tz: str) -> Predicate:
+    """Which events are in a window, `FROM/UNTIL` with one of them left out at most."""
+    since, slash, until = (part.strip() or None for part in (window or "").partition("/"))
+    if window is not None and (not slash or not (since or until)):
+        raise CommandError(f"{option}: {window!r} is no window: FROM/UNTIL, such as 12:03:05/12:04 or 12:04/")
+    try:
+        return compile_where(None, since=since, until=until, tz=tz)
+    except WhereError as error:
+        raise CommandError(f"{option}: {str(error).partition(': ')[2]}") from None

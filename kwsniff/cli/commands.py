@@ -400,7 +400,7 @@ PIPELINE = command(
 
 COMPARE = command(
     "compare",
-    "comparing:compare",
+    "answering:compare",
     """Compare inputs or windows of one: latency, errors, clients.
 
     What got slower is shown with the size of the effect and the counts. Tables: latency, errors,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kwsniff.analysis.callrows import NAMED, NAMING
-from kwsniff.capture.error import CaptureError
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.source import segments
-from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.destination import Interrupts, Output, Stopping, Writer, chosen_format, open_writer
 from kwsniff.cli.naming import named
@@ -31,12 +31,17 @@ from kwsniff.cli.request import (
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.config import Config
 from kwsniff.engine.analyze import analyze
+from kwsniff.engine.decisions import Decision, matching
+from kwsniff.engine.engine import Engine
+from kwsniff.net.segments import segment_columns
+from kwsniff.output.text import iso_times
 from kwsniff.rows.prefetch import prefetched
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 
 if TYPE_CHECKING:
     from kwsniff.net.packets import CaptureTotals
+
 
 # `kwsniff decode --follow`: events of files that are still being written.
 
@@ -102,7 +107,7 @@ def decode(request: DecodeRequest) -> int:
         shaped = request.form not in (None, "text") or request.columns or request.count is not None
         if request.follow or shaped or request.limits:
             raise CommandError("--trace goes with none of the options that choose or shape rows")
-        from kwsniff.cli.tracing import trace  # which loads what few runs need
+        from kwsniff.cli.decode import trace
 
         return trace(request, request.trace, request.output)
     return _decode(request)
@@ -281,3 +286,58 @@ class _Run:
             batch = batch.slice(0, self._left)
             self._left -= batch.num_rows
         return batch
+
+
+# The job of `kwsniff decode --trace`: what was decided of a connection, a line a decision.
+
+CONNECTION = re.compile(r"[0-9a-f]{1,16}", re.IGNORECASE)
+
+
+def trace(request: Request, connection: str, output: str | None) -> int:
+    """Write the decisions on connections whose id begins so; return the exit code.
+
+    Raises:
+        CommandError: that is no id, no connection has it, or an input could not be read.
+    """
+    if not CONNECTION.fullmatch(connection):
+        raise CommandError(f"--trace: {connection!r} is no id of a connection, nor the beginning of one")
+    refuse_overwriting(output, request.paths)
+    made = Output(output)
+    count = 0
+    try:
+        for found in decisions(request.paths, request.config):
+            chosen = matching(found, connection.lower())
+            made.stream.write("".join(lines(chosen, request.tz)).encode())
+            count += sum(bool(each.connection) for each in chosen)
+        made.commit()
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
+    finally:
+        made.discard()
+    if not count:
+        raise CommandError(f"no connection has an id that begins with {connection}")
+    return problem.DONE
+
+
+def decisions(paths: Sequence[str], config: Config) -> Iterator[list[Decision]]:
+    """All decisions on all connections, in the order in which they were taken, those of a batch together."""
+    engine = Engine(config)
+    made = engine.trace()
+    for batch in segments(paths, config):
+        for _ in engine.feed(segment_columns(batch)):
+            pass
+        yield made.take()
+    for _ in engine.finish():
+        pass
+    yield made.take()
+
+
+def lines(found: Sequence[Decision], zone: str) -> Iterator[str]:
+    """Decisions as people read them."""
+    moments = [each.time // 1000 if each.time >= 0 else None for each in found]
+    times = iso_times(pa.array(moments, pa.timestamp("us", tz="UTC")), zone).to_pylist()
+    for time, each in zip(times, found, strict=True):
+        if each.connection:
+            yield f"{time}  {each.connection}  packet {each.packet:<8} {each.end:<6}  {each.what}\n"
+        else:
+            yield f"{each.what}\n"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
-from kwsniff.capture.stop import Stop
+from kwsniff.capture.error import Stop
 from kwsniff.cli.problem import CommandError, Terminated, suggestion
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def open_writer(
 
         return TextWriter(stream, width=width, colour=colour, zone=zone)
     if form == "jsonl":
-        from kwsniff.output.jsonl import JsonlWriter
+        from kwsniff.output.writers import JsonlWriter
 
         return JsonlWriter(stream, columns)
     if form == "csv":

@@ -13,9 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kwsniff.capture.error import CaptureError
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.place import Unread
-from kwsniff.capture.stop import Stop
 from kwsniff.cli import problem
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import Request, parsed_duration

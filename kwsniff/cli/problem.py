@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 
 __all__ = ["CommandError", "said", "suggestion"]
 

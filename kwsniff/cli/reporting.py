@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from rich.console import Console
 
-from kwsniff.analysis.finding import about_input, table, with_input
 from kwsniff.analysis.findings import NEEDED as FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import DEFAULT_BY, OF_TOPICS, Report
 from kwsniff.analysis.report_tables import TABLES
-from kwsniff.capture.error import CaptureError
-from kwsniff.capture.stop import Stop
+from kwsniff.analysis.rule import about_input, table, with_input
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.cli import problem
 from kwsniff.cli.destination import Interrupts, Stopping
 from kwsniff.cli.naming import named
@@ -36,7 +35,7 @@ from kwsniff.count.where.name import BODIES
 from kwsniff.count.where.predicate import Predicate
 from kwsniff.output.writers import write_table
 from kwsniff.page import Page
-from kwsniff.page.title import title
+from kwsniff.page.layout import title
 from kwsniff.run.offline import MOST_STAGES, events, in_stages, processes
 from kwsniff.spec.load import catalog
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from kwsniff.capture.batch import segment_batch
-from kwsniff.capture.stop import Stop
-from kwsniff.live.collector import Collector, Handed, Lane
-from kwsniff.live.keeper import Keeper, Keeping
+from kwsniff.capture.error import Stop
+from kwsniff.live.collector import Collector, Handed, Keeper, Keeping, Lane
 from kwsniff.live.listener import Listener
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals

@@ -20,14 +20,14 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv
 
-from kwsniff.analysis.finding import NOT_SHOWN, OK, table
 from kwsniff.analysis.findings import NEEDED as OF_FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import Report
+from kwsniff.analysis.rule import NOT_SHOWN, OK, table
 from kwsniff.capture.error import LiveError
 from kwsniff.count.bounded import BoundedStore
 from kwsniff.count.store import NEEDED
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.output.writers import shown, shown_schema, write_table
 from kwsniff.rows.schema import TIMESTAMP
 

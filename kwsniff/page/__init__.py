@@ -21,7 +21,7 @@ from kwsniff.page.layout import HEIGHT, NARROWEST, WIDEST, WIDTH, Line, Section,
 from kwsniff.page.sections import Tables
 
 if TYPE_CHECKING:
-    from kwsniff.analysis.error_rule import ErrorLine
+    from kwsniff.analysis.failures import ErrorLine
     from kwsniff.analysis.findings import Finding
     from kwsniff.count.timeline import Timeline
 

@@ -7,19 +7,24 @@ file.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kwsniff.analysis.error_rule import ErrorLine
-from kwsniff.analysis.finding import CRITICAL, WARNING, about_input
+from kwsniff.analysis.failures import ErrorLine
 from kwsniff.analysis.findings import NEEDED as FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, facts
 from kwsniff.analysis.groups import Groups
 from kwsniff.analysis.report import Report
+from kwsniff.analysis.rule import CRITICAL, WARNING, about_input
 from kwsniff.analysis.slow import CALLS
 from kwsniff.analysis.tabular import DURATION, TEXT, TIME, AnswerTable
 from kwsniff.analysis.trust import TrustTotals, paragraph
@@ -30,18 +35,16 @@ from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.store import NEEDED as STATISTICS
 from kwsniff.output.text import printable
 from kwsniff.output.units import duration
-from kwsniff.page import blocks, trees
-from kwsniff.page import markup as sections
-from kwsniff.page.document import MOST_BYTES, document
+from kwsniff.page import blocks, markup
 from kwsniff.page.gathered import NEEDED as GATHERED
 from kwsniff.page.gathered import SHOWN, Gathered
-from kwsniff.page.markup import Part, chart, note, table
-from kwsniff.page.title import named, title
-from kwsniff.page.trees import Tree
+from kwsniff.page.layout import named, title
+from kwsniff.page.markup import Part, Tree, chart, escaped, note, table
 from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
     from kwsniff.count.where.predicate import Window
+
 
 __all__ = ["NEEDED", "Gathered", "Page", "Pass", "page_of"]
 
@@ -92,7 +95,7 @@ class Page:
         CaptureError."""
         slowest, groups = self.gathered.slowest.rows(), self.gathered.groups.rows
         wanted = [row for row in groups if row["request"] is None or row["response"] is None]
-        self.trees = trees.read_again(self.paths, slowest, wanted, config)
+        self.trees = markup.read_again(self.paths, slowest, wanted, config)
 
     def html(self) -> str:
         """The text of the file: what does not fit is left out, the trees of the fastest calls first."""
@@ -114,16 +117,14 @@ class Page:
         heading = title([printable(path) for path in self.paths], self.report)
         trust = note(self.trust) + "".join(note(each) for each in (*self.notes, self.report.note))
         found = about_input(self.findings, self.paths, self.options, self.where)
-        said = sections.findings(found, self.report.total("calls"))
+        said = markup.findings(found, self.report.total("calls"))
         parts.insert(0, Part("findings", "Findings", self._command("report"), said))
         anomalies = f"<details><summary>Anomalies</summary>{table('anomalies')}</details>"
         again = self._command("decode", where='event == "anomaly"') if self.anomalies else ""
         trust += anomalies if self.anomalies else ""
         parts.insert(0, Part("trust", "How far to trust it", again or self._command("report"), trust))
         data["tables"]["anomalies"] = blocks.table(blocks.anomaly_table(self.anomalies))
-        head = sections.head(
-            named([printable(path) for path in self.paths]), heading, parts, self._facts(api)
-        )
+        head = markup.head(named([printable(path) for path in self.paths]), heading, parts, self._facts(api))
         foot = (
             "<footer>Made by kwsniff. Times are UTC. Charts: Apache ECharts 6, Apache License 2.0.</footer>"
         )
@@ -215,7 +216,7 @@ class Page:
                 and row.get(f.name) is not None
             ]
             opened.append({
-                "command": show, "trees": found.get(number, trees.of_bodies(row)), "details": details,
+                "command": show, "trees": found.get(number, markup.of_bodies(row)), "details": details,
             })  # fmt: skip
         return opened
 
@@ -301,3 +302,54 @@ def page_of(batches: Iterable[pa.RecordBatch], paths: Sequence[str] = ()) -> str
     for batch in batches:
         taken.take(batch)
     return taken.page(paths).html()
+
+
+# One self-contained file: the data of the page, what draws it, and a policy that lets nothing else in.
+#
+# The Content Security Policy forbids every request to a network, and any script or style but those whose
+# digests it names. Data stands in a script element of type application/json, which is never run; `<`, `>` and
+# `&` are escaped in it, so that no text can end the element. Scripts make elements and text, never markup.
+
+ASSETS = Path(__file__).parent / "assets"
+LIBRARY = "echarts.min.js"
+MOST_BYTES = 4_900_000
+"""Of the whole file."""
+_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of one of the files that every page has."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def script_json(data: Any) -> str:
+    """JSON that may stand in a script element."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for char, escape in _ESCAPES.items():
+        text = text.replace(char, escape)
+    return text
+
+
+def document(title: str, body: str, data: Any) -> str:
+    """The page: `title` is text, `body` markup whose texts are escaped, `data` what the script draws."""
+    style, library, script = asset("page.css"), asset(LIBRARY), asset("page.js")
+    policy = "; ".join(
+        [
+            "default-src 'none'", f"script-src {_digest(library)} {_digest(script)}",
+            f"style-src {_digest(style)}", "img-src data:", "base-uri 'none'", "form-action 'none'",
+        ]
+    )  # fmt: skip
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n"
+        f'<script type="application/json" id="data">{script_json(data)}</script>\n'
+        f"<script>{library}</script>\n<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

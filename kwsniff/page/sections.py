@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from kwsniff.analysis.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.analysis.findings import Fact, facts
+from kwsniff.analysis.rule import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.count.cube import LEAST, PARTS
 from kwsniff.output.text import cell_width, fitted, printable
 from kwsniff.output.units import bytes_text, digits, duration
@@ -27,7 +27,7 @@ from kwsniff.page.layout import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kwsniff.analysis.error_rule import ErrorLine
+    from kwsniff.analysis.failures import ErrorLine
     from kwsniff.analysis.findings import Finding
     from kwsniff.count.timeline import Timeline
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
+from kwsniff.capture.error import Stop
 from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import CaptureTotals, resolve, segments
-from kwsniff.capture.stop import Stop
 from kwsniff.config import MIB, Config
 from kwsniff.engine.analyze import analyze
 from kwsniff.native.code import ACT, load

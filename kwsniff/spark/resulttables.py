@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.finding import FINDINGS
 from kwsniff.analysis.positions import LAG
+from kwsniff.analysis.rule import FINDINGS
 from kwsniff.count.percentiles import QUANTILES
 from kwsniff.rows.arrays import Ints
 from kwsniff.rows.events import ANOMALY, CALL, CONNECTION

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kwsniff.analysis.changes import ACTIONS, changes_of
+from kwsniff.analysis.audit import ACTIONS, changes_of
 from kwsniff.spec.load import catalog
 from tests.answers.conftest import Ended, files, said_by_clients
 

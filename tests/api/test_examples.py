@@ -13,7 +13,7 @@ from kwsniff import __all__ as public
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "notebook.md"
-MODULES = ("decoded", "answers", "whole")
+MODULES = ("decoded", "whole")
 
 
 def failures(test: doctest.DocTest) -> str:

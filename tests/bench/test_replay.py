@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kwsniff.cli.live import Warnings
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 
 sys.path.insert(0, str(Path(__file__).parent))
 

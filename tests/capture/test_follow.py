@@ -18,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from kwsniff.capture import followed, following
-from kwsniff.capture.error import CaptureError
-from kwsniff.capture.stop import Stop
+from kwsniff.capture import following, growing
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.stream import open_stream
 from kwsniff.config import Config
 from kwsniff.engine.analyze import analyze
@@ -215,11 +214,11 @@ def test_compressed_files_are_read_when_they_are_complete(
 ) -> None:
     path = tmp_path / "a.pcapng.gz"
     data = gzip.compress(ROTATION[0].read_bytes())
-    monkeypatch.setattr(followed, "SETTLED_S", 1e9)
+    monkeypatch.setattr(growing, "SETTLED_S", 1e9)
 
     def complete() -> None:
         append(path, data[5000:])
-        monkeypatch.setattr(followed, "SETTLED_S", -1e9)
+        monkeypatch.setattr(growing, "SETTLED_S", -1e9)
 
     rows = run(said, [tmp_path], lambda: append(path, data[:5000]), lambda: None, complete, lambda: None)
     assert in_any_order(rows) == in_any_order(plain(path))

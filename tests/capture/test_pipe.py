@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from files import brief, expected, frame, frames, notes, pcap, pcapng, read
 
+from kwsniff.capture.error import Stop
 from kwsniff.capture.source import CaptureTotals, blocks, segments
-from kwsniff.capture.stop import Stop
 from kwsniff.config import Config
 from kwsniff.net.segments import NOW
 

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwsniff.analysis.callrows import CsvWriter
-from kwsniff.output.jsonl import JsonlWriter, json_texts
 from kwsniff.output.lines import TextWriter
-from kwsniff.output.writers import ParquetWriter
+from kwsniff.output.writers import JsonlWriter, ParquetWriter, json_texts
 from kwsniff.rows.schema import EVENTS
 from tests.cli.conftest import anomaly, call, connection
 from tests.cli.stand_in import batch_of

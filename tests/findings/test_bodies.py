@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.analysis.finding import NOT_SHOWN, OK
 from kwsniff.analysis.findings import Finding, Findings
+from kwsniff.analysis.rule import NOT_SHOWN, OK
 from tests.findings.wide import SCHEMA
 from tests.samples import sample
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.analysis.finding import OK
 from kwsniff.analysis.findings import NEEDED, RULES, Findings
+from kwsniff.analysis.rule import OK
 from kwsniff.count.codes import OTHERS
 from kwsniff.count.eventrows import Coded, EventRows
 from kwsniff.count.histogram import BUCKETS, LIMIT, Histogram, quantile

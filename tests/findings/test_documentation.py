@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.analysis.findings import RULES, Rule
-from kwsniff.analysis.manual import page, thresholds
+from kwsniff.analysis.findings import RULES, Rule, page, thresholds
 from kwsniff.analysis.thresholds import Thresholds
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_of_findings_is_what_the_rules_say() -> None:
-    run = "run python -m kwsniff.analysis.manual > docs/findings.md"
+    run = "run python -m kwsniff.analysis.findings > docs/findings.md"
     assert (DOCS / "findings.md").read_text(encoding="utf-8") == page() + "\n", run
 
 

@@ -18,7 +18,7 @@ from kwsniff.config import Config
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.metrics import Metrics
 from kwsniff.live.screen.lastminute import ScreenStatistics
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.run.offline import events
 from tests.answers.conftest import Ended, kwsniff
 from tests.recount.command import page

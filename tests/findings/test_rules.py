@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kwsniff.analysis.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.analysis.findings import facts
+from kwsniff.analysis.rule import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from tests.findings.wide import codes, connection, fetch, found, row, taken
 
 SECOND = 1_000_000

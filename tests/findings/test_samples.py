@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kwsniff.analysis.finding import NOT_SHOWN, OK
 from kwsniff.analysis.findings import RULES, Finding, Findings
+from kwsniff.analysis.rule import NOT_SHOWN, OK
 from kwsniff.config import Config
 from kwsniff.run.offline import events
 from kwsniff.spec.load import catalog

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.analysis.finding import NOT_SHOWN, OK
 from kwsniff.analysis.findings import Finding, Findings
+from kwsniff.analysis.rule import NOT_SHOWN, OK
 from kwsniff.rows.schema import EVENTS, PARTITION
 from tests.report.events import START, call
 

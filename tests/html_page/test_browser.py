@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kwsniff.page.document import MOST_BYTES
-from kwsniff.page.html import page_of
+from kwsniff.page.html import MOST_BYTES, page_of
 from tests.cli.conftest import Ended
 from tests.html_page.events import HOSTILE, hostile, many
 from tests.samples import CAPTURES, names

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from kwsniff.analysis.bytestream import messages_of, messages_of_calls
 from kwsniff.config import Config
 from kwsniff.count.timeline import COUNTED, LIMIT, PERCENTILES, WIDTHS, Timeline
-from kwsniff.page.document import ASSETS, MOST_BYTES, script_json
-from kwsniff.page.html import Page, Pass, page_of
+from kwsniff.page.html import ASSETS, MOST_BYTES, Page, Pass, page_of, script_json
 from kwsniff.run.offline import events
 from tests.cli.conftest import Ended
 from tests.html_page.echarts import ABOUT, about

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kwsniff.cli.live import Warnings
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from tests.cli.conftest import ROOT
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import kwsniff
-from kwsniff.analysis.finding import NOT_SHOWN, OK
 from kwsniff.analysis.findings import Findings
+from kwsniff.analysis.rule import NOT_SHOWN, OK
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from tests.samples import sample
 
 

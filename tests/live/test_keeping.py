@@ -16,7 +16,7 @@ import pytest
 from kwsniff.capture.savefile import PcapngFiles, WrittenInterface
 from kwsniff.capture.source import blocks
 from kwsniff.config import Config
-from kwsniff.live.keeper import Keeping
+from kwsniff.live.collector import Keeping
 from kwsniff.live.session import Session
 from kwsniff.net.packets import CaptureTotals
 from tests.cli.conftest import ROOT

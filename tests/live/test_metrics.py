@@ -21,7 +21,7 @@ from kwsniff.config import Config
 from kwsniff.live.metrics import Metrics, MetricsError
 from kwsniff.live.metrics.counted import BUCKETS_US, MAX_CLIENTS, MAX_LENGTH, MAX_SERIES
 from kwsniff.live.metrics.exposition import MAX_REQUESTS, parsed
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.run.offline import events
 from tests.report import oracle
 from tests.report.events import batch, call, event

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.live.arrivals import LiveSource
-from kwsniff.live.keeper import Keeping
+from kwsniff.live.collector import Keeping
 from kwsniff.live.listener import GoneError, ReadPackets
 from kwsniff.net.packets import CaptureTotals
 from kwsniff.net.segments import NOW

@@ -16,7 +16,7 @@ from kwsniff.analysis.report_tables import TABLES
 from kwsniff.config import Config
 from kwsniff.count.percentiles import LIMIT
 from kwsniff.live.livetable import SCHEMA, CsvError, IntervalCsv
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spec.load import catalog

@@ -16,8 +16,7 @@ from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.config import Config
 from kwsniff.count.timeline import Timeline
 from kwsniff.page import Page
-from kwsniff.page.layout import Line, Section, beside, columns, fitted, shared, sparkline, wrapped
-from kwsniff.page.title import title
+from kwsniff.page.layout import Line, Section, beside, columns, fitted, shared, sparkline, title, wrapped
 from kwsniff.run.offline import events
 from tests.findings.wide import SCHEMA, row
 from tests.report.events import batches, call

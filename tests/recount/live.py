@@ -15,7 +15,7 @@ from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.metrics import Metrics
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.run.offline import events
 from kwsniff.spec.load import catalog
 from tests.recount import groups, report

@@ -32,7 +32,7 @@ from kwsniff.count.where.term import (
     tested,
     text_constant,
 )
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 
 # Addresses: `client_ip in 10.0.0.0/8`, `broker == 10.0.0.9:9092`.
 

@@ -33,7 +33,7 @@ from kwsniff.count.where.term import (
     kind_of,
     makes,
 )
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 from kwsniff.rows.events import (
     ANOMALIES,
     ANOMALY,

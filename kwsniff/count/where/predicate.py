@@ -34,7 +34,7 @@ from kwsniff.count.where.term import (
     term_of,
     truth,
 )
-from kwsniff.output.similar import suggestion
+from kwsniff.output import suggestion
 from kwsniff.rows.events import CONNECTION
 
 # Functions: tests of text, case, length, absolute value.

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from kwsniff.live.metrics.counted import NEEDED, MetricsTally
 from kwsniff.live.metrics.exposition import Endpoint, MetricsError, families, of_lag
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 
 __all__ = ["Metrics", "MetricsError"]
 

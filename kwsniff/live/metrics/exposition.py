@@ -27,7 +27,7 @@ from kwsniff.live.metrics.counted import (
     Topics,
     cleaned,
 )
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 
 _BOUNDS = [*(str(bound / 1e6) for bound in BUCKETS_US), "+Inf"]
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from kwsniff.analysis.positions import LAG
 from kwsniff.live.screen.lastminute import NEEDED, ScreenStatistics, Snapshot
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 
 if TYPE_CHECKING:
     from kwsniff.live.screen.app import LiveApp

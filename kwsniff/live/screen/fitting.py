@@ -6,9 +6,18 @@ Widths are terminal cells, of which some characters take two and some none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Any
 
+import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
+
+from kwsniff.live.screen.grouping import Key
+from kwsniff.live.screen.lastminute import Figures
+from kwsniff.live.screen.latency import LEAST_US
+from kwsniff.output.text import printable
+from kwsniff.output.units import endpoint, narrow_size, number
 
 GAP = 2
 
@@ -121,3 +130,143 @@ def _shrunk(columns: list[ScreenColumn], widths: list[int], width: int) -> list[
         widths[widest] -= 1
         over -= 1
     return widths
+
+
+# The columns of both tables: figures of rows, and last calls.
+
+ERROR = "red"
+LABELS = {"api": "API", "client": "client", "topic": "topic", "broker": "broker", "group": "group"}
+"""What the groupings are called."""
+OTHERS = "(others)"
+NONE = "(none)"
+WAITS = "waits"
+"""In place of a latency, if all calls waited on purpose."""
+
+FIGURES = (
+    ScreenColumn("rate", "calls/s", width=8),
+    ScreenColumn("p50", "p50 ms", 3, width=7),
+    ScreenColumn("p95", "p95 ms", 5, width=7),
+    ScreenColumn("p99", "p99 ms", width=7),
+    ScreenColumn("waited", "waited/s", 7, width=8),
+    ScreenColumn("errors", "errors/s", width=8),
+    ScreenColumn("unanswered", "unanswered", 1),
+    ScreenColumn("bytes", "bytes/s", 4, width=8),
+    ScreenColumn("lag", "lag", 2, width=7),
+    ScreenColumn("error", "last error", 8, left=True),
+)
+# An address says nothing when it is cut, so it has the room of the longest one (IPv6, brackets, port).
+CALLS = [
+    ScreenColumn("time", "time"),
+    ScreenColumn("latency", "ms", width=7),
+    ScreenColumn("api", "API", left=True, least=26),
+    ScreenColumn("client", "client", left=True, least=11),
+    ScreenColumn("address", "address", 4, left=True, least=47),
+    ScreenColumn("broker", "broker", 5, left=True, least=47),
+    ScreenColumn("topic", "topic", 1, left=True),
+    ScreenColumn("group", "group", 3, left=True),
+    ScreenColumn("sent", "sent", 2),
+    ScreenColumn("received", "received", 2),
+    ScreenColumn("result", "result", left=True, least=30),
+]
+
+
+def row_columns(grouping: str) -> list[ScreenColumn]:
+    """Columns of a grouping's rows."""
+    name = ScreenColumn("name", LABELS[grouping], left=True, width=16, least=30)
+    address = ScreenColumn("address", "address", 6, left=True, least=39)
+    return [name, address, *FIGURES]
+
+
+def call_columns(grouping: str) -> list[ScreenColumn]:
+    """Columns of the last calls of a row; what is the same in all of them is no column."""
+    return [column for column in CALLS if column.name != grouping or grouping in ("api", "topic")]
+
+
+def row_line(figures: Figures, row: int, grouping: str) -> Line:
+    """The cells of one row."""
+    key = figures.keys[row]
+    seconds = float(figures.seconds[row])
+    sums = {name: int(values[row]) for name, values in figures.sums.items()}
+    p50, p95, p99 = (milliseconds(value) for value in figures.quantiles[row].tolist())
+    if sums["waited"] and not p99:
+        p99 = WAITS
+    cells = {
+        "name": Cell(OTHERS if key is None else name_of(key, grouping)),
+        "address": Cell(key[1] if key is not None and grouping == "client" else ""),
+        "rate": Cell(rate(sums["calls"], seconds)),
+        "p50": Cell(p50),
+        "p95": Cell(p95),
+        "p99": Cell(p99),
+        "waited": Cell(rate(sums["waited"], seconds) if sums["waited"] else ""),
+        "errors": Cell(rate(sums["errors"], seconds), ERROR if sums["errors"] else ""),
+        "unanswered": Cell(f"{sums['unanswered']:,}", ERROR if sums["unanswered"] else ""),
+        "bytes": Cell(narrow_size(sums["bytes"] / seconds)),
+        "lag": Cell("" if np.isnan(figures.lag[row]) else f"{int(figures.lag[row]):,}"),
+        "error": Cell(printable(figures.errors[row]) if sums["errors"] else "", ERROR),
+    }
+    return cells, ""
+
+
+def call_line(call: dict[str, Any], zone: tzinfo) -> Line:
+    """The cells of one call."""
+    result = _result(call)
+    failed = call["error_code"] or str(call["status"]).startswith("unanswered")
+    api = call["api"] if call["api"] is not None else f"API {call['api_key']}"
+    topic = "" if call["topic"] is None else printable(call["topic"])
+    cells = {
+        "time": Cell(clock(call["time"], zone)),
+        "latency": Cell("" if call["latency_us"] is None else milliseconds(call["latency_us"])),
+        "api": Cell(printable(f"{api} v{call['api_version']}" if call["api_version"] is not None else api)),
+        "client": Cell(NONE if call["client_id"] is None else printable(call["client_id"])),
+        "address": Cell(endpoint(call["client_ip"], call["client_port"], NONE)),
+        "broker": Cell(endpoint(call["broker_ip"], call["broker_port"], NONE)),
+        "topic": Cell(f"{topic} +{call['topics'] - 1}" if call["topics"] > 1 else topic),
+        "group": Cell("" if call["group_id"] is None else printable(call["group_id"])),
+        "sent": Cell("" if call["request_bytes"] is None else narrow_size(call["request_bytes"])),
+        "received": Cell("" if call["response_bytes"] is None else narrow_size(call["response_bytes"])),
+        "result": Cell(result, ERROR if failed else ""),
+    }
+    return cells, ""
+
+
+def name_of(key: Key, grouping: str) -> str:
+    """The name of a row as it is shown."""
+    if key[0] is None:
+        return NONE
+    if grouping == "broker":
+        return endpoint(key[0], key[1], NONE)
+    return printable(key[0])
+
+
+def milliseconds(microseconds: float) -> str:
+    """A latency; nothing for NaN."""
+    if np.isnan(microseconds):
+        return ""
+    return number(microseconds / 1000, 3) if microseconds >= LEAST_US else f"<{LEAST_US / 1000:g}"
+
+
+def rate(count: int, seconds: float) -> str:
+    """How many each second."""
+    return number(count / seconds, 2) if count else "0"
+
+
+def clock(time: datetime | None, zone: tzinfo) -> str:
+    """Time of day, to the millisecond."""
+    if time is None:
+        return ""
+    return time.astimezone(zone).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _result(call: dict[str, Any]) -> str:
+    parts: list[str] = []
+    if call["error_code"]:
+        parts.append(call["error"] or f"error {call['error_code']}")
+    else:
+        parts.append(call["status"] or "")
+    if call["unanswered_because"]:
+        parts.append(f"({call['unanswered_because']})")
+    if call["waited"]:
+        parts.append("(waited)")
+    if call["throttle_ms"]:
+        parts.append(f"throttled {call['throttle_ms']:,} ms")
+    return printable(" ".join(parts))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.live.screen.window import SLOT_NS, WINDOW_S
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.rows.events import ANOMALY
 
 LATELY_S = 10

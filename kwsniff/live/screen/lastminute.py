@@ -32,7 +32,7 @@ from kwsniff.live.screen.grouping import GROUPINGS, Key, Keyed
 from kwsniff.live.screen.health import Monitor, Vitals
 from kwsniff.live.screen.screenrows import KEPT, OTHER, ROWS, Pieces, Recent, ScreenRows
 from kwsniff.live.screen.window import MEASURES, ScreenTimeline, ScreenWindow
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.rows.events import CALL
 
 PENDING_ROWS = 32_768

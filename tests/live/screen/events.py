@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.rows.schema import EVENTS
 
 START = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)

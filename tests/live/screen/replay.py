@@ -27,7 +27,7 @@ from kwsniff.engine.analyze import analyze
 from kwsniff.live.screen import Screen
 from kwsniff.live.screen.app import LiveApp
 from kwsniff.live.screen.lastminute import ScreenStatistics, Snapshot
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 
 FONTS = re.compile(r"@font-face *\{.*?\}\s*", re.DOTALL)
 STEP_S = 0.2

@@ -16,7 +16,7 @@ from kwsniff.count.waited import waited
 from kwsniff.live.screen import latency
 from kwsniff.live.screen.lastminute import NEEDED, Figures, ScreenStatistics, Snapshot
 from kwsniff.live.screen.screenrows import ROWS
-from kwsniff.live.sink import Health
+from kwsniff.live.session import Health
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from tests.live.screen.events import batch, call, health
