@@ -18,8 +18,12 @@ ROOT = Path(__file__).parents[1]
 PRODUCT = ROOT / "kwsniff"
 PARAMETERS = 7
 """By position, besides `self`: more make a function wide, and more than one more a call."""
-PUBLIC = frozenset(("_asdict", "_fields", "_fields_", "_make", "_replace"))
-"""Names that the standard library documents in spite of their underscore."""
+PUBLIC = frozenset(("_asdict", "_exit", "_fields", "_fields_", "_make", "_repr_html_", "_replace"))
+"""Names that the standard library or notebooks document in spite of their underscore."""
+
+
+OWN = ("self", "cls", "super()", "other")
+"""What is of the class itself: `other` is what a method like `merge` calls another one of its class."""
 
 
 @cache
@@ -84,7 +88,7 @@ def shared_names() -> list[str]:
 
 
 def strangers() -> list[str]:
-    """Modules that look behind an underscore of something that is not `self`, and where."""
+    """Modules that look behind an underscore of what is not of their own class, and where."""
     looks = (
         (path, {ast.unparse(node) for node in nodes(path) if private(node)}) for path in modules(PRODUCT)
     )
@@ -92,7 +96,7 @@ def strangers() -> list[str]:
 
 
 def private(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in ("self", "cls"):
+    if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in OWN:
         return False
     return node.attr[0] == "_" and node.attr[:2] != "__" and node.attr not in PUBLIC
 

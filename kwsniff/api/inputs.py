@@ -14,11 +14,10 @@ from kwsniff.analysis.callrows import NAMED, NAMING
 from kwsniff.analysis.stored import is_stored, stored_events
 from kwsniff.capture.memory import ETHERNET, segments_of_bytes, segments_of_file, segments_of_packets
 from kwsniff.capture.source import CaptureTotals
-from kwsniff.cli.answering import Owned
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.count.where.name import BODIES
-from kwsniff.count.where.predicate import columns_in, compile_where
+from kwsniff.count.where.predicate import Owned, columns_in, compile_where
 from kwsniff.engine.analyze import analyze
 from kwsniff.output import suggestion
 from kwsniff.rows.schema import EVENTS

@@ -54,10 +54,10 @@ class Reader(ABC):
                 caplen[some],
                 origlen[some],
                 time_ns[some],
-                np.arange(self.packets + 1, self.packets + 1 + size, dtype=np.int64),
-                linktype[some],
-                self._taken_notes(),
-                self._window.start,
+                number=np.arange(self.packets + 1, self.packets + 1 + size, dtype=np.int64),
+                linktype=linktype[some],
+                notes=self._taken_notes(),
+                place=self._window.start,
             )
             self.packets += size
         if len(time_ns):
@@ -84,8 +84,8 @@ class Reader(ABC):
     def _nothing(self) -> PacketBlock:
         """A block without packets."""
         none = np.empty(0, np.int64)
-        notes = self._taken_notes()
-        return PacketBlock(self._capture, self._window.data, none, none, none, none, none, none, notes)
+        columns = dict.fromkeys(("offset", "caplen", "origlen", "time_ns", "number", "linktype"), none)
+        return PacketBlock(self._capture, self._window.data, **columns, notes=self._taken_notes())
 
     def _taken_notes(self) -> list[Note]:
         notes, self._notes = self._notes, []

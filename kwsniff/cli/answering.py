@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kwsniff.analysis import Answer
 from kwsniff.analysis.callrows import NAMED, NAMING
@@ -21,15 +20,14 @@ from kwsniff.analysis.tabular import AnswerTable
 from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.cli import problem
 from kwsniff.cli.destination import Interrupts, Stopping
-from kwsniff.cli.naming import named
 from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.request import Request, from_pipe, patient
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
+from kwsniff.count.naming import named
 from kwsniff.count.where import WhereError, zone
 from kwsniff.count.where.name import BODIES
-from kwsniff.count.where.predicate import Predicate, columns_in, compile_where
-from kwsniff.rows.events import CONNECTION
+from kwsniff.count.where.predicate import Owned, Predicate, columns_in, compile_where
 from kwsniff.run.offline import events
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "csv", "json")
 DAMAGE_COLUMNS = frozenset(("event", "time", "code", "detail", "packet", "capture", "status"))
-MAX_OWNED = 1_000_000
 PAGE = 100
 """Columns of text that goes to no terminal."""
 
@@ -117,22 +114,6 @@ def taken(
                 yield batch.filter(owned(batch, predicate(batch)))
     except CaptureError as error:
         raise CommandError(str(error)) from None
-
-
-class Owned:
-    """Connections of the calls that were asked for: their rows belong to them."""
-
-    def __init__(self) -> None:
-        self._connections: set[str] = set()
-
-    def __call__(self, batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
-        if len(self._connections) < MAX_OWNED:
-            self._connections.update(pc.unique(batch.filter(mask)["connection"]).drop_null().to_pylist())
-        ends = pc.equal(batch["event"], CONNECTION)
-        if not self._connections or not pc.any(ends).as_py():
-            return mask
-        own = pc.is_in(batch["connection"], pa.array(list(self._connections), pa.string()))
-        return pc.or_(mask, pc.and_(ends, own))
 
 
 def _as_it_is(batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:

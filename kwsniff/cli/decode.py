@@ -17,7 +17,6 @@ from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.source import segments
 from kwsniff.cli import problem
 from kwsniff.cli.destination import Interrupts, Output, Stopping, Writer, chosen_format, open_writer
-from kwsniff.cli.naming import named
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import (
     Request,
@@ -30,6 +29,7 @@ from kwsniff.cli.request import (
 )
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.engine.analyze import analyze
 from kwsniff.engine.decisions import Decision, matching
 from kwsniff.engine.engine import Engine

@@ -19,10 +19,10 @@ from kwsniff.capture.error import LiveError
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.cli import problem
 from kwsniff.cli.destination import FORMATS, Writer, open_writer
-from kwsniff.cli.naming import named
 from kwsniff.cli.problem import CommandError, said, suggestion
 from kwsniff.cli.request import Request, chosen_columns, parsed_duration, parsed_size, refuse_bodies
 from kwsniff.cli.telling import Trust
+from kwsniff.count.naming import named
 from kwsniff.count.topics import TopicNames, cached_names, keep_names
 from kwsniff.count.where.predicate import Predicate
 from kwsniff.live.arrivals import ENDING_S

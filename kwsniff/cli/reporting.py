@@ -20,13 +20,13 @@ from kwsniff.analysis.rule import about_input, table, with_input
 from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.cli import problem
 from kwsniff.cli.destination import Interrupts, Stopping
-from kwsniff.cli.naming import named
 from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.request import Request, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.count import sessions
 from kwsniff.count.coverage import Coverage
 from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.naming import named
 from kwsniff.count.rebatch import even
 from kwsniff.count.sessions import followed
 from kwsniff.count.timeline import Timeline

@@ -136,24 +136,24 @@ def _batch(buf: bytes, start: int, end: int, verify_crc: bool) -> Batch:
     room = end - start - BATCH_HEADER
     malformed = count < 0 or (codec == 0 and count * MIN_RECORD > room)
     return Batch(
-        start,
-        end,
-        2,
-        base_offset,
-        base_offset + last_offset_delta,
-        codec,
-        crc32c(memoryview(buf)[start + CRC_FROM : end]) == crc if verify_crc else None,
-        count,
-        LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME,
-        base_timestamp,
-        max_timestamp,
-        leader_epoch,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        bool(attributes & TRANSACTIONAL_BIT),
-        bool(attributes & CONTROL_BIT),
-        bool(attributes & DELETE_HORIZON_BIT),
+        start=start,
+        end=end,
+        magic=2,
+        base_offset=base_offset,
+        last_offset=base_offset + last_offset_delta,
+        codec=codec,
+        crc_ok=crc32c(memoryview(buf)[start + CRC_FROM : end]) == crc if verify_crc else None,
+        record_count=count,
+        timestamp_type=LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=bool(attributes & TRANSACTIONAL_BIT),
+        control=bool(attributes & CONTROL_BIT),
+        delete_horizon=bool(attributes & DELETE_HORIZON_BIT),
         problem="batch_malformed" if malformed else _codec_problem(codec),
     )
 
@@ -161,18 +161,19 @@ def _batch(buf: bytes, start: int, end: int, verify_crc: bool) -> Batch:
 def _message(buf: bytes, start: int, end: int, verify_crc: bool) -> Batch:
     message = messageset.header(buf, start)
     wrapper = message.codec != 0
+    kind = LOG_APPEND_TIME if message.log_append else CREATE_TIME
     return Batch(
-        start,
-        end,
-        message.magic,
-        None if wrapper else message.offset,
-        message.offset,
-        message.codec,
-        crc32(memoryview(buf)[start + MAGIC_AT : end]) == message.crc if verify_crc else None,
-        None if wrapper else 1,
-        None if message.timestamp is None else LOG_APPEND_TIME if message.log_append else CREATE_TIME,
-        None if wrapper else message.timestamp,
-        message.timestamp,
+        start=start,
+        end=end,
+        magic=message.magic,
+        base_offset=None if wrapper else message.offset,
+        last_offset=message.offset,
+        codec=message.codec,
+        crc_ok=crc32(memoryview(buf)[start + MAGIC_AT : end]) == message.crc if verify_crc else None,
+        record_count=None if wrapper else 1,
+        timestamp_type=None if message.timestamp is None else kind,
+        base_timestamp=None if wrapper else message.timestamp,
+        max_timestamp=message.timestamp,
         problem=_codec_problem(message.codec),
     )
 

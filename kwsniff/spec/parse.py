@@ -204,9 +204,9 @@ def data(text: str, file: str) -> dict[str, Message]:
             every,
             flexible_versions,
             _fields(body, 1, every, flexible_versions),
-            line.doc,
-            clauses.get("used", ""),
-            None if record is None else int(record),
+            doc=line.doc,
+            used=clauses.get("used", ""),
+            record=None if record is None else int(record),
         )
     return messages
 

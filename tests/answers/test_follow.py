@@ -39,8 +39,8 @@ def test_a_client_an_address_or_a_topic_can_be_followed(
     wanted: str, holds: Callable[[Any], bool], answered: Callable[..., Any]
 ) -> None:
     # Names of topics come with Metadata: events as they are named in the end.
-    from kwsniff.cli.naming import named
     from kwsniff.config import Config
+    from kwsniff.count.naming import named
     from kwsniff.run.offline import events
 
     rows = [row for batch in named(events(sample(GROUPS).paths, Config())) for row in batch.to_pylist()]

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kwsniff.cli.naming import named
+from kwsniff.count.naming import named
 from tests.cli.conftest import call
 from tests.cli.stand_in import batch_of
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyarrow import csv
 
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.metrics import Metrics
 from kwsniff.live.screen.lastminute import ScreenStatistics

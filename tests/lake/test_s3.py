@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark.lock import CLAIMS, Lock, LockedError

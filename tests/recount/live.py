@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from prometheus_client import parser
 
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.metrics import Metrics
 from kwsniff.live.session import Health

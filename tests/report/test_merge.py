@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.report_tables import TABLES
 from kwsniff.analysis.trust import TrustTotals, paragraph
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.count.bounded import BoundedStore
+from kwsniff.count.naming import named
 from kwsniff.count.percentiles import Condensed
 from kwsniff.run.offline import events
 from tests.report.test_condensed import BATCHES, taken

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kwsniff.cli.naming import named
+from kwsniff.count.naming import named
 from kwsniff.count.sessions import Sessions
 from tests.report.events import batch, call
 from tests.samples import CAPTURES, sample

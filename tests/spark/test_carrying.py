@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark import finish, job

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark.results import Results

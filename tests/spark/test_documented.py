@@ -23,9 +23,9 @@ import pyarrow as pa
 import pytest
 from packaging.requirements import Requirement
 
-from kwsniff.cli.naming import named
 from kwsniff.cli.running import run
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark.results import Results

@@ -23,8 +23,8 @@ from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.stored import is_stored, stored_events
 from kwsniff.capture.source import CaptureTotals
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark import job, version

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
+from kwsniff.count.naming import named
 from kwsniff.page.html import page_of
 from kwsniff.run.offline import events
 from kwsniff.spark import job

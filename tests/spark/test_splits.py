@@ -16,8 +16,8 @@ import pytest
 
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.report_tables import TABLES
-from kwsniff.cli.naming import named
 from kwsniff.config import MIB, Config
+from kwsniff.count.naming import named
 from kwsniff.count.topics import FIXED, TopicNames
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events

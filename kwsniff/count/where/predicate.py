@@ -195,6 +195,25 @@ def columns_in(text: str) -> frozenset[str]:
     return frozenset(columns_of(parse(text)))
 
 
+MAX_OWNED = 1_000_000
+
+
+class Owned:
+    """Connections of the calls that were asked for: their rows belong to them."""
+
+    def __init__(self) -> None:
+        self._connections: set[str] = set()
+
+    def __call__(self, batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
+        if len(self._connections) < MAX_OWNED:
+            self._connections.update(pc.unique(batch.filter(mask)["connection"]).drop_null().to_pylist())
+        ends = pc.equal(batch["event"], CONNECTION)
+        if not self._connections or not pc.any(ends).as_py():
+            return mask
+        own = pc.is_in(batch["connection"], pa.array(list(self._connections), pa.string()))
+        return pc.or_(mask, pc.and_(ends, own))
+
+
 # The time between `--since` and `--until`.
 
 
