@@ -6,7 +6,7 @@ none, into `PIPED_WIDTH`. Times are milliseconds here, sizes powers of 1000.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -15,7 +15,8 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from kwsniff.output.text import cell_width, fitted, printable
+from kwsniff.output.fitting import Fit, aligned, fit, joined
+from kwsniff.output.text import printable
 from kwsniff.output.units import bytes_text, digits, milliseconds, ratio
 
 Row = Mapping[str, Any]
@@ -137,8 +138,6 @@ PIPED_WIDTH = 100
 FEW_CALLS, FEWER_CALLS = 100, 1_000
 """Below so many calls there is no percentile 99, and no percentile 99.9, to speak of."""
 
-_GAP = 2
-
 
 def print_tables(
     console: Console, tables: Mapping[str, pd.DataFrame], by: Iterable[str], *, wide: bool, zone: tzinfo
@@ -148,8 +147,8 @@ def print_tables(
     width = None if wide else console.width if console.is_terminal else PIPED_WIDTH
     for place, name in enumerate(by):
         frame = tables[name]
-        headings, cells = _cells(VIEWS[name], _rows(name, frame, zone), width)
-        _print(console, TITLES[name], headings, cells, first=place == 0)
+        title = TITLES[name] if place == 0 else f"\n{TITLES[name]}"
+        _print(console, title, VIEWS[name], _rows(name, frame, zone), width)
 
 
 def _rows(name: str, frame: pd.DataFrame, zone: tzinfo) -> list[dict[str, Any]]:
@@ -179,19 +178,6 @@ def _waited(row: Row) -> dict[str, Any]:
     return {**dict.fromkeys(row), **figures, **shown}
 
 
-def _cells(
-    view: tuple[Shown, ...], rows: list[dict[str, Any]], width: int | None
-) -> tuple[list[Shown], list[list[str]]]:
-    """Headings and cells as text, without columns that are empty or don't fit into `width`."""
-    shown = list(view)
-    texts = {column: [_text(column, row) for row in rows] for column in shown}
-    shown = [column for column in shown if not column.rank or any(texts[column])]
-    while width and _width(shown, texts) > width and any(column.rank for column in shown):
-        last = max(column.rank for column in shown)
-        shown = [column for column in shown if column.rank < last]
-    return shown, [[texts[column][row] for column in shown] for row in range(len(rows))]
-
-
 def _text(column: Shown, row: Row) -> str:
     value = row[column.source]
     if value is None:
@@ -199,19 +185,16 @@ def _text(column: Shown, row: Row) -> str:
     return column.show(value)
 
 
-def _width(shown: list[Shown], texts: Mapping[Shown, list[str]]) -> int:
-    return sum(max(map(cell_width, (column.heading, *texts[column]))) + _GAP for column in shown)
-
-
-def _print(console: Console, title: str, headings: list[Shown], cells: list[list[str]], first: bool) -> None:
-    lines = [[column.heading for column in headings], *cells]
-    widths = [max(map(cell_width, column)) for column in zip(*lines, strict=True)]
-    text = Text("" if first else "\n").append(title, "bold")
-    for place, line in enumerate(lines):
-        cells_of = zip(line, widths, headings, strict=True)
-        parts = [fitted(cell, width, column.left) for cell, width, column in cells_of]
+def _print(
+    console: Console, title: str, view: tuple[Shown, ...], rows: Sequence[Row], width: int | None
+) -> None:
+    columns = [Fit(column.heading, column.rank, column.left) for column in view]
+    lines = [[_text(column, row) for column in view] for row in rows]
+    widths = fit(columns, [[line[at] for line in lines] for at in range(len(view))], width)
+    text = Text(title, "bold")
+    for place, line in enumerate([[column.heading for column in view], *lines]):
         style = "" if place and line[0] != WAITED else "dim"
-        text.append("\n" + (" " * _GAP).join(parts).rstrip(), style)
+        text.append("\n" + joined(aligned(columns, widths, line)), style)
     console.print(text, soft_wrap=True, highlight=False)
 
 

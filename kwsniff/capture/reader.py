@@ -84,8 +84,10 @@ class Reader(ABC):
     def _nothing(self) -> PacketBlock:
         """A block without packets."""
         none = np.empty(0, np.int64)
-        columns = dict.fromkeys(("offset", "caplen", "origlen", "time_ns", "number", "linktype"), none)
-        return PacketBlock(self._capture, self._window.data, **columns, notes=self._taken_notes())
+        notes = self._taken_notes()
+        return PacketBlock(
+            self._capture, self._window.data, none, none, none, none, number=none, linktype=none, notes=notes
+        )
 
     def _taken_notes(self) -> list[Note]:
         notes, self._notes = self._notes, []

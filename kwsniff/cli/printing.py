@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 
 from kwsniff.analysis import tabular as kinds
 from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row
-from kwsniff.output.text import cell_width, fitted, printable
+from kwsniff.output.fitting import Fit, aligned, fit, joined
+from kwsniff.output.text import printable
 from kwsniff.output.units import bytes_text, digits, ratio, short_duration
 
-GAP = 2
 LEAST, SHORT = 8, 20
 """Columns a cell is cut to at the least, and those that less important cells are cut to first."""
 ITEMS_SHOWN = 3
@@ -52,22 +52,26 @@ def _text(table: AnswerTable, look: Look) -> str:
     top = table.top if look.top is None else look.top
     rows = table.rows[:top] if top else table.rows
     days = {_local(value, look).date() for value in _times(table, rows)}
-    shown = {f: [_cell(f, row, look, len(days) > 1) for row in rows] for f in table.fields}
-    fields = _fitting([f for f in table.fields if not f.rank or any(shown[f])], shown, look.width)
-    widths = _widths(fields, shown, look.width)
-    headings = [
-        fitted(f.heading, width, f.kind not in NUMBERS) for f, width in zip(fields, widths, strict=True)
-    ]
-    lines = [_painted(table.title + _day(days, look), BOLD, look), _painted(_joined(headings), DIM, look)]
-    for at in range(len(rows)):
-        cells = [
-            fitted(shown[f][at], width, f.kind not in NUMBERS)
-            for f, width in zip(fields, widths, strict=True)
-        ]
-        lines.append(_joined([_painted(cell, COLOURS.get(cell.strip(), ""), look) for cell in cells]))
+    lines = [[_cell(f, row, look, len(days) > 1) for f in table.fields] for row in rows]
+    columns = [_column(f, look.width or 0) for f in table.fields]
+    widths = fit(columns, [[line[at] for line in lines] for at in range(len(columns))], look.width)
+    headings = joined(aligned(columns, widths, [column.heading for column in columns]))
+    told = [_painted(table.title + _day(days, look), BOLD, look), _painted(headings, DIM, look)]
+    for line in lines:
+        cells = aligned(columns, widths, line)
+        told.append(joined(_painted(cell, COLOURS.get(cell.strip(), ""), look) for cell in cells))
     if len(rows) < len(table.rows):
-        lines.append(_painted(f"+{len(table.rows) - len(rows):,} more: --top 0", DIM, look))
-    return "\n".join(lines) + "\n"
+        told.append(_painted(f"+{len(table.rows) - len(rows):,} more: --top 0", DIM, look))
+    return "\n".join(told) + "\n"
+
+
+def _column(field: AnswerField, width: int) -> Fit:
+    """Text may be cut: to a fifth of the room, that of important fields to three tenths, before another
+    column is left out for it; what could be left out is cut first."""
+    if field.kind not in (kinds.TEXT, kinds.LIST):
+        return Fit(field.heading, field.rank, field.kind not in NUMBERS)
+    enough = width * (2 if field.rank else 3) // 10
+    return Fit(field.heading, field.rank, True, 0, enough, SHORT if field.rank else width, LEAST)
 
 
 def _day(days: set[date], look: Look) -> str:
@@ -81,53 +85,8 @@ def _times(table: AnswerTable, rows: Sequence[Row]) -> list[datetime]:
     return [row[name] for row in rows for name in names if row.get(name) is not None]
 
 
-def _joined(cells: Sequence[str]) -> str:
-    return (" " * GAP).join(cells).rstrip()
-
-
 def _painted(text: str, colour: str, look: Look) -> str:
     return f"{colour}{text}{PLAIN}" if look.colour and colour else text
-
-
-def _needed(field: AnswerField, shown: dict[AnswerField, list[str]]) -> int:
-    return max(map(cell_width, (field.heading, *shown[field])))
-
-
-def _fitting(
-    fields: list[AnswerField], shown: dict[AnswerField, list[str]], width: int | None
-) -> list[AnswerField]:
-    """Without the columns that there is no room for."""
-    while width and any(f.rank for f in fields):
-        least = [_least(f, shown, width) for f in fields]
-        if sum(least) + GAP * (len(fields) - 1) <= width:
-            break
-        greatest = max(f.rank for f in fields)
-        fields = [f for f in fields if f.rank < greatest]
-    return fields
-
-
-def _least(field: AnswerField, shown: dict[AnswerField, list[str]], width: int) -> int:
-    """Columns a field has to have: text may be cut, to a fifth of the room, that of important fields to
-    three tenths."""
-    needed = _needed(field, shown)
-    return min(needed, width * (2 if field.rank else 3) // 10) if _can_be_cut(field) else needed
-
-
-def _can_be_cut(field: AnswerField) -> bool:
-    return field.kind in (kinds.TEXT, kinds.LIST)
-
-
-def _widths(fields: list[AnswerField], shown: dict[AnswerField, list[str]], width: int | None) -> list[int]:
-    widths = [_needed(f, shown) for f in fields]
-    room = None if width is None else width - GAP * (len(fields) - 1)
-    while room is not None and sum(widths) > room:
-        cuttable = [at for at, f in enumerate(fields) if _can_be_cut(f) and widths[at] > LEAST]
-        if not cuttable:
-            break
-        # What could be left out is cut first, then whatever is longest.
-        widest = max(cuttable, key=lambda at: (fields[at].rank > 0 and widths[at] > SHORT, widths[at]))
-        widths[widest] -= 1
-    return widths
 
 
 def _cell(field: AnswerField, row: Row, look: Look, dated: bool) -> str:

@@ -12,14 +12,15 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from kwsniff.live.screen import fitting as c
-from kwsniff.live.screen.fitting import GAP, Cell, Line, cut, drawn, headings, padded, table
+from kwsniff.live.screen import shown as c
 from kwsniff.live.screen.health import LATELY_S, Vitals
 from kwsniff.live.screen.lastminute import Figures, Snapshot
 from kwsniff.live.screen.latency import ERROR
 from kwsniff.live.screen.screenrows import CALLS, ROWS
+from kwsniff.live.screen.shown import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
 from kwsniff.live.screen.window import WINDOW_S
+from kwsniff.output.fitting import GAP
 from kwsniff.output.text import printable
 from kwsniff.output.units import narrow_size, number
 

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from kwsniff.live.screen import view as lines
-from kwsniff.live.screen.fitting import Cell, ScreenColumn, cut, padded, table
 from kwsniff.live.screen.lastminute import ScreenStatistics, Snapshot
+from kwsniff.live.screen.shown import Cell, ScreenColumn, cut, padded, table
 from kwsniff.live.screen.state import State, ordered
 from kwsniff.output.units import narrow_size, number
 from tests.cli.test_safe_output import NASTY

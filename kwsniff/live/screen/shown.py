@@ -1,13 +1,10 @@
-"""Tables of text that fit a width: columns are left out, then long texts are cut.
-
-Widths are terminal cells, of which some characters take two and some none.
-"""
+"""The tables of the screen: figures of rows, and last calls, with their columns and cells."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.cells import cell_len, set_cell_size
@@ -16,10 +13,9 @@ from rich.text import Text
 from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.lastminute import Figures
 from kwsniff.live.screen.latency import LEAST_US
+from kwsniff.output.fitting import GAP, Fit, fit
 from kwsniff.output.text import printable
 from kwsniff.output.units import endpoint, narrow_size, number
-
-GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +26,7 @@ class Cell:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenColumn:
+class ScreenColumn(NamedTuple):
     """A column as people see it."""
 
     name: str
@@ -44,6 +39,14 @@ class ScreenColumn:
     """At least so wide, so that numbers don't make the columns dance."""
     least: int = 12
     """A text may be cut to so many cells before a column is left out for it."""
+
+    @property
+    def fit(self) -> Fit:
+        """What it needs."""
+        if not self.left:
+            return Fit(self.heading, self.rank, width=self.width)
+        least = max(self.least, self.width)
+        return Fit(self.heading, self.rank, True, self.width, least, least, 1)
 
 
 Line = tuple[dict[str, Cell], str]
@@ -75,14 +78,10 @@ def padded(text: str, width: int, left: bool = True) -> str:
 
 
 def table(columns: list[ScreenColumn], lines: list[Line], width: int) -> tuple[list[ScreenColumn], list[int]]:
-    """The columns that fit into `width`, and how wide each is. One that is empty in all lines is left out,
-    but those of rank 0."""
-    shown = [column for column in columns if not column.rank or _filled(column, lines)]
-    widths = {column.name: _width(column, lines) for column in shown}
-    while _least(shown, widths) > width and any(column.rank for column in shown):
-        last = max(column.rank for column in shown)
-        shown = [column for column in shown if column.rank < last]
-    return shown, _shrunk(shown, [widths[column.name] for column in shown], width)
+    """The columns that fit into `width`, and how wide each is."""
+    texts = [[cells[c.name].text if c.name in cells else "" for cells, _ in lines] for c in columns]
+    widths = fit([column.fit for column in columns], texts, width)
+    return [columns[place] for place in widths], list(widths.values())
 
 
 def drawn(columns: list[ScreenColumn], widths: list[int], line: Line) -> Text:
@@ -101,38 +100,6 @@ def headings(columns: list[ScreenColumn], widths: list[int], style: str) -> Text
     """The line above a table."""
     return drawn(columns, widths, ({column.name: Cell(column.heading) for column in columns}, style))
 
-
-def _filled(column: ScreenColumn, lines: list[Line]) -> bool:
-    return any(column.name in cells and cells[column.name].text for cells, _ in lines)
-
-
-def _width(column: ScreenColumn, lines: list[Line]) -> int:
-    texts = (cells[column.name].text for cells, _ in lines if column.name in cells)
-    return max(column.width, cell_len(column.heading), *map(cell_len, texts), 0)
-
-
-def _least(columns: list[ScreenColumn], widths: dict[str, int]) -> int:
-    """Cells that the columns take if long texts are cut."""
-    least = (min(widths[c.name], max(c.least, c.width)) if c.left else widths[c.name] for c in columns)
-    return sum(least) + GAP * (len(columns) - 1)
-
-
-def _shrunk(columns: list[ScreenColumn], widths: list[int], width: int) -> list[int]:
-    """`widths`, of which those of texts are made less until all fit: the widest first of those that are wider
-    than they have to be, and then of all."""
-    over = sum(widths) + GAP * (len(widths) - 1) - width
-    texts = [place for place, column in enumerate(columns) if column.left]
-    while over > 0 and texts:
-        wide = [place for place in texts if widths[place] > max(columns[place].least, columns[place].width)]
-        widest = max(wide or texts, key=lambda place: widths[place])
-        if widths[widest] <= 1:
-            break
-        widths[widest] -= 1
-        over -= 1
-    return widths
-
-
-# The columns of both tables: figures of rows, and last calls.
 
 ERROR = "red"
 LABELS = {"api": "API", "client": "client", "topic": "topic", "broker": "broker", "group": "group"}
