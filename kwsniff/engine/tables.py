@@ -250,6 +250,14 @@ SPECS: list[Spec] = [
         room="bytes taken in the arena",
     ),
     Spec(
+        "item",
+        "bytes of a stream that are delivered, or wait to be; there is one row",
+        pos="where the first is at hand", size="how many are at hand",
+        length="how many there are, those that the capture lacks with them",
+        time="packet time, -1 if no packet brought them", packet="number of the packet, -1 then",
+        order="its place in the input, -1 then",
+    ),
+    Spec(
         "frame",
         "the frame at hand; there is one row",
         conn="its connection", side="end it came from",

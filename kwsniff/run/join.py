@@ -73,9 +73,9 @@ class Joiner:
     def __init__(self, config: Config, seed: int, *, compiled: bool | None = None) -> None:
         """`seed` is that of all parts of the run."""
         self._engine = Engine(config, compiled=compiled)
-        self._machine = self._engine._machine
+        self._machine = self._engine.machine
         self._machine.t.limits[0].seed = seed
-        self._emitter = self._engine._emitter
+        self._emitter = self._engine.emitter
         self._limits = limits_of(config)
 
     # The parts
@@ -163,15 +163,15 @@ class Joiner:
         heads = Heads(edges)
         while len(rows := heads.next()):
             self._write(rows)
-            done.rows += self._emitted(self._engine._act(entry.FOLLOW, len(rows)))
+            done.rows += self._emitted(self._engine.act(entry.FOLLOW, len(rows)))
             if machine.refused:
                 machine.refused = False
                 self._refused(heads, rows, payload, spare, summary, again, done)
-        done.rows += self._emitted(self._engine._drain(everything=True))
+        done.rows += self._emitted(self._engine.drain(everything=True))
         machine.t.run[0].sparse = 0
 
     def _set_bytes(self, name: str, data: bytes | bytearray) -> None:
-        self._machine.replace(name, self._engine._bytes(data))
+        self._machine.replace(name, self._engine.bytes_of(data))
 
     def _write(self, edges: Rows) -> None:
         machine = self._machine
@@ -312,8 +312,8 @@ class Joiner:
         run.moment, run.moment_row, run.jump = run.clock, -1, summary.jump
         run.order = summary.order
         self._emitter.forget_texts()
-        if self._engine._texts_are_many():
-            self._engine._compact()
+        if self._engine.texts_are_many():
+            self._engine.compact()
 
 
 def _filled(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:

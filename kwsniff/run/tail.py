@@ -98,8 +98,10 @@ def _gathered(source: Machine | _Shelf, live: Ints, used: dict[str, int]) -> Tai
     early = _early(source, conns, used["early"], arena)
     _side_blocks(sides, arena)
     words = _words(source, requests)
-    nothing = np.zeros(0, RECORDS["texts"])
-    return Tail(conns, sides, pieces, requests, early, arena.bytes_of(source), words, nothing, b"")
+    return Tail(
+        conns=conns, sides=sides, pieces=pieces, requests=requests, early=early,
+        arena=arena.bytes_of(source), words=words, texts=np.zeros(0, RECORDS["texts"]), text_bytes=b"",
+    )  # fmt: skip
 
 
 def _sides_of(conns: Ints) -> Ints:

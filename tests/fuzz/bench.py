@@ -57,7 +57,7 @@ class Bench:
         with patch.dict(
             tables.ROWS, (SMALL if small else ROOMY) | {name: rows for name, (_, rows) in TOLD.items()}
         ):
-            machine = Engine(config, compiled=True)._machine
+            machine = Engine(config, compiled=True).machine
         for api in catalog().apis.values():
             for version in range(api.min_version, api.max_version + 1):
                 if (
