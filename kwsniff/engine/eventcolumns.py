@@ -27,7 +27,8 @@ _END_NUMBERS = {
     "broker_bytes": "broker_bytes", "client_missing_bytes": "client_missing",
     "broker_missing_bytes": "broker_missing", "resynchronisations": "resynchronised",
     "client_retransmissions": "client_again", "broker_retransmissions": "broker_again",
-    "client_zero_windows": "client_shut", "broker_zero_windows": "broker_shut", "duplicates": "copies",
+    "client_zero_windows": "client_zero_windows", "broker_zero_windows": "broker_zero_windows",
+    "duplicates": "copies",
     "skipped_bytes": "skipped", "frames": "frames", "undecoded_frames": "undecoded",
 }  # fmt: skip
 

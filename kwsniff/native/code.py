@@ -51,7 +51,7 @@ AROUND = frozenset(
 )
 """Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""
 BESIDE = (
-    "rows/events.py", "spec/instructions.py", "native/mode.py", "native/rowcopies.py",
+    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/rowcopies.py",
     *(
         f"net/{name}.py"
         for name in ("copies", "inout", "ip", "layers", "link", "segments", "tcp", "tunnel")

@@ -31,7 +31,7 @@ from kwsniff.engine.eventcolumns import connection_id
 from kwsniff.engine.follow import DAY
 from kwsniff.engine.limits import in_use, outstanding
 from kwsniff.engine.outcomes import SHARE
-from kwsniff.engine.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL
+from kwsniff.engine.tables import BEGINS, COUNTED_OF_ENDS, FITS, KAFKA, QUIET, UNTIL
 from kwsniff.native.rowcopies import picked
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.heads import Heads, edges_of, with_payload
@@ -45,11 +45,6 @@ SECOND = 1_000_000_000
 STEADY = 50 * SECOND
 """How far the time at a cut may lie before that of the part before: less than any silence that ends a
 connection."""
-SIDE_COUNTS = {
-    "packets": "packets", "bytes": "bytes", "missing": "missing", "retransmitted": "retransmitted",
-    "again": "again", "shut": "zero_windows",
-}  # fmt: skip
-"""Counters of `ends`, for each end, and those of `sides`."""
 Again = Callable[[set[bytes], int], Iterable[tuple[SegmentColumns, Ints]]]
 """Finds the segments of some endpoints behind a place in the input, and their places."""
 
@@ -278,9 +273,9 @@ class Joiner:
         client = np.maximum(ends["client"], 0)
         for who, side in (("client", client), ("broker", 1 - client)):
             was = sides[2 * lefts["before"] + side]
-            for name, field_ in SIDE_COUNTS.items():
-                then = np.where(side == 0, lefts[f"a_{field_}"], lefts[f"b_{field_}"])
-                ends[f"{who}_{name}"] += was[field_] - then
+            for name in COUNTED_OF_ENDS:
+                then = np.where(side == 0, lefts[f"a_{name}"], lefts[f"b_{name}"])
+                ends[f"{who}_{name}"] += was[name] - then
             for name in ("resynchronised", "skipped", "frames"):
                 then = np.where(side == 0, lefts[f"a_{name}"], lefts[f"b_{name}"])
                 counted = (name != "skipped") | (ends["state"] == KAFKA)
