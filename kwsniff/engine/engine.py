@@ -8,7 +8,7 @@ Rows come out in the order of the packets that settled them, whatever the size o
 that is full is emptied up to the packet at hand only.
 
 Between two batches an engine may be pickled: what it holds is then as large as what waits (see
-`kwsniff.engine.snapshot`), and it goes on in any process of the same version, compiled there or not.
+`kwsniff.engine.checkpoint`), and it goes on in any process of the same version, compiled there or not.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import actions as entry
-from kwsniff.engine import snapshot
+from kwsniff.engine import checkpoint
+from kwsniff.engine import numbers as entry
 from kwsniff.engine.decisions import Decisions
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import Emitter
@@ -204,13 +204,13 @@ class Engine:
         return {
             "config": self.config,
             "share": self._share,
-            "tables": snapshot.taken(self.machine),
+            "tables": checkpoint.state(self.machine),
             "drained": self.emitter.state(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"], state["share"])  # type: ignore[misc]
-        snapshot.restore(self.machine, state["tables"])
+        checkpoint.restore(self.machine, state["tables"])
         self.emitter.go_on(state["drained"])
 
     @property

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import actions as entry
 from kwsniff.engine import heap
+from kwsniff.engine import numbers as entry
 from kwsniff.engine.arena import BINS
 from kwsniff.engine.numbers import FULL, LEFT, OK, PROGRAM
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of

@@ -23,6 +23,9 @@ OK, REFUSED, FULL, PROGRAM, LEFT = 1, 0, -1, -2, -3
 """What functions return. FULL: a table has no room left, `run.want` says which. PROGRAM: the layout that
 `run.key` and `run.version` name has to be loaded. LEFT: a connection of a part was not what it was taken for
 (`kwsniff.engine.left`). After each, the caller is called again as it was."""
+(FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, COMPACT_TEXTS, WATCH, LEAVE, INTERN,
+ ADOPT, MERGE, LINK) = range(13)  # fmt: skip
+"""What kernels can be asked to do (`kwsniff.engine.entry.act`)."""
 
 
 @inlined

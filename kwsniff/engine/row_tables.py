@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kwsniff.native.rowcopies import Spec, nullable, text, unknown
+from kwsniff.native.rowcopies import Spec, nullable, ref, text, unknown
 from kwsniff.rows.schema import COLUMNS, OF_RESPONSE
 from kwsniff.spec import instructions as i
 from kwsniff.spec.model import ROLES
@@ -141,7 +141,7 @@ REQUEST_FIELDS = {
     **_said(KEPT),
     "software": text("the client's library, as this request says"), "software_version": text("its version"),
     "records": nullable("as of facts"), "record_bytes": nullable("as of facts"),
-    "words": "where its lists are in the heap, -1 without",
+    "words": ref("words", "where its lists are in the heap"),
     "names": "topics there", "rows": "partitions there", "resources": "resources there",
     "named": "quarter kilobytes of the texts that it refers to",
 }

@@ -46,7 +46,7 @@ AROUND = frozenset(
             "engine",
             "machine",
         ),
-        *("programs", "snapshot"),
+        *("programs", "checkpoint"),
     )
 )
 """Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""

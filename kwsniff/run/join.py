@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import actions as entry
+from kwsniff.engine import numbers as entry
+from kwsniff.engine.checkpoint import link, put, walked
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import KINDS
 from kwsniff.engine.engine import Engine
@@ -36,7 +37,6 @@ from kwsniff.native.rowcopies import picked
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.heads import Heads, edges_of, with_payload
 from kwsniff.run.part import Emitted, PartSummary, endpoints_of
-from kwsniff.run.tail import link, put, walked
 from kwsniff.run.weave import Identity, Joined, asked
 
 Ints = NDArray[np.int64]

@@ -21,7 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import actions as entry
+from kwsniff.engine import numbers as entry
+from kwsniff.engine.checkpoint import Tail, taken
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.engine import AT_ONCE, Engine
 from kwsniff.engine.limits import in_use, outstanding
@@ -29,7 +30,6 @@ from kwsniff.engine.machine import RECORDS
 from kwsniff.engine.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked
 from kwsniff.net.segments import ACK, SYN, SegmentColumns
-from kwsniff.run.tail import Tail, taken
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]

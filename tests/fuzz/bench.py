@@ -16,10 +16,9 @@ import numpy as np
 
 from kwsniff.config import Config
 from kwsniff.engine import machine as tables
-from kwsniff.engine.actions import FINISH, FOLLOW
 from kwsniff.engine.drained import LISTS
 from kwsniff.engine.engine import Engine
-from kwsniff.engine.numbers import BAD_BODY, CODES
+from kwsniff.engine.numbers import BAD_BODY, CODES, FINISH, FOLLOW
 from kwsniff.engine.tables import POOLS, Tables
 from kwsniff.spec.load import catalog
 from tests.playbook import Segment
