@@ -153,6 +153,39 @@ def drop_early(t: Any, row: int) -> None:
     drop(t, t.early, EARLY, row)
 
 
+# Bytes at hand.
+
+
+@inlined
+def present(t: Any, pos: int, size: int, length: int) -> Any:
+    """The row of `item`: `length` bytes of a stream, of which the first `size` are at hand at `pos`. Which
+    packet brought them has to be filled in."""
+    item = t.item[0]
+    item.pos, item.size, item.length = pos, size, length
+    return item
+
+
+@inlined
+def present_segment(t: Any, seg: Any) -> None:
+    """Let `item` be the payload of a segment."""
+    item = present(t, seg.start, seg.captured, seg.length)
+    item.time, item.packet, item.order = seg.time, seg.packet, t.run[0].order
+
+
+@inlined
+def present_piece(t: Any, piece: Any, length: int) -> None:
+    """Let `item` be a piece that waited, of `length` bytes."""
+    item = present(t, piece.at, piece.size, length)
+    item.time, item.packet, item.order = piece.time, piece.packet, piece.order
+
+
+@inlined
+def present_hole(t: Any, length: int) -> None:
+    """Let `item` be so many bytes that nobody captured."""
+    item = present(t, 0, 0, length)
+    item.time = item.packet = item.order = -1
+
+
 # Saying which table lacks room.
 
 WANT_CALLS, WANT_NOTES, WANT_ENDS = (WANTS.index(name) for name in ("calls", "notes", "ends"))

@@ -55,24 +55,24 @@ def drop_front(t: Any, s: Any, count: int) -> None:
 
 
 @kernel
-def came(t: Any, s: Any, time: int, packet: int, order: int, first: bool) -> None:
+def came(t: Any, s: Any, first: bool) -> None:
     """Note the packet that brought bytes of the frame in progress."""
+    item = t.item[0]
     if first:
-        s.first_time = time
+        s.first_time = item.time
         s.frame_order = -1
-    if order >= s.frame_order:
-        s.frame_order, s.frame_time, s.frame_packet = order, time, packet
+    if item.order >= s.frame_order:
+        s.frame_order, s.frame_time, s.frame_packet = item.order, item.time, item.packet
 
 
 # What both streams deliver before it is known what they carry: it is held.
 
 
 @kernel
-def hold(
-    t: Any, c: int, k: int, data: Any, pos: int, size: int, length: int, time: int, packet: int, order: int
-) -> int:
-    """Keep an item of a stream that is not judged: `size` bytes of `length`, the rest is missing."""
-    conn, s = t.conns[c], t.sides[2 * c + k]
+def hold(t: Any, c: int, k: int, data: Any) -> int:
+    """Keep the item at hand of a stream that is not judged."""
+    conn, s, item = t.conns[c], t.sides[2 * c + k], t.item[0]
+    size = item.size
     row = take_piece(t)
     if row < 0:
         return FULL
@@ -82,16 +82,16 @@ def hold(
         if at < 0:
             drop_piece(t, row)
             return FULL
-        if not s.broken and append(t, s, data, pos, size) != OK:
+        if not s.broken and append(t, s, data, item.pos, size) != OK:
             release(t, at, size)
             drop_piece(t, row)
             return FULL
-        copy(t.arena, at, data, pos, size)
+        copy(t.arena, at, data, item.pos, size)
     piece = t.pieces[row]
     piece.next, piece.side, piece.gap = -1, k, 0
-    piece.start, piece.end, piece.at, piece.size = 0, length, at, size
-    piece.time, piece.packet, piece.order = time, packet, order
-    if size < length:
+    piece.start, piece.end, piece.at, piece.size = 0, item.length, at, size
+    piece.time, piece.packet, piece.order = item.time, item.packet, item.order
+    if size < item.length:
         if s.have == 0:
             s.from_start = 0
         else:
@@ -206,19 +206,19 @@ def note_overlap(t: Any, c: int, packet: int) -> None:
 
 
 @kernel
-def seen_before(
-    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, seg: Any
-) -> None:
-    """Compare what was delivered already with the first copy, as far as that is kept."""
+def seen_before(t: Any, c: int, k: int, start: int, data: Any, seg: Any) -> None:
+    """Compare what of a segment, whose offset is `start`, was delivered already with the first copy, as far
+    as that is kept."""
     s = t.sides[2 * c + k]
+    end = start + seg.length
     s.retransmitted += min(end, s.offset) - start
     if end == s.offset and end - start == 1:
         return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
     if seg.flags & COPY == 0:
         s.again += 1
     first = max(start, s.offset - s.history)
-    last = min(start + size, s.offset)
+    last = min(start + seg.captured, s.offset)
     if first < last and not same(
-        data, pos + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
+        data, seg.start + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
     ):
         note_overlap(t, c, seg.packet)

@@ -29,7 +29,17 @@ from kwsniff.rows.arrays import (
     timestamps,
 )
 from kwsniff.rows.events import ANOMALY, CALL, CONNECTION, MAX_TOPIC, STATUSES
-from kwsniff.rows.schema import ASKED, BROKER, EVENTS, PARTITION, RESOURCE, TEXTS
+from kwsniff.rows.schema import (
+    ASKED,
+    BROKER,
+    COLUMNS,
+    EVENTS,
+    PARTITION,
+    PARTITION_FIELDS,
+    RESOURCE,
+    TEXTS,
+)  # fmt: skip
+from kwsniff.spec import instructions as i
 from kwsniff.spec.load import catalog
 
 Ints = NDArray[np.int64]
@@ -58,20 +68,17 @@ _DURATIONS = (
 )
 _NUMBERS = {
     "correlation_id": "correlation_id", "request_bytes": "size", "response_bytes": "response_size",
-    "error_code": "error", "error_count": "errors", "throttle_ms": "throttle", "acks": "acks",
-    "max_wait_ms": "max_wait", "min_bytes": "min_bytes", "record_count": "records",
-    "record_bytes": "record_bytes", "in_flight": "in_flight", "generation": "generation",
-    "session_id": "session_id", "session_epoch": "session_epoch",
+    "error_code": "error", "error_count": "errors", "record_count": "records",
+    "record_bytes": "record_bytes", "in_flight": "in_flight",
+    **{column.name: column.role for column in COLUMNS if column.role in i.NUMBERS},
 }  # fmt: skip
 _NOT_NEGATIVE = {
     "api_key": "key", "api_version": "version", "request_packet": "packet",
     "response_packet": "response_packet",
 }  # fmt: skip
 _TEXTS = {
-    "client_id": "client_id", "group_id": "group", "member_id": "member",
-    "transactional_id": "transactional_id", "software_name": "software",
-    "software_version": "software_version", "group_protocol": "group_protocol", "reason": "reason",
-    "rack": "rack", "user": "user",
+    "client_id": "client_id", "software_name": "software", "software_version": "software_version",
+    "user": "user", **{column.name: column.role for column in COLUMNS if column.role in i.TEXTS},
 }  # fmt: skip
 _SHARED = {
     "client_id": "client_id", "user": "user", "closed_by": "closed_by", "rtt_us": "handshake",
@@ -82,10 +89,8 @@ _PARTS = frozenset(
      "response_transfer_us", "waited_open_us", "rtt_us")
 )  # fmt: skip
 _ROW_FIELDS = {
-    "partition": "partition", "error_code": "error", "base_offset": "base_offset", "records": "records",
-    "bytes": "bytes", "high_watermark": "high_watermark", "log_start_offset": "log_start_offset",
-    "last_stable_offset": "last_stable_offset", "fetch_offset": "fetch_offset",
-    "committed_offset": "committed_offset", "leader_epoch": "leader_epoch",
+    "partition": "partition", "error_code": "error", "records": "records", "bytes": "bytes",
+    **{column.name: column.role for column in PARTITION_FIELDS if column.role},
 }  # fmt: skip
 
 

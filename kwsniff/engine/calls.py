@@ -16,8 +16,9 @@ from kwsniff.engine.facts import clear
 from kwsniff.engine.numbers import FULL, NONE, OK
 from kwsniff.engine.packing import unpack
 from kwsniff.engine.pairs import name_place, open_places, row_place
-from kwsniff.engine.tables import WANTS
-from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.engine.tables import SPEC_OF, WANTS
+from kwsniff.native.mode import inlined, int64, kernel, made, uintp
+from kwsniff.rows.schema import COLUMNS, OF_REQUEST, OF_RESPONSE, REQUEST_FIRST, RESPONSE_FIRST
 from kwsniff.spec import instructions as i
 
 _NAMES, _ROWS = WANTS.index("names"), WANTS.index("rows")
@@ -40,6 +41,24 @@ def _known(first: int, second: int) -> int:
     return first if first != NONE else second
 
 
+_WHOSE = {
+    OF_REQUEST: "query.{0}", OF_RESPONSE: "reply.{0}",
+    REQUEST_FIRST: "{1}query.{0}, reply.{0})", RESPONSE_FIRST: "{1}reply.{0}, query.{0})",
+}  # fmt: skip
+_join_said = made(
+    "join_said",
+    "t, out, query, reply",
+    [
+        f"out.{column.role} = "
+        + _WHOSE[column.whose].format(column.role, "either(t, " if column.role in i.TEXTS else "known(")
+        for column in COLUMNS
+        if column.role
+    ],
+    either=_either, known=_known,
+)  # fmt: skip
+"""Fills the fields of roles, from whom their columns say."""
+
+
 @kernel
 def join(t: Any, row: int, call: int) -> int:
     """Fill row `call` of `calls` with what a row of `requests` and the response in `facts[1]` say, which is
@@ -59,22 +78,13 @@ def join(t: Any, row: int, call: int) -> int:
         _join_resources(t, query, reply, out)
         _emit_brokers(t, reply, out)
     out.error, out.errors = reply.error, reply.errors if reply.error != NONE else NONE
-    out.throttle, out.acks = reply.throttle, query.acks
-    out.max_wait, out.min_bytes = query.max_wait, query.min_bytes
-    out.group, out.member = _either(t, query.group, reply.group), _either(t, query.member, reply.member)
-    out.transactional_id = _either(t, query.transactional_id, reply.transactional_id)
+    _join_said(t, out, query, reply)
     if query.coordinator_key >= 0:
         # Versions without the type ask for groups (KIP-98).
         if query.coordinator_type == 0 or query.coordinator_type == NONE:
             out.group = query.coordinator_key
         elif query.coordinator_type == 1:
             out.transactional_id = query.coordinator_key
-    out.group_protocol = _either(t, reply.group_protocol, query.group_protocol)
-    out.protocol_type = _either(t, reply.protocol_type, query.protocol_type)
-    out.reason, out.rack, out.validate_only = query.reason, query.rack, query.validate_only
-    out.generation = _known(reply.generation, query.generation)
-    out.session_id = _known(reply.session_id, query.session_id)
-    out.session_epoch = _known(query.session_epoch, reply.session_epoch)
     out.tail = reply.tail
     if query.record_bytes != NONE:
         out.records, out.record_bytes = query.records, query.record_bytes
@@ -217,27 +227,20 @@ def _match_rows(t: Any, query: Any, reply: Any) -> None:
         _fill_numbers(mine, given)
 
 
-@kernel
-def _fill_numbers(source: Any, row: Any) -> None:
-    """Give a row the numbers that it lacks, but for the base offset."""
-    row.high_watermark = _known(row.high_watermark, source.high_watermark)
-    row.log_start_offset = _known(row.log_start_offset, source.log_start_offset)
-    row.last_stable_offset = _known(row.last_stable_offset, source.last_stable_offset)
-    row.fetch_offset = _known(row.fetch_offset, source.fetch_offset)
-    row.committed_offset = _known(row.committed_offset, source.committed_offset)
-    row.leader_epoch = _known(row.leader_epoch, source.leader_epoch)
+_fill_numbers = made(
+    "fill_numbers",
+    "source, row",
+    [f"row.{name} = known(row.{name}, source.{name})" for name in i.ROW_NUMBERS if name != "base_offset"],
+    known=_known,
+)
+"""Gives a row the numbers that it lacks, but for the base offset."""
+_copy_row = made("copy_row", "out, row", [f"out.{name} = row.{name}" for name in SPEC_OF["call_rows"].names])
 
 
 @kernel
 def _emit_row(t: Any, row: Any) -> None:
     store = t.store[0]
-    out = t.call_rows[uintp(store.call_rows)]
-    out.name, out.uuid, out.partition, out.error = row.name, row.uuid, row.partition, row.error
-    out.base_offset, out.records, out.bytes = row.base_offset, row.records, row.bytes
-    out.codecs, out.high_watermark = row.codecs, row.high_watermark
-    out.log_start_offset, out.last_stable_offset = row.log_start_offset, row.last_stable_offset
-    out.fetch_offset, out.committed_offset = row.fetch_offset, row.committed_offset
-    out.leader_epoch = row.leader_epoch
+    _copy_row(t.call_rows[uintp(store.call_rows)], row)
     store.call_rows += 1
 
 

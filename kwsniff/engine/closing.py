@@ -26,6 +26,8 @@ from kwsniff.engine.streams import FAR, flush, replay, set_free
 from kwsniff.engine.tables import (
     CAPTURE_REASON,
     CLOSED_REASON,
+    CONNECTIONS,
+    COUNTED_OF_ENDS,
     GAP_REASON,
     KAFKA,
     KNOWN,
@@ -34,11 +36,12 @@ from kwsniff.engine.tables import (
     OWN,
     PROBING,
     RESET_REASON,
+    SPEC_OF,
     TIMEOUT_REASON,
     TLS,
 )
 from kwsniff.engine.trace import CLOSING, decided, room_for_decisions
-from kwsniff.native.mode import kernel
+from kwsniff.native.mode import kernel, made
 
 
 @kernel
@@ -183,6 +186,17 @@ def end(t: Any, c: int, reason: int) -> int:
     return OK
 
 
+_ENDS = SPEC_OF["ends"].names
+_copy_conn = made(
+    "copy_conn", "row, conn", [f"row.{name} = conn.{name}" for name in _ENDS if name in CONNECTIONS.names]
+)
+_copy_sides = made(
+    "copy_sides",
+    "row, client, broker",
+    [f"row.{who}_{name} = {who}.{name}" for who in ("client", "broker") for name in COUNTED_OF_ENDS],
+)
+
+
 @kernel
 def emit_end(t: Any, c: int) -> None:
     """Add the row of a connection."""
@@ -191,30 +205,14 @@ def emit_end(t: Any, c: int) -> None:
     run.ends += 1
     client = max(conn.client, 0)
     s, o = t.sides[2 * c + client], t.sides[2 * c + 1 - client]
-    row.order, row.conn, row.number, row.capture = run.order, c, conn.number, conn.capture
-    row.client = conn.client
+    _copy_conn(row, conn)
+    _copy_sides(row, s, o)
+    row.order, row.conn, row.rank = run.order, c, run.rank
     row.known = 1 if conn.state == KAFKA or conn.state == TLS or conn.ports else 0
-    row.a_hi, row.a_lo, row.b_hi, row.b_lo = conn.a_hi, conn.a_lo, conn.b_hi, conn.b_lo
-    row.a_port, row.b_port, row.state = conn.a_port, conn.b_port, conn.state
-    row.first_time, row.last_time = conn.first_time, conn.last_time
-    row.client_packets, row.broker_packets, row.client_bytes, row.broker_bytes = (
-        s.packets,
-        o.packets,
-        s.bytes,
-        o.bytes,
-    )
-    row.client_missing, row.broker_missing = s.missing, o.missing
-    row.client_retransmitted, row.broker_retransmitted = s.retransmitted, o.retransmitted
-    row.client_again, row.broker_again = s.again, o.again
-    row.client_shut, row.broker_shut = s.zero_windows, o.zero_windows
-    row.copies, row.alert, row.alert_side = conn.copies, conn.alert, 0 if conn.alert_side == client else 1
-    row.client_id, row.first_packet, row.last_packet = conn.client_id, conn.first_packet, conn.last_packet
-    row.syn, row.fin, row.rst, row.handshake = conn.syn, conn.fin, conn.rst, conn.handshake
-    row.closed_by, row.mechanism, row.user = conn.closed_by, conn.mechanism, conn.user
+    row.alert_side = 0 if conn.alert_side == client else 1
     row.resynchronised = s.resynchronised + o.resynchronised
     row.skipped = s.skipped + o.skipped if conn.state == KAFKA else 0
-    row.frames, row.undecoded = s.frames + o.frames, conn.undecoded
-    row.rank, row.left, row.left_row = run.rank, conn.left, conn.left_row
+    row.frames = s.frames + o.frames
     if conn.left == KNOWN:
         close_left(t, c, True)
 

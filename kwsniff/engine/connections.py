@@ -14,9 +14,9 @@ from kwsniff.engine.arena import drop, take
 from kwsniff.engine.buffer import forget_latest
 from kwsniff.engine.leaving import note_opened
 from kwsniff.engine.states import CLOSED_, OPEN
-from kwsniff.engine.tables import CONNS, PROBING, UNKNOWN
+from kwsniff.engine.tables import CONNECTIONS, CONNS, PROBING, SIDES
 from kwsniff.engine.trace import opened
-from kwsniff.native.mode import inlined, kernel
+from kwsniff.native.mode import inlined, kernel, made
 
 
 @kernel
@@ -89,6 +89,10 @@ def is_kafka_port(t: Any, port: int) -> bool:
     return False
 
 
+_reset_conn = made("reset_conn", "row", CONNECTIONS.reset())
+_reset_side = made("reset_side", "row", SIDES.reset())
+
+
 @kernel
 def open_connection(t: Any, seg: Any) -> int:
     """A new connection for a segment; -1 if there is no room."""
@@ -97,6 +101,7 @@ def open_connection(t: Any, seg: Any) -> int:
     if c < 0:
         return -1
     conn = t.conns[c]
+    _reset_conn(conn)
     forward = is_forward(seg)
     conn.a_hi, conn.a_lo, conn.a_port = (
         (seg.src_hi, seg.src_lo, seg.src_port) if forward else (seg.dst_hi, seg.dst_lo, seg.dst_port)
@@ -114,32 +119,11 @@ def open_connection(t: Any, seg: Any) -> int:
     conn.state, conn.step = PROBING, OPEN
     conn.first_time = conn.last_time = seg.time
     conn.capture = run.capture
-    conn.first_packet, conn.last_packet, conn.last_order = seg.packet, -1, -1
-    conn.copies, conn.alert, conn.alert_side = 0, -1, 0
-    conn.early_syn_ack = conn.client_time = -1
-    conn.syn_time = conn.syn_ack_time = conn.handshake = conn.reset_time = conn.reset_order = -1
-    conn.closed_by = conn.closed_time = conn.syn = conn.fin = conn.rst = conn.backwards = conn.skewed = (
-        conn.ended_inside
-    ) = conn.ending = 0
-    conn.held_first = conn.held_last = conn.pending_first = conn.pending_last = -1
-    conn.pending_notes = 0
-    conn.held = conn.held_bytes = conn.judged = conn.tries = conn.held_pending = 0
-    conn.first_request = conn.last_request = conn.first_unasked = conn.last_unasked = -1
-    conn.first_early = conn.last_early = -1
-    conn.in_flight = conn.jumbled = conn.unasked = conn.early = conn.response_gap = 0
-    conn.answered = UNKNOWN
-    conn.raw_tokens = conn.raw_waiting = conn.tokens = 0
-    conn.mechanism = conn.user = conn.software = conn.software_version = -1
-    conn.client_id = -2
-    conn.response_end = conn.throttled_until = -1
-    conn.undecoded = conn.frames = conn.turned = conn.giving = conn.proven = 0
-    conn.left, conn.left_row, conn.head_bytes = 0, -1, 0
-    conn.known_since, conn.syns, conn.unsure = -1, 0, 0
-    conn.stray_low, conn.stray_high = -UNKNOWN, UNKNOWN
+    conn.first_packet = seg.packet
     if t.limits[0].part:
         note_opened(t, c, seg)
     for k in range(2):
-        reset_side(t, 2 * c + k)
+        _reset_side(t.sides[2 * c + k])
     append_quiet(t, c, TALKING)
     append_number(t, c)
     opened(t, c, seg.packet)
@@ -170,29 +154,6 @@ def remove_number(t: Any, c: int) -> None:
         t.conns[conn.newer].older = conn.older
     else:
         run.newest = conn.older
-
-
-@kernel
-def reset_side(t: Any, at: int) -> None:
-    """A direction of which nothing was seen."""
-    s = t.sides[at]
-    s.next_seq, s.offset, s.from_start, s.isn, s.fin_at = -1, 0, 0, -1, -1
-    s.packets = s.bytes = s.missing = s.retransmitted = s.again = s.zero_windows = s.shut = 0
-    s.acked = s.doubted = -1
-    s.hole_packets = s.hole_time = 0
-    s.wait_first = s.wait_last = -1
-    s.waiting = s.waiting_bytes = 0
-    s.spoken = 0
-    s.history, s.history_at, s.history_room = 0, -1, 0
-    s.synchronised = s.lost = 0
-    s.buf, s.room, s.have, s.block, s.block_room = -1, 0, 0, 0, 0
-    s.size = s.got = s.broken = 0
-    s.first_time, s.frame_time, s.frame_order, s.frame_packet = -1, -1, -1, -1
-    s.frames = s.resynchronised = s.skipped = s.skipped_before = 0
-    s.latest = UNKNOWN
-    s.searched = s.hope = 0
-    s.assumed = 0
-    s.born = s.oldest = s.rst_at = s.rst_time = s.syn_next = s.syn_ack = s.syn_time = s.syn_tsval = -1
 
 
 @inlined

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.engine.machine import Machine
-from kwsniff.engine.numbers import NONE
+from kwsniff.engine.tables import SPEC_OF
 from kwsniff.native.rowcopies import copied, picked
 from kwsniff.rows.arrays import nulls, places
 
@@ -38,16 +38,7 @@ OWNER = (
 ABOUT = OWNER[1:]
 """The same but for its number."""
 _OWNER = np.dtype([(name, np.int64) for name in (*OWNER, "conn")])
-BLANK = {
-    **dict.fromkeys(("first_time", "last_time", "response_first", "response_last"), -1),
-    **dict.fromkeys(("response_end", "throttled_until", "handshake", "open_until"), -1),
-    **dict.fromkeys(("key", "version", "packet", "response_packet", "status"), -1),
-    **dict.fromkeys(("client_id", "group", "member", "transactional_id", "software"), -1),
-    **dict.fromkeys(("software_version", "group_protocol", "reason", "rack", "user"), -1),
-    **dict.fromkeys(("because", "closed_by", "tail", "uuids"), 0),
-    **dict.fromkeys(("names", "rows", "asked", "resources", "brokers"), 0),
-}
-"""What fields of calls say where there is no call: null. NONE if not named here."""
+_CALLS = SPEC_OF["calls"].fields
 
 
 class Drained(NamedTuple):
@@ -91,7 +82,7 @@ class Placed:
     def _field(self, field: str) -> Ints:
         if self._place is None:
             return np.ascontiguousarray(self._rows[field])
-        made = np.full(self._total, BLANK.get(field, NONE), np.int64)
+        made = np.full(self._total, _CALLS[field].null, np.int64)
         made[self._place] = self._rows[field]
         return made
 
@@ -101,7 +92,7 @@ class Placed:
 
     def blank(self, field: str) -> None:
         """Take a field for null everywhere."""
-        self._read[field] = np.full(self._total, BLANK.get(field, NONE), np.int64)
+        self._read[field] = np.full(self._total, _CALLS[field].null, np.int64)
 
     @property
     def any(self) -> bool:

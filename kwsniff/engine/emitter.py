@@ -135,10 +135,11 @@ class Emitter:
         bodies = {}
         if self.bodies is not None:
             bodies = {name: self.bodies.take(calls[f"{name}_body"]) for name in BODIES}
+        owners, whose = owners_of(machine, [calls, notes, problem_rows, shown], ends)
+        details = details_of(notes, self._config, machine)
         return Drained(
-            calls, lists, notes, packet_notes, problems, shown, bodies,
-            self._texts.now(), details_of(notes, self._config, machine),
-            *owners_of(machine, [calls, notes, problem_rows, shown], ends),
+            calls=calls, lists=lists, notes=notes, packet_notes=packet_notes, problems=problems, ends=shown,
+            bodies=bodies, texts=self._texts.now(), details=details, owners=owners, whose=whose,
         )  # fmt: skip
 
     def _due(self, before: int | None) -> tuple[list[PacketNote], list[Problem]]:
@@ -159,10 +160,11 @@ class Emitter:
 
     def ended(self, ends: Rows) -> pa.RecordBatch:
         """EVENTS of connections that are over, given as rows of `ends`."""
+        owners, whose = owners_of(self._machine, [ends], ends)
+        calls, notes = (np.zeros(0, self._machine.dtype(name)) for name in ("calls", "notes"))
         drained = Drained(
-            np.zeros(0, self._machine.dtype("calls")), {}, np.zeros(0, self._machine.dtype("notes")), [], [],
-            ends, {}, self._texts.now(), [],
-            *owners_of(self._machine, [ends], ends),
+            calls=calls, lists={}, notes=notes, packet_notes=[], problems=[], ends=ends, bodies={},
+            texts=self._texts.now(), details=[], owners=owners, whose=whose,
         )  # fmt: skip
         return self.batch(drained)
 

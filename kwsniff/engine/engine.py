@@ -8,7 +8,7 @@ Rows come out in the order of the packets that settled them, whatever the size o
 that is full is emptied up to the packet at hand only.
 
 Between two batches an engine may be pickled: what it holds is then as large as what waits (see
-`kwsniff.engine.snapshot`), and it goes on in any process of the same version, compiled there or not.
+`kwsniff.engine.checkpoint`), and it goes on in any process of the same version, compiled there or not.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import actions as entry
-from kwsniff.engine import snapshot
+from kwsniff.engine import checkpoint
+from kwsniff.engine import numbers as entry
 from kwsniff.engine.decisions import Decisions
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import Emitter
@@ -46,7 +46,7 @@ class Engine:
     """All connections of one input. What `feed`, `finish` and `tick` yield has to be taken to the end before
     the next of them is called."""
 
-    machine = Machine
+    kind = Machine
 
     def __init__(
         self, config: Config, share: tuple[int, int] | None = None, *, compiled: bool | None = None
@@ -57,16 +57,16 @@ class Engine:
         self._share = share
         if compiled is None and config.kernels == "never":
             compiled = False
-        self._machine = self.machine(compiled=compiled)
-        self._emitter = Emitter(self._machine, config)
+        self.machine = self.kind(compiled=compiled)
+        self.emitter = Emitter(self.machine, config)
         self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
         self._set_limits(config)
         if config.full:
-            self._machine.grow("bodies", BODIES)
-            self._machine.grow("body_data", BODY_DATA)
+            self.machine.grow("bodies", BODIES)
+            self.machine.grow("body_data", BODY_DATA)
 
     def _set_limits(self, config: Config) -> None:
-        limits = self._machine.t.limits[0]
+        limits = self.machine.t.limits[0]
         limits.idle_time = int(config.idle_timeout * SECOND)
         limits.reorder_packets = config.reorder_packets
         limits.reorder_time = int(config.reorder_time * SECOND)
@@ -84,7 +84,7 @@ class Engine:
         limits.full, limits.records = config.full, config.records
         wanted = config.columns
         limits.lists = wanted is None or bool(wanted & OF_LISTS)
-        self._machine.put("ports", [{"port": port} for port in config.ports])
+        self.machine.put("ports", [{"port": port} for port in config.ports])
 
     def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
         """Take a batch of segments in capture order; yield the events it settles."""
@@ -93,25 +93,25 @@ class Engine:
     def follow(self, segments: SegmentColumns) -> Iterator[Drained]:
         """The same before columns are made of it: `events` makes them, in one other thread if need be, while
         this one goes on."""
-        machine = self._machine
+        machine = self.machine
         run = machine.t.run[0]
-        run.capture = self._emitter.capture(segments.capture)
+        run.capture = self.emitter.capture(segments.capture)
         first = int(run.order)
         if self._share is None or self._share[0] == 0:  # they belong to no connection
-            self._emitter.note_packets(segments.notes, first, int(run.capture))
+            self.emitter.note_packets(segments.notes, first, int(run.capture))
         buffer, start = self._set_buffers(segments)
         for at, stop in self._slices(segments):
-            self._set_segments(segments, buffer, start, at, stop)
+            self.set_segments(segments, buffer, start, at, stop)
             run = machine.t.run[0]
             run.row, run.phase = 0, 0
             self._before(stop - at)
-            yield from self._act(entry.FOLLOW, stop - at)
+            yield from self.act(entry.FOLLOW, stop - at)
             self._after(segments, at, stop)
-            if self._texts_are_many():
-                yield from self._drain(everything=True)
-                self._compact()
+            if self.texts_are_many():
+                yield from self.drain(everything=True)
+                self.compact()
         self._taken()
-        yield from self._drain(everything=True)
+        yield from self.drain(everything=True)
         machine.shrink()
 
     def _slices(self, segments: SegmentColumns) -> Iterator[tuple[int, int]]:
@@ -130,10 +130,10 @@ class Engine:
 
     def end(self) -> Iterator[Drained]:
         """The same before columns are made of it."""
-        run = self._machine.t.run[0]
+        run = self.machine.t.run[0]
         run.finished = run.order
-        yield from self._act(entry.FINISH)
-        yield from self._drain(everything=True)
+        yield from self.act(entry.FINISH)
+        yield from self.drain(everything=True)
 
     def tick(self, now: int) -> Iterator[pa.RecordBatch]:
         """No segment before `now` (nanoseconds since 1970) is still to come: yield what that settles."""
@@ -141,12 +141,12 @@ class Engine:
 
     def pass_time(self, now: int) -> Iterator[Drained]:
         """The same before columns are made of it."""
-        yield from self._act(entry.TICK, now)
-        yield from self._drain(everything=True)
+        yield from self.act(entry.TICK, now)
+        yield from self.drain(everything=True)
 
     def events(self, drained: Drained) -> pa.RecordBatch:
         """What was drained as an EVENTS batch; one after the other, in the order in which it was drained."""
-        return self._emitter.batch(drained)
+        return self.emitter.batch(drained)
 
     def _made(self, drained: Iterator[Drained]) -> Iterator[pa.RecordBatch]:
         return map(self.events, drained)
@@ -163,31 +163,31 @@ class Engine:
     def trace(self) -> Decisions:
         """Note from now on what is decided of every connection, and why. What it returns gives it out; it has
         to be asked after every batch, for a decision is a row that stays until then."""
-        return Decisions(self._machine)
+        return Decisions(self.machine)
 
     # How it stands
 
     @property
     def compiled(self) -> bool:
         """Whether its kernels are."""
-        return self._machine.compiled
+        return self.machine.compiled
 
     @property
     def connections(self) -> int:
         """Connections followed at present."""
-        return int(self._machine.t.run[0].followed)
+        return int(self.machine.t.run[0].followed)
 
     @property
     def in_flight(self) -> int:
         """Requests that wait for a response, of all connections."""
-        return int(self._machine.t.run[0].waiting)
+        return int(self.machine.t.run[0].waiting)
 
     @property
     def keys(self) -> Ints:
         """Of the rows of the batch that was yielded last: numbers that ascend, and by which rows of engines
         that share the connections come into the order that one engine would give them. What one packet
         settled of several connections has the same number."""
-        return self._emitter.keys
+        return self.emitter.keys
 
     def may_be_kafka(self, segments: SegmentColumns) -> NDArray[np.bool_]:
         """For each of some segments that were fed, whether its connection is Kafka, or may yet be."""
@@ -195,50 +195,50 @@ class Engine:
         nowhere = np.zeros(len(segments), np.int64)
         for at in range(0, len(segments), AT_ONCE):
             stop = min(at + AT_ONCE, len(segments))
-            self._set_segments(segments, nowhere, nowhere, at, stop)
-            list(self._machine.act(entry.WATCH, stop - at))
-            found[at:stop] = self._machine.array("segments", stop - at)["watched"] != 0
+            self.set_segments(segments, nowhere, nowhere, at, stop)
+            list(self.machine.act(entry.WATCH, stop - at))
+            found[at:stop] = self.machine.array("segments", stop - at)["watched"] != 0
         return found
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "config": self.config,
             "share": self._share,
-            "tables": snapshot.taken(self._machine),
-            "drained": self._emitter.state(),
+            "tables": checkpoint.state(self.machine),
+            "drained": self.emitter.state(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["config"], state["share"])  # type: ignore[misc]
-        snapshot.restore(self._machine, state["tables"])
-        self._emitter.go_on(state["drained"])
+        checkpoint.restore(self.machine, state["tables"])
+        self.emitter.go_on(state["drained"])
 
     @property
     def steps(self) -> int:
         """Work done so far: segments, bytes searched and entries of lists passed."""
-        return int(self._machine.t.run[0].steps)
+        return int(self.machine.t.run[0].steps)
 
-    def _act(self, what: int, how: int = 0) -> Iterator[Drained]:
-        for everything in self._machine.act(what, how):
+    def act(self, what: int, how: int = 0) -> Iterator[Drained]:
+        for everything in self.machine.act(what, how):
             if everything is None:
-                self._emitter.show()
+                self.emitter.show()
             else:
-                yield from self._drain(everything)
+                yield from self.drain(everything)
 
-    def _drain(self, everything: bool) -> Iterator[Drained]:
-        drained = self._emitter.take(everything)
+    def drain(self, everything: bool) -> Iterator[Drained]:
+        drained = self.emitter.take(everything)
         if drained is not None:
             yield drained
 
-    def _texts_are_many(self) -> bool:
-        store = self._machine.t.store[0]
+    def texts_are_many(self) -> bool:
+        store = self.machine.t.store[0]
         return bool(store.texts > self._most_texts or store.text_bytes > self._most_bytes)
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
         """Drop texts; again when there are twice as many as are left, or a quarter more of their bytes."""
-        self._machine.compact_texts()
-        self._emitter.forget_texts()
-        store = self._machine.t.store[0]
+        self.machine.compact_texts()
+        self.emitter.forget_texts()
+        store = self.machine.t.store[0]
         self._most_texts = max(MAX_TEXTS, 2 * int(store.texts))
         held = int(store.text_bytes)
         self._most_bytes = held + max(MAX_TEXT_BYTES, held // 4)
@@ -263,15 +263,15 @@ class Engine:
         chosen = {"inline": buffers[0] if buffers else b"", "block": buffers[1] if len(buffers) > 1 else b"",
                   "extra": extra}  # fmt: skip
         for name, data in chosen.items():
-            self._machine.replace(name, self._bytes(data))
+            self.machine.replace(name, self.bytes_of(data))
         return buffer, start
 
-    def _bytes(self, data: Any) -> Any:
-        if self._machine.compiled:
+    def bytes_of(self, data: Any) -> Any:
+        if self.machine.compiled:
             return np.frombuffer(data, np.uint8) if len(data) else NOTHING
         return data if isinstance(data, bytes) else bytes(data)
 
-    def _set_segments(
+    def set_segments(
         self, segments: SegmentColumns, buffer: Ints, start: Ints, first: int, stop: int
     ) -> None:
         columns = {
@@ -283,9 +283,9 @@ class Engine:
             index, shares = self._share
             whose = share_of(segments, shares) if segments.share is None else segments.share
             columns["apart"] = (whose[first:stop] != index).astype(np.int64)
-        if len(self._machine.t.segments) < stop - first:
-            self._machine.grow("segments", stop - first)
-        self._machine.set_columns("segments", columns)
+        if len(self.machine.t.segments) < stop - first:
+            self.machine.grow("segments", stop - first)
+        self.machine.set_columns("segments", columns)
 
 
 # Dividing connections among engines that are all fed the same segments.

@@ -5,28 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.engine import texts
-from kwsniff.engine.actions import (
+from kwsniff.engine.closing import finish, tick
+from kwsniff.engine.connections import rehash_connections
+from kwsniff.engine.follow import follow, watch
+from kwsniff.engine.left import adopt, intern, leave, link_all
+from kwsniff.engine.merging import merge_all
+from kwsniff.engine.numbers import (
     ADOPT,
     COMPACT_TEXTS,
     FINISH,
     FOLLOW,
-    HASH_TEXTS,
     INTERN,
     LEAVE,
     LINK,
     MERGE,
+    OK,
     REHASH_CONNECTIONS,
     REHASH_REQUESTS,
     REHASH_TEXTS,
     TICK,
     WATCH,
 )
-from kwsniff.engine.closing import finish, tick
-from kwsniff.engine.connections import rehash_connections
-from kwsniff.engine.follow import follow, watch
-from kwsniff.engine.left import adopt, intern, leave, link_all
-from kwsniff.engine.merging import merge_all
-from kwsniff.engine.numbers import OK
 from kwsniff.engine.packing import compact_texts
 from kwsniff.engine.waiting import rehash
 from kwsniff.native.mode import kernel
@@ -34,7 +33,7 @@ from kwsniff.native.mode import kernel
 
 @kernel
 def act(t: Any, what: int, how: int) -> int:
-    """Do one of `kwsniff.engine.actions` with the tables: OK, FULL or PROGRAM."""
+    """Do one of the actions of `kwsniff.engine.numbers` with the tables: OK, FULL or PROGRAM."""
     if what == FOLLOW:
         return follow(t, how)
     if what == FINISH:
@@ -57,8 +56,6 @@ def act(t: Any, what: int, how: int) -> int:
         link_all(t, how)
     elif what == REHASH_TEXTS:
         texts.rehash(t)
-    elif what == HASH_TEXTS:
-        texts.hash_again(t)
     elif what == REHASH_REQUESTS:
         rehash(t)
     elif what == REHASH_CONNECTIONS:

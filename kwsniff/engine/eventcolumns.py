@@ -27,7 +27,8 @@ _END_NUMBERS = {
     "broker_bytes": "broker_bytes", "client_missing_bytes": "client_missing",
     "broker_missing_bytes": "broker_missing", "resynchronisations": "resynchronised",
     "client_retransmissions": "client_again", "broker_retransmissions": "broker_again",
-    "client_zero_windows": "client_shut", "broker_zero_windows": "broker_shut", "duplicates": "copies",
+    "client_zero_windows": "client_zero_windows", "broker_zero_windows": "broker_zero_windows",
+    "duplicates": "copies",
     "skipped_bytes": "skipped", "frames": "frames", "undecoded_frames": "undecoded",
 }  # fmt: skip
 
@@ -249,20 +250,19 @@ def arranged(drained: Drained, bodies: np.dtype[Any]) -> Arranged:
     capture = [calls["capture"], packets[:, 2], captures[whose[1]], captures[whose[2]], ends["capture"]]
     kind = np.repeat([CALLS, ANOMALIES, ANOMALIES, ANOMALIES, ENDS], counts)
     own = bool((ranks >= k.OWN).all())
+    columns = (keys, ranks, numbers, kind, np.concatenate(times), owner, np.concatenate(capture))
     if len(calls) == len(keys) and own and not _of_several(keys, numbers):
         nowhere = np.zeros(0, np.int64)
-        return Arranged(keys, ranks, numbers, kind, times[0], owner, capture[0], None, nowhere, nowhere)
+        return Arranged(*columns, calls=None, anomalies=nowhere, ends=nowhere)
     order = np.argsort(keys, kind="stable")
     if not own or _of_several(keys[order], numbers[order]):
         # Of connections that came to their places at the same time, the older one is first.
         order = np.lexsort((numbers, ranks, keys))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    first, last = counts[0], len(order) - counts[-1]
-    return Arranged(
-        keys[order], ranks[order], numbers[order], kind[order], np.concatenate(times)[order], owner[order],
-        np.concatenate(capture)[order], place[:first], place[first:last], place[last:],
-    )  # fmt: skip
+    calls_at, anomalies, ends_at = np.split(place, [counts[0], len(order) - counts[-1]])
+    columns = tuple(each[order] for each in columns)
+    return Arranged(*columns, calls=calls_at, anomalies=anomalies, ends=ends_at)
 
 
 def _of_several(keys: Ints, numbers: Ints) -> bool:

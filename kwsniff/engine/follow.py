@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.engine.arena import present_segment
 from kwsniff.engine.buffer import remember, room_for_history, seen_before
 from kwsniff.engine.closing import close, end, make_room, sweep
 from kwsniff.engine.connections import find, is_reset, open_connection, patience
@@ -326,7 +327,8 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
             return OK
         s.next_seq = seq
     start = s.offset + distance(seq, s.next_seq)
-    end, pos, size, length = start + seg.length, seg.start, seg.captured, seg.length
+    end, item = start + seg.length, t.item[0]
+    present_segment(t, seg)
     if start - s.offset > WINDOW:
         decided(t, c, OUT_OF_WINDOW, k, start - s.offset, 0)
         return OK
@@ -335,32 +337,33 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
             if room_for_notes(t, 1) != OK:
                 return FULL
             if not run.compared:
-                seen_before(t, c, k, start, end, data, pos, size, seg)
+                seen_before(t, c, k, start, data, seg)
                 decided(t, c, SEEN, k, min(end, s.offset) - start, 0)
                 run.compared = 1
         if end <= s.offset:
             run.compared = 0
             return OK
         cut = s.offset - start
-        start, pos, size, length = start + cut, pos + cut, max(size - cut, 0), length - cut
+        start = s.offset
+        item.pos, item.size, item.length = item.pos + cut, max(item.size - cut, 0), item.length - cut
     if start > s.offset:
         if s.wait_first < 0:
             s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
             s.hole_time = seg.time
-        code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
+        code = insert(t, c, k, start, data)
         if code == OK:
             decided(t, c, WAITS, k, start - s.offset, 0)
     elif s.wait_first >= 0 and t.pieces[s.wait_first].start < end:
         # It reaches into what waits: the parts that are new wait with it for a moment.
-        code = insert(t, c, k, start, end, data, pos, size, seg.time, seg.packet, run.order)
+        code = insert(t, c, k, start, data)
     else:
-        if room_for_history(t, s, size, length) != OK:
+        if room_for_history(t, s, item.size, item.length) != OK:
             return FULL
-        code = deliver(t, c, k, data, pos, size, length, seg.time, seg.packet, run.order)
+        code = deliver(t, c, k, data)
         if code == OK:
-            s.missing += length - size
-            advance(s, length)
-            remember(t, s, data, pos, size, length)
+            s.missing += item.length - item.size
+            advance(s, item.length)
+            remember(t, s, data, item.pos, item.size, item.length)
     if code == OK:
         run.compared = 0
     return code

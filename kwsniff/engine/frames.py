@@ -85,13 +85,13 @@ def count_frame(t: Any, c: int, s: Any, k: int, data: Any, start: int, end: int)
 
 
 @kernel
-def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int, time: int, packet: int) -> int:
+def frame_in_place(t: Any, c: int, k: int, data: Any, start: int, size: int) -> int:
     """Take a frame that lies in one segment."""
-    s = t.sides[2 * c + k]
+    s, item = t.sides[2 * c + k], t.item[0]
     f = t.frame[0]
     f.conn, f.side = c, k
     f.start, f.end, f.size = start, start + size, size
-    f.first_time, f.last_time, f.packet = time, time, packet
+    f.first_time, f.last_time, f.packet = item.time, item.time, item.packet
     f.whole = 1
     code = take_frame(t, data)
     if code != OK:
@@ -170,8 +170,8 @@ def has_known_api(t: Any, data: Any, pos: int) -> bool:
 
 
 @kernel
-def feed(t: Any, c: int, k: int, data: Any, pos: int, size: int, time: int, packet: int, order: int) -> int:
-    """Take contiguous bytes of a Kafka stream: `size` of them from `pos` on, of which `run.cursor` were taken
+def feed(t: Any, c: int, k: int, data: Any, size: int) -> int:
+    """Take contiguous bytes of a Kafka stream: the first `size` of the item, of which `run.cursor` were taken
     already."""
     run = t.run[0]
     s = t.sides[2 * c + k]
@@ -179,7 +179,7 @@ def feed(t: Any, c: int, k: int, data: Any, pos: int, size: int, time: int, pack
         run.effort = EFFORT * (size + s.have)
     while True:
         left = size - run.cursor
-        at = pos + run.cursor
+        at = t.item[0].pos + run.cursor
         if run.pairing >= 0:
             code = pair_pending(t)
         elif s.size > 0 and s.got == s.size:
@@ -191,24 +191,24 @@ def feed(t: Any, c: int, k: int, data: Any, pos: int, size: int, time: int, pack
         elif left <= 0:
             return OK
         elif not s.synchronised:
-            code = search(t, c, k, data, at, left, time, packet, order)
+            code = search(t, c, k, data, at, left)
         elif s.size > 0:
-            code = go_on(t, c, k, data, at, left, time, packet, order)
+            code = go_on(t, c, k, data, at, left)
         else:
-            code = start(t, c, k, data, at, left, time, packet, order)
+            code = start(t, c, k, data, at, left)
         if code != OK:
             return code
 
 
 @kernel
-def start(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+def start(t: Any, c: int, k: int, data: Any, at: int, left: int) -> int:
     """Take bytes of which the length of the next frame is the first, or what lacks of one."""
     run = t.run[0]
     s = t.sides[2 * c + k]
     if s.have == 0 and left >= 4:
         size = int32(data, at)
         if size >= least_size(s) and size <= t.limits[0].max_frame_bytes and 4 + size <= left:
-            code = frame_in_place(t, c, k, data, at, size + 4, time, packet)
+            code = frame_in_place(t, c, k, data, at, size + 4)
             if code == OK:
                 run.cursor += size + 4
             return code
@@ -216,20 +216,20 @@ def start(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pack
     fresh = s.have == 0
     if append(t, s, data, at, wanted) != OK:
         return FULL
-    came(t, s, time, packet, order, fresh)
+    came(t, s, fresh)
     run.cursor += wanted
     return OK
 
 
 @kernel
-def go_on(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+def go_on(t: Any, c: int, k: int, data: Any, at: int, left: int) -> int:
     """Take bytes of a frame whose length is known."""
     run = t.run[0]
     s = t.sides[2 * c + k]
     if s.assumed and run.cursor == 0:
         code = hides_frame(t, c, k, data, at, at + left)
         if code != REFUSED:
-            return cut_short(t, c, k, packet) if code == OK else code
+            return cut_short(t, c, k, t.item[0].packet) if code == OK else code
     wanted = min(s.size - s.got, left)
     if not s.broken:
         if append(t, s, data, at, wanted) != OK:
@@ -237,17 +237,16 @@ def go_on(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pack
     elif s.have < KEPT and s.have == s.got:
         if append(t, s, data, at, min(wanted, KEPT - s.have)) != OK:
             return FULL
-    came(t, s, time, packet, order, False)
+    came(t, s, False)
     s.got += wanted
     run.cursor += wanted
     return OK
 
 
 @kernel
-def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, order: int) -> int:
-    """Take bytes that the capture lacks: those of an item from `size` to `length`, of which `run.cursor` says
-    how many were taken. `packet` is -1 unless a packet carried them that the snap length cut."""
-    run = t.run[0]
+def gap(t: Any, c: int, k: int) -> int:
+    """Take bytes of the item that the capture lacks; `run.cursor` says how many were taken."""
+    run, item = t.run[0], t.item[0]
     s = t.sides[2 * c + k]
     if k != t.conns[c].client:
         t.conns[c].response_gap = 1
@@ -262,7 +261,7 @@ def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, 
             if code != OK:
                 return code
             continue
-        left = length - run.cursor
+        left = item.length - run.cursor
         if left <= 0:
             return OK
         if s.size > 0:
@@ -270,8 +269,8 @@ def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, 
             s.broken = 1
             s.got += wanted
             run.cursor += wanted
-            if packet >= 0:
-                came(t, s, time, packet, order, False)
+            if item.packet >= 0:  # a packet carried them, the snap length cut it
+                came(t, s, False)
             elif s.got == s.size:
                 s.frame_time = -1
             continue
@@ -279,7 +278,7 @@ def gap(t: Any, c: int, k: int, size: int, length: int, time: int, packet: int, 
         empty_buffer(t, s)
         decided(t, c, FRAMING_LOST, k, left, 0)
         lose_framing(s)
-        run.cursor = length
+        run.cursor = item.length
 
 
 @kernel

@@ -25,6 +25,8 @@ from typing import Any
 
 from kwsniff.engine.tables import (
     ANSWERING,
+    COUNTED,
+    COUNTED_OF_SIDES,
     HEAD,
     HEAD_,
     HEARD,
@@ -38,7 +40,7 @@ from kwsniff.engine.tables import (
     TLS,
     UNKNOWN,
 )
-from kwsniff.native.mode import kernel
+from kwsniff.native.mode import kernel, made
 
 SYN, ACK, FLAGS = 2, 16, 23
 COST = 128
@@ -171,6 +173,14 @@ def is_settled(t: Any, c: int) -> bool:
     return a.packets + b.packets > t.limits[0].reorder_packets + SPARE
 
 
+_count_conn = made("count_conn", "left, conn", [f"left.{name} = conn.{name}" for name in COUNTED])
+_count_sides = made(
+    "count_sides",
+    "left, a, b",
+    [f"left.{end}_{name} = {end}.{name}" for end in "ab" for name in ("offset", *COUNTED_OF_SIDES)],
+)
+
+
 @kernel
 def begin_known(t: Any, c: int, seg: Any) -> None:
     """From here on a connection tells what is believed, if its state is what it seems."""
@@ -192,15 +202,8 @@ def begin_known(t: Any, c: int, seg: Any) -> None:
     left.software, left.software_version = print_of(t, conn.software), print_of(t, conn.software_version)
     left.user, left.mechanism = print_of(t, conn.user), print_of(t, conn.mechanism)
     left.backwards, left.skewed, left.throttled_until = conn.backwards, conn.skewed, conn.throttled_until
-    left.tokens, left.undecoded, left.frames = conn.tokens, conn.undecoded, conn.frames
-    left.copies = conn.copies
-    a, b = t.sides[2 * c], t.sides[2 * c + 1]
-    left.a_offset, left.a_packets, left.a_bytes, left.a_missing = a.offset, a.packets, a.bytes, a.missing
-    left.a_retransmitted, left.a_zero_windows, left.a_frames = a.retransmitted, a.zero_windows, a.frames
-    left.a_resynchronised, left.a_skipped, left.a_again = a.resynchronised, a.skipped, a.again
-    left.b_offset, left.b_packets, left.b_bytes, left.b_missing = b.offset, b.packets, b.bytes, b.missing
-    left.b_retransmitted, left.b_zero_windows, left.b_frames = b.retransmitted, b.zero_windows, b.frames
-    left.b_resynchronised, left.b_skipped, left.b_again = b.resynchronised, b.skipped, b.again
+    _count_conn(left, conn)
+    _count_sides(left, t.sides[2 * c], t.sides[2 * c + 1])
     left.by_end, left.by_seq, left.unsteady = -1, 0, 0
     left.gap = conn.unsure
     conn.syns = 0

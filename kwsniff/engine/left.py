@@ -229,7 +229,7 @@ def adopt(t: Any, count: int) -> None:
     """Replace the numbers of texts in rows that were just put in: those that `marks` names, first `count` of
     connections, then the others of requests."""
     for at in range(count):
-        move_connection(t, t.marks[at].row)
+        move_connection(t, t.conns[t.marks[at].row])
     for at in range(count, t.run[0].marks):
         move_request(t, t.marks[at].row)
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import actions as entry
 from kwsniff.engine import heap
+from kwsniff.engine import numbers as entry
 from kwsniff.engine.arena import BINS
 from kwsniff.engine.numbers import FULL, LEFT, OK, PROGRAM
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
@@ -28,7 +28,7 @@ from kwsniff.native.code import ACT, load, places
 from kwsniff.native.rowcopies import copied, put
 
 ROWS = {
-    "segments": 0, "run": 1, "limits": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1,
+    "segments": 0, "run": 1, "limits": 1, "item": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1,
     "facts": 2, "reading": 1,
     "bins": BINS, "word_bins": heap.BINS,
     "conns": 256, "sides": 512, "slots": 1024, "pieces": 256, "requests": 1024, "asked": 4096, "early": 64,

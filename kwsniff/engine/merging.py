@@ -6,14 +6,15 @@ past can know: when and where the connection began, counters up to that segment,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kwsniff.engine.arena import copy
 from kwsniff.engine.left import dissolve
 from kwsniff.engine.requests import most_unasked
-from kwsniff.engine.tables import FITS, QUIET, UNKNOWN
+from kwsniff.engine.tables import COUNTED, COUNTED_OF_SIDES, FITS, QUIET, UNKNOWN
 from kwsniff.engine.waiting import move_first, release
-from kwsniff.native.mode import kernel
+from kwsniff.native.mode import kernel, made
 
 
 @kernel
@@ -25,6 +26,16 @@ def merge_all(t: Any) -> None:
             merge(t, left, left.before, left.conn)
         if left.verdict == FITS:
             dissolve(t, left.before)
+
+
+def _adding(fields: Iterable[str], end: str = "") -> Any:
+    """A kernel that adds what had been counted before a connection was known."""
+    lines = [f"s.{name} += was.{name} - left.{end}{name}" for name in fields]
+    return made("add_counts", "s, was, left", lines)
+
+
+_add_counts = _adding(COUNTED)
+_add_counts_of_a, _add_counts_of_b = _adding(COUNTED_OF_SIDES, "a_"), _adding(COUNTED_OF_SIDES, "b_")
 
 
 @kernel
@@ -41,10 +52,7 @@ def merge(t: Any, left: Any, old: int, new: int) -> None:
     conn.first_packet = was.first_packet
     if was.alert >= 0:
         conn.alert, conn.alert_side = was.alert, was.alert_side
-    conn.copies += was.copies - left.copies
-    conn.tokens += was.tokens - left.tokens
-    conn.undecoded += was.undecoded - left.undecoded
-    conn.frames += was.frames - left.frames
+    _add_counts(conn, was, left)
     if was.software >= 0 and conn.software < 0:
         conn.software, conn.software_version = was.software, was.software_version
     if was.user >= 0:
@@ -77,20 +85,14 @@ def merge(t: Any, left: Any, old: int, new: int) -> None:
 @kernel
 def merge_side(t: Any, left: Any, was: Any, s: Any, a: bool) -> int:
     """The same of one direction, that of `a` or of `b`; its packets that came before."""
-    packets = was.packets - (left.a_packets if a else left.b_packets)
-    skipped = was.skipped - (left.a_skipped if a else left.b_skipped)
-    s.packets += packets
-    s.bytes += was.bytes - (left.a_bytes if a else left.b_bytes)
-    s.missing += was.missing - (left.a_missing if a else left.b_missing)
-    s.retransmitted += was.retransmitted - (left.a_retransmitted if a else left.b_retransmitted)
-    s.zero_windows += was.zero_windows - (left.a_zero_windows if a else left.b_zero_windows)
-    s.again += was.again - (left.a_again if a else left.b_again)
-    s.frames += was.frames - (left.a_frames if a else left.b_frames)
-    s.resynchronised += was.resynchronised - (left.a_resynchronised if a else left.b_resynchronised)
-    s.skipped += skipped
-    s.skipped_before += skipped
+    packets, skipped = s.packets, s.skipped
+    if a:
+        _add_counts_of_a(s, was, left)
+    else:
+        _add_counts_of_b(s, was, left)
+    s.skipped_before += s.skipped - skipped
     move_side(t, was, s, was.offset - (left.a_offset if a else left.b_offset))
-    return packets
+    return s.packets - packets
 
 
 @kernel

@@ -32,7 +32,9 @@ def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> N
     if t.conns[c].state == PROBING and t.conns[c].pending_notes < MAX_PENDING:
         at = take_piece(t)
         if at >= 0:
-            keep_note(t, c, at, code, packet, time, a, b)
+            piece = t.pieces[at]
+            piece.start, piece.packet, piece.time, piece.end, piece.side = code, packet, time, a, b
+            append_note(t, c, at)
             return
     add_note(t, c, code, packet, time, a, b)
 
@@ -52,10 +54,10 @@ def add_note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) 
 
 
 @kernel
-def keep_note(t: Any, c: int, at: int, code: int, packet: int, time: int, a: int, b: int) -> None:
-    """Let an anomaly wait, in a row of `pieces`."""
-    conn, piece = t.conns[c], t.pieces[at]
-    piece.start, piece.packet, piece.time, piece.end, piece.side, piece.next = code, packet, time, a, b, -1
+def append_note(t: Any, c: int, at: int) -> None:
+    """Let an anomaly wait, which is in a row of `pieces`, behind those of its connection."""
+    conn = t.conns[c]
+    t.pieces[at].next = -1
     if conn.pending_last >= 0:
         t.pieces[conn.pending_last].next = at
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.native.mode import byte, inlined, int64, int64_at, kernel, signed64, uint32, uintp
+from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.events import ANOMALIES
 
 __all__ = [
@@ -18,12 +19,13 @@ __all__ = [
 
 SECOND = 1_000_000_000
 """In nanoseconds."""
-NONE = -(1 << 63)
-"""Stands for null among numbers."""
 OK, REFUSED, FULL, PROGRAM, LEFT = 1, 0, -1, -2, -3
 """What functions return. FULL: a table has no room left, `run.want` says which. PROGRAM: the layout that
 `run.key` and `run.version` name has to be loaded. LEFT: a connection of a part was not what it was taken for
 (`kwsniff.engine.left`). After each, the caller is called again as it was."""
+(FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, COMPACT_TEXTS, WATCH, LEAVE, INTERN,
+ ADOPT, MERGE, LINK) = range(13)  # fmt: skip
+"""What kernels can be asked to do (`kwsniff.engine.entry.act`)."""
 
 
 @inlined

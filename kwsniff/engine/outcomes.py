@@ -13,42 +13,29 @@ from kwsniff.engine.calls import join
 from kwsniff.engine.facts import clear
 from kwsniff.engine.notes import KINDS, note, room_for_notes
 from kwsniff.engine.numbers import BAD_BODY, BUFFER_LIMIT, FULL, HEADER_MALFORMED, NONE, OK
-from kwsniff.engine.tables import TRUNCATED_, UNANSWERED_
+from kwsniff.engine.tables import SPEC_OF, TRUNCATED_, UNANSWERED_
 from kwsniff.engine.trace import UNANSWERED, decided
 from kwsniff.engine.waiting import release
-from kwsniff.native.mode import kernel
+from kwsniff.native.mode import kernel, made
+from kwsniff.native.rowcopies import TEXT
 
 MAX_TOLD = 16 << 20
 """Bytes of texts that calls may refer to before they are made into events."""
+
+
+_reset = made("reset_call", "row", SPEC_OF["calls"].reset())
 
 
 @kernel
 def blank(t: Any, call: Any, c: int) -> None:
     """What a call has whatever it says."""
     run, conn = t.run[0], t.conns[c]
+    _reset(call)
     call.order, call.conn, call.number = run.order, c, conn.number
     call.rank, call.left = run.rank, conn.left
     call.capture, call.client = conn.capture, conn.client
-    call.key = call.version = -1
-    call.client_id = -2
-    call.correlation_id = 0
-    call.first_time = call.last_time = call.response_first = call.response_last = -1
-    call.size = call.response_size = NONE
-    call.packet = call.response_packet = -1
-    call.status = call.because = 0
-    call.in_flight = NONE
     call.software, call.software_version = conn.software, conn.software_version
-    call.user, call.mechanism = conn.user, conn.mechanism
-    call.response_end = call.throttled_until = -1
-    call.closed_by, call.open_until, call.handshake = 0, -1, conn.handshake
-    call.request_body = call.response_body = -1
-    call.error = call.errors = call.throttle = call.acks = call.max_wait = call.min_bytes = NONE
-    call.group = call.member = call.transactional_id = -1
-    call.group_protocol = call.protocol_type = call.reason = call.rack = -1
-    call.generation = call.validate_only = call.session_id = call.session_epoch = NONE
-    call.names = call.uuids = call.rows = call.asked = call.resources = call.brokers = 0
-    call.records = call.record_bytes = NONE
-    call.tail = 0
+    call.user, call.handshake = conn.user, conn.handshake
 
 
 @kernel
@@ -98,25 +85,28 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
 
 
 @kernel
+def size_of(t: Any, number: int) -> int:
+    """Bytes of a text, 0 if it is none."""
+    return t.texts[number].size if number >= 0 else 0
+
+
+_weight = made(
+    "weight_of_call",
+    "t, row",
+    ["return " + " + ".join(f"size_of(t, row.{name})" for name in SPEC_OF["calls"].of(TEXT))],
+    size_of=size_of,
+)
+
+
+@kernel
 def weigh(t: Any, call: Any) -> None:
     """Count the bytes of the texts that a call refers to: many calls may refer to the same long one."""
-    size = (
-        size_of(t, call.client_id) + size_of(t, call.software) + size_of(t, call.software_version)
-        + size_of(t, call.user) + size_of(t, call.group) + size_of(t, call.member)
-        + size_of(t, call.transactional_id) + size_of(t, call.group_protocol) + size_of(t, call.protocol_type)
-        + size_of(t, call.reason) + size_of(t, call.rack)
-    )  # fmt: skip
+    size = _weight(t, call)
     end = t.store[0].call_names
     for at in range(end - call.names, end):
         size += size_of(t, t.call_names[at].name)
     t.run[0].emitted_bytes += size
     t.run[0].packet_bytes += size
-
-
-@kernel
-def size_of(t: Any, number: int) -> int:
-    """Bytes of a text, 0 if it is none."""
-    return t.texts[number].size if number >= 0 else 0
 
 
 @kernel

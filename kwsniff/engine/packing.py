@@ -15,14 +15,46 @@ from typing import Any
 from kwsniff.engine.facts import clear
 from kwsniff.engine.heap import give, take
 from kwsniff.engine.numbers import FULL, NONE, OK
-from kwsniff.engine.tables import CONNS, REQUESTS
+from kwsniff.engine.row_tables import KEPT
+from kwsniff.engine.tables import CONNS, REQUESTS, SPEC_OF
 from kwsniff.engine.texts import compact, mark, moved, unmark
-from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.native.mode import inlined, int64, kernel, made, uintp
+from kwsniff.native.rowcopies import TEXT as FIELD_TEXT
 from kwsniff.spec import instructions as i
 
 _WORD = 0xFFFFFFFF
 _HAS_ERROR, _HAS_RECORDS = 1 << i.ERROR_AT, 1 << i.RECORDS_AT
 _NUMBERS = i.NUMBERS_AT
+_TEXTS = [name for name in SPEC_OF["requests"].of(FIELD_TEXT) if not name.startswith("software")]
+"""Of a request while it is kept: what its client is, is filled in later."""
+_keep_said = made("keep_said", "row, fact", [f"row.{name} = fact.{name}" for name in KEPT])
+_pack_numbers = made(
+    "pack_numbers",
+    "words, at, row, columns",
+    [
+        line
+        for bit, name in enumerate(i.ROW_NUMBERS, _NUMBERS)
+        for line in (f"if columns >> {bit} & 1:", f"    words[uintp(at)] = row.{name}", "    at += 1")
+    ]
+    + ["return at"],
+    uintp=uintp,
+)
+_unpack_numbers = made(
+    "unpack_numbers",
+    "words, at, row, columns",
+    [
+        line
+        for bit, name in enumerate(i.ROW_NUMBERS, _NUMBERS)
+        for line in (
+            f"row.{name} = {NONE}",
+            f"if columns >> {bit} & 1:",
+            f"    row.{name} = words[uintp(at)]",
+            "    at += 1",
+        )
+    ]
+    + ["return at"],
+    uintp=uintp,
+)
 OF_RESOURCE = 3
 """Words of a packed resource."""
 
@@ -69,15 +101,9 @@ def keep(t: Any, row: int) -> int:
         _pack(t, at, names, rows, resources, fact.columns)
     request.names, request.rows, request.resources = names, rows, resources
     request.flags, request.columns = fact.flags, fact.columns
-    request.acks = fact.acks if fact.clean else NONE
-    request.max_wait, request.min_bytes = fact.max_wait, fact.min_bytes
-    request.group, request.member = fact.group, fact.member
-    request.transactional_id, request.coordinator_key = fact.transactional_id, fact.coordinator_key
-    request.coordinator_type = fact.coordinator_type
-    request.session_id, request.session_epoch = fact.session_id, fact.session_epoch
-    request.generation, request.group_protocol = fact.generation, fact.group_protocol
-    request.protocol_type, request.reason, request.rack = fact.protocol_type, fact.reason, fact.rack
-    request.validate_only = fact.validate_only
+    _keep_said(request, fact)
+    if not fact.clean:
+        request.acks = NONE
     request.software = request.software_version = -1
     request.records, request.record_bytes = fact.records, fact.record_bytes
     request.named = _named(t, request, names, rows, resources)
@@ -88,10 +114,7 @@ def keep(t: Any, row: int) -> int:
 @kernel
 def _named(t: Any, request: Any, names: int, rows: int, resources: int) -> int:
     """Quarter kilobytes of the texts that a request refers to. Texts of ordinary length count nothing."""
-    found = _quarters(t, request.client_id) + _quarters(t, request.group) + _quarters(t, request.member)
-    found += _quarters(t, request.transactional_id) + _quarters(t, request.coordinator_key)
-    found += _quarters(t, request.group_protocol) + _quarters(t, request.protocol_type)
-    found += _quarters(t, request.reason) + _quarters(t, request.rack)
+    found = _weight(t, request)
     for index in range(names):
         found += _quarters(t, t.names[uintp(index)].name)
     before = int64(-1)
@@ -109,6 +132,14 @@ def _named(t: Any, request: Any, names: int, rows: int, resources: int) -> int:
 def _quarters(t: Any, number: int) -> int:
     """Quarter kilobytes of a text, 0 for -1 and less."""
     return t.texts[uintp(number)].size >> 8 if number >= 0 else int64(0)
+
+
+_weight = made(
+    "weight",
+    "t, row",
+    ["return " + " + ".join(f"quarters(t, row.{name})" for name in _TEXTS)],
+    quarters=_quarters,
+)
 
 
 @kernel
@@ -131,10 +162,7 @@ def _pack(t: Any, at: int, names: int, rows: int, resources: int, columns: int) 
             words[uintp(at)] = row.records
             words[uintp(at + 1)] = row.bytes
             at += 2
-        for number in range(len(i.ROW_NUMBERS)):
-            if columns >> (_NUMBERS + number) & 1:
-                words[uintp(at)] = _number_of(row, number)
-                at += 1
+        at = _pack_numbers(words, at, row, columns)
     for index in range(resources):
         resource = t.resources[uintp(index)]
         words[uintp(at)] = _packed(resource.name, resource.detail)
@@ -165,51 +193,12 @@ def unpack(t: Any, request: Any, name_at: int, row_at: int, resource_at: int) ->
         if columns & _HAS_RECORDS:
             row.records, row.bytes = words[uintp(at)], words[uintp(at + 1)]
             at += 2
-        for number in range(len(i.ROW_NUMBERS)):
-            value = int64(NONE)
-            if columns >> (_NUMBERS + number) & 1:
-                value = int64(words[uintp(at)])
-                at += 1
-            _set_number(row, number, value)
+        at = _unpack_numbers(words, at, row, columns)
     for index in range(request.resources):
         resource, word = t.resources[uintp(resource_at + index)], int64(words[uintp(at)])
         resource.name, resource.detail = (word >> 32) - 1, (word & _WORD) - 1
         resource.type, resource.error = words[uintp(at + 1)], words[uintp(at + 2)]
         at += OF_RESOURCE
-
-
-@kernel
-def _number_of(row: Any, number: int) -> int:
-    """One of ROW_NUMBERS."""
-    if number == 0:
-        return row.base_offset
-    if number == 1:
-        return row.high_watermark
-    if number == 2:
-        return row.log_start_offset
-    if number == 3:
-        return row.last_stable_offset
-    if number == 4:
-        return row.fetch_offset
-    return row.committed_offset if number == 5 else row.leader_epoch
-
-
-@kernel
-def _set_number(row: Any, number: int, value: int) -> None:
-    if number == 0:
-        row.base_offset = value
-    elif number == 1:
-        row.high_watermark = value
-    elif number == 2:
-        row.log_start_offset = value
-    elif number == 3:
-        row.last_stable_offset = value
-    elif number == 4:
-        row.fetch_offset = value
-    elif number == 5:
-        row.committed_offset = value
-    else:
-        row.leader_epoch = value
 
 
 @kernel
@@ -224,21 +213,27 @@ def forget(t: Any, row: int) -> None:
     request.named = 0
 
 
+def _marking(table: str) -> Any:
+    """A kernel that marks the texts that a row refers to, before texts are compacted."""
+    lines = [f"mark(t, row.{name})" for name in SPEC_OF[table].of(FIELD_TEXT)]
+    return made(f"mark_{table}", "t, row", lines, mark=mark)
+
+
+def _moving(table: str) -> Any:
+    """A kernel that replaces the texts that a row refers to, after they got other numbers."""
+    lines = [f"row.{name} = moved(t, row.{name})" for name in SPEC_OF[table].of(FIELD_TEXT)]
+    return made(f"move_{table}", "t, row", lines, moved=moved)
+
+
+_mark_connection, move_connection = _marking("conns"), _moving("conns")
+_mark_request, _move_request = _marking("requests"), _moving("requests")
+
+
 @kernel
 def mark_request(t: Any, row: int) -> None:
     """Before texts are compacted: mark those that a row of `requests` refers to."""
     request = t.requests[row]
-    mark(t, request.client_id)
-    mark(t, request.group)
-    mark(t, request.member)
-    mark(t, request.transactional_id)
-    mark(t, request.coordinator_key)
-    mark(t, request.group_protocol)
-    mark(t, request.protocol_type)
-    mark(t, request.reason)
-    mark(t, request.rack)
-    mark(t, request.software)
-    mark(t, request.software_version)
+    _mark_request(t, request)
     at, width = request.words, width_of(request.columns)
     for index in range(request.names + request.rows + request.resources):
         word = int64(t.words[uintp(at)])
@@ -251,15 +246,7 @@ def mark_request(t: Any, row: int) -> None:
 def move_request(t: Any, row: int) -> None:
     """After texts got other numbers: replace those that a row of `requests` has."""
     request = t.requests[row]
-    request.client_id = moved(t, request.client_id)
-    request.group, request.member = moved(t, request.group), moved(t, request.member)
-    request.transactional_id = moved(t, request.transactional_id)
-    request.coordinator_key = moved(t, request.coordinator_key)
-    request.group_protocol = moved(t, request.group_protocol)
-    request.protocol_type = moved(t, request.protocol_type)
-    request.reason, request.rack = moved(t, request.reason), moved(t, request.rack)
-    request.software = moved(t, request.software)
-    request.software_version = moved(t, request.software_version)
+    _move_request(t, request)
     at, width = request.words, width_of(request.columns)
     for index in range(request.names + request.rows + request.resources):
         word = int64(t.words[uintp(at)])
@@ -284,34 +271,14 @@ def compact_texts(t: Any) -> None:
     unmark(t)
     for c in range(t.pools[CONNS].used):
         if t.conns[c].number:
-            mark_connection(t, c)
+            _mark_connection(t, t.conns[c])
     for row in range(t.pools[REQUESTS].used):
         if t.requests[row].conn >= 0:
             mark_request(t, row)
     compact(t)
     for c in range(t.pools[CONNS].used):
         if t.conns[c].number:
-            move_connection(t, c)
+            move_connection(t, t.conns[c])
     for row in range(t.pools[REQUESTS].used):
         if t.requests[row].conn >= 0:
             move_request(t, row)
-
-
-@kernel
-def mark_connection(t: Any, c: int) -> None:
-    """Before texts are compacted: mark those that a connection refers to."""
-    conn = t.conns[c]
-    mark(t, conn.mechanism)
-    mark(t, conn.user)
-    mark(t, conn.software)
-    mark(t, conn.software_version)
-    mark(t, conn.client_id)
-
-
-@kernel
-def move_connection(t: Any, c: int) -> None:
-    """After texts got other numbers: replace those that a connection has."""
-    conn = t.conns[c]
-    conn.mechanism, conn.user = moved(t, conn.mechanism), moved(t, conn.user)
-    conn.software, conn.software_version = moved(t, conn.software), moved(t, conn.software_version)
-    conn.client_id = moved(t, conn.client_id)

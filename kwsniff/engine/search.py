@@ -295,7 +295,7 @@ def lose_framing(s: Any) -> None:
 
 
 @kernel
-def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, packet: int, order: int) -> int:
+def search(t: Any, c: int, k: int, data: Any, at: int, left: int) -> int:
     """Framing is not known: look for a frame in what is left of a segment."""
     run = t.run[0]
     s = t.sides[2 * c + k]
@@ -303,7 +303,7 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
     if s.have:
         if append(t, s, data, at, left) != OK:
             return FULL
-        came(t, s, time, packet, order, False)
+        came(t, s, False)
         run.cursor += left
         return OK
     if (
@@ -323,12 +323,12 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int, time: int, pac
     if sure == YES:
         s.skipped += found - at
         run.cursor += found - at
-        synchronise(t, c, k, packet)
+        synchronise(t, c, k, t.item[0].packet)
         return OK
     if rest > 0:
         if append(t, s, data, found, rest) != OK:
             return FULL
-        came(t, s, time, packet, order, True)
+        came(t, s, True)
         s.searched = s.have
     s.skipped += found - at
     run.cursor += left

@@ -13,9 +13,9 @@ from kwsniff.engine.facts import ARRAY, ELEMENTS, NOT_TEXT, TRUNCATED, count, is
 from kwsniff.engine.numbers import FULL, NONE, int16, int32
 from kwsniff.engine.pairs import add_name
 from kwsniff.engine.records import sum_up
-from kwsniff.engine.tables import WANTS
+from kwsniff.engine.tables import SPEC_OF, WANTS
 from kwsniff.engine.texts import TEXT, UUID, invalid_at, text
-from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.native.mode import inlined, int64, kernel, made, uintp
 from kwsniff.spec import instructions as i
 
 _ROWS, _BROKERS, _RESOURCES = WANTS.index("rows"), WANTS.index("brokers"), WANTS.index("resources")
@@ -155,14 +155,16 @@ def fill_row(row: Any, r: Any, step: Any) -> None:
     block = step.c
     row.name, row.uuid = r[step.a], r[step.b]
     row.partition, row.error = r[block + i.PARTITION_AT], r[block + i.ERROR_AT]
-    row.base_offset, row.high_watermark = r[block + i.NUMBERS_AT], r[block + i.NUMBERS_AT + 1]
-    row.log_start_offset = r[block + i.NUMBERS_AT + 2]
-    row.last_stable_offset = r[block + i.NUMBERS_AT + 3]
-    row.fetch_offset = r[block + i.NUMBERS_AT + 4]
-    row.committed_offset = r[block + i.NUMBERS_AT + 5]
-    row.leader_epoch = r[block + i.NUMBERS_AT + 6]
+    _fill_numbers(row, r, block)
     row.records = row.bytes = NONE
     row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0
+
+
+_fill_numbers = made(
+    "fill_numbers",
+    "row, r, block",
+    [f"row.{name} = r[block + {at}]" for at, name in enumerate(i.ROW_NUMBERS, i.NUMBERS_AT)],
+)
 
 
 @kernel
@@ -239,11 +241,11 @@ def bare_rows(t: Any, data: Any, pos: int, first: int, count: int, name: int, uu
 @kernel
 def _bare_row(row: Any, name: int, uuid: int, partition: int) -> None:
     """A row of a partition of which only the number is said."""
+    _reset_row(row)
     row.name, row.uuid, row.partition = name, uuid, partition
-    row.error = row.base_offset = row.records = row.bytes = row.high_watermark = NONE
-    row.log_start_offset = row.last_stable_offset = row.fetch_offset = row.committed_offset = NONE
-    row.leader_epoch = NONE
-    row.codecs = row.batches = row.mismatches = row.damage = row.taken = 0
+
+
+_reset_row = made("reset_row", "row", SPEC_OF["rows"].reset())
 
 
 @inlined

@@ -20,7 +20,15 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.engine import frames
-from kwsniff.engine.arena import allocate, copy, drop_piece, release, take_piece
+from kwsniff.engine.arena import (
+    allocate,
+    copy,
+    drop_piece,
+    present_hole,
+    present_piece,
+    release,
+    take_piece,
+)
 from kwsniff.engine.buffer import hold, note_overlap, pop_held, remember, room_for_history
 from kwsniff.engine.notes import note_now, room_for_notes
 from kwsniff.engine.numbers import FULL, GAP, OK, REORDER_LIMIT, distance
@@ -43,18 +51,16 @@ or no more comes."""
 
 
 @kernel
-def deliver(
-    t: Any, c: int, k: int, data: Any, pos: int, size: int, length: int, time: int, packet: int, order: int
-) -> int:
-    """Take an item of a stream, in order: `length` bytes, of which the first `size` are at hand at `pos`.
+def deliver(t: Any, c: int, k: int, data: Any) -> int:
+    """Take the bytes that `item` says, in order.
 
-    `run.cursor` says how much of it was taken, and is `length` afterwards."""
-    run = t.run[0]
+    `run.cursor` says how many were taken, and is their number afterwards."""
+    run, item = t.run[0], t.item[0]
     conn, s = t.conns[c], t.sides[2 * c + k]
-    if size:
+    if item.size:
         s.spoken = 1
     if conn.state == PROBING and run.cursor == 0 and not conn.held_pending:
-        code = hold(t, c, k, data, pos, size, length, time, packet, order)
+        code = hold(t, c, k, data)
         if code != OK:
             return code
         conn.held_pending = 1
@@ -64,21 +70,21 @@ def deliver(
             if code != OK:
                 return code
         conn.held_pending = 0
-        run.cursor = length
+        run.cursor = item.length
         return OK
     if conn.state == KAFKA:
-        if size and run.cursor <= size:  # all may be taken, and a frame of it wait for room
-            code = frames.feed(t, c, k, data, pos, size, time, packet, order)
+        if item.size and run.cursor <= item.size:  # all may be taken, and a frame of it wait for room
+            code = frames.feed(t, c, k, data, item.size)
             if code != OK:
                 return code
-        if run.cursor < length and conn.state == KAFKA:
-            code = frames.gap(t, c, k, size, length, time, packet, order)
+        if run.cursor < item.length and conn.state == KAFKA:
+            code = frames.gap(t, c, k)
             if code != OK:
                 return code
-        code = frames.feed(t, c, k, data, pos, 0, time, packet, order)
+        code = frames.feed(t, c, k, data, 0)
         if code != OK:
             return code
-    run.cursor = length
+    run.cursor = item.length
     return OK
 
 
@@ -97,9 +103,8 @@ def replay(t: Any, c: int) -> int:
                 return FULL
             note_now(t, c, GAP, piece.end, 0 if piece.side == conn.client else 1)
             piece.start = 1
-        code = deliver(
-            t, c, piece.side, t.arena, piece.at, piece.size, piece.end, piece.time, piece.packet, piece.order
-        )
+        present_piece(t, piece, piece.end)
+        code = deliver(t, c, piece.side, t.arena)
         if code != OK:
             return code
         pop_held(t, c)
@@ -168,7 +173,8 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
                     note_now(t, c, GAP, hole, 0 if k == conn.client else 1)
                 decided(t, c, GAP_GIVEN_UP, k, hole, END if all_of_it else why_given_up(t, c, k, now))
                 run.item, run.cursor = s.wait_first, 0
-            code = deliver(t, c, k, t.arena, 0, 0, hole, -1, -1, -1)
+            present_hole(t, hole)
+            code = deliver(t, c, k, t.arena)
             if code != OK:
                 return code
             if conn.held_last >= 0:
@@ -183,9 +189,8 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
             length = piece.end - piece.start
             if room_for_history(t, s, piece.size, length) != OK:
                 return FULL
-            code = deliver(
-                t, c, k, t.arena, piece.at, piece.size, length, piece.time, piece.packet, piece.order
-            )
+            present_piece(t, piece, length)
+            code = deliver(t, c, k, t.arena)
             if code != OK:
                 return code
             s.missing += length - piece.size
@@ -231,13 +236,12 @@ def flush(t: Any, c: int, k: int) -> int:
 
 
 @kernel
-def insert(
-    t: Any, c: int, k: int, start: int, end: int, data: Any, pos: int, size: int, time: int, packet: int,
-    order: int,
-) -> int:  # fmt: skip
-    """Let the parts of a segment wait that do not wait yet. Called again after FULL, it finds those there."""
-    run = t.run[0]
+def insert(t: Any, c: int, k: int, start: int, data: Any) -> int:
+    """Let the parts of `item`, whose offset is `start`, wait that do not wait yet. Called again after FULL,
+    it finds those there."""
+    run, item = t.run[0], t.item[0]
     s = t.sides[2 * c + k]
+    end = start + item.length
     before, at = -1, s.wait_first
     if s.wait_last >= 0 and t.pieces[s.wait_last].end <= start:
         before, at = s.wait_last, -1
@@ -249,21 +253,23 @@ def insert(
             before, at = at, t.pieces[at].next
         stop = end if at < 0 else min(end, max(t.pieces[at].start, begin))
         if stop > begin:
-            row = put(t, s, before, at, begin, stop, start, data, pos, size)
+            row = put(t, s, before, begin, stop, start, data)
             if row < 0:
                 return FULL
             piece = t.pieces[row]
-            piece.time, piece.packet, piece.order, piece.side = time, packet, order, k
+            piece.time, piece.packet, piece.order, piece.side = item.time, item.packet, item.order, k
             piece.packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
             before = row
         if at < 0 or t.pieces[at].start >= end:
             break
         other = t.pieces[at]
-        first, last = max(begin, other.start), min(min(end, start + size), other.start + other.size)
+        first, last = max(begin, other.start), min(min(end, start + item.size), other.start + other.size)
         if (
             first < last
-            and other.order != order
-            and not same(data, pos + first - start, t.arena, other.at + first - other.start, last - first)
+            and other.order != item.order
+            and not same(
+                data, item.pos + first - start, t.arena, other.at + first - other.start, last - first
+            )
         ):
             differing = True
         begin = min(other.end, end)
@@ -272,16 +278,16 @@ def insert(
     if differing:
         if room_for_notes(t, 1) != OK:
             return FULL
-        note_overlap(t, c, packet)
+        note_overlap(t, c, item.packet)
     return OK
 
 
 @kernel
-def put(
-    t: Any, s: Any, before: int, after: int, begin: int, stop: int, start: int, data: Any, pos: int, size: int
-) -> int:
-    """Let bytes wait between two pieces; -1 if there is no room."""
-    kept = max(min(stop, start + size) - begin, 0)
+def put(t: Any, s: Any, before: int, begin: int, stop: int, start: int, data: Any) -> int:
+    """Let bytes of `item`, whose offset is `start`, wait behind a piece, or as the first (-1); -1 if there is
+    no room."""
+    item = t.item[0]
+    kept = max(min(stop, start + item.size) - begin, 0)
     at = -1
     if kept:
         at = allocate(t, kept)
@@ -293,9 +299,10 @@ def put(
             release(t, at, kept)
         return -1
     if kept:
-        copy(t.arena, at, data, pos + begin - start, kept)
+        copy(t.arena, at, data, item.pos + begin - start, kept)
     piece = t.pieces[row]
     piece.start, piece.end, piece.at, piece.size, piece.gap = begin, stop, at, kept, 0
+    after = t.pieces[before].next if before >= 0 else s.wait_first
     piece.next = after
     if before >= 0:
         t.pieces[before].next = row

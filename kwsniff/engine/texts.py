@@ -224,15 +224,6 @@ def rehash(t: Any) -> None:
 
 
 @kernel
-def hash_again(t: Any) -> None:
-    """After texts came from another process, which had another hash: fill the slots, which must be empty."""
-    for number in range(t.store[0].texts):
-        row = t.texts[number]
-        row.hash = hashed(t.text_bytes, row.at, row.size, row.kind, t.limits[0].seed)
-    rehash(t)
-
-
-@kernel
 def unmark(t: Any) -> None:
     """Before compacting: nobody refers to any text."""
     for number in range(t.store[0].texts):

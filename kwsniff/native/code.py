@@ -46,12 +46,12 @@ AROUND = frozenset(
             "engine",
             "machine",
         ),
-        *("programs", "snapshot"),
+        *("programs", "checkpoint"),
     )
 )
 """Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""
 BESIDE = (
-    "rows/events.py", "spec/instructions.py", "native/mode.py", "native/rowcopies.py",
+    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/rowcopies.py",
     *(
         f"net/{name}.py"
         for name in ("copies", "inout", "ip", "layers", "link", "segments", "tcp", "tunnel")

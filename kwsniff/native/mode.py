@@ -8,7 +8,7 @@ then they make numba compile.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +42,14 @@ else:
         return function
 
     inlined = kernel
+
+
+def made(name: str, parameters: str, lines: Iterable[str], **names: Any) -> Any:
+    """A kernel of these lines, which are written from what tables declare; `names` are those that it uses."""
+    source = f"def {name}({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
+    exec(compile(source, f"<{name}>", "exec"), names)  # the source is our own
+    return kernel(names[name])
+
 
 # Big-endian numbers in byte arrays; nothing here checks bounds.
 

@@ -1,4 +1,4 @@
-"""Copies of rows of tables.
+"""Tables as they are declared, and copies of their rows.
 
 NumPy copies records a field at a time, each with a function of its own, which takes seven times as long as
 copying their bytes. Rows of kernels are integers side by side, so their bytes are all there is.
@@ -12,16 +12,72 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# How a table is declared: its name, what a row is, and each field with what it means.
+# How a table is declared: its name, what a row is, and each field with what it means and of what kind it is.
+
+NONE = -(1 << 63)
+"""Stands for null among numbers that may be negative."""
+NUMBER, TEXT, COUNTER, REF = "number", "text", "counter", "ref"
+"""Kinds of fields: any number; the number of a text; what is only added to; the number of a row of a pool."""
+
+
+class Field(str):
+    """What a field means, its kind, and its value in a row that says nothing."""
+
+    __slots__ = ("kind", "null", "to")
+    kind: str
+    null: int
+    to: str
+    """Of a REF: the table."""
+
+    def __new__(cls, meaning: str, kind: str = NUMBER, null: int = 0, to: str = "") -> Field:
+        made = super().__new__(cls, meaning)
+        made.kind, made.null, made.to = kind, null, to
+        return made
+
+
+def text(meaning: str) -> Field:
+    """A text, -1 if there is none."""
+    return Field(meaning, TEXT, -1)
+
+
+def counter(meaning: str) -> Field:
+    """What is counted from the beginning of the connection."""
+    return Field(meaning, COUNTER)
+
+
+def unknown(meaning: str) -> Field:
+    """A number that is -1 while it is not known: a time, a place."""
+    return Field(meaning, null=-1)
+
+
+def nullable(meaning: str) -> Field:
+    """A number that is NONE if there is none."""
+    return Field(meaning, null=NONE)
+
+
+def ref(to: str, meaning: str) -> Field:
+    """The row of a pool, -1 if there is none."""
+    return Field(meaning, REF, -1, to)
 
 
 class Spec:
-    """A table: its name, what a row is, and its fields with their meanings."""
+    """A table: its name, what a row is, and its fields."""
 
     def __init__(self, name: str, what: str, /, **fields: str) -> None:
-        self.name, self.what, self.fields = name, what, fields
+        self.name, self.what = name, what
+        self.fields = {
+            name: each if isinstance(each, Field) else Field(each) for name, each in fields.items()
+        }
         self.names = tuple(fields)
         self.row: type = type(name.title() + "Row", (), {"__slots__": self.names, "__init__": _zero})
+
+    def of(self, kind: str, to: str = "") -> tuple[str, ...]:
+        """The fields of a kind; `to` of a table."""
+        return tuple(name for name, each in self.fields.items() if each.kind == kind and to in ("", each.to))
+
+    def reset(self) -> list[str]:
+        """What `made` takes to write the values of a row that says nothing into `row`."""
+        return [f"row.{name} = {each.null}" for name, each in self.fields.items()]
 
     def __repr__(self) -> str:
         return f"Spec({self.name!r})"

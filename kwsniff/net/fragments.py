@@ -169,9 +169,10 @@ def _assembled(key: Key, datagram: _Datagram) -> tuple[bytes, int] | None:
 
 def _header(key: Key, size: int) -> bytes:
     """A plain IP header; a size beyond its length field is written as 0, which means the whole frame."""
-    src_hi, src_lo, dst_hi, dst_lo, protocol, ident = key
+    src_hi, src_lo, _, dst_lo, protocol, ident = key
     if src_hi == 0 and src_lo >> 32 == MAPPED >> 32:
         length = size + 20 if size + 20 <= MAX_SIZE else 0
         addresses = (src_lo & 0xFFFFFFFF, dst_lo & 0xFFFFFFFF)
-        return struct.pack(">BBHHHBBHII", 0x45, 0, length, ident & 0xFFFF, 0, 64, protocol, 0, *addresses)
-    return struct.pack(">IHBBqqqq", 6 << 28, size, protocol, 64, src_hi, src_lo, dst_hi, dst_lo)
+        head = struct.pack(">BBHHH", 0x45, 0, length, ident & 0xFFFF, 0)
+        return head + struct.pack(">BBHII", 64, protocol, 0, *addresses)
+    return struct.pack(">IHBB4q", 6 << 28, size, protocol, 64, *key[:4])

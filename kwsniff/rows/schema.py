@@ -28,6 +28,11 @@ HEADER, PACKETS, TCP, FILE = "request header", "packet times", "TCP headers", "c
 REQUEST, RESPONSE, BODIES = "request body", "response body", "request and response bodies"
 SIZES = "length prefix"
 DERIVED = "computed"
+OF_REQUEST, OF_RESPONSE, REQUEST_FIRST, RESPONSE_FIRST = (
+    "request", "response", "request first", "response first",
+)  # fmt: skip
+"""Whose value of a role a call takes: the request's, the response's, or the first that there is of both, for
+which an empty text is none."""
 
 
 class Column(NamedTuple):
@@ -42,10 +47,23 @@ class Column(NamedTuple):
     meaning: str
     source: str
     """What in the packets it is taken from."""
+    role: str = ""
+    """The role of dissectors (`kwsniff.spec.model.ROLES`) that fills it with nothing else being written: of a
+    call one that a message has once, of a partition one that a partition has once."""
+    whose: str = ""
+    """Of a call with a role: OF_REQUEST, OF_RESPONSE, REQUEST_FIRST or RESPONSE_FIRST."""
 
 
-def _call(name: str, kind: pa.DataType, unit: str, meaning: str, source: str) -> Column:
-    return Column(name, kind, unit, (CALL,), meaning, source)
+def _call(
+    name: str,
+    kind: pa.DataType,
+    unit: str,
+    meaning: str,
+    source: str,
+    role: str = "",
+    whose: str = "",
+) -> Column:
+    return Column(name, kind, unit, (CALL,), meaning, source, role, whose)
 
 
 def _anomaly(name: str, kind: pa.DataType, unit: str, meaning: str, source: str) -> Column:
@@ -61,23 +79,33 @@ PARTITION_FIELDS = (
     _call("topic_id", TEXT, "", "topic uuid, hyphenated hexadecimal", BODIES),
     _call("partition", INT, "number", "partition index", BODIES),
     _call("error_code", INT, "code", "of this partition in the response", RESPONSE),
-    _call("base_offset", LONG, "offset", "of the first record, or of the first batch", BODIES),
+    _call("base_offset", LONG, "offset", "of the first record, or of the first batch", BODIES, "base_offset"),
     _call("records", LONG, "records", "by their batch headers; null where only the codec knows", BODIES),
     _call("bytes", LONG, "bytes", "of record data as sent, compressed", BODIES),
     _call("codec", TEXT, "", "none, gzip, snappy, lz4, zstd; several joined by +", BODIES),
     _call(
         "high_watermark", LONG, "offset",
         "first offset that not all replicas in sync have: what consumers may read ends before it", RESPONSE,
+        "high_watermark",
     ),
-    _call("log_start_offset", LONG, "offset", "first offset that the log still holds", RESPONSE),
+    _call(
+        "log_start_offset", LONG, "offset", "first offset that the log still holds", RESPONSE,
+        "log_start_offset",
+    ),
     _call(
         "last_stable_offset", LONG, "offset",
         "first offset of an open transaction: what readers of committed records may read ends before it",
-        RESPONSE,
+        RESPONSE, "last_stable_offset",
     ),
-    _call("fetch_offset", LONG, "offset", "first offset that the consumer asks for", REQUEST),
-    _call("committed_offset", LONG, "offset", "committed by, or told to, a consumer group", BODIES),
-    _call("leader_epoch", INT, "number", "of the partition's leader, as the message says", BODIES),
+    _call("fetch_offset", LONG, "offset", "first offset that the consumer asks for", REQUEST, "fetch_offset"),
+    _call(
+        "committed_offset", LONG, "offset", "committed by, or told to, a consumer group", BODIES,
+        "committed_offset",
+    ),
+    _call(
+        "leader_epoch", INT, "number", "of the partition's leader, as the message says", BODIES,
+        "leader_epoch",
+    ),
 )  # fmt: skip
 
 RESOURCE_FIELDS = (
@@ -219,28 +247,51 @@ _CALL_FACTS = (
     _call("error_code", INT, "code", "first non-zero one of the response, 0 if all are zero", RESPONSE),
     _call("error", TEXT, "", "name of error_code, NONE for 0", RESPONSE),
     _call("error_count", INT, "number", "non-zero error codes in the response body", RESPONSE),
-    _call("throttle_ms", INT, "ms", "how long the broker says it throttles the client", RESPONSE),
-    _call("acks", INT, "number", "of Produce: 0, 1 or -1 (all)", REQUEST),
-    _call("max_wait_ms", INT, "ms", "of Fetch: how long the broker may wait for data", REQUEST),
-    _call("min_bytes", INT, "bytes", "of Fetch: how much data the broker waits for", REQUEST),
-    _call("group_id", TEXT, "", "consumer, share or streams group", BODIES),
-    _call("member_id", TEXT, "", "member of the group", BODIES),
-    _call("generation", INT, "number", "generation of the group, or the member's epoch (KIP-848)", BODIES),
+    _call(
+        "throttle_ms", INT, "ms", "how long the broker says it throttles the client", RESPONSE,
+        "throttle", OF_RESPONSE,
+    ),
+    _call("acks", INT, "number", "of Produce: 0, 1 or -1 (all)", REQUEST, "acks", OF_REQUEST),
+    _call(
+        "max_wait_ms", INT, "ms", "of Fetch: how long the broker may wait for data", REQUEST,
+        "max_wait", OF_REQUEST,
+    ),
+    _call(
+        "min_bytes", INT, "bytes", "of Fetch: how much data the broker waits for", REQUEST,
+        "min_bytes", OF_REQUEST,
+    ),
+    _call("group_id", TEXT, "", "consumer, share or streams group", BODIES, "group", REQUEST_FIRST),
+    _call("member_id", TEXT, "", "member of the group", BODIES, "member", REQUEST_FIRST),
+    _call(
+        "generation", INT, "number", "generation of the group, or the member's epoch (KIP-848)", BODIES,
+        "generation", RESPONSE_FIRST,
+    ),
     _call(
         "group_protocol", TEXT, "",
         "how the group shares partitions: the assignor of its members, or the protocol's type", BODIES,
+        "group_protocol", RESPONSE_FIRST,
     ),
-    _call("reason", TEXT, "", "why a member joins or leaves, as it says (KIP-800)", REQUEST),
-    _call("rack", TEXT, "", "of the client, as it names it in Fetch or a heartbeat", REQUEST),
-    _call("transactional_id", TEXT, "", "of the producer", REQUEST),
+    _call(
+        "reason", TEXT, "", "why a member joins or leaves, as it says (KIP-800)", REQUEST, "reason",
+        OF_REQUEST,
+    ),
+    _call(
+        "rack", TEXT, "", "of the client, as it names it in Fetch or a heartbeat", REQUEST, "rack",
+        OF_REQUEST,
+    ),
+    _call("transactional_id", TEXT, "", "of the producer", REQUEST, "transactional_id", REQUEST_FIRST),
     _call("topics", TEXTS, "", "topic names, each once; null where only a uuid is given", BODIES),
     _call("topic_ids", TEXTS, "", "topic uuids, one for each of `topics`", BODIES),
     _call("partitions", pa.list_(PARTITION), "", "partitions of data calls", BODIES),
     _call("resources", pa.list_(RESOURCE), "", "what an administrative call is about", BODIES),
-    _call("session_id", INT, "number", "fetch session (KIP-227), 0 or null without one", BODIES),
+    _call(
+        "session_id", INT, "number", "fetch session (KIP-227), 0 or null without one", BODIES, "session_id",
+        RESPONSE_FIRST,
+    ),
     _call(
         "session_epoch", INT, "number",
         "request within the session: 0 opens one, -1 has none; from 1 on only changes are named", REQUEST,
+        "session_epoch", OF_REQUEST,
     ),
     _call(
         "asked", pa.list_(ASKED), "",

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kwsniff.engine.checkpoint import TABLES, Tail, shifted
 from kwsniff.engine.numbers import SECOND
 from kwsniff.engine.tables import POOLS, SWEEP, UNTIL
 from kwsniff.native.rowcopies import picked
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.part import EDGE, EXTRA, PartSummary, endpoints_of
 from kwsniff.run.share import steady
-from kwsniff.run.tail import CONN_PIECES, Tail
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -164,36 +164,14 @@ def _segments(shares: list[tuple[Rows, bytes]], lefts: list[int]) -> tuple[Rows,
     return every[order], b"".join(payload for _, payload in shares)
 
 
-REFERENCES: dict[str, dict[str, tuple[str, ...]]] = {
-    "conns": {
-        "pieces": CONN_PIECES,
-        "requests": ("first_request", "last_request", "first_unasked", "last_unasked"),
-        "early": ("first_early", "last_early"),
-    },
-    "sides": {"pieces": ("wait_first", "wait_last"), "arena": ("buf", "history_at")},
-    "pieces": {"pieces": ("next",), "arena": ("at",)},
-    "requests": {"requests": ("after", "before"), "conns": ("conn",), "words": ("words",)},
-    "early": {"early": ("next", "before"), "arena": ("at",)},
-}
-"""Fields of the tables of a tail that are rows of its tables, or places in its bytes and words."""
-
-
 def _tail(tails: Sequence[Tail]) -> Tail:
     """Tails with the same texts as one."""
     sizes = (*POOLS, "arena", "words")
     first = {name: _starts(len(getattr(each, name)) for each in tails) for name in sizes}
-    parts: dict[str, list[Rows]] = {name: [] for name in REFERENCES}
-    for at, tail in enumerate(tails):
-        begins = {name: starts[at] for name, starts in first.items()}
-        for name, references in REFERENCES.items():
-            table = getattr(tail, name).copy()
-            if name == "sides":
-                table["block"] += np.where(table["buf"] >= 0, begins["arena"], 0)
-            for of, names in references.items():
-                for each in names:
-                    table[each] += np.where(table[each] >= 0, begins[of], 0)
-            parts[name].append(table)
-    tables: dict[str, Any] = {name: np.concatenate(each) for name, each in parts.items()}
+    parts = [
+        shifted(tail, {name: starts[at] for name, starts in first.items()}) for at, tail in enumerate(tails)
+    ]
+    tables: dict[str, Any] = {name: np.concatenate([each[name] for each in parts]) for name in TABLES}
     return replace(
         tails[0], **tables, arena=b"".join(each.arena for each in tails),
         words=np.concatenate([each.words for each in tails]),

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import actions as entry
+from kwsniff.engine import numbers as entry
+from kwsniff.engine.checkpoint import link, put, walked
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import KINDS
 from kwsniff.engine.engine import Engine
@@ -31,12 +32,11 @@ from kwsniff.engine.eventcolumns import connection_id
 from kwsniff.engine.follow import DAY
 from kwsniff.engine.limits import in_use, outstanding
 from kwsniff.engine.outcomes import SHARE
-from kwsniff.engine.tables import BEGINS, FITS, KAFKA, QUIET, UNTIL
+from kwsniff.engine.tables import BEGINS, COUNTED_OF_ENDS, FITS, KAFKA, QUIET, UNTIL
 from kwsniff.native.rowcopies import picked
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.heads import Heads, edges_of, with_payload
 from kwsniff.run.part import Emitted, PartSummary, endpoints_of
-from kwsniff.run.tail import link, put, walked
 from kwsniff.run.weave import Identity, Joined, asked
 
 Ints = NDArray[np.int64]
@@ -45,11 +45,6 @@ SECOND = 1_000_000_000
 STEADY = 50 * SECOND
 """How far the time at a cut may lie before that of the part before: less than any silence that ends a
 connection."""
-SIDE_COUNTS = {
-    "packets": "packets", "bytes": "bytes", "missing": "missing", "retransmitted": "retransmitted",
-    "again": "again", "shut": "zero_windows",
-}  # fmt: skip
-"""Counters of `ends`, for each end, and those of `sides`."""
 Again = Callable[[set[bytes], int], Iterable[tuple[SegmentColumns, Ints]]]
 """Finds the segments of some endpoints behind a place in the input, and their places."""
 
@@ -73,9 +68,9 @@ class Joiner:
     def __init__(self, config: Config, seed: int, *, compiled: bool | None = None) -> None:
         """`seed` is that of all parts of the run."""
         self._engine = Engine(config, compiled=compiled)
-        self._machine = self._engine._machine
+        self._machine = self._engine.machine
         self._machine.t.limits[0].seed = seed
-        self._emitter = self._engine._emitter
+        self._emitter = self._engine.emitter
         self._limits = limits_of(config)
 
     # The parts
@@ -163,15 +158,15 @@ class Joiner:
         heads = Heads(edges)
         while len(rows := heads.next()):
             self._write(rows)
-            done.rows += self._emitted(self._engine._act(entry.FOLLOW, len(rows)))
+            done.rows += self._emitted(self._engine.act(entry.FOLLOW, len(rows)))
             if machine.refused:
                 machine.refused = False
                 self._refused(heads, rows, payload, spare, summary, again, done)
-        done.rows += self._emitted(self._engine._drain(everything=True))
+        done.rows += self._emitted(self._engine.drain(everything=True))
         machine.t.run[0].sparse = 0
 
     def _set_bytes(self, name: str, data: bytes | bytearray) -> None:
-        self._machine.replace(name, self._engine._bytes(data))
+        self._machine.replace(name, self._engine.bytes_of(data))
 
     def _write(self, edges: Rows) -> None:
         machine = self._machine
@@ -278,9 +273,9 @@ class Joiner:
         client = np.maximum(ends["client"], 0)
         for who, side in (("client", client), ("broker", 1 - client)):
             was = sides[2 * lefts["before"] + side]
-            for name, field_ in SIDE_COUNTS.items():
-                then = np.where(side == 0, lefts[f"a_{field_}"], lefts[f"b_{field_}"])
-                ends[f"{who}_{name}"] += was[field_] - then
+            for name in COUNTED_OF_ENDS:
+                then = np.where(side == 0, lefts[f"a_{name}"], lefts[f"b_{name}"])
+                ends[f"{who}_{name}"] += was[name] - then
             for name in ("resynchronised", "skipped", "frames"):
                 then = np.where(side == 0, lefts[f"a_{name}"], lefts[f"b_{name}"])
                 counted = (name != "skipped") | (ends["state"] == KAFKA)
@@ -312,8 +307,8 @@ class Joiner:
         run.moment, run.moment_row, run.jump = run.clock, -1, summary.jump
         run.order = summary.order
         self._emitter.forget_texts()
-        if self._engine._texts_are_many():
-            self._engine._compact()
+        if self._engine.texts_are_many():
+            self._engine.compact()
 
 
 def _filled(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:

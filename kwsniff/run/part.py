@@ -21,7 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import actions as entry
+from kwsniff.engine import numbers as entry
+from kwsniff.engine.checkpoint import Tail, taken
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.engine import AT_ONCE, Engine
 from kwsniff.engine.limits import in_use, outstanding
@@ -29,7 +30,6 @@ from kwsniff.engine.machine import RECORDS
 from kwsniff.engine.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked
 from kwsniff.net.segments import ACK, SYN, SegmentColumns
-from kwsniff.run.tail import Tail, taken
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -121,7 +121,7 @@ class PartEngine(Engine):
     ) -> None:
         """`seed` is that of all parts of a run; `order` the place of the first segment."""
         super().__init__(config, compiled=compiled)
-        limits, run = self._machine.t.limits[0], self._machine.t.run[0]
+        limits, run = self.machine.t.limits[0], self.machine.t.run[0]
         limits.part, limits.seed, limits.max_head_bytes = int(not first), seed, MAX_HEAD
         run.order = order
         self._first, self._began = first, -1
@@ -144,12 +144,12 @@ class PartEngine(Engine):
 
     def emitted(self, batch: pa.RecordBatch) -> Emitted:
         """A batch that was just made, with where its rows belong."""
-        emitted = self._emitter
+        emitted = self.emitter
         return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
 
     def summary(self) -> PartSummary:
         """The part is over."""
-        machine = self._machine
+        machine = self.machine
         if not self._first:
             list(machine.act(entry.LEAVE))
         run = machine.t.run[0]
@@ -158,14 +158,15 @@ class PartEngine(Engine):
         place = {int(number): row for row, number in enumerate(tail.conns["number"])}
         lefts["conn"] = [place.get(number, -1) for number in lefts["number"].tolist()]
         most, limited = self.most()
-        if self._emitter.bodies is not None:
-            tail.serial, tail.shown = int(run.serial), self._emitter.bodies.waiting()
+        if self.emitter.bodies is not None:
+            tail.serial, tail.shown = int(run.serial), self.emitter.bodies.waiting()
+        spare, spare_payload = self._spoilt(lefts)
         return PartSummary(
-            joined(self._edges, EDGE), bytes(self._payload), *self._spoilt(lefts),
-            list(self._emitter.captures), lefts,
-            joined(self._ends, RECORDS["ends"]), self._end_texts, joined(self._births, BIRTH), tail,
-            int(run.clock), self._began, int(run.jump), int(run.order), limited, most,
-            int(run.floor),
+            edges=joined(self._edges, EDGE), payload=bytes(self._payload),
+            spare=spare, spare_payload=spare_payload, captures=list(self.emitter.captures), lefts=lefts,
+            ends=joined(self._ends, RECORDS["ends"]), end_texts=self._end_texts,
+            births=joined(self._births, BIRTH), tail=tail, clock=int(run.clock), began=self._began,
+            jump=int(run.jump), order=int(run.order), limited=limited, most=most, floor=int(run.floor),
         )  # fmt: skip
 
     def _spoilt(self, lefts: Rows) -> tuple[Rows, bytes]:
@@ -183,7 +184,7 @@ class PartEngine(Engine):
 
     def count_anew(self) -> None:
         """What was held before counts no more for `most`."""
-        t = self._machine.t
+        t = self.machine.t
         run = t.run[0]
         held = in_use(t), outstanding(t), run.followed, run.bodies_waiting
         for name, now in zip(MOST, held, strict=True):
@@ -191,27 +192,27 @@ class PartEngine(Engine):
 
     def most(self) -> tuple[tuple[int, ...], bool]:
         """Most that was held, see `Summary.most`, and whether a limit over all connections was reached."""
-        run = self._machine.t.run[0]
+        run = self.machine.t.run[0]
         return tuple(int(getattr(run, name)) for name in MOST), bool(run.limited)
 
-    def _drain(self, everything: bool) -> Iterator[Drained]:
-        ends = self._machine.array("ends", int(self._machine.t.run[0].ends))
+    def drain(self, everything: bool) -> Iterator[Drained]:
+        ends = self.machine.array("ends", int(self.machine.t.run[0].ends))
         if not everything:
-            ends = ends[: np.searchsorted(ends["order"], int(self._machine.t.run[0].order))]
+            ends = ends[: np.searchsorted(ends["order"], int(self.machine.t.run[0].order))]
         known = np.flatnonzero(ends["left"] == KNOWN)
         if len(known):
             own = picked(ends, known)
-            texts = [self._emitter.names(own[name]) for name in END_TEXTS]
+            texts = [self.emitter.names(own[name]) for name in END_TEXTS]
             self._end_texts += zip(*texts, strict=True)
             self._ends.append(own)
-        yield from super()._drain(everything)
+        yield from super().drain(everything)
 
     # Heads
 
     def _before(self, count: int) -> None:
         if self._first:
             return
-        machine = self._machine
+        machine = self.machine
         run = machine.t.run[0]
         run.marks = 0
         for name, room in (("marks", 3 * AT_ONCE), ("lefts", int(run.lefts) + count)):
@@ -222,7 +223,7 @@ class PartEngine(Engine):
     def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
         if self._first:
             return
-        machine = self._machine
+        machine = self.machine
         run = machine.t.run[0]
         marks = copied(machine.array("marks", int(run.marks)))
         if not len(marks):
@@ -263,7 +264,7 @@ class PartEngine(Engine):
 
     def _mark_known(self, kept: Rows, lefts: int) -> None:
         """Say behind which segments connections are known."""
-        known = self._machine.array("lefts", lefts)[self._lefts_before :]
+        known = self.machine.array("lefts", lefts)[self._lefts_before :]
         heads = kept["stop"] != BEGINS
         own = np.flatnonzero(heads)
         place = own[np.searchsorted(kept["order"][own], known["order"])]
@@ -276,13 +277,13 @@ class PartEngine(Engine):
             return
         kept = table[marks["row"]]
         kept["order"], kept["left"] = marks["order"], marks["time"]
-        kept["file"] = int(self._machine.t.run[0].capture)
+        kept["file"] = int(self.machine.t.run[0].capture)
         self._keep_payload(kept, self._spare_payload, place)
         self._spare.append(kept)
 
     def _keep_payload(self, kept: Rows, payload: bytearray, place: int | None) -> None:
         """Keep payload, or say where it lies in the file whose block begins at `place`."""
-        machine = self._machine
+        machine = self.machine
         if place is not None:
             stored = (kept["buffer"] == BLOCK) & (kept["captured"] > 0)
             kept["start"] += np.where(stored, place, 0)

@@ -85,7 +85,7 @@ class ShareEngine(PartEngine):
 
     def follow(self, segments: SegmentColumns) -> Iterator[Drained]:
         """See `Engine.follow`; `segments.share` is whose they are."""
-        run = self._machine.t.run[0]
+        run = self.machine.t.run[0]
         whose, first, clock = segments.share, int(run.order), int(run.clock)
         assert whose is not None
         latest = np.maximum.accumulate(np.append(clock, segments.time) if clock >= 0 else segments.time)
@@ -104,26 +104,26 @@ class ShareEngine(PartEngine):
         notes = segments.notes if self._index == 0 else []
         run.sparse = 1
         yield from super().follow(replace(segments, notes=notes, share=None, **columns))
-        run = self._machine.t.run[0]
+        run = self.machine.t.run[0]
         run.sparse = 0
         if len(segments):
             run.clock, self._second = int(latest[-1]), int(seconds[-1])
 
     def _taken(self) -> None:
-        self._machine.t.run[0].order = self._behind
+        self.machine.t.run[0].order = self._behind
 
-    def _set_segments(
+    def set_segments(
         self, segments: SegmentColumns, buffer: Ints, start: Ints, first: int, stop: int
     ) -> None:
-        super()._set_segments(segments, buffer, start, first, stop)
+        super().set_segments(segments, buffer, start, first, stop)
         count = stop - first
         columns = {
             "order": self._places[first:stop],
             "stop": np.where(self._tells[first:stop], SWEEP, 0),
-            "file": np.full(count, int(self._machine.t.run[0].capture)),
+            "file": np.full(count, int(self.machine.t.run[0].capture)),
             "left": np.full(count, -1),
         }
-        self._machine.set_columns("segments", columns)
+        self.machine.set_columns("segments", columns)
 
 
 def steady(latest: Ints, times: Ints) -> bool:

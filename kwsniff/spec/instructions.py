@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from kwsniff.rows.schema import COLUMNS, PARTITION_FIELDS
+from kwsniff.rows.schema import TEXT as TEXT_COLUMN
 from kwsniff.spec.codegen import width_of
 from kwsniff.spec.interpret import has_roles
 from kwsniff.spec.model import WIDTHS, Item, Layout, forgets
@@ -49,19 +51,18 @@ HAS_ERROR, HAS_TOPIC, HAS_TOPIC_ID, HAS_PARTITION, HAS_RECORDS, HAS_BROKERS, HAS
 )
 """What a message has at all, whether or not a body has any."""
 
+_COLUMNS = [column for column in COLUMNS if column.role]
 TEXTS = (
-    "group", "member", "transactional_id", "software_name", "software_version", "mechanism", "protocol_type",
-    "coordinator_key", "group_protocol", "reason", "rack",
+    *(column.role for column in _COLUMNS if column.type == TEXT_COLUMN),
+    "software_name", "software_version", "mechanism", "protocol_type", "coordinator_key",
 )  # fmt: skip
 NUMBERS = (
-    "throttle", "acks", "max_wait", "min_bytes", "session_id", "session_epoch", "coordinator_type",
-    "generation", "validate_only", "auth_bytes",
+    *(column.role for column in _COLUMNS if column.type != TEXT_COLUMN),
+    "coordinator_type", "validate_only", "auth_bytes",
 )  # fmt: skip
-"""Roles of which the first value counts, in the order of their registers. Of `auth_bytes` it is the span."""
-ROW_NUMBERS = (
-    "base_offset", "high_watermark", "log_start_offset", "last_stable_offset", "fetch_offset",
-    "committed_offset", "leader_epoch",
-)  # fmt: skip
+"""Roles of which the first value counts, in the order of their registers: those that fill a column of calls,
+and what is made more of. Of `auth_bytes` it is the span."""
+ROW_NUMBERS = tuple(column.role for column in PARTITION_FIELDS if column.role)
 """Numbers of a partition, in the order of the registers of a block."""
 
 NO_TEXT = 0

@@ -16,10 +16,9 @@ import numpy as np
 
 from kwsniff.config import Config
 from kwsniff.engine import machine as tables
-from kwsniff.engine.actions import FINISH, FOLLOW
 from kwsniff.engine.drained import LISTS
 from kwsniff.engine.engine import Engine
-from kwsniff.engine.numbers import BAD_BODY, CODES
+from kwsniff.engine.numbers import BAD_BODY, CODES, FINISH, FOLLOW
 from kwsniff.engine.tables import POOLS, Tables
 from kwsniff.spec.load import catalog
 from tests.playbook import Segment
@@ -57,7 +56,7 @@ class Bench:
         with patch.dict(
             tables.ROWS, (SMALL if small else ROOMY) | {name: rows for name, (_, rows) in TOLD.items()}
         ):
-            machine = Engine(config, compiled=True)._machine
+            machine = Engine(config, compiled=True).machine
         for api in catalog().apis.values():
             for version in range(api.min_version, api.max_version + 1):
                 if (

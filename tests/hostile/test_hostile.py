@@ -124,7 +124,7 @@ def test_a_table_of_requests_gives_its_room_back(compiled: bool, tmp_path: Path)
     for batch in segments([str(path)], config):
         for _ in engine.feed(segment_columns(batch)):
             pass
-        rooms.append((engine.in_flight, len(engine._machine.t.requests)))
+        rooms.append((engine.in_flight, len(engine.machine.t.requests)))
     assert max(rooms)[0] > 4000
     assert max(rooms)[1] > 4000
     assert rooms[-1] == (0, ROWS["requests"])
@@ -160,7 +160,7 @@ def test_events_are_made_in_parts_however_much_one_packet_brings(compiled: bool,
     for batch in segments([str(path)], config):
         for rows_of in engine.feed(segment_columns(batch)):
             sizes.append(len(rows_of))
-        assert len(engine._machine.t.calls) <= 4 * PARTS["calls"]
+        assert len(engine.machine.t.calls) <= 4 * PARTS["calls"]
     assert sum(sizes) == 40_000
     assert max(sizes) <= PARTS["calls"] + PARTS["notes"] + PARTS["ends"]
 

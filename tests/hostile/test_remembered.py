@@ -41,4 +41,4 @@ def test_connections_remember_fewer_ids_when_there_are_many(
         for events in engine.feed(segment_columns(batch)):
             emitted += events["status"].drop_null().to_pylist()
     assert emitted.count("no_reply_expected") == 30 * connections
-    assert 0 < int(engine._machine.t.pools[REQUESTS].used) <= most + 2
+    assert 0 < int(engine.machine.t.pools[REQUESTS].used) <= most + 2

@@ -139,7 +139,7 @@ class TinyMachine(StrictMachine):
 class StrictEngine(driver.Engine):
     """An engine whose tables check each index."""
 
-    machine = StrictMachine
+    kind = StrictMachine
 
     def _bytes(self, data: Any) -> Any:
         return Octets(data)
@@ -148,7 +148,7 @@ class StrictEngine(driver.Engine):
 class TinyEngine(StrictEngine):
     """The same with the smallest tables."""
 
-    machine = TinyMachine
+    kind = TinyMachine
 
 
 def events_of(

@@ -55,7 +55,7 @@ def rows_of(config: Config, batches: list[Any], **tables: int) -> list[Row]:
     """The events of batches of segments, with tables of so many rows at first."""
     engine = Engine(config, compiled=False)
     for table, count in tables.items():
-        engine._machine.replace(table, engine._machine._empty(table, count))
+        engine.machine.replace(table, engine.machine._empty(table, count))
     made = [each for batch in batches for each in engine.feed(segment_columns(batch))]
     return [row for batch in [*made, *engine.finish()] for row in batch.to_pylist()]
 
@@ -94,7 +94,7 @@ def test_texts_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatch)
     whole = list(segments(sample("librdkafka-groups").paths, config))
     small = [batch.slice(at, 7) for batch in whole for at in range(0, len(batch), 7)]
     engine = Engine(config, compiled=False)
-    texts = engine._emitter.bodies
+    texts = engine.emitter.bodies
     assert texts is not None
     texts._texts = {-number: b"forgotten" for number in range(2, 100)}
     rows = [

@@ -57,6 +57,6 @@ def test_what_is_found_does_not_depend_on_what_was_read_before(name: str, share:
     engine = Engine(Config())
     for api in catalog().apis.values():
         for version in range(api.min_version, api.max_version + 1):
-            engine._machine.learn(api.key, version)
+            engine.machine.learn(api.key, version)
     made = [batch for each in batches for batch in engine.feed(each)]
     assert found.equals(pa.Table.from_batches([*made, *engine.finish()]))

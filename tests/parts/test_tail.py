@@ -7,11 +7,11 @@ from pathlib import Path
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
+from kwsniff.engine.checkpoint import put, taken
 from kwsniff.engine.engine import Engine
 from kwsniff.engine.limits import in_use, outstanding
 from kwsniff.engine.machine import Machine
 from kwsniff.net.segments import segment_columns
-from kwsniff.run.tail import put, taken
 from tests.hostile.wire import Flow
 from tests.parts.traffic import Talk, request
 
@@ -35,7 +35,7 @@ def test_long_texts_of_requests_that_wait_count_once(tmp_path: Path) -> None:
     for number in range(5):
         talk.add(flow.send(0, request(number, body=heartbeat(b"%d" % number * 3000))))
     engine = engine_after(talk, tmp_path, config)
-    before, after = engine._machine, Machine()
+    before, after = engine.machine, Machine()
     put(after, taken(before))
     assert (
         after.t.store[0].named

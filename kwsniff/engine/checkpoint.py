@@ -2,8 +2,10 @@
 
 Theory of operation. What connections hold are rows of a few tables that refer to each other by number:
 requests in flight, pieces that wait, responses without request; blocks of bytes and of words; and texts.
-`taken` follows the references and numbers what it finds anew, `put` gives it places in another machine.
-Both work on columns, for all connections at once.
+`taken` follows the references, which tables declare as such, and numbers what it finds anew, `put` gives it
+places in another machine. Both work on columns, for all connections at once. With the row of the run that is
+all of a run between two batches: `state` keeps it, `restore` goes on with it elsewhere, whether kernels are
+compiled there or not. What differs from one process to another is made anew: hash tables, lists, programs.
 
 Invariant: `taken` leaves the machine as it was; when it is called nothing is told that refers to texts.
 """
@@ -17,17 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import actions as entry
 from kwsniff.engine import heap
+from kwsniff.engine import numbers as entry
 from kwsniff.engine.arena import block_size
 from kwsniff.engine.machine import RECORDS, Machine
 from kwsniff.engine.packing import OF_RESOURCE, width_of
-from kwsniff.engine.tables import POOLS
-from kwsniff.native.rowcopies import copied, picked
+from kwsniff.engine.tables import POOLS, SPEC_OF
+from kwsniff.native.rowcopies import REF, copied, picked
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-CONN_PIECES = ("held_first", "held_last", "pending_first", "pending_last")
+TABLES = ("conns", "sides", "pieces", "requests", "early")
+"""Whose rows belong to connections."""
 FEW = 32
 """Lists that are walked one after the other."""
 
@@ -90,16 +93,38 @@ def taken(machine: Machine) -> Tail:
 
 def _gathered(source: Machine | _Shelf, live: Ints, used: dict[str, int]) -> Tail:
     """The connections in these rows and what they hold, but for texts."""
-    conns = picked(source.array("conns", used["conns"]), live)
-    sides = picked(source.array("sides", 2 * used["conns"]), _sides_of(live))
+    every = {name: source.array(name, used[name]) for name in POOLS}
+    every["sides"] = source.array("sides", 2 * used["conns"])
+    conns, sides = picked(every["conns"], live), picked(every["sides"], _sides_of(live))
+    following = every["pieces"]["next"]
+    waiting = walked(following, np.concatenate([sides["wait_first"], conns["held_first"]]))
+    first = np.concatenate([conns["first_request"], conns["first_unasked"]])
+    rows = {
+        "conns": live, "requests": walked(every["requests"]["after"], first),
+        "pieces": np.concatenate([waiting, walked(following, conns["pending_first"])]),
+        "early": walked(every["early"]["next"], conns["first_early"]),
+    }  # fmt: skip
+    found = {name: picked(every[name], at) for name, at in rows.items()} | {"conns": conns, "sides": sides}
+    for to, at in rows.items():
+        new = np.full(used[to] + 1, -1, np.int64)
+        new[at] = np.arange(len(at))
+        _refer(found, to, new)
+    pieces, requests, early = found["pieces"], found["requests"], found["early"]
+    requests["next"] = -1
+    pieces["at"][len(waiting) :] = -1  # these are notes
     arena = _Blocks()
-    requests = _requests(source, conns, live, used)
-    pieces = _pieces(source, conns, sides, used["pieces"], arena)
-    early = _early(source, conns, used["early"], arena)
+    kept = np.flatnonzero(pieces["at"] >= 0)
+    pieces["at"][kept] = arena.add(pieces["at"][kept], pieces["size"][kept])
+    early["at"] = arena.add(early["at"], early["room"], early["have"])
     _side_blocks(sides, arena)
     words = _words(source, requests)
-    nothing = np.zeros(0, RECORDS["texts"])
-    return Tail(conns, sides, pieces, requests, early, arena.bytes_of(source), words, nothing, b"")
+    return Tail(
+        **found,
+        arena=arena.bytes_of(source),
+        words=words,
+        texts=np.zeros(0, RECORDS["texts"]),
+        text_bytes=b"",
+    )  # fmt: skip
 
 
 def _sides_of(conns: Ints) -> Ints:
@@ -130,56 +155,23 @@ def _walked_apart(following: Ints, heads: Ints) -> Ints:
     return np.array(found, np.int64)
 
 
-def _renumbered(rows: Ints, used: int) -> Ints:
-    """The new number of each row; -1 stays."""
-    new = np.full(used + 1, -1, np.int64)
-    new[rows] = np.arange(len(rows))
-    return new
+def _refer(tables: dict[str, Rows], to: str, new: Ints) -> None:
+    """Replace what refers to rows of a table; -1 stays."""
+    for name, table in tables.items():
+        for field_ in SPEC_OF[name].of(REF, to):
+            table[field_] = new[table[field_]]
 
 
-def _refer(table: Rows, fields: Sequence[str], new: Ints) -> None:
-    for name in fields:
-        table[name] = new[table[name]]
-
-
-def _requests(machine: Machine | _Shelf, conns: Rows, live: Ints, used: dict[str, int]) -> Rows:
-    every = machine.array("requests", used["requests"])
-    rows = walked(every["after"], np.concatenate([conns["first_request"], conns["first_unasked"]]))
-    found = picked(every, rows)
-    new = _renumbered(rows, used["requests"])
-    _refer(found, ("after", "before"), new)
-    _refer(conns, ("first_request", "last_request", "first_unasked", "last_unasked"), new)
-    found["conn"] = _renumbered(live, used["conns"])[found["conn"]]
-    found["next"] = -1
-    return found
-
-
-def _pieces(machine: Machine | _Shelf, conns: Rows, sides: Rows, used: int, arena: _Blocks) -> Rows:
-    every = machine.array("pieces", used)
-    waiting = walked(every["next"], np.concatenate([sides["wait_first"], conns["held_first"]]))
-    pending_notes = walked(every["next"], conns["pending_first"])
-    rows = np.concatenate([waiting, pending_notes])
-    found = picked(every, rows)
-    new = _renumbered(rows, used)
-    _refer(found, ("next",), new)
-    _refer(sides, ("wait_first", "wait_last"), new)
-    _refer(conns, CONN_PIECES, new)
-    found["at"][len(waiting) :] = -1  # these are notes
-    kept = np.flatnonzero(found["at"] >= 0)
-    found["at"][kept] = arena.add(found["at"][kept], found["size"][kept])
-    made: Rows = found
-    return made
-
-
-def _early(machine: Machine | _Shelf, conns: Rows, used: int, arena: _Blocks) -> Rows:
-    every = machine.array("early", used)
-    rows = walked(every["next"], conns["first_early"])
-    found = picked(every, rows)
-    new = _renumbered(rows, used)
-    _refer(found, ("next", "before"), new)
-    _refer(conns, ("first_early", "last_early"), new)
-    found["at"] = arena.add(found["at"], found["room"], found["have"])
-    return found
+def shifted(tail: Tail, begins: dict[str, int]) -> dict[str, Rows]:
+    """The tables of a tail, with what refers to some of them, or to its bytes and words, that much higher."""
+    tables = {name: getattr(tail, name).copy() for name in TABLES}
+    sides = tables["sides"]
+    sides["block"] += np.where(sides["buf"] >= 0, begins["arena"], 0)
+    for to, begin in begins.items():
+        for name, table in tables.items():
+            for field_ in SPEC_OF[name].of(REF, to):
+                table[field_] += np.where(table[field_] >= 0, begin, 0)
+    return tables
 
 
 def _side_blocks(sides: Rows, arena: _Blocks) -> None:
@@ -248,27 +240,15 @@ def put(machine: Machine, tail: Tail) -> Ints:
     texts = _texts(machine, tail)
     run = machine.t.run[0]
     arena, words = _room(machine, "arena", len(tail.arena)), _room(machine, "words", len(tail.words))
-    conns, sides, pieces = tail.conns.copy(), tail.sides.copy(), tail.pieces.copy()
-    requests, early = tail.requests.copy(), tail.early.copy()
-    to = {name: np.append(places, -1) for name, places in rows.items()}
-    _refer(conns, CONN_PIECES, to["pieces"])
-    _refer(conns, ("first_request", "last_request", "first_unasked", "last_unasked"), to["requests"])
-    _refer(conns, ("first_early", "last_early"), to["early"])
+    tables = shifted(tail, {"arena": arena, "words": words})
+    for name, places in rows.items():
+        _refer(tables, name, np.append(places, -1))
+    conns, requests = tables["conns"], tables["requests"]
     conns["left"], conns["left_row"] = 0, -1
-    _refer(sides, ("wait_first", "wait_last"), to["pieces"])
-    _refer(pieces, ("next",), to["pieces"])
-    _refer(requests, ("after", "before"), to["requests"])
-    _refer(requests, ("conn",), to["conns"])
-    _refer(early, ("next", "before"), to["early"])
-    for table, fields in ((sides, ("buf", "history_at")), (pieces, ("at",)), (early, ("at",))):
-        for name in fields:
-            table[name] = np.where(table[name] >= 0, table[name] + arena, -1)
-    sides["block"] += np.where(sides["buf"] >= 0, arena, 0)
-    requests["words"] = np.where(requests["words"] >= 0, requests["words"] + words, -1)
     requests["serial"] = np.where(requests["serial"] >= 0, requests["serial"] + int(run.serial), -1)
-    for name, table in zip(POOLS, (conns, pieces, requests, early), strict=True):
-        machine.write(name, rows[name], table)
-    machine.write("sides", _sides_of(rows["conns"]), sides)
+    for name in POOLS:
+        machine.write(name, rows[name], tables[name])
+    machine.write("sides", _sides_of(rows["conns"]), tables["sides"])
     _fill(machine, tail, arena, words)
     _adopt(machine, texts, rows["conns"], rows["requests"])
     run = machine.t.run[0]
@@ -377,3 +357,31 @@ def link(machine: Machine) -> None:
     )
     _name(machine, np.concatenate([live[np.lexsort((last, listed))], live[np.argsort(number)]]))
     list(machine.act(entry.LINK, len(live)))
+
+
+# A whole run
+
+State = dict[str, Any]
+HELD = (
+    "opened", "followed", "waiting", "arena_used", "arena_live", "serial", "bodies_waiting",
+)  # fmt: skip
+"""Of the run, what `put` adds to."""
+
+
+def state(machine: Machine) -> State:
+    """The state of a machine between two batches; nothing is told that was not made into events."""
+    return {name: copied(machine.array(name, 1)) for name in ("run", "limits")} | {"tail": taken(machine)}
+
+
+def restore(machine: Machine, kept: State) -> None:
+    """Give a new machine the state that was kept; its limits become those of then."""
+    for name in ("run", "limits"):
+        machine.write(name, slice(0, 1), kept[name])
+    run = machine.t.run[0]
+    for name in HELD:
+        setattr(run, name, 0)
+    put(machine, kept["tail"])
+    link(machine)
+    run = machine.t.run[0]
+    run.opened, run.serial = kept["run"]["opened"][0], kept["run"]["serial"][0]
+    run.row = run.phase = 0
