@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from kwsniff.count.coded import Rows
-from kwsniff.count.cube import NEVER
 from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.keyed import NEVER
 
 Spans = list[tuple[int, int]]
 """First and last microsecond of each."""

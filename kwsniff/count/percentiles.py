@@ -262,3 +262,15 @@ class Condensed:
         sign = np.where(zero, 0.0, np.sign(values))
         middle = sign * TINY * np.exp((step + 0.5) * self._width)
         return (sign * (step + 1)).astype(np.int64), middle
+
+
+class CondensedSamples:
+    """Percentiles of what was condensed."""
+
+    def __init__(self, metrics: Mapping[str, Condensed]) -> None:
+        self._metrics = metrics
+
+    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
+        """See `Samples`."""
+        found = {name: values.quantiles(codes, 2 * groups) for name, values in self._metrics.items()}
+        return percentile_columns(found)

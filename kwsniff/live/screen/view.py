@@ -12,11 +12,11 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
+from kwsniff.count.histogram import ERROR
 from kwsniff.live.screen import fitting as c
 from kwsniff.live.screen.fitting import GAP, Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.health import LATELY_S, Vitals
 from kwsniff.live.screen.lastminute import Figures, Snapshot
-from kwsniff.live.screen.latency import ERROR
 from kwsniff.live.screen.screenrows import CALLS, ROWS
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
 from kwsniff.live.screen.window import WINDOW_S
