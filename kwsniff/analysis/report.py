@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from kwsniff.count.coverage import Coverage
+    from kwsniff.count.spans import Coverage
     from kwsniff.count.spool import Spool
     from kwsniff.count.store import CallStore, Takes
 

@@ -27,8 +27,8 @@ from kwsniff.analysis.rule import (
     literal,
 )
 from kwsniff.count.eventrows import BROKER_LEAST, EventBatch, EventRows, Floats, Keys, Mask
-from kwsniff.count.histogram import Histogram, quantile
 from kwsniff.count.keyed import Key
+from kwsniff.count.percentiles import Histogram, quantile
 from kwsniff.count.tally import Entry, Tally, nowhere
 from kwsniff.output.units import client, closer, counted, duration, listed, many, percent
 

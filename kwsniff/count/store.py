@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from kwsniff.count.coded import FETCHES, Rows, waited
 from kwsniff.count.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.count.coverage import FIRST, LAST, Coverage
 from kwsniff.count.eventrows import BROKER_LEAST, PARTS, EventBatch
 from kwsniff.count.keyed import (
     GREATEST,
@@ -42,7 +41,8 @@ from kwsniff.count.keyed import (
     is_steady,
 )
 from kwsniff.count.percentiles import LIMIT, Condensed, CondensedSamples, ExactSamples, Samples
-from kwsniff.count.rebatch import BATCH_BYTES, even
+from kwsniff.count.spans import FIRST, LAST, Coverage
+from kwsniff.count.spool import BATCH_BYTES, even
 from kwsniff.count.topics import TopicNames
 from kwsniff.count.topicstore import TopicStore
 from kwsniff.rows.columns import Floats, Ints

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from kwsniff.count.coded import waited
 from kwsniff.count.eventrows import EventBatch
-from kwsniff.count.histogram import COUNTS, buckets, quantiles
 from kwsniff.count.keyed import SUM, Columns, Keyed, folded
+from kwsniff.count.percentiles import COUNTS, buckets, quantiles
 
 MS, S, MIN, H, DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 WIDTHS = (
@@ -39,7 +39,7 @@ NEEDED = frozenset(
     )
 )
 LATENCIES = "latencies"
-"""Of calls that did not wait, counted by `kwsniff.count.histogram.buckets`."""
+"""Of calls that did not wait, counted by `kwsniff.count.percentiles.buckets`."""
 _MEASURES = dict.fromkeys(COUNTED, SUM) | {LATENCIES: COUNTS}
 PERCENTILES = {"p50_us": 0.5, "p95_us": 0.95}
 DRAWN = 640

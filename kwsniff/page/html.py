@@ -29,8 +29,8 @@ from kwsniff.analysis.slow import CALLS
 from kwsniff.analysis.tabular import DURATION, TEXT, TIME, AnswerTable
 from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.config import Config
-from kwsniff.count.coverage import Coverage
 from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.spans import Coverage
 from kwsniff.count.store import NEEDED as STATISTICS
 from kwsniff.count.store import CallStore
 from kwsniff.output.text import printable

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from kwsniff.analysis.positions import LAG
 from kwsniff.count.coded import WAITED, Joint, waited
 from kwsniff.count.eventrows import EventBatch, EventRows
-from kwsniff.count.histogram import buckets, quantiles
+from kwsniff.count.percentiles import buckets, quantiles
 from kwsniff.count.topics import TopicNames
 from kwsniff.live.screen.grouping import GROUPINGS, Entries, Key, by_column, by_topic, cut
 from kwsniff.live.screen.health import Monitor, Vitals

@@ -12,7 +12,7 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from kwsniff.count.histogram import ERROR
+from kwsniff.count.percentiles import ERROR
 from kwsniff.live.screen import fitting as c
 from kwsniff.live.screen.fitting import GAP, Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.health import LATELY_S, Vitals

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwsniff.count.histogram import BUCKETS
 from kwsniff.count.keyed import SUM, Columns, Measure, fold
+from kwsniff.count.percentiles import BUCKETS
 from kwsniff.rows.columns import Ints, Mask
 
 SLOT_NS = 3_000_000_000
@@ -24,7 +24,7 @@ WINDOW_S = 60
 MEASURES = ("calls", "errors", "unanswered", "waited", "bytes")
 
 LATENCIES = "latencies"
-"""Counted by `kwsniff.count.histogram.buckets`."""
+"""Counted by `kwsniff.count.percentiles.buckets`."""
 _COLUMNS = dict.fromkeys(MEASURES, SUM) | {LATENCIES: Measure(np.add, np.int32, 0, BUCKETS)}
 
 

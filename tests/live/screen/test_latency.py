@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.count.histogram import BUCKETS, ERROR, buckets, quantiles
+from kwsniff.count.percentiles import BUCKETS, ERROR, buckets, quantiles
 
 LEAST_US, MOST_US = 1.06, 5000e6
 MICROSECONDS = st.floats(LEAST_US, MOST_US)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.count.histogram import BUCKETS
+from kwsniff.count.percentiles import BUCKETS
 from kwsniff.live.screen.window import LATENCIES, SLOT_NS, SLOTS, WINDOW_S, ScreenTimeline, ScreenWindow
 
 SECOND = 10**9
