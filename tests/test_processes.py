@@ -123,7 +123,7 @@ def test_batches_wait_to_be_counted_together_only_as_far_as_there_is_room(
     """Each is one piece of memory, however few of its columns are counted."""
     monkeypatch.setattr(processes, "SMALL", 0)
     batch = next(iter(events(PATHS, Config())))
-    monkeypatch.setattr("kwsniff.count.rebatch.KEPT", 3 * batch.nbytes)
+    monkeypatch.setattr("kwsniff.count.spool.KEPT", 3 * batch.nbytes)
     sending, receiving = ends()
     before, most = len(os.listdir("/proc/self/fd")), []
 

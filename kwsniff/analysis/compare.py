@@ -30,14 +30,13 @@ from kwsniff.analysis.tabular import (
     calls_of,
     grouped,
 )
-from kwsniff.count.waited import NEEDED as WAITING
-from kwsniff.count.waited import waited
+from kwsniff.count.coded import WAITED, waited
 from kwsniff.spec.load import catalog
 
 NEEDS = frozenset(
     (
         *("event", "time", "client_id", "client_ip", "api", "api_key", "latency_us", "error_code", "status"),
-        *WAITING,
+        *WAITED,
     )
 )
 SAMPLES = 20_000

@@ -19,7 +19,8 @@ from kwsniff.analysis.rule import (
 )
 from kwsniff.count.codes import OTHERS
 from kwsniff.count.eventrows import EventBatch, Keys
-from kwsniff.count.tally import Entry, Key, Tally
+from kwsniff.count.keyed import Key
+from kwsniff.count.tally import Entry, Tally
 from kwsniff.output.units import bytes_text, client, counted, duration, listed, many, rate
 
 QUORUM = ("raft-client-",)

@@ -13,7 +13,8 @@ import numpy as np
 
 from kwsniff.analysis.rule import NOTICE, WARNING, Context, Finding, Rule, command, evidence
 from kwsniff.count.eventrows import Coded, EventBatch, EventRows, Mask, Picked, texts
-from kwsniff.count.tally import Entry, Key, Tally
+from kwsniff.count.keyed import Key
+from kwsniff.count.tally import Entry, Tally
 from kwsniff.count.topics import elements
 from kwsniff.output.units import client, counted, duration, listed, many, name
 from kwsniff.rows import lists

@@ -16,7 +16,8 @@ from kwsniff.analysis.positions import Lag as Committed
 from kwsniff.analysis.rule import WARNING, Context, Finding, Rule, command
 from kwsniff.analysis.tabular import Row
 from kwsniff.count.eventrows import EventBatch
-from kwsniff.count.tally import Key, Packet, Tally
+from kwsniff.count.keyed import Key
+from kwsniff.count.tally import Packet, Tally
 from kwsniff.output.units import client, duration, many, name
 
 FETCH, OFFSET_FETCH = 1, 9

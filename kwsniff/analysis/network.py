@@ -22,7 +22,8 @@ from kwsniff.analysis.rule import (
 )
 from kwsniff.count.coded import kinds_of
 from kwsniff.count.eventrows import EventBatch, EventRows, Keys, Mask, Picked, addresses
-from kwsniff.count.tally import Entry, Key, Tally
+from kwsniff.count.keyed import Key
+from kwsniff.count.tally import Entry, Tally
 from kwsniff.output.units import client, duration, listed, many, name, percent, rate, times
 from kwsniff.rows import lists
 

@@ -25,7 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kwsniff.count.eventrows import UNKNOWN, EventBatch, Floats, Ints, Keys, Mask, Partitions
-from kwsniff.count.tally import Key, Packet, grouped
+from kwsniff.count.keyed import Key
+from kwsniff.count.tally import Packet, grouped
 from kwsniff.rows.schema import TIMESTAMP
 
 PRODUCE, FETCH, COMMITS = (0,), (1,), (8, 28)

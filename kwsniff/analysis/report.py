@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from kwsniff.count.coverage import Coverage
+    from kwsniff.count.spans import Coverage
     from kwsniff.count.spool import Spool
     from kwsniff.count.store import CallStore, Takes
 
@@ -83,15 +83,11 @@ class Report:
         too, and share what is made of them. `coverage`: what the input covers, where `batches` are not all of
         it; it has to be complete when they end.
         """
-        from kwsniff.count.bounded import BoundedStore
         from kwsniff.count.spool import Spool
         from kwsniff.count.store import CallStore
 
         topics = uses or only is None or not OF_TOPICS.isdisjoint(only)
-        if samples is None:
-            store = CallStore(topics=topics, coverage=coverage)
-        else:
-            store = BoundedStore(samples, topics=topics, coverage=coverage)
+        store = CallStore(samples, topics=topics, coverage=coverage)
         spool = Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches, others)
         report = cls.from_store(store, errors=errors, only=only, uses=uses)

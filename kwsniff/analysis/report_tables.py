@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.cube import LEAST, PARTS
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS
 from kwsniff.count.percentiles import QUANTILES
 from kwsniff.rows.schema import TIMESTAMP
 
@@ -59,7 +59,7 @@ FIGURES = (
     ReportColumn("duration_waited_sum_us", REAL, "sum of `duration_us` of calls that waited on purpose"),
     *(
         ReportColumn(f"{name[:-3]}_sum_us", REAL, f"sum of `{name}` of all calls; empty where none has it")
-        for name in (*PARTS, LEAST)
+        for name in (*PARTS, BROKER_LEAST)
     ),
     ReportColumn("errors", COUNT, "calls with a non-zero error code"),
     ReportColumn("error_ratio", REAL, "errors / calls"),

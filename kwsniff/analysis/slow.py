@@ -28,14 +28,11 @@ from kwsniff.analysis.tabular import (
     calls_of,
     merged,
 )
-from kwsniff.count.coded import Rows
-from kwsniff.count.cube import LEAST, PARTS
-from kwsniff.count.eventrows import address
-from kwsniff.count.waited import NEEDED as WAITING
-from kwsniff.count.waited import waited
+from kwsniff.count.coded import WAITED, Rows, waited
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS, address
 from kwsniff.rows.columns import Mask
 
-TIMES = (*PARTS, LEAST)
+TIMES = (*PARTS, BROKER_LEAST)
 MAYBE = "broker or waiting"
 """What `broker_us` of a Fetch is, but for `broker_least_us`."""
 WHERE = {
@@ -43,7 +40,7 @@ WHERE = {
     "queued_us": "behind other requests",
     "throttled_us": "held back by a quota",
     "waited_us": "waited on purpose",
-    LEAST: "broker",
+    BROKER_LEAST: "broker",
     "response_transfer_us": "response on its way",
 }
 SHOWN = (
@@ -51,7 +48,7 @@ SHOWN = (
     *("topic_ids", "api_version", "correlation_id", "latency_us", "duration_us", "status", "error"),
     *("request_packet", "response_packet", "group_id", "request_bytes", "response_bytes"),
 )
-NEEDS = frozenset((*SHOWN, *TIMES, *WAITING, "event", "throttle_ms"))
+NEEDS = frozenset((*SHOWN, *TIMES, *WAITED, "event", "throttle_ms"))
 KEPT = 1000
 """Calls kept, at the most, when all are asked for."""
 MAX_GROUPS = 100_000
@@ -204,7 +201,7 @@ def _mostly(sums: Row) -> str | None:
     known = {where: sums[part] for part, where in WHERE.items() if sums.get(part) is not None}
     if not known or not sums["duration_us"]:
         return None
-    known[MAYBE] = (sums["broker_us"] or 0.0) - (sums[LEAST] or 0.0)
+    known[MAYBE] = (sums["broker_us"] or 0.0) - (sums[BROKER_LEAST] or 0.0)
     where = max(known, key=known.__getitem__)
     return f"{where} {100 * known[where] / sums['duration_us']:.0f}%"
 
@@ -231,7 +228,7 @@ DIVIDED = (
     AnswerField("throttled_us", DURATION, "throttled", "held back by a quota", 4),
     AnswerField("waited_us", DURATION, "waited", "on purpose", 7),
     AnswerField("broker_us", DURATION, "broker", "the broker's own time, at the most", 3),
-    AnswerField(LEAST, DURATION, "at least", "of that what cannot have been waiting for data", 9),
+    AnswerField(BROKER_LEAST, DURATION, "at least", "of that what cannot have been waiting for data", 9),
     AnswerField("response_transfer_us", DURATION, "response", "the response on its way", 8),
 )
 CALLS = (

@@ -26,10 +26,10 @@ from kwsniff.analysis.rule import (
     is_client,
     literal,
 )
-from kwsniff.count.cube import LEAST
-from kwsniff.count.eventrows import EventBatch, EventRows, Floats, Keys, Mask
-from kwsniff.count.histogram import Histogram, quantile
-from kwsniff.count.tally import Entry, Key, Tally, nowhere
+from kwsniff.count.eventrows import BROKER_LEAST, EventBatch, EventRows, Floats, Keys, Mask
+from kwsniff.count.keyed import Key
+from kwsniff.count.percentiles import Histogram, quantile
+from kwsniff.count.tally import Entry, Tally, nowhere
 from kwsniff.output.units import client, closer, counted, duration, listed, many, percent
 
 WAITING = (1, 11, 14, 78)
@@ -43,8 +43,8 @@ SEVERE = 50
 
 def _own_time(calls: EventRows) -> Floats:
     refused = calls.is_in("error_code", DELAYED)
-    if calls.has(LEAST):
-        return np.where(refused, np.nan, calls.floats(LEAST))
+    if calls.has(BROKER_LEAST):
+        return np.where(refused, np.nan, calls.floats(BROKER_LEAST))
     alone = (calls.ints("in_flight", -1) == 0) & ~calls.is_in("api_key", WAITING)
     found: Floats = np.where(alone & ~refused, calls.floats("latency_us"), np.nan)
     return found
@@ -71,7 +71,7 @@ class SlowBroker(Rule):
     code = "slow_broker"
     several = "{count} brokers are slow: broker time of their slowest API p95 up to {max_p95_us}."
     about = "broker speed"
-    needs = frozenset((LEAST, "latency_us", "in_flight", "client_retransmissions", "client_packets"))
+    needs = frozenset((BROKER_LEAST, "latency_us", "in_flight", "client_retransmissions", "client_packets"))
     missing = "no calls to measure"
 
     def __init__(self, *arguments: Any) -> None:

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from kwsniff.analysis.report_tables import STATUS_COLUMNS, ordered, typed
 from kwsniff.count.codes import combined
-from kwsniff.count.cube import LEAST, MEASURES, NEVER, PARTS, folded, taken
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS
+from kwsniff.count.keyed import NEVER, Array, Columns, folded
 from kwsniff.count.percentiles import Samples
-from kwsniff.count.store import CallStore, Columns
+from kwsniff.count.store import MEASURES, CallStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,14 +166,14 @@ class Statistics:
         names = (*MEASURES, "status", "waited", "error_number")
         cells, group = taken({name: cells[name] for name in names}, inside), group[inside]
         size = int(group.max(initial=-1)) + 1
-        table: Table = folded(cells, group, size)
+        table: Table = folded(MEASURES, cells, group, size)
         table |= samples.percentiles(codes, size)
         calls, waited, failed = table["calls"], cells["waited"] == 1, cells["error_number"] != 0
         table["calls_per_s"] = calls / self.seconds if self.seconds else np.full(size, np.nan)
         table["waited_calls"] = _sums(cells["calls"] * waited, group, size)
         table["duration_sum_us"] = _sums(cells["duration_us"] * ~waited, group, size)
         table["duration_waited_sum_us"] = _sums(cells["duration_us"] * waited, group, size)
-        for name in (*PARTS, LEAST):
+        for name in (*PARTS, BROKER_LEAST):
             table[f"{name[:-3]}_sum_us"] = np.where(table["parted_calls"] > 0, table[name], np.nan)
         for status in STATUS_COLUMNS:
             table[status] = _sums(cells["calls"] * (cells["status"] == status), group, size)
@@ -235,6 +236,11 @@ class Statistics:
     def _error_name(self, code: int) -> str:
         known = self.errors[code][0] if code in self.errors else self.store.error_names.get(code)
         return known or f"ERROR_{code}"
+
+
+def taken(columns: Columns, rows: Any) -> dict[str, Array]:
+    """Some rows of columns."""
+    return {name: column[rows] for name, column in columns.items()}
 
 
 def _sums(values: npt.NDArray[Any], group: Ints, size: int) -> npt.NDArray[Any]:

@@ -42,7 +42,8 @@ from kwsniff.analysis.tabular import (
     grouped,
 )
 from kwsniff.count.eventrows import EventBatch, Ints, Keys
-from kwsniff.count.tally import Entry, Key, Tally
+from kwsniff.count.keyed import Key
+from kwsniff.count.tally import Entry, Tally
 from kwsniff.output.units import client, listed, many
 from kwsniff.spec.model import Versions
 from kwsniff.spec.releases import releases

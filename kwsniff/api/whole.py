@@ -144,7 +144,7 @@ def summary(
     """
     from kwsniff.analysis.trust import paragraph
     from kwsniff.capture.source import CaptureTotals
-    from kwsniff.count.coverage import Coverage
+    from kwsniff.count.spans import Coverage
     from kwsniff.count.where.predicate import Window
     from kwsniff.page.html import NEEDED, Pass
     from kwsniff.rows.schema import EVENTS

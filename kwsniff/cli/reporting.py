@@ -24,11 +24,11 @@ from kwsniff.cli.problem import CommandError, suggestion
 from kwsniff.cli.request import Request, from_pipe, patient, refuse_overwriting
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.count import sessions
-from kwsniff.count.coverage import Coverage
 from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.naming import named
-from kwsniff.count.rebatch import even
 from kwsniff.count.sessions import followed
+from kwsniff.count.spans import Coverage
+from kwsniff.count.spool import even
 from kwsniff.count.timeline import Timeline
 from kwsniff.count.where.moment import minute_around
 from kwsniff.count.where.name import BODIES

@@ -27,6 +27,10 @@ KEPT = 65_536
 SCATTERED = 16
 """Rows of a stretch for each one asked for from which on only those are looked at, column by column."""
 
+FETCHES = (1, 78)
+WAITED = ("waited_us",)
+"""Columns of EVENTS by which `waited` tells."""
+
 NOT_A_CODE = -(1 << 40)
 """Stands for null among API keys and error codes."""
 
@@ -247,3 +251,11 @@ def kinds_of(column: pa.Array) -> Coded:
     """A column of whole numbers or texts by its distinct values."""
     close = numbered(column) if pa.types.is_integer(column.type) else None
     return Coded(*(close or distinct(column)))
+
+
+def waited(batch: pa.RecordBatch | Rows) -> Mask:
+    """Which calls waited on purpose: those of which EVENTS say for how long. `kwsniff.engine.callcolumns` has
+    the rule."""
+    calls = batch if isinstance(batch, Rows) else Rows(batch)
+    found: Mask = calls.floats("waited_us") > 0  # NaN is not
+    return found

@@ -64,6 +64,9 @@ class Codes:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __contains__(self, value: Any) -> bool:
+        return value in self._numbers
+
 
 def distinct(column: pa.Array) -> tuple[list[Any], Ints]:
     """Distinct values of a column, or of Arrow's dictionary of it, null among them if there is any, and the

@@ -38,6 +38,13 @@ __all__ = [
 
 T = TypeVar("T")
 
+PARTS = (
+    *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
+)
+"""Parts that the time of a call falls into; they add up to its duration."""
+BROKER_LEAST = "broker_least_us"
+"""What of `broker_us` is certain."""
+
 UNKNOWN = -1
 """Number of a packet that is not known."""
 

@@ -1,5 +1,8 @@
-"""Exact percentiles of groups, by linear interpolation between the two nearest values, as `pandas` and
-`numpy.percentile` do by default.
+"""Percentiles: exact ones of all values, those of values that are condensed when there are too many, and
+those of counts by bucket.
+
+Exact ones are by linear interpolation between the two nearest values, as `pandas` and `numpy.percentile` do
+by default.
 
 The values are sorted once; for every grouping a stable sort by group number, which NumPy does in linear time
 for 16-bit numbers, then puts each group's values side by side in order. Five tables over the same calls so
@@ -9,15 +12,19 @@ cost one sort, where `DataFrameGroupBy.quantile` sorts again for each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from kwsniff.count.codes import OTHERS
+from kwsniff.count.eventrows import Floats, Ints, Keys
+from kwsniff.count.keyed import Key, Keyed, Measure
+from kwsniff.count.tally import grouped, named
+
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
-Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.integer]
 
 
@@ -33,10 +40,10 @@ class Sorted:
     def quantiles(self, codes: Codes, groups: int) -> Floats:
         """QUANTILES (columns) of each group (rows). `codes` holds the group of each original value, negative
         for values in no group. A group without values has NaN."""
-        return grouped(self.values[self.order], codes[self.order], groups)
+        return _grouped(self.values[self.order], codes[self.order], groups)
 
 
-def grouped(ordered: Floats, codes: Codes, groups: int) -> Floats:
+def _grouped(ordered: Floats, codes: Codes, groups: int) -> Floats:
     """QUANTILES of each group, from ascending values and the group of each (negative: none)."""
     if len(codes) and codes.min() < 0:
         inside = codes >= 0
@@ -146,7 +153,6 @@ def percentile_columns(found: Mapping[str, Floats]) -> dict[str, Floats]:
 # The same idea as DDSketch (Masson, Rim, Lee: "DDSketch: a fast and fully-mergeable quantile sketch with
 # relative-error guarantees", VLDB 2019), with whole values while there is room for them.
 
-Ints = npt.NDArray[np.int64]
 
 LIMIT = 250_000
 """Values kept; 20 bytes each."""
@@ -262,3 +268,94 @@ class Condensed:
         sign = np.where(zero, 0.0, np.sign(values))
         middle = sign * TINY * np.exp((step + 0.5) * self._width)
         return (sign * (step + 1)).astype(np.int64), middle
+
+
+class CondensedSamples:
+    """Percentiles of what was condensed."""
+
+    def __init__(self, metrics: Mapping[str, Condensed]) -> None:
+        self._metrics = metrics
+
+    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
+        """See `Samples`."""
+        found = {name: values.quantiles(codes, 2 * groups) for name, values in self._metrics.items()}
+        return percentile_columns(found)
+
+
+# Distributions of times in bounded memory: buckets 5 % wide, so that a percentile is right within 2.5 %.
+
+STEP = math.log(1.05)
+BUCKETS = 460
+"""From a microsecond to an hour and a half."""
+ERROR = math.expm1(STEP / 2)
+"""How far a percentile may be from the exact one, as a part of it."""
+COUNTS = Measure(np.add, np.int64, 0, BUCKETS)
+MAX_KEYS = 300
+"""Keys told apart; the others are one."""
+
+_MIDDLE = np.exp((np.arange(BUCKETS) + 0.5) * STEP)
+_MIDDLE[0] = 0.0  # at most about one
+
+
+def buckets(values: Floats) -> Ints:
+    """The bucket of each value in microseconds, none of which is NaN."""
+    place = np.log(np.maximum(values, 1.0)) / STEP
+    found: Ints = np.minimum(place, BUCKETS - 1).astype(np.int64)
+    return found
+
+
+def quantiles(counts: Any, parts: Sequence[float]) -> Floats:
+    """The values in microseconds that these parts of the values (columns) do not exceed, of each row of
+    counts, by linear interpolation between the two nearest; NaN where a row counts nothing."""
+    running = np.cumsum(counts, axis=1, dtype=np.int64)
+    found = np.full((len(running), len(parts)), np.nan)
+    filled = running[:, -1] > 0
+    running = running[filled]
+    last = running[:, -1] - 1
+    for column, part in enumerate(parts):
+        place = part * last
+        below = np.floor(place)
+        low, high = _value(running, below), _value(running, np.minimum(below + 1, last))
+        found[filled, column] = low + (high - low) * (place - below)
+    return found
+
+
+def _value(running: Ints, rank: Floats) -> Floats:
+    """The value of a rank (from 0) of each row."""
+    found: Floats = _MIDDLE[(running <= rank[:, None]).sum(axis=1)]
+    return found
+
+
+def quantile(counts: Ints, part: float) -> float:
+    """The value of one row that `part` of the values do not exceed, without interpolation."""
+    rank = np.floor(part * (counts.sum(keepdims=True) - 1))
+    return float(_value(np.cumsum(counts)[None], rank)[0])
+
+
+class Histogram:
+    """Values in microseconds by key."""
+
+    def __init__(self) -> None:
+        self._table = Keyed({"counts": COUNTS}, MAX_KEYS, _others)
+
+    @property
+    def counts(self) -> dict[Key, Ints]:
+        """A row of buckets for each key."""
+        return dict(zip(self._table.rows, self._table.columns()["counts"], strict=True))
+
+    def add(self, keys: Keys, values: Floats) -> None:
+        """Take values with their keys, row by row; NaN are passed over."""
+        known = np.flatnonzero(~np.isnan(values))
+        if len(known):
+            picked = [key.at(known) for key in keys]
+            group, firsts = grouped(picked)
+            rows = self._table.numbers(named(picked, firsts))
+            self._table.add(rows[group], {"counts": buckets(values[known])})
+
+    def merge(self, other: Histogram) -> None:
+        """Take what another one counted."""
+        self._table.merge(other._table)
+
+
+def _others(key: Key) -> Key:
+    return tuple(OTHERS for _ in key)

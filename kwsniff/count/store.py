@@ -1,10 +1,12 @@
 """What the report keeps of the calls while the events pass by.
 
 Theory of operation. A *cell* is one combination of API, client, broker, error code, status and "waited on
-purpose" (a cube, sparse). Sums and extremes are kept per cell; of a single call only its cell number, latency
-and duration stay, for exact percentiles: 20 bytes a call. A second cube has a cell for each (cell, topic,
-error of that topic), and for each topic a call names, the numbers of call and topic stay (8 bytes). Texts are
-numbered; lists are dropped with the batch they came in. All tables are then groupings of the two cubes.
+purpose". Sums and extremes are kept per cell; of a single call only its cell number, latency and duration
+stay, for exact percentiles: 20 bytes a call. A second table has a cell for each (cell, topic, error of that
+topic), and for each topic a call names, the numbers of call and topic stay (8 bytes). Texts are numbered;
+lists are dropped with the batch they came in. All tables are then groupings of the two. Where only so many
+samples are to be kept, and there are more, they are condensed (`kwsniff.count.percentiles.Condensed`), and so
+is what comes then.
 
 A topic is keyed by its name where the batch knows it, else by its uuid; `finish` gives uuids whose name came
 later the number of the name.
@@ -23,23 +25,40 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kwsniff.count import waited as waiting
-from kwsniff.count.coded import Rows
+from kwsniff.count.coded import FETCHES, Rows, waited
 from kwsniff.count.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.count.coverage import FIRST, LAST, Coverage
-from kwsniff.count.cube import LEAST, NEVER, PARTS, Cube, Measures, is_steady, joined, steady
-from kwsniff.count.eventrows import EventBatch
-from kwsniff.count.percentiles import ExactSamples, Samples
-from kwsniff.count.rebatch import BATCH_BYTES, even
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS, EventBatch
+from kwsniff.count.keyed import (
+    GREATEST,
+    LEAST,
+    NEVER,
+    REAL_SUM,
+    SUM,
+    Array,
+    Key,
+    Keyed,
+    Measure,
+    is_steady,
+)
+from kwsniff.count.percentiles import LIMIT, Condensed, CondensedSamples, ExactSamples, Samples
+from kwsniff.count.spans import FIRST, LAST, Coverage
+from kwsniff.count.spool import BATCH_BYTES, even
 from kwsniff.count.topics import TopicNames
 from kwsniff.count.topicstore import TopicStore
 from kwsniff.rows.columns import Floats, Ints
 
-Columns = dict[str, npt.NDArray[Any]]
-
 CODED = ("api_key", "client_id", "client_ip", "broker_ip", "broker_port", "error_code", "status")
 TEXTS = ("client_id", "client_ip", "broker_ip")
 KEYS = (*CODED, "waited")
+MEASURES = {
+    **dict.fromkeys(("calls", "request_bytes", "response_bytes", "records", "record_bytes"), SUM),
+    **dict.fromkeys(("error_codes", "throttled_calls", "throttle_ms", "parted_calls"), SUM),
+    **dict.fromkeys(("duration_us", *PARTS, BROKER_LEAST), REAL_SUM),
+    **dict.fromkeys(("last_us", "in_flight_max", "throttle_max_ms"), GREATEST),
+    "overrun_us": Measure(np.fmax, np.float64, np.nan),
+    "first_us": LEAST,
+}
+"""`parted_calls`: calls whose parts are known; `first_us` of a call whose time is not known is NEVER."""
 MAX_CELLS = 50_000
 """Cells beyond it become one, of `OTHERS` and of no API."""
 
@@ -49,13 +68,16 @@ MAX_SOFTWARE = 100
 MAX_LIBRARIES = 20_000
 """The same of all clients."""
 
+METRICS = ("latency", "duration")
+"""Of which there are percentiles."""
+
 LISTS = frozenset(("topics", "topic_ids", "partitions"))
 """Columns that nothing but what is counted by topic uses of calls."""
 
 NEEDED = (
     *("event", "capture", *CODED, "api", "error", "software_name", "software_version"),
     *("request_time", "request_end_time", "response_time", "response_end_time", "first_time", "last_time"),
-    *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", "broker_least_us"),
+    *("latency_us", "duration_us", "request_bytes", "response_bytes", "throttle_ms", BROKER_LEAST),
     *("record_count", "record_bytes", "in_flight", "error_count", "topics", "topic_ids", "partitions"),
     *PARTS,
 )
@@ -69,11 +91,26 @@ class Takes(Protocol):
 
 
 class CallStore:
-    """Takes EVENTS batches and keeps what the statistics need."""
+    """Takes EVENTS batches and keeps what the statistics need; with `samples` in memory that does not grow
+    with the calls.
 
-    def __init__(self, *, topics: bool = True, coverage: Coverage | None = None) -> None:
-        """`topics`: whether anything is asked by topic; calls name several, so that costs as much as the
-        rest. `coverage`: what the input covers, where others see more of it than this store."""
+    Percentiles are exact until more than `samples` are kept (calls, and topics of calls), and then until more
+    than a quarter of that, or `LIMIT`, are kept of a metric; then they are off by no more than `error`, but
+    for the greatest values, which stay exact. All other figures are exact. After `finish` it takes further
+    batches if samples are condensed."""
+
+    def __init__(
+        self,
+        samples: int | None = None,
+        limit: int | None = None,
+        *,
+        topics: bool = True,
+        coverage: Coverage | None = None,
+    ) -> None:
+        """`samples` that are kept as they are, 28 bytes for a call and a topic; None: all. `limit`: of values
+        kept of a metric then. `topics`: whether anything is asked by topic; calls name several, so that costs
+        as much as the rest. `coverage`: what the input covers, where others see more of it than this
+        store."""
         self.codes = {name: Codes(MAX_NAMES if name in TEXTS else None) for name in CODED}
         self.api_names: dict[int, str] = {}
         self.error_names: dict[int, str] = {}
@@ -82,15 +119,18 @@ class CallStore:
         self.coverage = coverage or Coverage()
         self._covers = coverage is None
         self.names = TopicNames()
-        self.topics = TopicStore()
+        self.topics = TopicStore(MEASURES)
         self._topics_wanted = topics
-        self._cube = Cube()
+        self._calls = Keyed(MEASURES, MAX_CELLS, self._rest)
+        self._room = samples
+        limit = limit or max((samples or 0) // 4, LIMIT)  # four times 20 bytes a value
+        self._by_cell = {metric: Condensed(limit) for metric in METRICS}
+        self._by_topic = {metric: Condensed(limit) for metric in METRICS}
         self._cell: list[npt.NDArray[np.int32]] = []
-        self._latency: list[Floats] = []
-        self._duration: list[Floats] = []
+        self._metrics: dict[str, list[Floats]] = {metric: [] for metric in METRICS}
         self._call: list[npt.NDArray[np.integer]] = []
         self._topic: list[npt.NDArray[np.int32]] = []
-        self._calls = 0
+        self._count = 0
 
     def add_all(self, batches: Iterable[pa.RecordBatch], others: Sequence[Takes] = ()) -> None:
         """Take all batches, joining small ones first; with `others`, which take them first, as they are."""
@@ -117,82 +157,110 @@ class CallStore:
             return
         keys = {name: codes.numbers(*calls.coded(name)) for name, codes in self.codes.items()}
         self._learn(calls, keys)
-        keys["waited"] = waiting.waited(calls).astype(np.int64)
-        cell = self._cells_of(keys)
+        keys["waited"] = waited(calls).astype(np.int64)
+        sizes = [*(len(self.codes[name]) for name in CODED), 2]
+        cell = self._calls.placed([keys[name] for name in KEYS], sizes)
         measures = _measures(calls, keys["waited"])
-        self._cube.add(cell, measures)
+        self._calls.add(cell, measures)
         self._learn_software(calls, keys)
         row = topic = np.zeros(0, np.int64)
         if self._topics_wanted:
             row, topic = self.topics.add(seen, cell, measures, self.names.names)
-        latency, duration = (_own(calls.floats(name)) for name in ("latency_us", "duration_us"))
-        self._keep(latency, duration, cell, keys["waited"], row, topic)
-        self._calls += len(calls)
+        metrics = {name: _own(calls.floats(f"{name}_us")) for name in METRICS}
+        self._keep(metrics, cell, keys["waited"], row, topic)
+        self._count += len(calls)
 
     @property
     def error(self) -> float:
         """How far a percentile may be from the true one, as a part of it."""
-        return 0.0
+        return max(each.error for each in (*self._by_cell.values(), *self._by_topic.values()))
 
-    def _keep(
-        self, latency: Floats, duration: Floats, cell: Ints, waited: Ints, row: Ints, topic: Ints
-    ) -> None:
+    def condense(self) -> None:
+        """Take less room, now, and be off by up to `error`."""
+        for each in (*self._by_cell.values(), *self._by_topic.values()):
+            each.condense()
+
+    def _keep(self, metrics: Mapping[str, Floats], cell: Ints, waited: Ints, row: Ints, topic: Ints) -> None:
         """Keep what percentiles need of some calls, and of the pairs of call (by `row`) and topic."""
+        if self._room == 0:
+            self._condense(metrics, cell, waited, row, topic)
+            return
         self._cell.append(cell.astype(np.int32))
-        self._latency.append(latency)
-        self._duration.append(duration)
-        self._call.append(_small(row + self._calls))
+        for name, values in metrics.items():
+            self._metrics[name].append(values)
+        self._call.append(_small(row + self._count))
         self._topic.append(topic.astype(np.int32))
+        if self._room is not None:
+            self._room = max(self._room - len(cell) - len(row), 0)
+            if not self._room:
+                self._condense_kept()
+
+    def _condense_kept(self) -> None:
+        """There are too many samples to keep them all: treat those kept as if that had been clear before."""
+        waited = self._calls.keys(KEYS)["waited"]
+        first = 0
+        while self._cell:
+            cell, row = self._cell.pop(0).astype(np.int64), self._call.pop(0).astype(np.int64) - first
+            metrics = {name: values.pop(0) for name, values in self._metrics.items()}
+            self._condense(metrics, cell, waited[cell], row, self._topic.pop(0).astype(np.int64))
+            first += len(cell)
+
+    def _condense(
+        self, metrics: Mapping[str, Floats], cell: Ints, waited: Ints, row: Ints, topic: Ints
+    ) -> None:
+        for name, values in metrics.items():
+            self._by_cell[name].add(cell, values)
+            self._by_topic[name].add(topic * 2 + waited[row], values[row])
 
     def finish(self) -> None:
-        """Bring together what the batches left. Afterwards `cells`, `samples` and `topic_samples` hold."""
-        self.cells: Columns = {**self._cube.keys(KEYS), **self._cube.measures()}
+        """Bring together what the batches left. Afterwards `cells`, `samples` and `topic_samples` (whose keys
+        are twice the topic, plus 1 if it waited) hold."""
+        self.cells = {**self._calls.keys(KEYS), **self._calls.columns()}
         self.topics.finish(self.names.names)
-        self._finish_samples()
-
-    def _finish_samples(self) -> None:
-        cell = joined(self._cell, np.int32)
-        metrics = {
-            "latency": joined(self._latency, np.float64),
-            "duration": joined(self._duration, np.float64),
-        }
-        self.samples: Samples = ExactSamples(cell, metrics)
-        call, topic = joined(self._call, np.uint32), joined(self._topic, np.int32)
+        self.samples: Samples
+        self.topic_samples: Samples
+        if self._room == 0:
+            self.samples = CondensedSamples(self._by_cell)
+            numbers = _with_waited(self.topics.numbers)
+            self.topic_samples = CondensedSamples(
+                {name: values.rekeyed(numbers) for name, values in self._by_topic.items()}
+            )
+            return
+        cell = _joined(self._cell, np.int32)
+        metrics = {name: _joined(values, np.float64) for name, values in self._metrics.items()}
+        self.samples = ExactSamples(cell, metrics)
+        call, topic = _joined(self._call, np.uint32), _joined(self._topic, np.int32)
         key = self.topics.numbers.astype(np.int32)[topic] * np.int32(2)
         key += self.cells["waited"].astype(np.int32)[cell[call]]
-        self.topic_samples: Samples = ExactSamples(key, metrics, call)
-        """Their keys are twice the topic, plus 1 if it waited."""
+        self.topic_samples = ExactSamples(key, metrics, call)
 
-    def _merge(self, other: CallStore) -> tuple[Ints, Ints]:
-        """Take what another store knows but for its samples; the numbers here of its cells and topics."""
+    def merge(self, other: CallStore) -> None:
+        """Take all that another store took, as if its batches had come after those of this one. Both condense
+        their samples from the first one on."""
+        assert self._room == other._room == 0
         numbers = {name: self.codes[name].taken(codes) for name, codes in other.codes.items()}
         kinds = (
             (*(int(numbers[name][code]) for name, code in zip(CODED, kind, strict=False)), kind[-1])
-            for kind in other._cube.kinds
+            for kind in other._calls.rows
         )
-        cells = np.array([self._cell_number(kind) for kind in kinds], np.int64)
-        self._cube.add(cells, other._cube.measures())
+        cells = self._calls.numbers(kinds)
+        self._calls.add(cells, other._calls.columns())
         self.api_names = other.api_names | self.api_names
         self.error_names = other.error_names | self.error_names
         for client, names in other.software.items():
             self._add_software(client, names)
         self.coverage.merge(other.coverage)
         self.names.merge(other.names)
-        self._calls += other._calls
-        return cells, self.topics.merge(other.topics, cells)
+        self._count += other._count
+        topics = _with_waited(self.topics.merge(other.topics, cells))
+        for name in METRICS:
+            self._by_cell[name].merge(other._by_cell[name], cells)
+            self._by_topic[name].merge(other._by_topic[name], topics)
 
-    def _cells_of(self, keys: dict[str, Ints]) -> Ints:
-        columns = [keys[name] for name in KEYS]
-        codes, rows = combined(columns, [*(len(self.codes[name]) for name in CODED), 2])
-        kinds = zip(*(column[rows].tolist() for column in columns), strict=True)
-        numbers = [self._cell_number(kind) for kind in kinds]
-        return np.array(numbers, dtype=np.int64)[codes]
-
-    def _cell_number(self, kind: tuple[int, ...]) -> int:
-        if len(self._cube) >= MAX_CELLS and kind not in self._cube.kinds:
-            rest = [self.codes[name].number(OTHERS if name in TEXTS else None) for name in CODED[:-1]]
-            kind = (*rest, *kind[-2:])
-        return self._cube.row(kind)
+    def _rest(self, kind: Key) -> Key:
+        """The cell of what finds no cell of its own."""
+        rest = [self.codes[name].number(OTHERS if name in TEXTS else None) for name in CODED[:-1]]
+        return (*rest, *kind[-2:])
 
     def _learn(self, calls: Rows, keys: Mapping[str, Ints]) -> None:
         for known, key, name in (
@@ -232,10 +300,10 @@ class CallStore:
         self._libraries += len(found) - before
 
 
-def _measures(calls: Rows, waited: Ints) -> Measures:
+def _measures(calls: Rows, waited: Ints) -> dict[str, Array]:
     throttle = calls.ints("throttle_ms")
-    fetch = calls.is_in("api_key", waiting.FETCHES)
-    return steady({
+    fetch = calls.is_in("api_key", FETCHES)
+    measures = {
         "calls": np.broadcast_to(np.int64(1), len(calls)),
         "request_bytes": calls.ints("request_bytes"),
         "response_bytes": calls.ints("response_bytes"),
@@ -251,17 +319,41 @@ def _measures(calls: Rows, waited: Ints) -> Measures:
         "throttle_max_ms": throttle,
         "overrun_us": np.where(waited * fetch == 1, calls.floats("broker_us"), np.nan),
         "first_us": calls.first_known(*FIRST, null=NEVER),
-    })  # fmt: skip
+    }  # fmt: skip
+    return {name: _steady(values) for name, values in measures.items()}
 
 
-def _parts(calls: Rows) -> dict[str, npt.NDArray[Any]]:
+def _steady(values: Array) -> Array:
+    """The same, but that what is one value throughout takes room for one, and little time."""
+    if not len(values) or is_steady(values):
+        return values
+    first = values[:1]
+    same = values == first if first == first else np.isnan(values)
+    return np.broadcast_to(first[0], values.shape) if same.all() else values
+
+
+def _parts(calls: Rows) -> dict[str, Array]:
     """The parts of each call's time, 0 where they are not known, and whether they are."""
     known = calls.known("broker_us").astype(np.int64)
-    return {"parted_calls": known} | {name: _or_zero(calls.floats(name)) for name in (*PARTS, LEAST)}
+    return {"parted_calls": known} | {name: _or_zero(calls.floats(name)) for name in (*PARTS, BROKER_LEAST)}
 
 
 def _or_zero(values: Floats) -> Floats:
     return np.broadcast_to(np.float64(0), len(values)) if is_steady(values) else np.nan_to_num(values)
+
+
+def _with_waited(topics: Ints) -> Ints:
+    """Keys of samples by topic: of each topic that of calls that did not wait, and that of those that did."""
+    keys = np.repeat(topics * 2, 2)
+    keys[1::2] += 1
+    return keys
+
+
+def _joined(parts: list[Any], kind: Any) -> Any:
+    """The arrays of `parts` as one, taken out of the list so that both are in memory only briefly."""
+    whole = np.concatenate(parts) if parts else np.array([], dtype=kind)
+    parts.clear()
+    return whole
 
 
 def _small(numbers: Ints) -> npt.NDArray[np.integer]:

@@ -1,10 +1,9 @@
 """What rules count: entries by key, in bounded memory, mergeable.
 
 Theory of operation. A batch is grouped with NumPy; only its distinct keys reach Python, and of those nothing
-but the row that each has in `Figures`: a count, sums, greatest values, and the first and last packet that it
-was seen in. When there are twice as many entries as `limit`, the `limit` greatest stay and the others become
-one, whose texts are `OTHERS` and whose numbers are None: names come from the wire, and a stranger can make up
-millions.
+but the row that each has in a `Keyed` table: a count, sums, greatest values, and the first and last packet
+that it was seen in. When there are twice as many entries as `limit`, the `limit` greatest stay and the others
+become one, whose texts are `OTHERS` and whose numbers are None.
 
 Invariant: counts and sums over the entries are those over everything taken, in any order of `add` and
 `merge`.
@@ -12,23 +11,22 @@ Invariant: counts and sums over the entries are those over everything taken, in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kwsniff.count.codes import OTHERS, combined
 from kwsniff.count.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Joint, Keys, Mask, Picked
-from kwsniff.count.figures import Figures, Packets, joined, no_figures
+from kwsniff.count.keyed import FIRST, LAST, PACKET, REAL_GREATEST, REAL_SUM, SUM, Array, Columns, Key, Keyed
 
 LIMIT = 2_000
 """Entries kept of one tally."""
 NAME_LENGTH = 120
 """Characters kept of a name."""
-ROOM = 8
-"""Rows of figures that a tally begins with."""
+_MEASURES = {"count": SUM, "sum": REAL_SUM, "max": REAL_GREATEST, "first": FIRST, "last": LAST}
+"""Those of a tally; there may be several sums and greatest values, with a number behind the name."""
 
 
 class Packet(NamedTuple):
@@ -72,12 +70,9 @@ class Entry:
         return (self.last.time - self.first.time) / 1e6
 
 
-Key = tuple[Any, ...]
-
-
-Counted = tuple[list[Key], Figures]
+Counted = tuple[list[Key], Columns]
 """Keys, and what is known of each."""
-NONE: Counted = [], no_figures()
+NONE: Counted = [], {}
 
 
 class Tally:
@@ -85,9 +80,7 @@ class Tally:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
-        self._places: dict[Key, int] = {}
-        """The row of each key in the figures."""
-        self._figures: Figures | None = None
+        self._table: Keyed | None = None
         self._ranked: dict[Key, Entry] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,16 +91,19 @@ class Tally:
         """The entries by key, the most frequent first, in an order that does not depend on how they came.
         Ranked once: rules ask for them again for each of their findings."""
         if self._ranked is None:
-            self._ranked = ranked(dict(zip(self._places, self._rows(), strict=True)))
+            keys = [] if self._table is None else self._table.rows
+            self._ranked = ranked(dict(zip(keys, self._entries(), strict=True)))
         return self._ranked
 
-    def _rows(self) -> list[Entry]:
-        if self._figures is None:
+    def _entries(self) -> list[Entry]:
+        if self._table is None:
             return []
-        rows = self._figures.at(slice(len(self._places))).columns()
+        columns = self._table.columns()
+        counts, first, last = (columns[name].tolist() for name in ("count", "first", "last"))
+        sums, maxes = (_rows(_numbered(columns, name), len(counts)) for name in ("sum", "max"))
         return [
             Entry(count, list(sums), list(maxes), Packet(*first), Packet(*last))
-            for count, sums, maxes, first, last in zip(*rows, strict=True)
+            for count, sums, maxes, first, last in zip(counts, sums, maxes, first, last, strict=True)
         ]
 
     def add(
@@ -122,81 +118,65 @@ class Tally:
         rows."""
         self.put(*counted(rows, which, keys, sums, maxes, limit=self.limit))
 
-    def put(self, keys: Sequence[Key], figures: Figures) -> None:
+    def put(self, keys: Sequence[Key], figures: Columns) -> None:
         """Add what was counted of some keys."""
+        if not keys:
+            return
         self._ranked = None
-        begin = 0
-        while begin < len(keys):
-            places = self._placed(keys, begin)
-            some = figures if len(places) == len(figures) else figures.at(slice(begin, begin + len(places)))
-            self._with_room(figures).absorb(np.array(places, np.int64), some)
-            begin += len(places)
-            if len(self._places) > 2 * self.limit:
-                self._prune()
-
-    def _placed(self, keys: Sequence[Key], begin: int) -> list[int]:
-        """The rows of keys from one of them on, until there are too many."""
-        known, found = self._places, []
-        for key in islice(keys, begin, None):
-            found.append(known.setdefault(key, len(known)))
-            if len(known) > 2 * self.limit:
-                break
-        return found
-
-    def _with_room(self, like: Figures) -> Figures:
-        """The figures, with a row for each key."""
-        mine, size = self._figures, len(self._places)
-        if mine is None:
-            mine = self._figures = Figures.nothing(max(size, ROOM), like)
-        elif len(mine) < size:
-            more = Figures.nothing(max(size - len(mine), len(mine)), like)
-            mine = self._figures = joined([mine, more])
-        return mine
+        if self._table is None:
+            self._table = Keyed({name: _MEASURES[name.rstrip("0123456789")] for name in figures})
+        self._table.add(self._table.numbers(keys), figures)
+        if len(self._table) > 2 * self.limit:
+            self._prune(self._table)
 
     def merge(self, other: Tally) -> None:
         """Take what another one counted."""
-        if other._figures is not None:
-            self.put(list(other._places), other._figures.at(slice(len(other._places))))
+        if other._table is not None:
+            self.put(list(other._table.rows), other._table.columns())
 
     def by(self, *places: int) -> dict[Key, Entry]:
         """The entries summed over all parts of the key but those at `places`."""
-        found: dict[Key, Entry] = {}
-        for key in self._places:
-            entry = self.entries[key]
-            part = tuple(key[place] for place in places)
-            if part in found:
-                found[part].absorb(entry)
-            else:
-                found[part] = entry.copy()
-        return ranked(found)
+        return ranked(_summed((tuple(key[at] for at in places), each) for key, each in self.entries.items()))
 
     def named(self, place: int, name: Callable[[Any], str]) -> dict[Key, Entry]:
         """The entries with the names of topics at `place`: what was told by name and by uuid is of one."""
-        found: dict[Key, Entry] = {}
-        for key, entry in self.entries.items():
-            part = (*key[:place], name(key[place]), *key[place + 1 :])
-            if part in found:
-                found[part].absorb(entry)
-            else:
-                found[part] = entry.copy()
-        return found
+        return _summed(
+            ((*key[:place], name(key[place]), *key[place + 1 :]), entry)
+            for key, entry in self.entries.items()
+        )
 
     def of(self, place: int, value: Any) -> dict[Key, Entry]:
         """The entries whose key has `value` at `place`."""
         return {key: entry for key, entry in self.entries.items() if key[place] == value}
 
-    def _prune(self) -> None:
+    def _prune(self, table: Keyed) -> None:
         """Keep the greatest, and make the others one."""
-        assert self._figures is not None
-        whole = self._figures.at(slice(len(self._places)))
-        ranks = np.lexsort([-each for each in (*reversed(whole.sums), whole.counts)])
-        keys = list(self._places)
-        self._places = {keys[row]: place for place, row in enumerate(ranks[: self.limit].tolist())}
-        self._figures = whole.at(ranks[: self.limit])
-        rest = ranks[self.limit :]
-        others = [tuple(_other(part) for part in keys[row]) for row in rest.tolist()]
-        places = [self._places.setdefault(key, len(self._places)) for key in others]
-        self._with_room(whole).absorb(np.array(places, np.int64), whole.at(rest))
+        columns, keys = table.columns(), list(table.rows)
+        by = (*reversed(_numbered(columns, "sum")), columns["count"])
+        for row in np.lexsort([-each for each in by])[self.limit :].tolist():
+            keys[row] = tuple(_other(part) for part in keys[row])
+        self._table = table.moved(keys)
+
+
+def _numbered(columns: Columns, name: str) -> list[Array]:
+    """The columns of several measures of a kind, in their order."""
+    return [columns[each] for each in columns if each.startswith(name)]
+
+
+def _rows(columns: list[Array], size: int) -> list[Any]:
+    """Columns of `size` values as rows, which are empty if there is no column."""
+    return list(zip(*(each.tolist() for each in columns), strict=True)) if columns else [()] * size
+
+
+def _summed(entries: Iterable[tuple[Key, Entry]]) -> dict[Key, Entry]:
+    """Entries by key, those of the same one in one."""
+    found: dict[Key, Entry] = {}
+    for key, entry in entries:
+        if key in found:
+            found[key].absorb(entry)
+        else:
+            found[key] = entry.copy()
+    return found
 
 
 def ranked(entries: Mapping[Key, Entry]) -> dict[Key, Entry]:
@@ -230,12 +210,14 @@ def counted(
         picked = _folded(picked, group, len(firsts), limit)
         group, firsts = grouped(picked)
     size = len(firsts)
-    return named(picked, firsts), Figures(
-        np.bincount(group, minlength=size),
-        [_sums(group, size, each) for each in figures[: len(sums)]],
-        [_greatest(group, size, each) for each in figures[len(sums) :]],
-        *(_packets(rows, each) for each in _ends(rank, group, size)),
-    )
+    first, last = _ends(rank, group, size)
+    return named(picked, firsts), {
+        "count": np.bincount(group, minlength=size),
+        **{f"sum{at}": _sums(group, size, each) for at, each in enumerate(figures[: len(sums)])},
+        **{f"max{at}": _greatest(group, size, each) for at, each in enumerate(figures[len(sums) :])},
+        "first": _packets(rows, first),
+        "last": _packets(rows, last),
+    }
 
 
 def _folded(keys: Keys, group: Ints, size: int, limit: int) -> list[Coded | Joint]:
@@ -290,18 +272,20 @@ def _ends(rank: Ints, group: Ints, size: int) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _packets(rows: EventRows | Picked, ranks: Ints) -> Packets:
+def _packets(rows: EventRows | Picked, ranks: Ints) -> Array:
     """The packets of the rows with these ranks."""
     whole = rows.whole
     places = whole.in_time[ranks]
     capture = whole.coded("capture")
     names = np.array([*capture.values, None], object)[capture.codes[places]]
-    return Packets(whole.time[places], names, whole.packet[places])
+    found = np.empty(len(places), PACKET)
+    found["time"], found["capture"], found["number"] = whole.time[places], names, whole.packet[places]
+    return found
 
 
 def packets(rows: EventRows | Picked, ranks: Ints) -> list[Packet]:
     """The same as objects."""
-    return list(map(Packet, *(each.tolist() for each in _packets(rows, ranks))))
+    return [Packet(*each) for each in _packets(rows, ranks).tolist()]
 
 
 def _cut(value: Any) -> Any:

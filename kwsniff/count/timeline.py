@@ -11,18 +11,16 @@ same slots for the same width.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.codes import occurring
+from kwsniff.count.coded import waited
 from kwsniff.count.eventrows import EventBatch
-from kwsniff.count.waited import waited
-from kwsniff.rows.columns import Ints
+from kwsniff.count.keyed import SUM, Columns, Keyed, folded
+from kwsniff.count.percentiles import COUNTS, buckets, quantiles
 
 MS, S, MIN, H, DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 WIDTHS = (
@@ -40,9 +38,9 @@ NEEDED = frozenset(
         *("request_bytes", "response_bytes"),
     )
 )
-STEP, BUCKETS = math.log(1.2), 124
-"""Latencies of calls that did not wait are counted in buckets from a microsecond to nearly two hours, each
-1.2 times as wide as the one before: percentiles of a slot are right within a tenth."""
+LATENCIES = "latencies"
+"""Of calls that did not wait, counted by `kwsniff.count.percentiles.buckets`."""
+_MEASURES = dict.fromkeys(COUNTED, SUM) | {LATENCIES: COUNTS}
 PERCENTILES = {"p50_us": 0.5, "p95_us": 0.95}
 DRAWN = 640
 """Slots of a drawing."""
@@ -76,7 +74,7 @@ class Timeline:
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
         self._width = 0
-        self._slots: dict[int, Ints] = {}
+        self._slots = Keyed(_MEASURES)
 
     @property
     def width_us(self) -> int:
@@ -90,98 +88,69 @@ class Timeline:
         known = times >= 0
         if not known.any():
             return
-        throttle = calls.ints("throttle_ms")
-        counted = [
-            np.ones(len(times), np.int64), calls.ints("error_code") != 0, throttle > 0, throttle,
-            calls.coded("status").equals("unanswered"),
-            calls.ints("request_bytes") + calls.ints("response_bytes"),
-        ]  # fmt: skip
-        times = times[known]
-        numbers, place = self._slots_of(times)
-        while len(numbers) > 2 * self._limit and self._coarser():
-            numbers, place = self._slots_of(times)
-        sums = np.zeros((len(numbers), len(COUNTED) + BUCKETS), np.int64)
-        for column, values in enumerate(counted):
-            if values.any():
-                sums[:, column] = np.bincount(place, values[known], len(numbers))
+        times, throttle = times[known], calls.ints("throttle_ms")
+        while np.ptp(times) // self.width_us > 2 * self._limit:  # a row of buckets for each would be much
+            if len(np.unique(times // self.width_us)) <= 2 * self._limit or not self._coarser():
+                break
+        counted = {
+            "calls": np.broadcast_to(np.int64(1), len(calls)),
+            "errors": calls.ints("error_code") != 0,
+            "throttled": throttle > 0,
+            "throttle_ms": throttle,
+            "unanswered": calls.coded("status").equals("unanswered"),
+            "bytes": calls.ints("request_bytes") + calls.ints("response_bytes"),
+        }
+        rows = self._slots.placed([times // self.width_us])
+        self._slots.add(rows, {name: values[known] for name, values in counted.items()})
         latency = np.where(waited(calls), np.nan, calls.floats("latency_us"))[known]
-        some = np.flatnonzero(~np.isnan(latency))
-        bucket = np.log(np.maximum(latency[some], 1)) / STEP
-        np.add.at(sums, (place[some], len(COUNTED) + np.minimum(bucket, BUCKETS - 1).astype(np.int64)), 1)
-        self._add(numbers.tolist(), sums)
-
-    def _slots_of(self, times: Ints) -> tuple[Ints, Ints]:
-        """The slots of some times, ascending, and which of them each time is in."""
-        slots = times // self.width_us
-        least = int(slots.min())
-        numbers, place = occurring(slots - least, int(slots.max()) - least + 1)
-        return numbers + least, place
+        some = ~np.isnan(latency)
+        self._slots.add(rows[some], {LATENCIES: buckets(latency[some])})
+        self._bound()
 
     def merge(self, other: Timeline) -> None:
         """Take what another one counted."""
         while self._width < other._width:
             self._coarser()
-        ratio = self.width_us // other.width_us
-        self._add([number // ratio for number in other._slots], list(other._slots.values()))
+        self._slots.merge(_wider(other._slots, self.width_us // other.width_us))
+        self._bound()
 
-    def _add(self, numbers: Sequence[int], sums: Sequence[Ints] | Ints) -> None:
-        for number, figures in zip(numbers, sums, strict=True):
-            known = self._slots.get(number)
-            self._slots[number] = figures.copy() if known is None else known + figures
+    def _bound(self) -> None:
         while len(self._slots) > self._limit and self._coarser():
             pass
 
     def _coarser(self) -> bool:
         if self._width + 1 == len(WIDTHS):
             return False
-        ratio = WIDTHS[self._width + 1] // self.width_us
-        slots, self._slots = self._slots, {}
+        self._slots = _wider(self._slots, WIDTHS[self._width + 1] // self.width_us)
         self._width += 1
-        for number, figures in slots.items():
-            known = self._slots.get(number // ratio)
-            self._slots[number // ratio] = figures if known is None else known + figures
         return True
 
     def columns(self) -> dict[str, list[Any]]:
         """The slots in the order of time: when each begins (microseconds since 1970), its counts, and the
         percentiles of its latencies, None without any."""
-        ordered = sorted(self._slots.items())
-        table: dict[str, list[Any]] = {"time": [number * self.width_us for number, _ in ordered]}
-        for place, name in enumerate(COUNTED):
-            table[name] = [int(figures[place]) for _, figures in ordered]
-        for name, part in PERCENTILES.items():
-            table[name] = [_quantile(figures[len(COUNTED) :], part) for _, figures in ordered]
-        return table
+        numbers = self._slots.keys(("slot",))["slot"]
+        order = np.argsort(numbers)
+        columns = {name: column[order] for name, column in self._slots.columns().items()}
+        return {"time": (numbers[order] * self.width_us).tolist(), **_shown(columns)}
 
     def strip(self, size: int) -> Strip:
         """The same in columns of one width, no more than `size`, without the stretches that a drawing leaves
         out."""
-        gaps = self.stretches()
-        begin = min(self._slots, default=0)
-        numbers = {
-            number: number
-            - begin
-            - sum(gap.slots(self.width_us) for gap in gaps if gap.last <= number * self.width_us)
-            for number in self._slots
-        }
-        slots = max(numbers.values(), default=-1) + 1
+        gaps, numbers = self.stretches(), self._slots.keys(("slot",))["slot"]
+        begin, end = (int(numbers.min()), int(numbers.max()) + 1) if len(numbers) else (0, 0)
+        places = numbers - begin
+        for gap in gaps:
+            places -= np.where(gap.last <= numbers * self.width_us, gap.slots(self.width_us), 0)
+        slots = int(places.max(initial=-1)) + 1
         each = next(many for many in ROUND if many * size >= slots)
-        sums = np.zeros((-(-slots // each), len(COUNTED) + BUCKETS), np.int64)
-        for number, place in numbers.items():
-            sums[place // each] += self._slots[number]
-        table = {name: sums[:, at].tolist() for at, name in enumerate(COUNTED)}
-        table |= {
-            name: [_quantile(figures[len(COUNTED) :], part) for figures in sums]
-            for name, part in PERCENTILES.items()
-        }
-        end = max(self._slots, default=-1) + 1
+        sums = folded(_MEASURES, self._slots.columns(), places // each, -(-slots // each))
         left = sum(gap.last - gap.first for gap in gaps)
-        return Strip(begin * self.width_us, end * self.width_us, each * self.width_us, left, table)
+        return Strip(begin * self.width_us, end * self.width_us, each * self.width_us, left, _shown(sums))
 
     def stretches(self) -> list[Stretch]:
         """Stretches between slots that a drawing leaves out: each is longer than half of what is left
         without it, so that it would take a third of the drawing."""
-        begins = [number * self.width_us for number in sorted(self._slots)]
+        begins = [number * self.width_us for (number,) in sorted(self._slots.rows)]
         gaps = [
             Stretch(before + self.width_us, after)
             for before, after in pairwise(begins)
@@ -200,19 +169,27 @@ class Timeline:
         """The same in slots so wide that there are no more than `slots` in the time that is drawn."""
         copy = Timeline(self._limit)
         copy.merge(self)
-        while copy._slots and copy._length() > slots * copy.width_us and copy._coarser():
+        while len(copy._slots) and copy._length() > slots * copy.width_us and copy._coarser():
             pass
         return copy
 
     def _length(self) -> int:
         """Microseconds that are drawn."""
-        first, last = min(self._slots) * self.width_us, (max(self._slots) + 1) * self.width_us
-        return last - first - sum(gap.last - gap.first for gap in self.stretches())
+        numbers = self._slots.keys(("slot",))["slot"]
+        return (int(np.ptp(numbers)) + 1) * self.width_us - sum(
+            gap.last - gap.first for gap in self.stretches()
+        )
 
 
-def _quantile(counts: Ints, part: float) -> float | None:
-    """The middle of the bucket in which `part` of the values end, in microseconds."""
-    if not counts.any():
-        return None
-    bucket = int(np.searchsorted(np.cumsum(counts), part * (counts.sum() - 1), side="right"))
-    return math.exp((bucket + 0.5) * STEP)
+def _wider(slots: Keyed, ratio: int) -> Keyed:
+    """The same in slots so many times as wide."""
+    return slots.moved([(number // ratio,) for (number,) in slots.rows])
+
+
+def _shown(columns: Columns) -> dict[str, list[Any]]:
+    """Counts, and percentiles of the latencies."""
+    found = quantiles(columns[LATENCIES], list(PERCENTILES.values()))
+    table = {name: columns[name].tolist() for name in COUNTED}
+    for name, values in zip(PERCENTILES, found.T.tolist(), strict=True):
+        table[name] = [None if value != value else value for value in values]
+    return table

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.count import replaced as patch
 from kwsniff.count.codes import distinct
 from kwsniff.rows import lists
 from kwsniff.rows.columns import Ints
@@ -191,7 +190,7 @@ class _Missing(NamedTuple):
         known = np.array([name is not None for name in found], np.bool_)[self.code]
         if not known.any():
             return None
-        return patch.some(values, self.place[known], pa.array(found, pa.string()), self.code[known])
+        return lists.with_values(values, self.place[known], pa.array(found, pa.string()), self.code[known])
 
 
 class Unnamed:
@@ -218,8 +217,8 @@ class Unnamed:
         """The batch with the names that are known."""
         batch = self._batch
         topics = self._filled_topics(batch["topics"], batch["topic_ids"], names)
-        return patch.column(
-            patch.column(batch, "topics", topics), "partitions", self._filled_partitions(names)
+        return lists.with_column(
+            lists.with_column(batch, "topics", topics), "partitions", self._filled_partitions(names)
         )
 
     def _filled_topics(
@@ -230,7 +229,7 @@ class Unnamed:
         if self._topics is None:
             return None
         values = self._topics.put(lists.spread(topics).values, names)
-        return None if values is None else patch.elements(topics, values)
+        return None if values is None else lists.with_elements(topics, values)
 
     def _filled_partitions(self, names: Mapping[str, str]) -> pa.ListArray | None:
         if self._partitions is None:
@@ -238,7 +237,11 @@ class Unnamed:
         partitions = self._batch["partitions"]
         structs = lists.spread(partitions).values
         values = self._partitions.put(structs.field("topic"), names)
-        return None if values is None else patch.elements(partitions, patch.field(structs, "topic", values))
+        return (
+            None
+            if values is None
+            else lists.with_elements(partitions, lists.with_field(structs, "topic", values))
+        )
 
 
 def _has_bare(topics: pa.ListArray, ids: pa.ListArray) -> bool:

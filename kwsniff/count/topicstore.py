@@ -1,4 +1,5 @@
-"""What the report keeps of the topics that calls name: the second cube of `kwsniff.count.store`.
+"""What the report keeps of the topics that calls name: the second table of
+`kwsniff.count.store`.
 
 A call counts for each topic it names. Its size, throttling and times count in full for each; records, record
 bytes and error codes are those of the topic's own partitions. The error of a topic in a call is the first
@@ -8,20 +9,21 @@ non-zero one of its partitions; if no partition of the call has one, the error o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from kwsniff.count.coded import Coded
 from kwsniff.count.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.count.cube import MEASURES, Cube, Measures, chosen
 from kwsniff.count.eventrows import EventBatch, EventRows, Partitions
+from kwsniff.count.keyed import Columns, Keyed, Measure, is_steady
 from kwsniff.rows.columns import Ints
 
 KEYS = ("cell", "topic", "topic_error")
 _SHIFT = 32
 MAX_CELLS = 100_000
-"""Rows of the cube beyond which topics are no longer told apart."""
+"""Rows of the table beyond which topics are no longer told apart."""
 MAX_PAIRS = 65_536
 """Pairs that are counted at a time: a batch of calls that name many topics has ten times as many."""
 DENSE = 16
@@ -30,46 +32,70 @@ MAX_PARTITIONS = 1_000_000
 """Partitions beyond which no more are counted."""
 
 
+class TopicCalls(NamedTuple):
+    """Pairs of call and topic, each once, with what the call's partitions of the topic say."""
+
+    row: Ints
+    """Of the call."""
+    topic: Ints
+    error: Ints
+    codes: Ints
+    """Partitions with an error."""
+    records: Ints
+    bytes: Ints
+
+    @classmethod
+    def of(cls, seen: EventBatch, named: Ints, told: Ints) -> TopicCalls:
+        """Those of a batch; the numbers of the topics that calls name and of those of their partitions,
+        negative where one has neither name nor uuid."""
+        calls, parts = seen.calls, seen.partitions
+        known = slice(None) if told.min(initial=0) >= 0 else told >= 0
+        row, topic, place = _pairs(seen.topics.row, named, parts.row[known], told[known], len(calls))
+        failures, *counted = (parts.ints(name)[known] for name in ("error_code", "records", "bytes"))
+        sums = (_sums(place, each, len(row)) for each in ((failures != 0).astype(np.int64), *counted))
+        return cls(row, topic, _errors(calls, row, place, failures), *sums)
+
+
 class TopicStore:
     """Pairs of call and topic. After `finish`, which may be called again: `cells` (by KEYS), `numbers`, which
     number a topic goes by that was given one, and `partitions`, the number of partitions seen by number."""
 
-    def __init__(self) -> None:
+    def __init__(self, measures: Mapping[str, Measure]) -> None:
         self.codes = Codes(MAX_NAMES)
-        self._cube = Cube()
+        self._measures = measures
+        self._pairs = Keyed(measures)
         self._seen = np.array([], dtype=np.int64)
 
     def add(
-        self, seen: EventBatch, cell: Ints, measures: Measures, names: Mapping[str, str]
+        self, seen: EventBatch, cell: Ints, measures: Columns, names: Mapping[str, str]
     ) -> tuple[Ints, Ints]:
         """Take the topics of the calls of a batch; `cell` and `measures` are parallel to them. Returns row
         and topic of each pair."""
-        calls, topics, parts = seen.calls, seen.topics, seen.partitions
-        named = self._numbers(topics.key, names)
+        parts = seen.partitions
         told = self._numbers(parts.key, names)
-        known = slice(None) if told.min(initial=0) >= 0 else told >= 0
-        row, topic, place = _pairs(topics.row, named, parts.row[known], told[known], len(calls))
+        pairs = TopicCalls.of(seen, self._numbers(seen.topics.key, names), told)
+        row, topic = pairs.row, pairs.topic
         if not len(row):
             return row, topic
-        fields = ("error_code", "records", "bytes")
-        failures, *counted = (parts.ints(name)[known] for name in fields)
-        error = _errors(calls, row, place, failures)
-        records, sizes = (_sums(place, each, len(row)) for each in counted)
-        codes = np.maximum(_sums(place, (failures != 0).astype(np.int64), len(row)), error != 0)
-        if len(self._cube) > MAX_CELLS:
+        codes = np.maximum(pairs.codes, pairs.error != 0)
+        if len(self._pairs) > MAX_CELLS:
             topic = np.full(len(topic), self.codes.number(OTHERS), dtype=np.int64)
         for first in range(0, len(row), MAX_PAIRS):
             some = slice(first, first + MAX_PAIRS)
-            own = chosen(measures, row[some])
-            own["records"], own["record_bytes"], own["error_codes"] = records[some], sizes[some], codes[some]
-            _count(self._cube, [cell[row[some]], topic[some], error[some]], own)
+            own = {
+                name: np.broadcast_to(values[0], row[some].shape) if is_steady(values) else values[row[some]]
+                for name, values in measures.items()
+            }
+            own["records"], own["record_bytes"] = pairs.records[some], pairs.bytes[some]
+            own["error_codes"] = codes[some]
+            _count(self._pairs, [cell[row[some]], topic[some], pairs.error[some]], own)
         self._see(parts, told)
         return row, topic
 
     def finish(self, names: Mapping[str, str]) -> None:
         """Bring together what the batches left, with names for the uuids known by now."""
         self.numbers, changed = self._renumbered(names)
-        self.cells = {**self._cube.keys(KEYS), **self._cube.measures()}
+        self.cells = {**self._pairs.keys(KEYS), **self._pairs.columns()}
         if changed:
             self._renumber(self.numbers)
         seen = self.numbers[self._seen >> _SHIFT] << _SHIFT | self._seen & 0xFFFFFFFF
@@ -79,11 +105,11 @@ class TopicStore:
         """Take the topics of another one, which is not finished; `cells` has the number here of each cell
         there. Returns the number here of each topic there."""
         numbers = self.codes.taken(other.codes)
-        keys = other._cube.keys(KEYS)
+        keys = other._pairs.keys(KEYS)
         topic = numbers[keys["topic"]]
-        if len(self._cube) > MAX_CELLS and len(topic):
+        if len(self._pairs) > MAX_CELLS and len(topic):
             topic[:] = self.codes.number(OTHERS)
-        _count(self._cube, [cells[keys["cell"]], topic, keys["topic_error"]], other._cube.measures())
+        _count(self._pairs, [cells[keys["cell"]], topic, keys["topic_error"]], other._pairs.columns())
         seen = numbers[other._seen >> _SHIFT] << _SHIFT | other._seen & 0xFFFFFFFF
         self._seen = _unique(np.concatenate([self._seen, seen]))[:MAX_PARTITIONS]
         return numbers
@@ -95,10 +121,10 @@ class TopicStore:
         return np.array(numbers, dtype=np.int64), numbers != list(range(len(keys)))
 
     def _renumber(self, numbers: Ints) -> None:
-        cells, cube = self.cells, Cube()
+        cells, made = self.cells, Keyed(self._measures)
         keys = [cells["cell"], numbers[cells["topic"]], cells["topic_error"]]
-        _count(cube, keys, {name: cells[name] for name in MEASURES})
-        self.cells = {**cube.keys(KEYS), **cube.measures()}
+        _count(made, keys, {name: cells[name] for name in self._measures})
+        self.cells = {**made.keys(KEYS), **made.columns()}
 
     def _numbers(self, keys: Coded, names: Mapping[str, str]) -> Ints:
         """Number of each topic by its name or else its uuid, -1 where it has neither."""
@@ -137,14 +163,9 @@ def _pairs(row: Ints, topic: Ints, of: Ints, told: Ints, calls: int) -> tuple[In
     return *np.divmod(pairs[firsts], size), numbers[len(named) :]
 
 
-def _count(cube: Cube, keys: list[Ints], measures: Measures) -> None:
-    """Add what has KEYS to a cube."""
-    least = int(keys[2].min(initial=0))  # error codes may be negative
-    columns = [*keys[:2], keys[2] - least]
-    numbers, rows = combined(columns, [int(each.max(initial=0)) + 1 for each in columns])
-    kinds = zip(*(key[rows].tolist() for key in keys), strict=True)
-    places = np.array([cube.row(kind) for kind in kinds], np.int64)
-    cube.add(places[numbers], measures)
+def _count(table: Keyed, keys: list[Ints], values: Columns) -> None:
+    """Add what has KEYS to a table."""
+    table.add(table.placed(keys), values)
 
 
 def _errors(calls: EventRows, row: Ints, place: Ints, error: Ints) -> Ints:

@@ -5,7 +5,7 @@ of `history.csv`, and part of everything since the start, whose tables, those of
 written anew each time. Events wait until there are enough to be worth adding, for a batch costs milliseconds
 however small it is.
 
-Invariants: memory does not grow with the length of the session (`kwsniff.count.bounded`); intervals are of
+Invariants: memory does not grow with the length of the session (`kwsniff.count.store`); intervals are of
 packet time, so that a session that falls behind shows the same
 figures; every call is counted in exactly one interval.
 """
@@ -25,8 +25,7 @@ from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.rule import NOT_SHOWN, OK, table
 from kwsniff.capture.error import LiveError
-from kwsniff.count.bounded import BoundedStore
-from kwsniff.count.store import NEEDED
+from kwsniff.count.store import NEEDED, CallStore
 from kwsniff.live.session import Health
 from kwsniff.output.writers import shown, shown_schema, write_table
 from kwsniff.rows.schema import TIMESTAMP
@@ -54,7 +53,7 @@ SCHEMA = pa.schema(
 """`time` is the end of the interval, `interval_s` its length; the others are as in the report's api.csv."""
 
 
-def history(store: BoundedStore, begin_ns: int, end_ns: int) -> pa.Table:
+def history(store: CallStore, begin_ns: int, end_ns: int) -> pa.Table:
     """A row for each API that had calls in an interval, most first."""
     report = Report.from_store(store, only={"api"})
     found = report.arrow["api"].append_column("time", pa.repeat(end_ns // 1000, len(report.arrow["api"])))
@@ -189,8 +188,8 @@ class IntervalCsv:
         self._interval_ns = round(interval_s * 1e9)
         self._errors = errors
         self._findings = findings
-        self._store = BoundedStore()
-        self._interval = BoundedStore()
+        self._store = CallStore(0)
+        self._interval = CallStore(0)
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._begin_ns: int | None = None
@@ -250,7 +249,7 @@ class IntervalCsv:
                 self._history.append(rows)
             # Only now: what could not be written is part of the next interval.
             self._store.merge(self._interval)
-            self._interval, self._begin_ns = BoundedStore(), self._now_ns
+            self._interval, self._begin_ns = CallStore(0), self._now_ns
             Report.from_store(self._store, errors=self._errors).write_csv(self._directory)
             if self._findings is not None:
                 self._findings.write(self._directory)

@@ -18,8 +18,8 @@ from kwsniff.analysis.groups import Groups
 from kwsniff.analysis.rule import CLUSTER_METADATA, METADATA_ID
 from kwsniff.analysis.slow import MAYBE, WHERE
 from kwsniff.analysis.tabular import BYTES, COUNT, DURATION, LIST, RATIO, TEXT, TIME, AnswerField, AnswerTable
-from kwsniff.count.cube import LEAST
-from kwsniff.count.histogram import BUCKETS, WIDTH, Histogram
+from kwsniff.count.eventrows import BROKER_LEAST
+from kwsniff.count.percentiles import BUCKETS, STEP, Histogram
 from kwsniff.count.timeline import Timeline
 from kwsniff.output.text import printable
 from kwsniff.page.sections import busy, cause
@@ -155,7 +155,7 @@ def split(found: AnswerTable) -> Block:
     rows = known[:CHART_APIS]
     parts = {where: [row.get(_sum(name)) or 0.0 for row in rows] for name, where in WHERE.items()}
     broker = [row.get(_sum("broker_us")) or 0.0 for row in rows]
-    parts[MAYBE] = [each - least for each, least in zip(broker, parts[WHERE[LEAST]], strict=True)]
+    parts[MAYBE] = [each - least for each, least in zip(broker, parts[WHERE[BROKER_LEAST]], strict=True)]
     parts.pop(WHERE["waited_us"])
     if not any(map(any, parts.values())):
         parts = {"not waiting": [busy(row) for row in rows]}
@@ -176,7 +176,7 @@ def latencies(found: Histogram, apis: Sequence[str]) -> Block:
     counted in narrower buckets goes where their middle lies."""
     named = {str(key[0]): counts for key, counts in found.counts.items() if key[0] is not None}
     shown = [api for api in apis if api in named][:CHART_APIS]
-    place = np.floor((np.arange(BUCKETS) + 0.5) * WIDTH / math.log(10) * TENTHS).astype(np.int64)
+    place = np.floor((np.arange(BUCKETS) + 0.5) * STEP / math.log(10) * TENTHS).astype(np.int64)
     wide = [np.bincount(place, weights=named[api]).astype(np.int64) for api in shown]
     used = [int(at) for counts in wide for at in np.flatnonzero(counts)]
     if not used:

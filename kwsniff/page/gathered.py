@@ -13,10 +13,10 @@ from kwsniff.analysis.bytestream import NEEDED as MESSAGE
 from kwsniff.analysis.slow import NEEDS as SLOW
 from kwsniff.analysis.slow import Slowest
 from kwsniff.count import timeline
+from kwsniff.count.coded import waited
 from kwsniff.count.eventrows import EventBatch
-from kwsniff.count.histogram import Histogram
+from kwsniff.count.percentiles import Histogram
 from kwsniff.count.timeline import Timeline
-from kwsniff.count.waited import waited
 from kwsniff.page import chosen
 from kwsniff.page.chosen import BODIES, GroupCalls
 

@@ -29,10 +29,10 @@ from kwsniff.analysis.slow import CALLS
 from kwsniff.analysis.tabular import DURATION, TEXT, TIME, AnswerTable
 from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.config import Config
-from kwsniff.count.bounded import BoundedStore
-from kwsniff.count.coverage import Coverage
 from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.spans import Coverage
 from kwsniff.count.store import NEEDED as STATISTICS
+from kwsniff.count.store import CallStore
 from kwsniff.output.text import printable
 from kwsniff.output.units import duration
 from kwsniff.page import blocks, markup
@@ -256,7 +256,7 @@ class Pass:
     def __init__(self, exact: int = EXACT, coverage: Coverage | None = None) -> None:
         """`exact`: values of a metric up to which percentiles are exact: calls, and topics that calls
         name. `coverage`: of the whole input, where it takes some rows only; then it has to `see` all."""
-        self.store = BoundedStore(limit=exact, coverage=coverage)
+        self.store = CallStore(0, exact, coverage=coverage)
         self._takes_all = coverage is None
         self.findings = Findings()
         self.trust = TrustTotals()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kwsniff.analysis.findings import Fact, facts
 from kwsniff.analysis.rule import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
-from kwsniff.count.cube import LEAST, PARTS
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS
 from kwsniff.output.text import cell_width, fitted, printable
 from kwsniff.output.units import bytes_text, digits, duration
 from kwsniff.page.layout import (
@@ -186,7 +186,7 @@ def cause(row: Row, most: int) -> str:
     been waiting for data."""
     parts = {name: row[_sum(name)] or 0.0 for name in PARTS if name != "waited_us"}
     whole = sum(parts.values())
-    unsure = parts["broker_us"] > (row[_sum(LEAST)] or 0.0)
+    unsure = parts["broker_us"] > (row[_sum(BROKER_LEAST)] or 0.0)
     ranked = sorted(parts, key=lambda name: -parts[name])[:most]
     shown = [(name, _share(parts[name], whole)) for name in ranked]
     sign = {"broker_us": "≤"} if unsure else {}

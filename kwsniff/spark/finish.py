@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from kwsniff.analysis.findings import NEEDED, Findings
 from kwsniff.config import MIB
-from kwsniff.count.rebatch import even
 from kwsniff.count.sessions import NEEDED as SESSIONS
 from kwsniff.count.sessions import followed
+from kwsniff.count.spool import even
 from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.page.html import Pass
 from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
@@ -44,7 +44,7 @@ from kwsniff.spark.version import Version
 from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
-    from kwsniff.count.carried import Changes
+    from kwsniff.count.sessions import Changes
     from kwsniff.spark.tasks import Spark
 
 FILES_BYTES = 160 * MIB

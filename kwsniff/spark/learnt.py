@@ -8,7 +8,7 @@ first of the others is left. If none is, and there were more than were kept, the
 A call of a fetch session names only what changes (`kwsniff.count.sessions`), and a task that begins in the
 midst of them has to know what the session is by then. So who decodes a split puts its calls of sessions into
 files of their own, with the few columns that following them takes. What these come to in each group of files,
-put right as all rows are (`kwsniff.spark.joining`), is found out by a task each (`kwsniff.count.carried`),
+put right as all rows are (`kwsniff.spark.joining`), is found out by a task each (`kwsniff.count.sessions`),
 and composed from left to right into what is open before each group.
 """
 
@@ -20,10 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.carried import Change, Changes, Noticed, bounded, composed
 from kwsniff.count.codes import distinct
-from kwsniff.count.mentions import Ints
-from kwsniff.count.sessioncalls import Name, Offsets
+from kwsniff.count.sessioncalls import Ints, Name, Offsets
+from kwsniff.count.sessions import Change, Changes, Noticed, bounded, composed
 from kwsniff.count.topics import FIXED, MAX_LEARNT
 from kwsniff.rows import lists
 from kwsniff.rows.arrays import nulls, record_batch

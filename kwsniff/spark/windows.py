@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from kwsniff.count.coded import WAITED, waited
 from kwsniff.count.percentiles import QUANTILES, Sorted
-from kwsniff.count.waited import NEEDED, waited
 from kwsniff.rows.schema import TIMESTAMP
 from kwsniff.spark.files import Stored
 from kwsniff.spark.resulttables import WINDOWS
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 COLUMNS = (
     *("time", "api_key", "api", "connection", "status", "error_code", "latency_us", "throttle_ms"),
-    *("request_bytes", "response_bytes", "record_count", *NEEDED),
+    *("request_bytes", "response_bytes", "record_count", *WAITED),
 )
 """Columns of calls that the figures are made of."""
 FIGURES = WINDOWS.schema

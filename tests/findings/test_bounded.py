@@ -14,7 +14,7 @@ from kwsniff.analysis.findings import NEEDED, RULES, Findings
 from kwsniff.analysis.rule import OK
 from kwsniff.count.codes import OTHERS
 from kwsniff.count.eventrows import Coded, EventRows
-from kwsniff.count.histogram import BUCKETS, LIMIT, Histogram, quantile
+from kwsniff.count.percentiles import BUCKETS, MAX_KEYS, Histogram, quantile
 from kwsniff.count.spans import MAX_SPANS, Spans
 from kwsniff.count.tally import Tally
 from kwsniff.rows.schema import EVENTS
@@ -56,9 +56,9 @@ def test_a_histogram_counts_names_beyond_its_limit_as_one() -> None:
         names = [f"client-{number}" for number in range(begin, begin + size // 2)]
         keys = [Coded(names, np.arange(len(names))), Coded(["x"], np.zeros(len(names), np.int64))]
         histogram.add(keys, np.full(len(names), 7.0))
-    assert len(histogram.counts) == LIMIT + 1
+    assert len(histogram.counts) == MAX_KEYS + 1
     assert histogram.counts["client-0", "x"].sum() == 1
-    assert histogram.counts[OTHERS, OTHERS].sum() == size - LIMIT
+    assert histogram.counts[OTHERS, OTHERS].sum() == size - MAX_KEYS
 
 
 def test_many_clients_that_each_ask_once_are_no_storm() -> None:

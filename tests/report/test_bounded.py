@@ -6,8 +6,9 @@ import pytest
 
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.report_tables import TABLES
-from kwsniff.count import bounded, topicstore
-from kwsniff.count.cube import Cube, Ints, Measures
+from kwsniff.count import store, topicstore
+from kwsniff.count.keyed import Columns, Keyed
+from kwsniff.rows.columns import Ints
 
 from .events import batches
 from .samples import mixture
@@ -33,7 +34,7 @@ def test_a_report_is_exact_as_long_as_all_values_are_kept(samples: int) -> None:
 def test_beyond_that_only_percentiles_differ_and_no_more_than_said(
     samples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "LIMIT", 500)
+    monkeypatch.setattr(store, "LIMIT", 500)
     made = Report.from_events(batches(ROWS, 50), samples=samples)
     assert made.percentile_error > 0
     for name in TABLES:
@@ -49,7 +50,7 @@ def test_beyond_that_only_percentiles_differ_and_no_more_than_said(
 def test_a_report_says_that_its_percentiles_are_approximate(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bounded, "LIMIT", 500)
+    monkeypatch.setattr(store, "LIMIT", 500)
     made = Report.from_events(batches(ROWS, 50), samples=0)
     made.print()
     assert capsys.readouterr().out.splitlines()[-1].startswith("Percentiles are approximate, within ")
@@ -58,14 +59,14 @@ def test_a_report_says_that_its_percentiles_are_approximate(
 
 def test_pairs_of_call_and_topic_are_counted_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    add = Cube.add
+    add = Keyed.add
 
-    def watched(cube: Cube, rows: Ints, measures: Measures) -> None:
-        if len(next(iter(cube.kinds))) == len(topicstore.KEYS):
+    def watched(table: Keyed, rows: Ints, values: Columns) -> None:
+        if len(next(iter(table.rows))) == len(topicstore.KEYS):
             sizes.append(len(rows))
-        add(cube, rows, measures)
+        add(table, rows, values)
 
-    monkeypatch.setattr(Cube, "add", watched)
+    monkeypatch.setattr(Keyed, "add", watched)
     monkeypatch.setattr(topicstore, "MAX_PAIRS", 7)
     made = Report.from_events(batches(ROWS, 50))
     assert max(sizes) == 7

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.count.carried import Changes, Noticed, bounded, composed
-from kwsniff.count.sessions import Sessions, followed
+from kwsniff.count.sessions import Changes, Noticed, Sessions, bounded, composed, followed
 from kwsniff.run.offline import events
 from tests.report.events import batch
 from tests.report.test_session_course import cut, fetches

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from kwsniff.count.rebatch import BATCH_ROWS, even
+from kwsniff.count.spool import BATCH_ROWS, even
 
 
 def numbered(first: int, count: int) -> pa.RecordBatch:

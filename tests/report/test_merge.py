@@ -15,9 +15,9 @@ from kwsniff.analysis.report import Report
 from kwsniff.analysis.report_tables import TABLES
 from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.config import Config
-from kwsniff.count.bounded import BoundedStore
 from kwsniff.count.naming import named
 from kwsniff.count.percentiles import Condensed
+from kwsniff.count.store import CallStore
 from kwsniff.run.offline import events
 from tests.report.test_condensed import BATCHES, taken
 from tests.samples import names, sample
@@ -30,11 +30,11 @@ def of_sample(name: str) -> pa.RecordBatch:
     return whole
 
 
-def merged(parts: Iterable[pa.RecordBatch]) -> BoundedStore:
+def merged(parts: Iterable[pa.RecordBatch]) -> CallStore:
     """The parts as tasks count them: each alone, and brought together as bytes."""
-    whole = BoundedStore()
+    whole = CallStore(0)
     for part in parts:
-        store = BoundedStore()
+        store = CallStore(0)
         store.add(part)
         whole.merge(pickle.loads(pickle.dumps(store)))
     return whole

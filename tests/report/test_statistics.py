@@ -257,8 +257,8 @@ def test_a_client_that_gives_no_id_has_its_software() -> None:
 
 def test_cubes_grow_without_changing_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = report(*ROWS).tables
-    monkeypatch.setattr("kwsniff.count.cube._ROWS", 1)
-    monkeypatch.setattr("kwsniff.count.rebatch.BATCH_ROWS", 10)
+    monkeypatch.setattr("kwsniff.count.keyed._ROWS", 1)
+    monkeypatch.setattr("kwsniff.count.spool.BATCH_ROWS", 10)
     for name, frame in report(*ROWS, size=5).tables.items():
         pd.testing.assert_frame_equal(frame, expected[name])
 

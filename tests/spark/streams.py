@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.config import Config
+from kwsniff.count.coded import waited
 from kwsniff.count.sessions import followed
 from kwsniff.count.topics import fill, topic_names
-from kwsniff.count.waited import waited
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark import ledger

@@ -21,7 +21,6 @@ from kwsniff.live.metrics.counted import (
     BUCKETS_US,
     MAX_SERIES,
     Calls,
-    HistogramSeries,
     MetricsTally,
     Series,
     Topics,
@@ -107,7 +106,6 @@ def _of_calls(calls: Calls) -> Iterator[Metric]:
         "From the last byte of a request to the first of its response, of requests that did not wait on "
         "purpose.",
         calls.series,
-        calls.latency,
     )
     statuses = CounterMetricFamily(
         "kwsniff_calls",
@@ -129,7 +127,6 @@ def _of_topics(topics: Topics) -> Iterator[Metric]:
         "kwsniff_topic_request_latency_seconds",
         "Latency of requests that name the topic, of those that did not wait on purpose.",
         topics.series,
-        topics.latency,
     )
     errors = {"kwsniff_topic_errors": ("partitions", 1.0, "Errors of the topic's partitions in responses.")}
     yield from _counters(topics.errors, errors)
@@ -171,19 +168,20 @@ def _of_health(health: Health) -> Iterator[Metric]:
 
 
 def _counters(series: Series, shown: Counters) -> Iterator[Metric]:
-    labels, sums = series.snapshot()
+    labels, columns = series.snapshot()
     for name, (column, unit, text) in shown.items():
         family = CounterMetricFamily(name, text, labels=series.labels)
-        for values, value in zip(labels, sums[:, series.sums.index(column)].tolist(), strict=True):
+        for values, value in zip(labels, columns[column].tolist(), strict=True):
             family.add_metric(values, value if unit == 1 else value * unit)
         yield family
 
 
-def _histogram(name: str, text: str, series: Series, latency: HistogramSeries) -> Metric:
-    labels, _ = series.snapshot()
-    counts, seconds = latency.snapshot(len(labels))
+def _histogram(name: str, text: str, series: Series) -> Metric:
+    labels, columns = series.snapshot()
     family = HistogramMetricFamily(name, text, labels=series.labels)
-    for values, row, total in zip(labels, counts.tolist(), seconds.tolist(), strict=True):
+    for values, row, total in zip(
+        labels, columns["buckets"].tolist(), columns["latency_s"].tolist(), strict=True
+    ):
         family.add_metric(values, list(zip(_BOUNDS, row, strict=True)), total)
     return family
 

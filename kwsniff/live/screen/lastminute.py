@@ -2,13 +2,13 @@
 
 Theory of operation. Batches wait until the next tick (or until they are many), for what is done with a batch
 costs about the same whether it holds ten calls or ten thousand. Then, for each grouping, the keys of the
-calls get row numbers (`rows`), and sums and latencies are counted by row in columns (`window`). Nothing is
-done call by call in Python.
+calls get row numbers (`screenrows`), and sums and latencies are folded by row (`window`). Nothing is done
+call by call in Python.
 
 A call counts from when it was complete: from the end of its response, or of its request if it wants none; an
 unanswered one from when that became known. It counts for each topic that it names; a topic's bytes are those
 of record data in its own partitions. If only some partitions of a call failed, only their topics have the
-error. Calls that waited on purpose (`kwsniff.count.waited`) are no part of the latencies.
+error. Calls that waited on purpose (`kwsniff.count.coded.waited`) are no part of the latencies.
 
 Invariants: one thread uses it, but a `Snapshot` may be read by any; the memory does not depend on what is
 counted; the rows of a grouping, with that of the others, add up to all its entries in the window.
@@ -20,20 +20,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.positions import LAG
-from kwsniff.count import waited as waiting
+from kwsniff.count.coded import WAITED, Joint, waited
+from kwsniff.count.eventrows import EventBatch, EventRows
+from kwsniff.count.percentiles import buckets, quantiles
 from kwsniff.count.topics import TopicNames
-from kwsniff.live.screen import grouping, latency
-from kwsniff.live.screen.grouping import GROUPINGS, Key, Keyed
+from kwsniff.live.screen.grouping import GROUPINGS, Entries, Key, by_column, by_topic, cut
 from kwsniff.live.screen.health import Monitor, Vitals
 from kwsniff.live.screen.screenrows import KEPT, OTHER, ROWS, Pieces, Recent, ScreenRows
-from kwsniff.live.screen.window import MEASURES, ScreenTimeline, ScreenWindow
+from kwsniff.live.screen.window import LATENCIES, MEASURES, ScreenTimeline, ScreenWindow
 from kwsniff.live.session import Health
-from kwsniff.rows.events import CALL
+from kwsniff.rows.columns import Floats, Ints, Mask
 
 PENDING_ROWS = 32_768
 PENDING_BYTES = 16 << 20
@@ -48,12 +48,10 @@ _SHOWN = (
     *("event", *KEPT, "request_time", "request_end_time", "response_end_time"),
     *("topics", "topic_ids", "partitions", "code"),
 )
-NEEDED = tuple(dict.fromkeys((*_SHOWN, *waiting.NEEDED)))
+NEEDED = tuple(dict.fromkeys((*_SHOWN, *WAITED)))
 """Columns of EVENTS that are used."""
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+QUANTILES = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Figures:
     sums: dict[str, Ints]
     """MEASURES, in the window."""
     quantiles: Floats
-    """Latency in microseconds, a column for each of `latency.QUANTILES`; NaN without any."""
+    """Latency in microseconds, a column for each of QUANTILES; NaN without any."""
     errors: tuple[str, ...]
     """Name of the last error of each row; empty without any."""
     recent: Pieces
@@ -96,16 +94,16 @@ class Snapshot:
 class _Measured:
     """What is counted of a batch's calls."""
 
+    calls: EventRows
     places: Ints
     """Slots of the window, -1 for what is older."""
     codes: Ints
     """Error codes."""
-    errors: Mask
     unanswered: Mask
     waited: Mask
     bytes: Ints
-    bins: Ints
-    """Bin of the latency, -1 for none."""
+    latency_us: Floats
+    """NaN for none."""
     names: Mapping[str, str]
     """Topics by uuid."""
 
@@ -167,36 +165,39 @@ class ScreenStatistics:
             self._take(whole.slice(first, PENDING_ROWS))
 
     def _take(self, events: pa.RecordBatch) -> None:
-        calls = events.filter(pc.equal(events["event"], CALL))
-        if calls.num_rows:
-            self._count(calls)
+        seen = EventBatch(events)
+        if len(seen.calls):
+            self._count(seen)
         self._monitor.add(events, self._timeline.now_ns)
 
-    def _count(self, calls: pa.RecordBatch) -> None:
-        self._calls += calls.num_rows
-        self._names.add(calls)
+    def _count(self, seen: EventBatch) -> None:
+        calls = seen.calls
+        self._calls += len(calls)
+        self._names.know(seen.named)
         self._errors.learn(calls)
-        unanswered = _bools(pc.starts_with(calls["status"], "unanswered"))
-        times = _complete_ns(calls)
+        unanswered = calls.coded("status").beginning(("unanswered",))
+        times = calls.first_known("response_end_time", "request_end_time", "time", null=-1) * 1000
         if times.max() >= 0:
             self._started_ns = self._started_ns or int(times[times >= 0].min())
             # Of several old calls, none says that the clock was set back; the next tick would.
             self._advance(max(int(times.max()), self._timeline.now_ns))
         times[unanswered | (times < 0)] = self._timeline.now_ns
-        measured = _measured(calls, unanswered, self._timeline.places(times), self._names.names)
-        calls = calls.append_column("waited", pa.array(measured.waited))
-        for name, by in grouping.BY.items():
-            self._groups[name].count(calls, by(calls), measured)
-        self._count_topics(calls, measured)
-
-    def _count_topics(self, calls: pa.RecordBatch, measured: _Measured) -> None:
-        topics, names = self._groups["topic"], measured.names
-        keyed = grouping.by_topic(calls, names)
-        parts = grouping.by_partition(calls, names)
-        entries = keyed.codes >= 0
-        keyed = Keyed(keyed.keys, keyed.codes[entries], keyed.calls[entries])
-        topics.count(calls, keyed, measured, _own_errors(calls, keyed, parts, measured.errors))
-        topics.count_bytes(parts, _ints(pc.struct_field(calls["partitions"].flatten(), "bytes")), measured)
+        on_purpose = waited(calls)
+        measured = _Measured(
+            calls=calls,
+            places=self._timeline.places(times),
+            codes=calls.ints("error_code"),
+            unanswered=unanswered,
+            waited=on_purpose,
+            bytes=calls.ints("request_bytes") + calls.ints("response_bytes"),
+            latency_us=np.where(on_purpose, np.nan, calls.floats("latency_us")),
+            names=self._names.names,
+        )
+        for name, entries in by_column(calls).items():
+            of = entries.calls
+            self._groups[name].count(entries, measured, measured.codes[of] != 0, measured.bytes[of])
+        entries, topics = by_topic(seen, self._names.names)
+        self._groups["topic"].count(entries, measured, topics.error != 0, topics.bytes)
 
     def _advance(self, now_ns: int) -> None:
         places = self._timeline.advance(now_ns)
@@ -213,13 +214,13 @@ class ScreenStatistics:
 
     def _whole(self) -> Figures:
         """All calls, each of which has one API."""
-        window = self._groups["api"].window
+        totals = self._groups["api"].window.totals
         return Figures(
             keys=(None,),
             owners=np.zeros(1, np.int64),
             seconds=_seconds(self._timeline.now_ns, np.array([self._begin_ns])),
-            sums={name: window.sums[[place]].sum(axis=1) for place, name in enumerate(MEASURES)},
-            quantiles=latency.quantiles(window.latencies.sum(axis=0, keepdims=True)),
+            sums={name: totals[name].sum(keepdims=True) for name in MEASURES},
+            quantiles=quantiles(totals[LATENCIES].sum(axis=0, keepdims=True), QUANTILES),
             errors=("",),
             recent=Pieces(),
             lag=np.full(1, np.nan),
@@ -232,15 +233,12 @@ class ErrorNames:
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 
-    def learn(self, calls: pa.RecordBatch) -> None:
-        """Learn from calls with an error."""
-        failed = calls.select(["error_code", "error"]).filter(pc.not_equal(calls["error_code"], 0))
-        if not failed.num_rows:
-            return
-        _, rows = grouping.distinct([failed["error_code"]])
-        for row in failed.take(pa.array(rows[:MAX_ERRORS])).to_pylist():
-            if row["error"] is not None and len(self._names) < MAX_ERRORS:
-                self._names.setdefault(row["error_code"], row["error"])
+    def learn(self, calls: EventRows) -> None:
+        """Learn from calls."""
+        pairs = Joint.of(calls.coded("error_code"), calls.coded("error"))
+        for code, name in zip(*pairs.named(list(range(min(pairs.size, MAX_ERRORS)))), strict=True):
+            if code and name is not None and len(self._names) < MAX_ERRORS:
+                self._names.setdefault(code, name)
 
     def name(self, code: int) -> str:
         """Name of an error; empty for 0."""
@@ -256,43 +254,31 @@ class _Group:
         self.recent = Recent()
         self._last_errors = np.zeros(ROWS + 1, np.int64)
 
-    def count(
-        self, calls: pa.RecordBatch, keyed: Keyed, measured: _Measured, errors: Mask | None = None
-    ) -> None:
-        """Count entries; `errors` are theirs, if not those of their calls."""
-        of = keyed.calls
-        inside = measured.places[of] >= 0
-        codes, of = keyed.codes[inside], of[inside]
-        numbers = self.rows.numbers(keyed.keys, np.bincount(codes, minlength=len(keyed.keys)))
+    def count(self, entries: Entries, measured: _Measured, failed: Mask, sizes: Ints) -> None:
+        """Count entries; which of them failed, and their bytes."""
+        inside = measured.places[entries.calls] >= 0
+        codes, of = entries.codes[inside], entries.calls[inside]
+        numbers = self.rows.numbers(entries.keys, np.bincount(codes, minlength=len(entries.keys)))
         if not len(codes):
             return
-        rows, places = numbers[codes], measured.places[of]
-        window = self.window
-        window.count("calls", rows, places)
-        failed = measured.errors[of] if errors is None else errors[inside]
-        for measure, mask in (
-            ("errors", failed),
-            ("unanswered", measured.unanswered[of]),
-            ("waited", measured.waited[of]),
-        ):
-            if mask.any():
-                window.count(measure, rows[mask], places[mask])
+        rows, places, failed = numbers[codes], measured.places[of], failed[inside]
+        values = {
+            "calls": np.broadcast_to(np.int64(1), len(rows)),
+            "errors": failed,
+            "unanswered": measured.unanswered[of],
+            "waited": measured.waited[of],
+            "bytes": sizes[inside],
+        }
+        self.window.count(rows, places, values)
+        timed = ~np.isnan(measured.latency_us[of])
+        latencies = {LATENCIES: buckets(measured.latency_us[of[timed]])}
+        self.window.count(rows[timed], places[timed], latencies)
         self._last_errors[rows[failed]] = measured.codes[of[failed]]
-        if errors is None:
-            window.count("bytes", rows, places, measured.bytes[of])
-        timed = measured.bins[of] >= 0
-        window.time(rows[timed], places[timed], measured.bins[of[timed]])
         owned = rows != OTHER
-        self.recent.add(calls, rows[owned], self.rows.owners, of[owned], measured.names)
+        self.recent.add(
+            measured.calls, measured.waited, rows[owned], self.rows.owners, of[owned], measured.names
+        )
         self.recent.tidy(self.rows.owners)
-
-    def count_bytes(self, keyed: Keyed, sizes: Ints, measured: _Measured) -> None:
-        """Count bytes of entries that were counted before."""
-        inside = (measured.places[keyed.calls] >= 0) & (keyed.codes >= 0)
-        codes, of = keyed.codes[inside], keyed.calls[inside]
-        if len(codes):
-            numbers = self.rows.numbers(keyed.keys, np.zeros(len(keyed.keys), np.int64))
-            self.window.count("bytes", numbers[codes], measured.places[of], sizes[inside])
 
     def renew(self, now_ns: int) -> None:
         """A slot has gone by."""
@@ -306,8 +292,8 @@ class _Group:
             keys=tuple(self.rows.keys[row] for row in used),
             owners=self.rows.owners[used],
             seconds=_seconds(now_ns, since),
-            sums={name: self.window.sums[place, used] for place, name in enumerate(MEASURES)},
-            quantiles=latency.quantiles(self.window.latencies[used]),
+            sums={name: self.window.totals[name][used] for name in MEASURES},
+            quantiles=quantiles(self.window.totals[LATENCIES][used], QUANTILES),
             errors=tuple(errors.name(code) for code in self._last_errors[used].tolist()),
             recent=self.recent.pieces(),
             lag=np.array([behind.get(self.rows.keys[row] or ("", ""), np.nan) for row in used]),
@@ -320,7 +306,7 @@ def _behind(rows: pa.Table) -> dict[str, dict[Key, int]]:
         group = row["group_id"]
         by = found["client" if group is None else "group"]
         key = (row["client_id"], row["client_ip"] or "") if group is None else (group, "")
-        key = (key[0] and key[0][: grouping.MAX_TEXT], key[1])
+        key = (cut(key[0]), key[1])
         by[key] = by.get(key, 0) + row["lag"]
     return found
 
@@ -329,54 +315,3 @@ def _seconds(now_ns: int, since_ns: Ints) -> Floats:
     """At least one, so that the first calls of a capture don't look like thousands each second."""
     seconds: Floats = np.maximum((now_ns - since_ns) / 1e9, 1.0)
     return seconds
-
-
-def _measured(calls: pa.RecordBatch, unanswered: Mask, places: Ints, names: Mapping[str, str]) -> _Measured:
-    waited = waiting.waited(calls)
-    codes = _ints(calls["error_code"])
-    latencies = calls["latency_us"].to_numpy(zero_copy_only=False)
-    timed = ~np.isnan(latencies) & ~waited
-    bins = np.full(calls.num_rows, -1, np.int64)
-    bins[timed] = latency.bins(latencies[timed])
-    return _Measured(
-        places=places,
-        codes=codes,
-        errors=codes != 0,
-        unanswered=unanswered,
-        waited=waited,
-        bytes=_ints(calls["request_bytes"]) + _ints(calls["response_bytes"]),
-        bins=bins,
-        names=names,
-    )
-
-
-def _complete_ns(calls: pa.RecordBatch) -> Ints:
-    """When the last byte of each call was seen, nanoseconds since 1970; negative if that isn't known."""
-    return _ints(pc.coalesce(calls["response_end_time"], calls["request_end_time"], calls["time"]), -1) * 1000
-
-
-def _own_errors(calls: pa.RecordBatch, keyed: Keyed, parts: Keyed, errors: Mask) -> Mask:
-    """For each topic of each call, whether it has an error: one of its own partitions failed, or the call
-    without any of its partitions."""
-    if not errors.any():
-        return np.zeros(len(keyed.codes), bool)
-    failed = _ints(pc.struct_field(calls["partitions"].flatten(), "error_code")) != 0
-    places = {key: place for place, key in enumerate(keyed.keys)}
-    numbers = np.array([places.get(key, -1) for key in parts.keys], np.int64)
-    failed &= parts.codes >= 0
-    rows, topics = parts.calls[failed], numbers[parts.codes[failed]]
-    told = np.zeros(calls.num_rows, bool)
-    told[rows] = True
-    size = len(keyed.keys) + 1
-    own = np.isin(keyed.calls * size + keyed.codes, rows * size + topics)
-    return errors[keyed.calls] & (own | ~told[keyed.calls])
-
-
-def _ints(column: pa.Array, null: int = 0) -> Ints:
-    numbers = column.cast(pa.int64()).fill_null(null).to_numpy(zero_copy_only=False)
-    return np.array(numbers, np.int64)
-
-
-def _bools(column: pa.Array) -> Mask:
-    mask: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
-    return mask

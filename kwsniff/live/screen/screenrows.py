@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.count.eventrows import EventBatch, EventRows
 from kwsniff.live.screen.grouping import MAX_TEXT, Key, first_topics
-from kwsniff.live.screen.window import MEASURES, SLOTS, ScreenWindow
+from kwsniff.live.screen.window import SLOTS, ScreenWindow
+from kwsniff.rows.columns import Ints, Mask
 
 # The last calls of each row.
 #
@@ -44,8 +45,7 @@ KEPT = (
 """Columns of EVENTS that are remembered; with `waited`, `topic`, the first that is named, and `topics`, how
 many."""
 LONG = frozenset(("client_id", "group_id"))
-
-Ints = npt.NDArray[np.int64]
+_NAMING = ("event", "topics", "topic_ids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,18 @@ class Recent:
         self._rows = 0
 
     def add(
-        self, calls: pa.RecordBatch, rows: Ints, owners: Ints, of: Ints, names: Mapping[str, str]
+        self, calls: EventRows, waited: Mask, rows: Ints, owners: Ints, of: Ints, names: Mapping[str, str]
     ) -> None:
         """Remember calls: entry i is call number `of[i]` and belongs to row `rows[i]`, whose owner is
-        `owners[rows[i]]`. `names` gives topics by uuid; `calls` has one more column than EVENTS, `waited`."""
+        `owners[rows[i]]`. `waited`: which calls did on purpose. `names` gives topics by uuid."""
         chosen = _last(rows)
         if not len(chosen):
             return
-        self._tables.append(_shortened(calls.take(pa.array(of[chosen])), owners[rows[chosen]], names))
+        table = _shortened(calls.some(of[chosen], [*KEPT, *_NAMING]), names)
+        columns = {"waited": waited[of[chosen]], "owner": owners[rows[chosen]]}
+        for name, values in columns.items():
+            table = table.append_column(name, pa.array(values))
+        self._tables.append(table)
         self._rows += len(chosen)
 
     def tidy(self, alive: Ints) -> None:
@@ -108,15 +112,13 @@ def _last(numbers: Ints) -> Ints:
     return kept
 
 
-def _shortened(calls: pa.RecordBatch, owners: Ints, names: Mapping[str, str]) -> pa.RecordBatch:
+def _shortened(calls: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
     columns = {
         name: pc.utf8_slice_codeunits(calls[name], 0, MAX_TEXT) if name in LONG else calls[name]
         for name in KEPT
     }
-    columns["topic"], topics = first_topics(calls, names)
-    columns["topics"] = pa.array(topics)
-    columns["waited"] = calls["waited"]
-    columns["owner"] = pa.array(owners)
+    topic, topics = first_topics(EventBatch(calls), names)
+    columns |= {"topic": pa.array(topic, pa.string()), "topics": pa.array(topics)}
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -133,8 +135,6 @@ SWAPS = 10
 """Rows, at most, that change hands in a slot."""
 LEAST_CALLS = 3
 """Calls in a slot below which a key isn't worth a row that is taken."""
-
-_CALLS = MEASURES.index("calls")
 
 
 class ScreenRows:
@@ -174,9 +174,9 @@ class ScreenRows:
 
     def renew(self, window: ScreenWindow, now_ns: int) -> None:
         """A slot has gone by: free the rows that are silent, and let busy keys have the rows of others."""
-        calls = window.sums[_CALLS]
+        calls = window.totals["calls"]
         # A topic's bytes may be counted without its calls, if a body names it twice in different ways.
-        silent = ~window.sums.any(axis=0) & (self.owners > 0)
+        silent = ~window.busy & (self.owners > 0)
         for row in np.flatnonzero(silent).tolist():
             self._take(row)
             self._free.append(row)

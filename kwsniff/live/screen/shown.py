@@ -12,7 +12,6 @@ from rich.text import Text
 
 from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.lastminute import Figures
-from kwsniff.live.screen.latency import LEAST_US
 from kwsniff.output.fitting import GAP, Fit, fit
 from kwsniff.output.text import printable
 from kwsniff.output.units import endpoint, narrow_size, number
@@ -104,6 +103,8 @@ def headings(columns: list[ScreenColumn], widths: list[int], style: str) -> Text
 ERROR = "red"
 LABELS = {"api": "API", "client": "client", "topic": "topic", "broker": "broker", "group": "group"}
 """What the groupings are called."""
+LEAST_US = 10.0
+"""Latencies below are not told apart."""
 OTHERS = "(others)"
 NONE = "(none)"
 WAITS = "waits"

@@ -12,10 +12,10 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
+from kwsniff.count.percentiles import ERROR
 from kwsniff.live.screen import shown as c
 from kwsniff.live.screen.health import LATELY_S, Vitals
 from kwsniff.live.screen.lastminute import Figures, Snapshot
-from kwsniff.live.screen.latency import ERROR
 from kwsniff.live.screen.screenrows import CALLS, ROWS
 from kwsniff.live.screen.shown import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered

@@ -11,9 +11,10 @@ Invariant: total = sum over the slots. Memory is fixed by the number of rows.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from kwsniff.live.screen.latency import BINS
+from kwsniff.count.keyed import SUM, Columns, Measure, fold
+from kwsniff.count.percentiles import BUCKETS
+from kwsniff.rows.columns import Ints, Mask
 
 SLOT_NS = 3_000_000_000
 SLOTS = 21
@@ -22,7 +23,9 @@ WINDOW_S = 60
 
 MEASURES = ("calls", "errors", "unanswered", "waited", "bytes")
 
-Ints = npt.NDArray[np.int64]
+LATENCIES = "latencies"
+"""Counted by `kwsniff.count.percentiles.buckets`."""
+_COLUMNS = dict.fromkeys(MEASURES, SUM) | {LATENCIES: Measure(np.add, np.int32, 0, BUCKETS)}
 
 
 class ScreenTimeline:
@@ -62,59 +65,34 @@ class ScreenTimeline:
 
 
 class ScreenWindow:
-    """MEASURES and binned latencies of `rows` rows."""
+    """MEASURES and latencies of `rows` rows."""
 
     def __init__(self, rows: int) -> None:
-        self.sums = np.zeros((len(MEASURES), rows), np.int64)
-        self.latencies = np.zeros((rows, BINS), np.int32)
-        self._slot_sums = np.zeros((SLOTS, *self.sums.shape), np.int64)
-        self._slot_latencies = np.zeros((SLOTS, *self.latencies.shape), np.int32)
+        self.totals = {name: measure.column(rows) for name, measure in _COLUMNS.items()}
+        self._slots = {name: measure.column(SLOTS * rows) for name, measure in _COLUMNS.items()}
         self._rows = rows
 
-    def count(self, measure: str, rows: Ints, places: Ints, values: Ints | None = None) -> None:
-        """Add `values` (or 1 each) to a measure of `rows`, in the slots at `places`."""
-        measure_number = MEASURES.index(measure)
-        for place in _distinct(places):
-            chosen = slice(None) if place < 0 else places == place
-            weights = None if values is None else values[chosen]
-            added = np.bincount(rows[chosen], weights, minlength=self._rows).astype(np.int64)
-            self._slot_sums[_first(places, place), measure_number] += added
-            self.sums[measure_number] += added
-
-    def time(self, rows: Ints, places: Ints, latency_bins: Ints) -> None:
-        """Count one latency for each of `rows`."""
-        cells = rows * BINS + latency_bins
-        np.add.at(self.latencies.reshape(-1), cells, np.int32(1))
-        np.add.at(self._slot_latencies.reshape(-1), places * self.latencies.size + cells, np.int32(1))
+    def count(self, rows: Ints, places: Ints, values: Columns) -> None:
+        """Add values to their rows, in the slots at `places`."""
+        fold(_COLUMNS, self.totals, rows, values)
+        fold(_COLUMNS, self._slots, places * self._rows + rows, values)
 
     def forget(self, place: int) -> None:
         """Empty the slot at `place`."""
-        self.sums -= self._slot_sums[place]
-        self._slot_sums[place] = 0
-        slot = self._slot_latencies[place]
-        touched = np.flatnonzero(slot.any(axis=1))
-        self.latencies[touched] -= slot[touched]
-        slot[touched] = 0
+        for name, slots in self._slots.items():
+            slot = slots[place * self._rows : (place + 1) * self._rows]
+            self.totals[name] -= slot
+            slot[:] = 0
 
     def merge(self, row: int, into: int) -> None:
         """Add one row to another, and empty it."""
-        for sums in (self.sums, self._slot_sums):
-            sums[..., into] += sums[..., row]
-            sums[..., row] = 0
-        for latencies in (self.latencies, self._slot_latencies):
-            latencies[..., into, :] += latencies[..., row, :]
-            latencies[..., row, :] = 0
+        for columns in (self.totals, self._slots):
+            for column in columns.values():
+                column[into :: self._rows] += column[row :: self._rows]
+                column[row :: self._rows] = 0
 
-
-def _distinct(places: Ints) -> list[int]:
-    """The places that occur; [-1] if it is only one."""
-    if not len(places):
-        return []
-    if (places == places[0]).all():
-        return [-1]
-    found: list[int] = np.flatnonzero(np.bincount(places, minlength=SLOTS)).tolist()
-    return found
-
-
-def _first(places: Ints, place: int) -> int:
-    return int(places[0]) if place < 0 else place
+    @property
+    def busy(self) -> Mask:
+        """Which rows count anything."""
+        found: Mask = np.any([self.totals[name] for name in MEASURES], axis=0)
+        return found

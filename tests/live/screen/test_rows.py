@@ -3,9 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from kwsniff.live.screen.screenrows import CANDIDATES, OTHER, ROWS, ScreenRows
-from kwsniff.live.screen.window import MEASURES, ScreenWindow
-
-CALLS = MEASURES.index("calls")
+from kwsniff.live.screen.window import ScreenWindow
 
 
 class Table:
@@ -18,18 +16,20 @@ class Table:
         keys = [(name, "") for name in names]
         counts = np.array(list(names.values()), np.int64)
         rows = np.repeat(self.rows.numbers(keys, counts), counts)
-        self.window.count("calls", rows, np.zeros(len(rows), np.int64))
+        self.window.count(rows, np.zeros(len(rows), np.int64), {"calls": np.ones(len(rows), np.int64)})
 
     def renew(self) -> None:
         self.rows.renew(self.window, 5)
 
     def calls(self) -> dict[str, int]:
-        shown = {key[0]: int(self.window.sums[CALLS, row]) for row, key in enumerate(self.rows.keys) if key}
+        shown = {
+            key[0]: int(self.window.totals["calls"][row]) for row, key in enumerate(self.rows.keys) if key
+        }
         return {name or "": count for name, count in shown.items()}
 
     @property
     def others(self) -> int:
-        return int(self.window.sums[CALLS, OTHER])
+        return int(self.window.totals["calls"][OTHER])
 
 
 def full(table: Table, calls: int) -> None:

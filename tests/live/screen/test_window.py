@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwsniff.live.screen.latency import BINS
-from kwsniff.live.screen.window import MEASURES, SLOT_NS, SLOTS, WINDOW_S, ScreenTimeline, ScreenWindow
+from kwsniff.count.percentiles import BUCKETS
+from kwsniff.live.screen.window import LATENCIES, SLOT_NS, SLOTS, WINDOW_S, ScreenTimeline, ScreenWindow
 
 SECOND = 10**9
 NOON = 1_700_000_000 * SECOND // SLOT_NS * SLOT_NS
@@ -26,11 +26,11 @@ class Counter:
         places = self.timeline.places(times)
         inside = places >= 0
         rows = np.full(number, row)[inside]
-        self.window.count("calls", rows, places[inside])
-        self.window.time(rows, places[inside], np.full(len(rows), 7))
+        values = {"calls": np.ones(len(rows), np.int64), LATENCIES: np.full(len(rows), 7)}
+        self.window.count(rows, places[inside], values)
 
     def calls(self) -> list[int]:
-        return self.window.sums[MEASURES.index("calls")].tolist()
+        return self.window.totals["calls"].tolist()
 
 
 def test_a_clock_set_back_by_an_hour_begins_a_new_window() -> None:
@@ -60,10 +60,10 @@ def test_merged_rows_add_up_and_leave_the_window_together() -> None:
     counter.count(0, row=2, number=4)
     counter.window.merge(2, 0)
     assert counter.calls() == [4, 3, 0]
-    assert counter.window.latencies.sum(axis=1).tolist() == [4, 3, 0]
+    assert counter.window.totals[LATENCIES].sum(axis=1).tolist() == [4, 3, 0]
     counter.at(64)
     assert counter.calls() == [0, 0, 0]
-    assert counter.window.latencies.sum() == 0
+    assert counter.window.totals[LATENCIES].sum() == 0
 
 
 EDGES = st.sampled_from([0, 3, WINDOW_S, WINDOW_S + SLOT_NS / SECOND, 3600])
@@ -84,6 +84,6 @@ def test_the_window_holds_what_a_list_of_times_says(steps: list[tuple[float, flo
     oldest = (NOON + round(now * SECOND)) // SLOT_NS - SLOTS
     expected = [sum(slot > oldest and of == row for slot, of in noted) for row in range(3)]
     assert counter.calls() == expected
-    assert counter.window.latencies[:, 7].tolist() == expected
-    assert counter.window.latencies.sum() == sum(expected)
-    assert counter.window.latencies.shape == (3, BINS)
+    assert counter.window.totals[LATENCIES][:, 7].tolist() == expected
+    assert counter.window.totals[LATENCIES].sum() == sum(expected)
+    assert counter.window.totals[LATENCIES].shape == (3, BUCKETS)
