@@ -73,10 +73,10 @@ echarts: $(VENV)/.dev
 
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev
-	$(BIN)/python tests/bench/run.py --out docs/performance.md
-	$(BIN)/python tests/bench/pairing.py --out docs/reliability.md
-	$(BIN)/python tests/bench/replay.py --out docs/live.md
-	$(BIN)/python tests/bench/pipeline.py --out docs/spark.md
+	$(BIN)/python -m tests.bench.run --out docs/performance.md
+	$(BIN)/python -m tests.bench.pairing --out docs/reliability.md
+	$(BIN)/python -m tests.bench.replay --out docs/live.md
+	$(BIN)/python -m tests.bench.pipeline --out docs/spark.md
 
 $(BIN)/python:
 	$(SAY) "Making a virtual environment in $(VENV) (a few seconds)"
