@@ -67,7 +67,6 @@ RUN_BY = {
     "spark-submit --master spark://head:7077 ": SUBMITTED,
     "spark-submit --master yarn ": PAPER,
     "spark-submit --master k8s://https://cluster:6443 ": PAPER,
-    "python -m tests.bench.pipeline": "tests.bench.pipeline:main",
 }  # fmt: skip
 """What runs each command, by its beginning: a test of this module, or of another one."""
 ONCE = {
