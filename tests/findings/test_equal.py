@@ -49,17 +49,18 @@ def test_the_lag_of_a_finding_is_that_of_the_command_it_suggests(name: str, told
         assert f"{max(row[key] for row in rows):,} records" in each["finding"]
 
 
+FETCHER = ("client", "address", "topic", "partition")
+
+
 @pytest.mark.parametrize("name", ["stuck-consumer", "slow-reader", "java-groups", "kafka-0.10-clients"])
 def test_lag_on_the_live_screen_is_that_of_groups(name: str, told: Callable[..., Any]) -> None:
     """`tests.recount` has the other places: tables of `report --csv` and `live --csv`, and metrics."""
     path = sample(name).paths[0]
     rows = told("groups", path, "-f", "json", "-q", "--top", "0")["lag"]
-    commits = [
-        (row["group"], row["commit_lag"])
-        for row in rows
-        if row.get("commit_lag") is not None and row["commits"]
-    ]
-    fetches = [(row["client"], row["lag"]) for row in rows if row.get("lag") is not None]
+    committed = (row for row in rows if row["commits"] and row.get("commit_lag") is not None)
+    commits = {(row["group"], row["topic"], row["partition"]): row["commit_lag"] for row in committed}
+    fetched = (row for row in rows if row.get("lag") is not None)
+    fetches = {tuple(row[each] for each in FETCHER): row["lag"] for row in fetched}
     assert fetches or name == "kafka-0.10-clients"
     found = LiveFindings()
     screen = ScreenStatistics(found.lag)
@@ -70,7 +71,7 @@ def test_lag_on_the_live_screen_is_that_of_groups(name: str, told: Callable[...,
     groups = screen.snapshot().groups or {}
     for by, right in (("group", commits), ("client", fetches)):
         for key, lag in zip(groups[by].keys, groups[by].lag.tolist(), strict=True):
-            own = [lag for name, lag in right if key is not None and name == key[0]]
+            own = [lag for of, lag in right.items() if key is not None and of[0] == key[0]]
             assert math.isnan(lag) if not own else lag == sum(own), (by, key)
 
 
