@@ -69,7 +69,7 @@ kernels: $(VENV)/.dev
 
 # The charts' library of pages, from what its authors published; needs npm. ECHARTS=6.2.0 for another version.
 echarts: $(VENV)/.dev
-	$(BIN)/python -m tests.html_page.echarts $(ECHARTS)
+	$(BIN)/python -m tests.page.echarts $(ECHARTS)
 
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev

@@ -28,8 +28,8 @@ from kwsniff.page.document import ASSETS, MOST_BYTES, script_json
 from kwsniff.page.html import Page, Pass, page_of
 from kwsniff.run.offline import events
 from tests.cli.conftest import Ended
-from tests.html_page.echarts import ABOUT, about
-from tests.html_page.events import HOSTILE, hostile, many
+from tests.page.echarts import ABOUT, about
+from tests.page.hostile import HOSTILE, hostile, many
 from tests.recount.command import page
 from tests.report.events import START, batch, call
 from tests.samples import CAPTURES, sample

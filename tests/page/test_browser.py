@@ -11,13 +11,13 @@ import pytest
 from kwsniff.page.document import MOST_BYTES
 from kwsniff.page.html import page_of
 from tests.cli.conftest import Ended
-from tests.html_page.events import HOSTILE, hostile, many
+from tests.page.hostile import HOSTILE, hostile, many
 from tests.samples import CAPTURES, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.html_page.browser import Browser
+    from tests.page.browser import Browser
 
     Run = Callable[..., Ended]
 
@@ -28,7 +28,7 @@ CHARTS = {"timeline", "split", "latency", "matrix", "groups"}
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    from tests.html_page.browser import browser
+    from tests.page.browser import browser
 
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""Brings the charts' library into the package: `python -m tests.html_page.echarts [VERSION]`.
+"""Brings the charts' library into the package: `python -m tests.page.echarts [VERSION]`.
 
 The file lies in the repository as it was published, so that installing needs nothing but Python, with no
 network and no Node. What it is, and the digests of the published archive and of the file, stand beside it in
