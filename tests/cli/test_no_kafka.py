@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.answers.conftest import Ended, kwsniff
+from tests.analysis.conftest import Ended, kwsniff
 from tests.capture.files import START, frame, pcap
 
 __all__ = ["kwsniff"]

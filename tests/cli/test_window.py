@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.answers.conftest import Ended, kwsniff
+from tests.analysis.conftest import Ended, kwsniff
 from tests.samples import sample
 
 __all__ = ["kwsniff"]

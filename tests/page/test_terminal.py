@@ -1,4 +1,4 @@
-"""The default report: what fits a page, what it says, its commands, and that it obeys nothing from the wire."""
+"""The default report: what fits a page, what it says, and that it obeys nothing from the wire."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kwsniff.page import Page
 from kwsniff.page.layout import Line, Section, beside, columns, fitted, shared, sparkline, wrapped
 from kwsniff.page.title import title
 from kwsniff.run.offline import events
-from tests.answers.conftest import Ended, kwsniff
-from tests.findings.wide import SCHEMA, row
+from tests.analysis.conftest import Ended, kwsniff
+from tests.analysis.wide import SCHEMA, row
 from tests.report.events import batches, call
 from tests.report.samples import mixture
 from tests.samples import CAPTURES, names, sample

@@ -11,7 +11,7 @@ import pytest
 from kwsniff.analysis.groups import Groups
 from kwsniff.analysis.membership import share_text
 from kwsniff.rows.schema import EVENTS
-from tests.answers.conftest import Ended, files
+from tests.analysis.conftest import Ended, files
 from tests.samples import sample
 
 NAME = "librdkafka-groups"
@@ -163,10 +163,6 @@ def test_events_without_bodies_say_so(kwsniff: Callable[..., Ended], tmp_path: A
     stored = str(tmp_path / "e.parquet")
     assert kwsniff("decode", "-q", *files(NAME), "-o", stored).code == 0
     assert "calls have no bodies: read the capture to see more" in kwsniff("groups", stored).err
-
-
-def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
-    golden("groups-librdkafka", "groups", *files(NAME))
 
 
 def test_a_member_was_last_seen_when_it_committed_last() -> None:

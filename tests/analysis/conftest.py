@@ -1,22 +1,15 @@
-"""What tests of answers share: a command run over recorded samples, its JSON, and its golden text.
-
-`pytest --update-golden` accepts new tables; read the difference before committing it.
-"""
+"""What tests of answers share: a command run over recorded samples, and its JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.invoked import Ended, invoker
 from tests.samples import CAPTURES, sample
-
-GOLDEN = Path(__file__).parents[1] / "data" / "answers"
-
 
 QUIET = ("show",)
 """Commands that print no summary that could be left out."""
@@ -43,23 +36,6 @@ def answered(kwsniff: Callable[..., Ended]) -> Callable[..., dict[str, Any]]:
         return found
 
     return invoke
-
-
-@pytest.fixture
-def golden(kwsniff: Callable[..., Ended], request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Compares the text that a command prints with what it printed before."""
-
-    def check(name: str, *arguments: str, code: int = 0) -> None:
-        ended = kwsniff(*arguments, *([] if arguments[0] in QUIET else ["-q"]))
-        assert ended.code == code, ended.err
-        assert all(len(line) <= 100 for line in ended.out.splitlines())
-        path = GOLDEN / f"{name}.txt"
-        if request.config.getoption("--update-golden"):
-            GOLDEN.mkdir(exist_ok=True)
-            path.write_text(ended.out, encoding="utf-8")
-        assert ended.out == path.read_text(encoding="utf-8")
-
-    return check
 
 
 def files(name: str) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kwsniff.analysis.compare import Profile, cliffs_delta, compared
 from kwsniff.rows.schema import EVENTS
-from tests.answers.conftest import Ended, files
+from tests.analysis.conftest import Ended, files
 from tests.samples import sample
 
 A, B = "kafka-python-kafka", "kafka-python-tansu"
@@ -129,7 +129,3 @@ def test_a_window_without_calls_is_named(kwsniff: Callable[..., Ended]) -> None:
     ended = kwsniff("compare", *files(WHOLE), "--a", "01:31/", "--b", "03:00/04:00")
     assert ended.code == 0
     assert "B has no calls in 03:00/04:00 (UTC)" in ended.err
-
-
-def test_the_tables_are_as_they_were(golden: Callable[..., None]) -> None:
-    golden("compare-kafka-python", "compare", *files(A), *files(B))

@@ -16,7 +16,7 @@ from kwsniff.live.livetable import LiveFindings
 from kwsniff.live.screen.lastminute import ScreenStatistics
 from kwsniff.live.sink import Health
 from kwsniff.run.offline import events
-from tests.answers.conftest import Ended, kwsniff
+from tests.analysis.conftest import Ended, kwsniff
 from tests.samples import sample
 
 __all__ = ["kwsniff"]

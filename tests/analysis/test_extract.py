@@ -12,7 +12,7 @@ from scapy.utils import RawPcapReader
 from kwsniff.config import Config
 from kwsniff.count.where.predicate import compile_where
 from kwsniff.run.offline import events
-from tests.answers.conftest import Ended, files
+from tests.analysis.conftest import Ended, files
 from tests.samples import CAPTURES, sample
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kwsniff.analysis.finding import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.analysis.findings import facts
-from tests.findings.wide import codes, connection, fetch, found, row, taken
+from tests.analysis.wide import codes, connection, fetch, found, row, taken
 
 SECOND = 1_000_000
 
