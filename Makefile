@@ -69,14 +69,14 @@ kernels: $(VENV)/.dev
 
 # The charts' library of pages, from what its authors published; needs npm. ECHARTS=6.2.0 for another version.
 echarts: $(VENV)/.dev
-	$(BIN)/python -m tests.html_page.echarts $(ECHARTS)
+	$(BIN)/python -m tests.page.echarts $(ECHARTS)
 
 # Beside tshark, which must be installed; records its workloads first (as root, needs tcpdump, Java and Maven).
 bench: $(VENV)/.dev
-	$(BIN)/python tests/bench/run.py --out docs/performance.md
-	$(BIN)/python tests/bench/pairing.py --out docs/reliability.md
-	$(BIN)/python tests/bench/replay.py --out docs/live.md
-	$(BIN)/python tests/bench/pipeline.py --out docs/spark.md
+	$(BIN)/python -m tests.bench.run --out docs/performance.md
+	$(BIN)/python -m tests.bench.pairing --out docs/reliability.md
+	$(BIN)/python -m tests.bench.replay --out docs/live.md
+	$(BIN)/python -m tests.bench.pipeline --out docs/spark.md
 
 $(BIN)/python:
 	$(SAY) "Making a virtual environment in $(VENV) (a few seconds)"

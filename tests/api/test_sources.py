@@ -219,7 +219,7 @@ def test_a_summary_is_the_report(tmp_path: Path) -> None:
 
 def test_names_from_the_wire_are_escaped_in_a_notebook() -> None:
     from kwsniff.analysis.report import Report
-    from tests.html_page.events import hostile
+    from tests.page.hostile import hostile
 
     shown = Report.from_events([hostile()])._repr_html_()
     assert "<script" not in shown

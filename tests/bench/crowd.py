@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import pcapfile
+from tests.bench import pcapfile
 
 CONNECTIONS = 100
 SIZES = (100, 1_000, 10_000, 100_000)

@@ -1,6 +1,6 @@
 """Real clients (librdkafka) that load the cluster in one way until they are told to stop (SIGTERM).
 
-    load.py ROLE BOOTSTRAP SEED SECURITY
+    python -m tests.bench.load ROLE BOOTSTRAP SEED SECURITY
 
 SECURITY is a JSON object of further settings of librdkafka. One process runs several clients, as the library
 works in threads of its own.
@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sys
 import time
 from contextlib import suppress
-from struct import pack
 
-from clients import Stop, json_line
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -24,11 +23,68 @@ SMALL_TOPICS = [f"orders-{number}" for number in range(8)]
 QUIET_TOPICS = ["alerts", "reloads"]
 BULK_TOPICS = ["audit-log", "clickstream", "metrics", "trades"]
 PARTITIONS = 6
-WIDE_TOPIC, WIDE_PARTITIONS = "ledger", 540
-VALUE_TOPICS = ["requests", "numbers"]
+MOCK_PARTITIONS = 4
+"""Of a topic in the mock cluster."""
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 IN_FLIGHT = 4000
 Settings = dict[str, object]
+
+
+class Stop:
+    """Becomes true with SIGTERM, or when the process that started this one is gone."""
+
+    def __init__(self) -> None:
+        self._told = False
+        self._parent = os.getppid()
+        signal.signal(signal.SIGTERM, self._tell)
+
+    def _tell(self, *_: object) -> None:
+        self._told = True
+
+    def __bool__(self) -> bool:
+        return self._told or os.getppid() != self._parent
+
+
+def chatty_produce(settings: Settings, rng: random.Random, stop: Stop) -> None:
+    """One small message a request, no lingering, acknowledged by one or all."""
+    producers = [
+        _producer(settings, f"till-{number}", {"linger.ms": 0, "acks": rng.choice(["1", "all"])})
+        for number in range(7)
+    ]
+    while not stop:
+        for producer in producers:
+            for _ in range(rng.randint(1, 4)):
+                key, value = str(rng.randrange(10_000)).encode(), rng.randbytes(rng.randint(10, 150))
+                topic, part = rng.choice(SMALL_TOPICS), rng.randrange(MOCK_PARTITIONS)
+                producer.produce(topic, value, key, partition=part)
+        for producer in producers:
+            producer.flush(1)
+
+
+def chatty_consume(settings: Settings, rng: random.Random, stop: Stop) -> None:
+    """Short fetches of a few partitions each; now and then an offset out of range; one member of a group."""
+    often: Settings = {"heartbeat.interval.ms": 500, "auto.commit.interval.ms": 200}
+    consumers = [
+        _consumer(settings, "kitchen", f"kitchen-{number}", {**often, "fetch.wait.max.ms": wait})
+        for number, wait in enumerate(rng.choices([5, 10, 20], k=7))
+    ]
+    _assign_some(consumers[1:], MOCK_PARTITIONS, rng)
+    consumers[0].subscribe(SMALL_TOPICS)
+    while not stop:
+        for consumer in consumers:
+            consumer.consume(50, 0.002)
+        if rng.random() < 0.002:
+            _seek_nowhere(rng.choice(consumers[1:]), rng)
+    for consumer in consumers:
+        consumer.close()
+
+
+def wide(settings: Settings, rng: random.Random, stop: Stop) -> None:
+    """Clients that ask for all topics over and over."""
+    clients = [_producer(settings, f"inventory-{number}", {}) for number in range(6)]
+    while not stop:
+        for client in clients:
+            client.list_topics(timeout=10)
 
 
 def deep(settings: Settings, rng: random.Random, stop: Stop) -> None:
@@ -111,9 +167,7 @@ def polls(settings: Settings, rng: random.Random, stop: Stop) -> None:
         _consumer(settings, "tail", f"tail-{os.getpid()}-{wait}", {"fetch.wait.max.ms": wait})
         for wait in (5, 10, 20)
     ]
-    everything = [(topic, part) for topic in SMALL_TOPICS for part in range(PARTITIONS)]
-    for consumer in busy:
-        consumer.assign([TopicPartition(*place) for place in rng.sample(everything, 8)])
+    _assign_some(busy, PARTITIONS, rng)
     while not stop:
         for consumer in (*quiet, *busy):
             consumer.consume(500, 0.002)
@@ -121,6 +175,12 @@ def polls(settings: Settings, rng: random.Random, stop: Stop) -> None:
             _seek_nowhere(rng.choice(busy), rng)
     for consumer in (*quiet, *busy):
         consumer.close()
+
+
+def _assign_some(consumers: list[Consumer], partitions: int, rng: random.Random) -> None:
+    everything = [(topic, part) for topic in SMALL_TOPICS for part in range(partitions)]
+    for consumer in consumers:
+        consumer.assign([TopicPartition(*place) for place in rng.sample(everything, 8)])
 
 
 def _seek_nowhere(consumer: Consumer, rng: random.Random) -> None:
@@ -156,7 +216,7 @@ def bulk(settings: Settings, rng: random.Random, stop: Stop) -> None:
     ]
     while not stop:
         for producer in producers:
-            topic, part = rng.choice(BULK_TOPICS), rng.randrange(PARTITIONS)
+            topic, part = rng.choice(BULK_TOPICS), rng.randrange(MOCK_PARTITIONS)
             with suppress(BufferError):
                 for _ in range(500):
                     producer.produce(topic, b"\n".join(rng.choices(lines, k=4)), partition=part)
@@ -180,86 +240,6 @@ def bulk_readers(settings: Settings, rng: random.Random, stop: Stop) -> None:
         consumer.close()
 
 
-def wide_groups(settings: Settings, rng: random.Random, stop: Stop) -> None:
-    """Groups, one of each protocol, of one member that commits all of its hundreds of partitions and does not
-    wait for the answer."""
-    consumers = [
-        _consumer(settings, f"ledger-{protocol}", f"books-{protocol}", {"group.protocol": protocol})
-        for protocol in ("classic", "consumer")
-    ]
-    for consumer in consumers:
-        consumer.subscribe([WIDE_TOPIC])
-    while not stop:
-        for consumer in consumers:
-            consumer.consume(500, 0.05)
-            if mine := consumer.assignment():
-                given = [TopicPartition(each.topic, each.partition, rng.randrange(20_000)) for each in mine]
-                consumer.commit(offsets=given, asynchronous=True)
-    for consumer in consumers:
-        consumer.close()
-
-
-def python_groups(settings: Settings, rng: random.Random, stop: Stop) -> None:
-    """The same with kafka-python."""
-    from kafka import KafkaConsumer
-    from kafka import TopicPartition as Place
-    from kafka.structs import OffsetAndMetadata
-
-    servers = str(settings["bootstrap.servers"]).split(",")
-    consumer = KafkaConsumer(WIDE_TOPIC, bootstrap_servers=servers, group_id="ledger-python", client_id="py")
-    while not stop:
-        consumer.poll(timeout_ms=50)
-        mine: list[Place] = list(consumer.assignment())
-        if mine:
-            consumer.commit_async({each: OffsetAndMetadata(rng.randrange(20_000), "", -1) for each in mine})
-    consumer.close(autocommit=False)
-
-
-def wide_produce(settings: Settings, rng: random.Random, stop: Stop) -> None:
-    """A little for each of the hundreds of partitions."""
-    producer = _producer(settings, "scribe", {"acks": "all", "linger.ms": 20})
-    while not stop:
-        with suppress(BufferError):
-            for part in rng.sample(range(WIDE_PARTITIONS), 15):
-                producer.produce(WIDE_TOPIC, pack(">iq", part, rng.randrange(20_000)), partition=part)
-        producer.poll(0)
-        time.sleep(0.2)
-    producer.flush(5)
-
-
-def values(settings: Settings, rng: random.Random, stop: Stop) -> None:
-    """Kafka requests, and runs of small integers, as record values: produced, replicated and read."""
-    producers = [
-        _producer(settings, f"echo-{acks}", {"acks": acks, "linger.ms": linger})
-        for acks, linger in (("0", 0), ("1", 5), ("all", 0), ("all", 50))
-    ]
-    reader = _consumer(settings, "echo", "echo-reader", {})
-    reader.subscribe(VALUE_TOPICS)
-    while not stop:
-        for producer in producers:
-            with suppress(BufferError):
-                for _ in range(rng.randint(1, 30)):
-                    producer.produce(rng.choice(VALUE_TOPICS), rng.choice((_request, _integers))(rng))
-            producer.poll(0.01)
-        reader.consume(500, 0.01)
-    for producer in producers:
-        producer.flush(1)
-    reader.close()
-
-
-def _request(rng: random.Random) -> bytes:
-    """A request of header version 1, framed (protocol guide): Metadata, ApiVersions, Heartbeat or Produce."""
-    name = rng.choice([b"app", b"echo-1", b""])
-    body = rng.randbytes(rng.choice([0, 4, 40, 2000]))
-    head = pack(">hhih", rng.choice([3, 18, 12, 0]), rng.randrange(3), rng.randrange(20_000), len(name))
-    return pack(">i", len(head + name + body)) + head + name + body
-
-
-def _integers(rng: random.Random) -> bytes:
-    """Rows as of partitions with their offsets."""
-    return b"".join(pack(">iq", number, rng.randrange(20_000)) for number in range(rng.randint(10, 500)))
-
-
 def _consumer(settings: Settings, group: str, name: str, more: Settings) -> Consumer:
     return Consumer(
         {
@@ -273,11 +253,34 @@ def _consumer(settings: Settings, group: str, name: str, more: Settings) -> Cons
     )
 
 
+def json_line(rng: random.Random) -> str:
+    """An event as services log them: compressible, but with parts that are not."""
+    return json.dumps(
+        {
+            "timestamp": f"2025-03-{rng.randint(1, 28):02}T{rng.randint(0, 23):02}:00:00Z",
+            "level": rng.choice(["DEBUG", "INFO", "INFO", "INFO", "WARN", "ERROR"]),
+            "service": rng.choice(["checkout", "catalog", "basket", "identity", "shipping"]),
+            "trace_id": rng.randbytes(16).hex(),
+            "user": rng.randint(1, 10_000_000),
+            "duration_ms": round(rng.expovariate(1 / 40), 3),
+            "path": "/" + "/".join(rng.choices(WORDS, k=3)),
+            "message": " ".join(rng.choices(WORDS, k=rng.randint(8, 30))),
+            "token": rng.randbytes(48).hex(),
+        }
+    )
+
+
+WORDS = [
+    *("accept", "basket", "cancel", "cart", "catalog", "change", "customer", "deliver", "discount", "entry"),
+    *("failed", "invoice", "item", "late", "missing", "new", "order", "paid", "partial", "price", "receive"),
+    *("refund", "retry", "return", "ship", "stock", "store", "tax", "total", "update", "user", "warehouse"),
+]
+
 ROLES = {
     role.__name__.replace("_", "-"): role
     for role in (
+        *(chatty_produce, chatty_consume, wide),
         *(deep, idempotent, lingering, groups, polls, visitors, bulk, bulk_readers),
-        *(wide_groups, python_groups, wide_produce, values),
     )
 }
 

@@ -1,6 +1,6 @@
 """Measures what is still paired when packets are missing, against what really happened.
 
-    tests/bench/pairing.py [CAPTURE] [--cache FOLDER] [--check] [--out FILE]
+    python -m tests.bench.pairing [CAPTURE] [--cache FOLDER] [--check] [--out FILE]
 
 For each kind of loss: of the calls whose packets all survived, the share that kwsniff pairs, and the
 phantoms: rows for a call that there never was. The truth is the undamaged capture, cut by `truth.py`, and the
@@ -18,12 +18,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import truth
-import variants
-from measure import ROOT, write
-from record import cache_folder
-from truth import Ends, Frames, Key
+from numpy.typing import NDArray
+
+from tests.bench import truth, variants
+from tests.bench.measure import CACHE, ROOT, record, say
+from tests.bench.truth import Ends, Frames, Key
 
 GOALS = {
     "whole": 1.0,
@@ -54,19 +55,15 @@ class Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("capture", nargs="?", default="cluster-truth")
-    parser.add_argument("--cache", type=Path, default=cache_folder())
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--check", action="store_true", help="exit 1 when a goal is missed")
     parser.add_argument("--out", type=Path, help="a page with marks to put the table between")
     options = parser.parse_args()
-    record = [sys.executable, str(Path(__file__).with_name("record.py")), options.capture]
-    subprocess.run([*record, "--cache", str(options.cache)], check=True, stdout=sys.stderr)
+    record((options.capture,), options.cache)
     said, outcomes = measure_all(options.cache / f"{options.capture}.pcap")
-    lines = [said, "", *table(outcomes)]
-    print("\n".join(lines))
-    if options.out:
-        write(options.out, lines)
+    say([said, "", *table(outcomes)], options.out)
     missed = [name for name, each in outcomes.items() if each.share < (GOALS[name] or 0) or each.phantoms]
     return int(options.check and bool(missed))
 
@@ -81,10 +78,11 @@ def measure_all(source: Path) -> tuple[str, dict[str, Outcome]]:
     outcomes = {}
     with tempfile.TemporaryDirectory(prefix="kwsniff-pairing-") as scratch:
         for name in GOALS:
-            mask = variants.lost(0)(packets) if name == "whole" else variants.VARIANTS[name](packets)
+            order = variants.lost(0)(packets) if name == "whole" else variants.VARIANTS[name](packets)
             damaged = Path(scratch) / f"{name}.pcap"
-            variants.keep(source, damaged, mask)
-            outcomes[name] = outcome(frames, mask, calls(damaged, ports))
+            variants.keep(source, damaged, packets, order)
+            kept = np.bincount(order, minlength=len(packets)) > 0
+            outcomes[name] = outcome(frames, kept, calls(damaged, ports))
             damaged.unlink()
     return said, outcomes
 
@@ -127,7 +125,7 @@ def calls(path: Path, ports: list[int]) -> pd.DataFrame:
     return rows[rows["event"] == "call"]
 
 
-def outcome(frames: Frames, kept: variants.Mask, rows: pd.DataFrame) -> Outcome:
+def outcome(frames: Frames, kept: NDArray[np.bool_], rows: pd.DataFrame) -> Outcome:
     """Compare the rows of a damaged capture with the frames of the whole one."""
     ends = zip(*(rows[name] for name in ENDS), strict=True)
     keys = [Key(Ends(*each), int(number)) for each, number in zip(ends, rows["correlation_id"], strict=True)]

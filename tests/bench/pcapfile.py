@@ -44,25 +44,3 @@ def packets(path: Path) -> Iterator[tuple[bytes, bytes]]:
 
 def count(path: Path) -> int:
     return sum(1 for _ in packets(path))
-
-
-def cut(source: Path, target: Path, limit: int) -> None:
-    """The first `limit` packets."""
-    with target.open("wb") as out:
-        out.write(header(source).raw)
-        for number, (time, rest) in enumerate(packets(source)):
-            if number == limit:
-                break
-            out.write(time + rest)
-
-
-def twice(source: Path, target: Path) -> None:
-    """`source` and then `source` again, as though it had happened once more a minute after its end."""
-    times = [time for time, _ in packets(source)]
-    seconds = struct.unpack_from("<I", times[-1])[0] - struct.unpack_from("<I", times[0])[0] + 60
-    with target.open("wb") as out:
-        out.write(header(source).raw)
-        for shift in (0, seconds):
-            for time, rest in packets(source):
-                second, fraction = struct.unpack("<II", time)
-                out.write(struct.pack("<II", second + shift, fraction) + rest)

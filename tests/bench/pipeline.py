@@ -1,7 +1,7 @@
 """Measures `kwsniff pipeline` beside `kwsniff decode -j 1` on captures of a cluster and writes docs/spark.md.
 
-    tests/bench/pipeline.py [--cache FOLDER] [--only NAME,...] [--cores 1,2,4] [--every] [--rounds N]
-                            [--out FILE]
+    python -m tests.bench.pipeline [--cache FOLDER] [--only NAME,...] [--cores 1,2,4] [--every] [--rounds N]
+                                   [--out FILE]
 
 For each number of cores a process of its own starts a session and runs the first capture twice: the start of
 the session and the first run are shown apart. Then come `--rounds` steady runs of it; with the most cores, or
@@ -25,16 +25,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent))
-
-from tests.bench.run import CACHE, HERE, MIB, ROOT, machine, measured, write
+from tests.bench.measure import CACHE, MIB, ROOT, Run, machine, measured, record, say
 
 TICK = os.sysconf("SC_CLK_TCK")
 CAPTURES = "cluster-small,cluster-sasl,cluster-bulk,cluster-small-lost-1,cluster-small-lost-20"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--only", default=CAPTURES)
     parser.add_argument("--cores", default="1,2,4")
@@ -47,14 +45,8 @@ def main() -> None:
     if choice.session is not None:
         print(json.dumps(in_session(choice.session, captures, choice.rounds)))
         return
-    for capture in captures:
-        if not capture.exists():
-            record = [sys.executable, str(HERE / "record.py"), capture.stem, "--cache", str(choice.cache)]
-            subprocess.run(record, check=True, cwd=ROOT)
-    lines = [f"On {time.strftime('%Y-%m-%d')}: {machine()}.", "", *measure(choice, captures)]
-    print("\n".join(lines))
-    if choice.out is not None:
-        write(choice.out, lines)
+    record(tuple(capture.stem for capture in captures), choice.cache)
+    say([f"On {time.strftime('%Y-%m-%d')}: {machine()}.", "", *measure(choice, captures)], choice.out)
 
 
 @dataclass
@@ -70,28 +62,46 @@ class Took:
     rows: int = 0
 
 
-# Measuring
-
-
 def measure(choice: argparse.Namespace, captures: list[Path]) -> list[str]:
     """Both tables as rows of Markdown."""
     cores = sorted(map(int, choice.cores.split(",")))
-    plain = {capture.stem: decoded(capture, choice.rounds) for capture in captures}
-    found: dict[int, dict[str, list[Took]]] = {}
+    plain = {capture.stem: cpu(decoded(capture, choice.rounds)) for capture in captures}
+    sessions = ["| | session start | first run | steady run | CPU | of one core |", f"|{' --- |' * 6}"]
+    columns = (
+        "decode -j 1, CPU | pipeline, CPU | ratio | seconds | splits | decoded again | shuffled | a worker"
+    )
+    lines = [f"| | {columns} | a worker |", f"|{' --- |' * 9}"]
+    one = 0.0
     for count in cores:
         own = captures if choice.every or count == cores[-1] else captures[:1]
-        found[count] = of_session(count, own, choice)
-    sizes = {capture.stem: capture.stat().st_size for capture in captures}
-    return [*sessions_table(found), "", *captures_table(found, plain, sizes)]
+        runs = of_session(count, own, choice)
+        steady = runs[own[0].stem]
+        one = one or seconds(steady)
+        cells = [f"{seconds(each):.1f} s" for each in (runs["start"], runs["first"], steady)]
+        cells += [f"{cpu(steady):.1f} s", f"{one / seconds(steady):.2f}×"]
+        sessions.append(f"| {own[0].stem}, local[{count}] | {' | '.join(cells)} |")
+        lines += [of_capture(each, count, runs[each.stem], plain[each.stem]) for each in own]
+    return [*sessions, "", *lines]
 
 
-def decoded(capture: Path, rounds: int) -> list[Took]:
+def of_capture(capture: Path, count: int, runs: list[Took], plain: float) -> str:
+    """A capture beside `decode -j 1`."""
+    splits, size = runs[0].splits, capture.stat().st_size
+    cells = [
+        f"{capture.stem}, {size / 1e6:,.0f} MB, {runs[0].rows:,} rows, local[{count}]",
+        f"{plain:.1f} s", f"{cpu(runs):.1f} s", f"{cpu(runs) / plain:.2f}×", f"{seconds(runs):.1f}",
+        str(splits.get("splits", 1)), again(splits), f"{100 * splits.get('shuffled_bytes', 0) / size:.1f} %",
+        f"{max(each.worker for each in runs) / MIB:,.0f} MiB",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def decoded(capture: Path, rounds: int) -> list[Run]:
     """What one process takes."""
     with tempfile.TemporaryDirectory(prefix="kwsniff-bench-") as scratch:
         command = [sys.executable, "-m", "kwsniff", "decode", str(capture), "-q", "-f", "parquet", "-j", "1"]
         command += ["--port", ",".join(map(str, ports_of(capture))), "-o", f"{scratch}/events.parquet"]
-        runs = [measured(command) for _ in range(rounds + 1)][1:]  # the first one reads the disk
-    return [Took(run.seconds, run.cpu) for run in runs]
+        return [measured(command) for _ in range(rounds + 1)][1:]  # the first one reads the disk
 
 
 def ports_of(capture: Path) -> list[int]:
@@ -102,7 +112,7 @@ def ports_of(capture: Path) -> list[int]:
 def of_session(count: int, captures: list[Path], choice: argparse.Namespace) -> dict[str, list[Took]]:
     """What `in_session` says, from a process of its own: a JVM that is stopped leaves what it compiled."""
     names = ",".join(capture.stem for capture in captures)
-    command = [sys.executable, __file__, "--cache", str(choice.cache), "--only", names]
+    command = [sys.executable, "-m", "tests.bench.pipeline", "--cache", str(choice.cache), "--only", names]
     command += ["--rounds", str(choice.rounds), "--session", str(count)]
     done = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     said = json.loads(done.stdout.splitlines()[-1])
@@ -137,46 +147,6 @@ def run(spark: Any, capture: Path) -> Took:
     return watch.took
 
 
-# Tables
-
-
-def sessions_table(found: dict[int, dict[str, list[Took]]]) -> list[str]:
-    """What starting takes, and how more cores help with the first capture."""
-    lines = ["| | session start | first run | steady run | CPU | of one core |"]
-    lines.append("| --- | --- | --- | --- | --- | --- |")
-    name = next(name for name in next(iter(found.values())) if name not in ("start", "first"))
-    one = seconds(next(iter(found.values()))[name])
-    for count, runs in found.items():
-        cells = [f"{seconds(runs[kind]):.1f} s" for kind in ("start", "first", name)]
-        cells += [f"{cpu(runs[name]):.1f} s", f"{one / seconds(runs[name]):.2f}×"]
-        lines.append(f"| {name}, local[{count}] | {' | '.join(cells)} |")
-    return lines
-
-
-def captures_table(
-    found: dict[int, dict[str, list[Took]]], plain: dict[str, list[Took]], sizes: dict[str, int]
-) -> list[str]:
-    """Each capture beside `decode -j 1`."""
-    columns = (
-        "decode -j 1, CPU | pipeline, CPU | ratio | seconds | splits | decoded again | shuffled | a worker"
-    )
-    lines = [f"| | {columns} |", f"|{' --- |' * 9}"]
-    for count, every in found.items():
-        for name, runs in every.items():
-            if name in ("start", "first"):
-                continue
-            splits = runs[0].splits
-            cells = [
-                f"{name}, {sizes[name] / 1e6:,.0f} MB, {runs[0].rows:,} rows, local[{count}]",
-                f"{cpu(plain[name]):.1f} s", f"{cpu(runs):.1f} s", f"{cpu(runs) / cpu(plain[name]):.2f}×",
-                f"{seconds(runs):.1f}", str(splits.get("splits", 1)), again(splits),
-                f"{100 * splits.get('shuffled_bytes', 0) / sizes[name]:.1f} %",
-                f"{max(each.worker for each in runs) / MIB:,.0f} MiB",
-            ]  # fmt: skip
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
 def again(splits: dict[str, Any]) -> str:
     """What was decoded again."""
     if not splits.get("again") and not splits.get("whole"):
@@ -189,11 +159,8 @@ def seconds(runs: list[Took]) -> float:
     return statistics.median(each.seconds for each in runs)
 
 
-def cpu(runs: list[Took]) -> float:
+def cpu(runs: list[Took] | list[Run]) -> float:
     return statistics.median(each.cpu for each in runs)
-
-
-# Looking at processes
 
 
 class Watched:
@@ -215,16 +182,7 @@ class Watched:
 
     def _look(self) -> None:
         while not self._over.wait(0.2):
-            self._peak = max([self._peak, *map(resident, workers())])
-
-
-def workers() -> list[int]:
-    """Spark's Python workers among the processes that come from this one."""
-    return [
-        pid
-        for pid in family()
-        if b"pyspark" in _read(pid, "cmdline") and b"java" not in _read(pid, "cmdline")
-    ]
+            self._peak = max([self._peak, *map(resident, family())])
 
 
 def family() -> list[int]:
@@ -251,11 +209,12 @@ def cpu_seconds() -> float:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds."""
-    for line in _read(pid, "status").splitlines():
-        if line.startswith(b"VmRSS"):
-            return int(line.split()[1]) * 1024
-    return 0
+    """Bytes of memory that a process holds, if it is one of Spark's Python workers."""
+    command = _read(pid, "cmdline")
+    if b"pyspark" not in command or b"java" in command:
+        return 0
+    pages = _read(pid, "statm").split()[1:2]
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
 
 
 def _read(pid: int, name: str) -> bytes:

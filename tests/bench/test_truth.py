@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from kwsniff.cli.live import Warnings
+from kwsniff.live.session import Health
+from tests.bench import crowd, pairing, pcapfile, replay, truth, variants
+from tests.bench.truth import Ends, Frames, Key
+from tests.samples import CAPTURES, sample
 
-import crowd
-import pairing
-import pcapfile
-import truth
-import variants
-from truth import Ends, Frames, Key
-
-CAPTURES = Path(__file__).parent.parent.parent / "captures"
 SAMPLE = CAPTURES / "librdkafka-transactions.pcap"
 PORTS = [9092]
 
@@ -30,21 +23,15 @@ def frames() -> Frames:
     return truth.frames(SAMPLE, PORTS)
 
 
-def tshark_frames(name: str) -> set[tuple[int, int, int]]:
-    """Ports of sender and receiver, and correlation id, of each frame that tshark saw."""
-    with gzip.open(CAPTURES / "expected" / f"{name}.tshark.csv.gz", "rt") as table:
-        return {
-            (int(row["tcp.srcport"]), int(row["tcp.dstport"]), int(number))
-            for row in csv.DictReader(table)
-            for number in row["kafka.correlation_id"].split(",")
-            if number
-        }
-
-
 def test_frames_are_those_that_tshark_sees(frames: Frames) -> None:
     requests = {(key.ends.client_port, key.ends.broker_port, key.correlation_id) for key in frames.requests}
     responses = {(key.ends.broker_port, key.ends.client_port, key.correlation_id) for key in frames.responses}
-    assert requests | responses == tshark_frames("librdkafka-transactions")
+    assert requests | responses == {
+        (int(row["tcp.srcport"]), int(row["tcp.dstport"]), int(number))
+        for row in sample("librdkafka-transactions").tshark()
+        for number in row["kafka.correlation_id"].split(",")
+        if number
+    }
     assert not frames.unclear
 
 
@@ -52,7 +39,7 @@ def test_packets_of_a_frame_hold_all_its_bytes(frames: Frames) -> None:
     sizes = [len(record) for _, record in pcapfile.packets(SAMPLE)]
     for packets in (*frames.requests.values(), *frames.responses.values()):
         assert packets == sorted(packets)
-        assert all(sizes[packet] > truth.LENGTHS + truth.ETHERNET + 40 for packet in packets)
+        assert all(sizes[packet] > pcapfile.LENGTHS.size + 14 + 40 for packet in packets)
 
 
 def test_a_log_line_names_the_connection_by_its_client_first_unless_it_was_forwarded(tmp_path: Path) -> None:
@@ -95,7 +82,7 @@ def test_a_response_in_which_the_capture_ends_is_no_invention(frames: Frames, tm
     key, packets = max(frames.responses.items(), key=lambda response: len(response[1]))
     cut = tmp_path / "cut.pcap"
     kept = np.arange(pcapfile.count(SAMPLE)) < packets[-1]
-    variants.keep(SAMPLE, cut, kept)
+    variants.keep(SAMPLE, cut, variants.index(SAMPLE), np.flatnonzero(kept))
     ended = truth.frames(cut, PORTS)
     assert len(packets) > 1
     assert key not in ended.responses
@@ -119,15 +106,21 @@ def test_a_variant_leaves_the_same_packets_out_each_time(tmp_path: Path) -> None
 def test_a_lost_second_is_that_after_the_middle() -> None:
     tenths = np.arange(100) * variants.SECOND // 10
     kept = variants.lost_second(variants.Index(ends=tenths, times=tenths))
-    assert list(np.flatnonzero(~kept)) == list(range(50, 60))
+    assert sorted({*range(100)} - {*kept.tolist()}) == list(range(50, 60))
+
+
+def test_damage_loses_one_in_a_hundred_and_swaps_as_many() -> None:
+    packets = variants.Index(np.arange(10_000), np.arange(10_000))
+    order = variants.damaged(packets)
+    assert 9_850 < len({*order.tolist()}) == len(order) < 9_950
+    assert 50 < np.count_nonzero(np.diff(order) < 0) < 150
 
 
 def test_cuts_keep_packets_whole(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
-    packets = variants.index(SAMPLE)
-    variants.keep(SAMPLE, cut, variants.first_bytes(5_000)(packets))
+    variants.make(SAMPLE, {"100kb": cut})
     assert cut.read_bytes() == SAMPLE.read_bytes()[: cut.stat().st_size]
-    assert 4_000 < cut.stat().st_size <= 5_000
+    assert cut.stat().st_size <= 100_000
 
 
 def test_a_crowd_has_as_many_connections_as_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,3 +131,12 @@ def test_a_crowd_has_as_many_connections_as_wanted(tmp_path: Path, monkeypatch: 
         assert len({key.ends for key in made.requests}) == size
         assert pcapfile.count(path) == packets <= 400
         assert not made.unclear
+
+
+@pytest.mark.parametrize(("kernel", "own"), [(0, 0), (1_234, 0), (0, 56_789), (1_234, 56_789), (600, 160)])
+def test_drops_of_a_live_session_are_read(kernel: int, own: int, capsys: pytest.CaptureFixture[str]) -> None:
+    warnings = Warnings()
+    warnings.tick(Health(("lo",), 0, 1, packets=500, came=70_000, kernel_dropped=min(kernel, 7)))
+    warnings.tick(Health(("lo",), 0, 1, packets=500, came=70_000, kernel_dropped=kernel, own_dropped=own))
+    said = capsys.readouterr().err + "1,500 packets, 2 MB. 1 connection.\n"
+    assert replay.counted("kwsniff live", said) == (1500, kernel + own)

@@ -1,31 +1,28 @@
 """What really went over the connections of an undamaged capture, for comparison; nothing of kwsniff is used.
 
-Sequence numbers put each direction's bytes in order, the four bytes of length cut them into frames, and a
+`tests.intact` puts each direction's bytes in order, the four bytes of length cut them into frames, and a
 request and a response of the same connection and correlation id are a call. It needs connections recorded
 from their SYN on, without a packet lost. The brokers' log of handled requests is a second witness.
 """
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
-from socket import inet_ntoa
 from typing import NamedTuple
 
 import orjson
-import pcapfile
 
-Address = tuple[str, int]
-Pair = tuple[Address, Address]
+from tests.intact.packets import packets
+from tests.intact.reading import LAST_API, NotKafkaError
+from tests.intact.reading import frames as cut
+from tests.intact.tcp import Stream, connections
 
-REQUEST_HEADER, RESPONSE_HEADER = 12, 8
-"""Bytes from a frame's length to its correlation id."""
-LENGTHS, ETHERNET, WRAP = 8, 14, 1 << 32
-SYN = 0x02
-NEWEST_API = 200  # well above what there is
+REQUEST_HEADER, RESPONSE_HEADER = 8, 4
+"""Bytes of a frame up to the end of its correlation id."""
 LOG_LINE = b"Completed request:"
 
 
@@ -61,102 +58,43 @@ class Frames:
     """Left out: two connections had the same ends, or what a client sent is no sequence of frames."""
 
 
-class Segment(NamedTuple):
-    """A packet's bytes and their place in the stream."""
-
-    place: int
-    packet: int
-    payload: bytes
-
-
-class Direction:
-    """One direction of a connection."""
-
-    def __init__(self, sequence: int) -> None:
-        self.first = (sequence + 1) % WRAP
-        self.segments: list[Segment] = []
-
-    def add(self, sequence: int, packet: int, payload: bytes) -> None:
-        self.segments.append(Segment((sequence - self.first) % WRAP, packet, payload))
-
-    def frames(self, header: int) -> Iterator[tuple[bytes, list[int]]]:
-        """Each frame's bytes behind its length, and the packets it came in: none for a last one cut short.
-        One of which the `header` is not all there is left out."""
-        stream, starts, packets = self._joined()
-        at = 0
-        while at + header <= len(stream):
-            end = at + 4 + int.from_bytes(stream[at : at + 4], "big")
-            first, last = bisect_right(starts, at) - 1, bisect_right(starts, end - 1)
-            yield bytes(stream[at + 4 : end]), packets[first:last] if end <= len(stream) else []
-            at = end
-
-    def _joined(self) -> tuple[bytearray, list[int], list[int]]:
-        """The bytes up to the first hole; where new ones begin, and the packet that brought them."""
-        stream, starts, packets = bytearray(), [], []
-        for place, packet, payload in sorted(self.segments):
-            if place > len(stream):
-                break
-            if fresh := payload[len(stream) - place :]:
-                starts.append(len(stream))
-                packets.append(packet)
-                stream += fresh
-        return stream, starts, packets
-
-
 def frames(path: Path, ports: list[int]) -> Frames:
-    """Cut the streams of a capture of loopback (Ethernet, IPv4), undamaged and with brokers on `ports`."""
-    directions, twice = _directions(path)
-    found = Frames(unclear={ends for pair in twice if (ends := _ends(*pair, ports))})
-    for (source, target), direction in directions.items():
-        ends = _ends(source, target, ports)
-        if ends is None:
-            _responses(Ends(*target, *source), direction, found)
-        elif ends not in found.unclear:
-            _requests(ends, direction, found)
+    """Cut the streams of an undamaged capture with brokers on `ports`."""
+    found, seen = Frames(), set()
+    for one in connections(packets(path)):
+        client = 0 if one.ends[1][1] in ports else 1
+        (host, port), (broker, broker_port) = one.ends[client], one.ends[1 - client]
+        ends = Ends(str(ip_address(host)), port, str(ip_address(broker)), broker_port)
+        if ends in seen:
+            found.unclear.add(ends)
+        seen.add(ends)
+        try:
+            for body, numbers in _frames(one.streams[client], REQUEST_HEADER):
+                key = Key(ends, int.from_bytes(body[4:8], "big", signed=True))
+                found.api_keys[key] = int.from_bytes(body[:2], "big")
+                if found.api_keys[key] > LAST_API:
+                    raise NotKafkaError("no such API")
+                if numbers:
+                    found.requests[key] = numbers
+            for body, numbers in _frames(one.streams[1 - client], RESPONSE_HEADER):
+                key = Key(ends, int.from_bytes(body[:4], "big", signed=True))
+                found.begun.add(key)
+                if numbers:
+                    found.responses[key] = numbers
+        except NotKafkaError:
+            found.unclear.add(ends)
     return found
 
 
-def _ends(source: Address, target: Address, ports: list[int]) -> Ends | None:
-    """The ends of a connection in the direction of requests, else None."""
-    return Ends(*source, *target) if target[1] in ports else None
-
-
-def _requests(ends: Ends, direction: Direction, found: Frames) -> None:
-    for body, packets in direction.frames(REQUEST_HEADER):
-        key = Key(ends, int.from_bytes(body[4:8], "big", signed=True))
-        found.api_keys[key] = int.from_bytes(body[:2], "big")
-        if found.api_keys[key] > NEWEST_API:
-            found.unclear.add(ends)
-            return
-        if packets:
-            found.requests[key] = packets
-
-
-def _responses(ends: Ends, direction: Direction, found: Frames) -> None:
-    if ends in found.unclear:
-        return
-    for body, packets in direction.frames(RESPONSE_HEADER):
-        key = Key(ends, int.from_bytes(body[:4], "big", signed=True))
-        found.begun.add(key)
-        if packets:
-            found.responses[key] = packets
-
-
-def _directions(path: Path) -> tuple[dict[Pair, Direction], set[Pair]]:
-    """The directions, and those that were begun twice."""
-    directions: dict[Pair, Direction] = {}
-    twice: set[Pair] = set()
-    for packet, (_, record) in enumerate(pcapfile.packets(path)):
-        ip = record[LENGTHS + ETHERNET :]
-        tcp = ip[(ip[0] & 15) * 4 : int.from_bytes(ip[2:4], "big")]
-        source_port, target_port, sequence, _, offset, flags = struct.unpack_from(">HHIIBB", tcp)
-        pair = ((inet_ntoa(ip[12:16]), source_port), (inet_ntoa(ip[16:20]), target_port))
-        if flags & SYN:
-            if directions.setdefault(pair, Direction(sequence)).first != (sequence + 1) % WRAP:
-                twice.add(pair)
-        elif payload := tcp[(offset >> 4) * 4 :]:
-            directions[pair].add(sequence, packet, payload)
-    return directions, twice
+def _frames(stream: Stream, header: int) -> Iterator[tuple[memoryview, list[int]]]:
+    """Each frame's bytes behind its length, and the packets it came in: none for a last one cut short.
+    One of which the `header` is not all there is left out."""
+    there, behind = cut(stream)
+    for frame in there:
+        first, last = bisect_right(stream.starts, frame.start) - 1, bisect_right(stream.starts, frame.end - 1)
+        yield frame.body, [number - 1 for number in stream.owners[first:last]]
+    if behind >= 4 + header:
+        yield memoryview(bytes(stream.data[-behind + 4 :])), []
 
 
 def logged(path: Path) -> dict[Key, int]:

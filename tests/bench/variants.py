@@ -1,21 +1,24 @@
-"""Captures made of a recorded one by leaving packets out: cut, joined mid-stream, with packets lost.
+"""Captures made of a recorded one as a bad tap does: cut, joined mid-stream, packets lost or out of order.
 
-A variant is a mask over the packets: true for those that stay. The same seed leaves the same ones out.
+A variant is the packets that stay, by their number and in their new order. The same seed leaves the same ones
+out.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pcapfile
 from numpy.typing import NDArray
+
+from tests.bench import pcapfile
 
 SEED = 13
 SECOND = 1_000_000_000
-Mask = NDArray[np.bool_]
+Order = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -43,41 +46,34 @@ def index(path: Path) -> Index:
     return Index(ends, seconds * SECOND + fraction * (SECOND // per_second))
 
 
-def lost(share: float) -> Callable[[Index], Mask]:
+def lost(share: float) -> Callable[[Index], Order]:
     """Each packet is lost with the same probability."""
-    return lambda packets: np.random.default_rng(SEED).random(len(packets)) >= share
+    return lambda packets: np.flatnonzero(np.random.default_rng(SEED).random(len(packets)) >= share)
 
 
-def lost_second(packets: Index) -> Mask:
+def damaged(packets: Index) -> Order:
+    """One packet in a hundred is lost, one in a hundred of the others comes after the one behind it."""
+    order = lost(0.01)(packets)
+    chance = np.random.default_rng(SEED + 1).random(len(order) // 2) < 0.02
+    first = 2 * np.flatnonzero(chance)
+    order[first], order[first + 1] = order[first + 1], order[first].copy()
+    return order
+
+
+def lost_second(packets: Index) -> Order:
     """All of one second is lost, from the middle of the recording on."""
     begin = (packets.times[0] + packets.times[-1]) // 2
-    return (packets.times < begin) | (packets.times >= begin + SECOND)
+    return np.flatnonzero((packets.times < begin) | (packets.times >= begin + SECOND))
 
 
-def midstream(packets: Index) -> Mask:
-    """The first third is lost."""
-    return np.arange(len(packets)) >= len(packets) // 3
-
-
-def first_packets(count: int) -> Callable[[Index], Mask]:
-    return lambda packets: np.arange(len(packets)) < count
-
-
-def first_bytes(size: int) -> Callable[[Index], Mask]:
-    return lambda packets: packets.ends <= size
-
-
-VARIANTS: dict[str, Callable[[Index], Mask]] = {
-    "midstream": midstream,
-    "lost-1": lost(0.01),
-    "lost-2": lost(0.02),
-    "lost-5": lost(0.05),
-    "lost-10": lost(0.10),
-    "lost-20": lost(0.20),
+VARIANTS: dict[str, Callable[[Index], Order]] = {
+    "midstream": lambda packets: np.arange(len(packets) // 3, len(packets)),
+    **{f"lost-{percent}": lost(percent / 100) for percent in (1, 2, 5, 10, 20)},
     "lost-second": lost_second,
-    "200k": first_packets(200_000),
-    "5mb": first_bytes(5_000_000),
-    "100kb": first_bytes(100_000),
+    "damaged": damaged,
+    "200k": lambda packets: np.arange(min(200_000, len(packets))),
+    "5mb": lambda packets: np.flatnonzero(packets.ends <= 5_000_000),
+    "100kb": lambda packets: np.flatnonzero(packets.ends <= 100_000),
 }
 
 
@@ -85,16 +81,15 @@ def make(source: Path, variants: dict[str, Path]) -> None:
     """Write these variants of `source`, each to its path."""
     packets = index(source)
     for name, target in variants.items():
-        keep(source, target, VARIANTS[name](packets))
+        keep(source, target, packets, VARIANTS[name](packets))
 
 
-def keep(source: Path, target: Path, mask: Mask) -> None:
-    """Write the packets for which `mask` is true."""
-    with target.open("wb") as out:
-        out.write(pcapfile.header(source).raw)
-        last = int(np.flatnonzero(mask)[-1]) if mask.any() else -1
-        for number, (time, rest) in enumerate(pcapfile.packets(source)):
-            if mask[number]:
-                out.write(time + rest)
-            if number == last:
-                break
+def keep(source: Path, target: Path, packets: Index, order: Order) -> None:
+    """Write these packets. Times stay where they are and rise: what moves is the packet."""
+    starts = np.concatenate([[pcapfile.HEADER], packets.ends])
+    with source.open("rb") as file, target.open("wb") as out:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        out.write(data[: pcapfile.HEADER])
+        for slot, packet in zip(np.sort(order), order, strict=True):
+            out.write(data[starts[slot] : starts[slot] + pcapfile.TIME])
+            out.write(data[starts[packet] + pcapfile.TIME : starts[packet + 1]])

@@ -1,16 +1,24 @@
-"""Paths: directories, order, what cannot be read."""
+"""Paths and directories: what is read, in which order, what is told, which are finished."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 from files import START, brief, expected, frame, frames, notes, pcap, pcapng
 
-from kwsniff.capture.source import CaptureError, CaptureTotals, resolve, segments
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.place import Unread, named_as_capture, recursive
+from kwsniff.capture.rotation import Rotation, grown, listed, present, unread
+from kwsniff.capture.source import CaptureTotals, resolve, segments
 from kwsniff.config import Config
 from kwsniff.net.segments import SEGMENTS
+from tests.samples import CAPTURES
+
+# Paths: directories, order, what cannot be read
 
 
 def rows(paths, totals=None, **kwargs):
@@ -160,3 +168,303 @@ def test_totals_of_two_processes_can_be_merged():
     one.merge(CaptureTotals(packets=2, bytes=20, dropped=3, first_time_ns=2, last_time_ns=7))
     one.merge(CaptureTotals())
     assert one == CaptureTotals(packets=3, bytes=30, dropped=3, first_time_ns=2, last_time_ns=9)
+
+
+# Directories of captures: all that can be read is read, all else is told
+
+PACKETS = frames(30)
+
+
+def rows_of_directory(path, totals=None):
+    return [row for batch in segments([path], Config(), totals) for row in batch.to_pylist()]
+
+
+def left_out(path):
+    return {
+        (os.path.relpath(row["capture"], path), row["detail"])
+        for row in rows_of_directory(path)
+        if row["anomaly"] == "capture_unreadable"
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two captures with ten packets each, and ten more in a folder of the folder."""
+    deeper = tmp_path / "more" / "yet"
+    deeper.mkdir(parents=True)
+    (tmp_path / "1.pcap").write_bytes(pcap(PACKETS[:10]))
+    (tmp_path / "2.pcap.gz").write_bytes(gzip.compress(pcap(PACKETS[10:20])))
+    (deeper / "3.pcap").write_bytes(pcap(PACKETS[20:]))
+    return tmp_path
+
+
+def one_byte(path):
+    path.write_bytes(b"\xd4")
+
+
+def magic_only(path):
+    path.write_bytes(b"\xd4\xc3\xb2\xa1")
+
+
+def cut_gzip(path):
+    path.write_bytes(gzip.compress(pcap(PACKETS))[:12])
+
+
+def self_linked(path):
+    path.symlink_to(path)
+
+
+def dangling(path):
+    path.symlink_to("nowhere")
+
+
+WHY = {
+    empty: "the file is empty",
+    one_byte: "is no capture file (neither pcap nor pcapng)",
+    magic_only: "ends inside its file header",
+    text: "is no capture file (neither pcap nor pcapng)",
+    cut_gzip: "is no capture that can be read: the gzip data ends early",
+    self_linked: "Too many levels of symbolic links",
+    dangling: "No such file or directory",
+}
+
+
+@pytest.mark.parametrize("make", WHY)
+def test_what_cannot_be_read_is_told_and_the_rest_is_read(folder, make):
+    make(folder / "bad.pcap")
+    assert left_out(folder) == {("bad.pcap", WHY[make])}
+    totals = CaptureTotals()
+    assert brief(rows_of_directory(folder, totals)) == expected(PACKETS[:10]) + expected(PACKETS[10:20])
+    assert totals.files == 2
+
+
+def test_what_the_system_refuses_to_open_is_told_whatever_its_name(folder, monkeypatch):
+    (folder / "secret").write_bytes(pcap(PACKETS))
+    really = open
+
+    def refuse(path, *args, **kwargs):
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied")
+        return really(path, *args, **kwargs)
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert left_out(folder) == {("secret", "Permission denied")}
+
+
+def test_what_becomes_unreadable_while_others_are_read_is_told(folder):
+    batches = segments([folder], Config(block_packets=5))
+    found = next(batches).to_pylist()
+    (folder / "2.pcap.gz").unlink()
+    found += [row for batch in batches for row in batch.to_pylist()]
+    assert brief(found) == expected(PACKETS[:10])
+    told = [(row["capture"], row["detail"]) for row in found if row["anomaly"]]
+    assert told == [(str(folder / "2.pcap.gz"), "No such file or directory")]
+
+
+def test_a_file_that_was_named_itself_is_an_error_still(folder):
+    empty(folder / "bad.pcap")
+    with pytest.raises(CaptureError, match="the file is empty"):
+        segments([folder / "1.pcap", folder / "bad.pcap"])
+
+
+def test_other_files_are_passed_over_in_silence(folder):
+    (folder / "README.md").write_text("how these were recorded")
+    (folder / "list.gz").write_bytes(gzip.compress(b"1.pcap"))
+    (folder / ".gitkeep").touch()
+    assert left_out(folder) == set()
+
+
+def test_a_directory_of_which_nothing_can_be_read_is_an_error_that_says_why(tmp_path):
+    empty(tmp_path / "a.pcap")
+    with pytest.raises(CaptureError) as error:
+        segments([tmp_path])
+    why = f"can be read ({tmp_path}/a.pcap: the file is empty)"
+    assert str(error.value) == f"{tmp_path}: no capture files in this directory {why}"
+
+
+def test_a_file_with_several_names_is_read_once(folder):
+    (folder / "0-latest.pcap").symlink_to("1.pcap")
+    os.link(folder / "2.pcap.gz", folder / "kept.pcap.gz")
+    names = [os.path.basename(file.path) for file in resolve([folder])]
+    assert names == ["1.pcap", "2.pcap.gz"]
+
+
+def test_directories_in_it_are_read_where_asked(folder):
+    (folder / "more" / "up").symlink_to(folder)
+    assert len(brief(rows_of_directory(folder))) == 20
+    assert brief(rows_of_directory(recursive(str(folder)))) == [
+        row for first in (0, 10, 20) for row in expected(PACKETS[first : first + 10])
+    ]
+
+
+def test_a_directory_that_holds_only_directories_can_be_read_so(folder):
+    assert len(brief(rows_of_directory(recursive(str(folder / "more"))))) == 10
+    with pytest.raises(CaptureError, match="no capture files in this directory"):
+        segments([folder / "more"])
+
+
+@pytest.mark.parametrize(
+    "name", ["a.pcap", "a.PCAP.gz", "a.pcap12", "a.pcapng", "a.cap", "a.dmp", "a.pcap.7", "a.pcapng-2026.zst"]
+)
+def test_names_of_captures(name):
+    assert named_as_capture(f"/x/{name}")
+
+
+@pytest.mark.parametrize(
+    "name", ["a.md", "pcap", "a.pcap.md5", "a.capture.txt", "a.pcap" + "1" * 200 + "x", "a.gz"]
+)
+def test_names_of_other_files(name):
+    assert not named_as_capture(f"/x.pcap/{name}")
+
+
+# Which files of a directory are finished, and that they keep their number
+
+OLD, NEWER = CAPTURES / "midstream.pcap", CAPTURES / "librdkafka-errors.pcap"
+LATEST = CAPTURES / "connection-churn.pcapng.zst"
+
+
+def put(into: Path, source: Path, seconds: int) -> Path:
+    """A capture whose last byte was written so many seconds since 1970."""
+    shutil.copyfile(source, into)
+    os.utime(into, (seconds, seconds))
+    return into
+
+
+def found(rotation: Rotation) -> list[str]:
+    rotation.look()
+    return [Path(each.path).name for each in rotation.files]
+
+
+def test_the_newest_file_waits_for_the_next_one(tmp_path: Path) -> None:
+    rotation = Rotation([str(tmp_path)], tmp_path / ".list", quiet=1e12)
+    put(tmp_path / "a.pcap", OLD, 100)
+    assert found(rotation) == []
+    put(tmp_path / "b.pcap", NEWER, 200)
+    assert found(rotation) == ["a.pcap"]
+
+
+def test_the_newest_file_is_finished_when_it_was_quiet_for_long(tmp_path: Path) -> None:
+    put(tmp_path / "a.pcap", OLD, 100)
+    assert found(Rotation([str(tmp_path)], tmp_path / ".list", quiet=60)) == ["a.pcap"]
+
+
+def test_each_directory_has_a_newest_file(tmp_path: Path) -> None:
+    for name, second in (("one", 100), ("two", 300)):
+        (tmp_path / name).mkdir()
+        put(tmp_path / name / f"{name}-0.pcap", OLD, second)
+        put(tmp_path / name / f"{name}-1.pcap", NEWER, second + 1)
+    directories = [str(tmp_path / "one"), str(tmp_path / "two")]
+    assert found(Rotation(directories, tmp_path / ".list", quiet=1e12)) == ["one-0.pcap", "two-0.pcap"]
+
+
+def test_files_keep_their_number_whatever_comes_later(tmp_path: Path) -> None:
+    source, files = tmp_path / "in", tmp_path / "list"
+    source.mkdir()
+    put(source / "z.pcap", NEWER, 100)
+    assert found(Rotation([str(source)], files, quiet=0)) == ["z.pcap"]
+    put(source / "a.pcap", OLD, 200)
+    (source / "z.pcap").unlink()
+    assert found(Rotation([str(source)], files, quiet=0)) == ["z.pcap", "a.pcap"]
+
+
+def test_a_look_finds_files_in_the_order_of_their_packets(tmp_path: Path) -> None:
+    put(tmp_path / "1.pcap", CAPTURES / "librdkafka-transactions.pcap", 300)
+    put(tmp_path / "2.pcap", NEWER, 100)
+    put(tmp_path / "3.pcap", OLD, 200)
+    rotation = Rotation([str(tmp_path)], tmp_path / ".list", quiet=0)
+    rotation.look()
+    times = [each.first_time_ns for each in rotation.files]
+    assert len(times) == 3
+    assert times == sorted(times)
+
+
+def test_a_file_that_was_compressed_meanwhile_is_the_same_file(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    path = put(source / "a.pcap", OLD, 100)
+    rotation = Rotation([str(source)], tmp_path / "list", quiet=0)
+    assert found(rotation) == ["a.pcap"]
+    (source / "a.pcap.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert found(rotation) == ["a.pcap"]
+    assert present(rotation.files[0]) == str(path) + ".gz"
+    (source / "a.pcap.gz").unlink()
+    with pytest.raises(CaptureError, match="was removed before it could be read"):
+        present(rotation.files[0])
+
+
+def test_a_name_that_is_used_again_is_another_file(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    rotation = Rotation([str(source)], tmp_path / "list", quiet=0)
+    put(source / "ring0.pcap", OLD, 100)
+    assert found(rotation) == ["ring0.pcap"]
+    put(source / "ring0.pcap", NEWER, 200)
+    assert found(rotation) == ["ring0.pcap", "ring0.pcap"]
+
+
+def test_a_file_that_grew_is_told_and_not_read_twice(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    path = put(source / "a.pcap", OLD, 100)
+    rotation = Rotation([str(source)], tmp_path / "list", quiet=0)
+    assert found(rotation) == ["a.pcap"]
+    with path.open("ab") as file:
+        file.write(bytes(40))
+    assert found(rotation) == ["a.pcap"]
+    assert grown(rotation.files) == {str(path): 40}
+
+
+def test_what_is_no_capture_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "empty.pcap").touch()
+    (tmp_path / ".a.pcap.part").write_bytes(OLD.read_bytes())
+    put(tmp_path / "a.pcap", OLD, 100)
+    assert found(Rotation([str(tmp_path)], tmp_path / ".list", quiet=0)) == ["a.pcap"]
+
+
+def test_a_line_that_was_not_written_to_its_end_is_written_again(tmp_path: Path) -> None:
+    source, files = tmp_path / "in", tmp_path / "list"
+    source.mkdir()
+    put(source / "a.pcap", OLD, 100)
+    Rotation([str(source)], files, quiet=0).look()
+    whole = files.read_bytes()
+    files.write_bytes(whole + whole[:17])
+    put(source / "b.pcap", NEWER, 200)
+    assert found(Rotation([str(source)], files, quiet=0)) == ["a.pcap", "b.pcap"]
+    assert [Path(each.path).name for each in listed(files)] == ["a.pcap", "b.pcap"]
+
+
+def test_a_directory_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="No such file or directory"):
+        Rotation([str(tmp_path / "none")], tmp_path / ".list", quiet=0).look()
+
+
+def test_a_link_to_a_file_that_is_followed_is_no_other_file(tmp_path: Path) -> None:
+    """As some programs keep one to the latest file."""
+    source = tmp_path / "in"
+    source.mkdir()
+    (tmp_path / "other").mkdir()
+    rotation = Rotation([str(source)], tmp_path / "list", quiet=0)
+    for number, (name, capture) in enumerate((("a.pcap", OLD), ("b.pcap", NEWER))):
+        put(source / name, capture, 100 + number)
+        (source / "0-latest.pcap").unlink(missing_ok=True)
+        (source / "0-latest.pcap").symlink_to(name)
+        found(rotation)
+        (source / f"0-hard-{name}").hardlink_to(source / name)
+    (source / "c.pcap").symlink_to(put(tmp_path / "other" / "c.pcap", LATEST, 105))
+    assert found(rotation) == ["a.pcap", "b.pcap", "c.pcap"]
+
+
+def test_what_the_system_refuses_to_show_is_named_once_and_stops_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    put(source / "a.pcap", OLD, 100)
+    (source / "loop.pcap").symlink_to(tmp_path / "loop")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (source / "nowhere.pcap").symlink_to("gone.pcap")
+    rotation = Rotation([str(source)], tmp_path / "list", quiet=0)
+    assert found(rotation) == ["a.pcap"]
+    assert found(rotation) == ["a.pcap"]
+    told = unread(tmp_path / "list")
+    assert told == [Unread(str(source / "loop.pcap"), "Too many levels of symbolic links")]

@@ -1,6 +1,6 @@
 """The picture of the README, docs/report.svg: a report as a terminal shows it.
 
-`pytest --update-golden tests/answers/test_documentation.py` draws it again.
+`pytest --update-golden tests/analysis/test_documentation.py` draws it again.
 """
 
 from __future__ import annotations

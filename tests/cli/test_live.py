@@ -15,8 +15,7 @@ from kwsniff.cli.running import run
 
 ALONE = """
 import sys
-sys.path.insert(0, "tests/bench")
-import namespace
+from tests.bench import namespace
 namespace.enter()
 import os
 os.execv(sys.executable, [sys.executable, "-m", "kwsniff", "live", *sys.argv[1:]])

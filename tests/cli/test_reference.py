@@ -1,3 +1,5 @@
+"""Commands, options and what is said of them: help, man page, completion, documentation, spelling."""
+
 from __future__ import annotations
 
 import json
@@ -6,19 +8,23 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kwsniff.cli import commands as registry
 from kwsniff.cli.commands import COMMANDS, EXAMPLES
 from kwsniff.cli.commands import GROUPS as COMMAND_GROUPS
 from kwsniff.cli.options import ARGUMENTS, GROUPS
 from kwsniff.cli.problem import DAMAGED, DONE, FINDINGS, INTERNAL, INTERRUPTED, TERMINATED, USAGE
 from kwsniff.cli.reference import manual, reference
 from kwsniff.cli.running import run
-from tests.cli.conftest import ROOT, Ended, Said, call, process
+from tests.cli.conftest import ROOT, Ended, Said, call, connection, process
 from tests.samples import CAPTURES
+
+# Reference
 
 DECODE = (ROOT / "docs/decode.md").read_text()
 
@@ -126,3 +132,153 @@ def test_every_command_line_in_the_guide_runs(
     assert len(lines) >= 3
     for line in lines:
         assert kwsniff(*shlex.split(line.split(" | ")[0])).code == 0, line
+
+
+# Completion
+
+
+def completed(words: str) -> list[str]:
+    """What bash is offered behind these words."""
+    asked = {"_KWSNIFF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    offered = process(module="kwsniff", env=asked).stdout.decode().split()
+    return [each.removeprefix("plain,") for each in offered]
+
+
+def test_commands_are_completed() -> None:
+    assert set(completed("kwsniff ")) == set(COMMANDS)
+    assert completed("kwsniff upg") == ["upgrade-check"]
+
+
+def test_options_are_completed() -> None:
+    assert completed("kwsniff clients --si") == ["--since"]
+    assert "--where" in completed("kwsniff decode --")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_of_its_own(shell: str) -> None:
+    ended = process("completion", shell, module="kwsniff")
+    assert ended.returncode == 0
+    assert f"{shell}_complete" in ended.stdout.decode()
+
+
+def test_bash_completes_with_its_script(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash
+    program = tmp_path / "kwsniff"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m kwsniff "$@"\n')
+    program.chmod(0o755)
+    commands = (
+        'eval "$(kwsniff completion bash)"; COMP_WORDS=(kwsniff fol); COMP_CWORD=1; '
+        "_kwsniff_completion kwsniff; echo $COMPREPLY"
+    )
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = [bash, "-c", commands]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert ended.stdout == "follow\n"
+
+
+def test_a_shell_that_is_not_known_is_an_error() -> None:
+    ended = process("completion", "csh", module="kwsniff")
+    assert ended.returncode == 2
+    assert b"no completion for 'csh'" in ended.stderr
+
+
+# Commands that the documentation shows are commands that there are
+
+ROOT_OF_DOCUMENTATION = Path(__file__).parents[2]
+PAGES = [
+    ROOT_OF_DOCUMENTATION / "README.md",
+    *(page for page in sorted((ROOT_OF_DOCUMENTATION / "docs").glob("*.md")) if page.name != "cli.md"),
+    ROOT_OF_DOCUMENTATION / "captures" / "README.md",
+]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(kwsniff [a-z][^`]*)`")
+STANDS_FOR = {"FILE…": "x.pcap", "PATH…": "x", "DIR": "x", "[ATTACK]": "", "…": "x"}
+
+
+def shown(page: Path) -> Iterator[str]:
+    """The kwsniff commands of a page, in blocks and in sentences."""
+    text = page.read_text(encoding="utf-8")
+    for language, block in BLOCK.findall(text):
+        if language not in ("", "sh", "bash"):
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r"[|&](?=\s|$)", re.sub(r"\s+#.*", "", line)):
+                found = re.match(r"\s*(?:\$ )?(kwsniff [a-z-].*)", part)
+                if found and not re.match(r"kwsniff live {2}", found[1]):  # the screen's head
+                    yield found[1]
+    yield from INLINE.findall(text.replace("\n", " "))
+
+
+def parsed(command: str) -> None:
+    """Raises what the command line raises for commands and options that there are not."""
+    for word, meaning in STANDS_FOR.items():
+        command = command.replace(word, meaning)
+    name, *rest = shlex.split(command)[1:]
+    registry.COMMANDS[name].make_context(name, rest)
+
+
+COMMANDS_OF_DOCUMENTATION = sorted({(page.name, command) for page in PAGES for command in shown(page)})
+
+
+def test_there_are_commands_in_the_documentation() -> None:
+    assert {command.split()[1] for _, command in COMMANDS_OF_DOCUMENTATION} >= {
+        "decode", "report", "pipeline", "live", "crosscheck", "protocol"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS_OF_DOCUMENTATION)
+def test_a_command_of_the_documentation_can_be_given(page: str, command: str) -> None:
+    try:
+        parsed(command)
+    except Exception as error:
+        # A sentence need not name the files, nor what an option takes.
+        left_out = ("MissingParameter", "BadOptionUsage")
+        if type(error).__name__ not in left_out or not re.fullmatch(r"kwsniff [\w-]+( -.*)?", command):
+            raise
+
+
+# What kwsniff says where its output alone would leave people guessing
+
+Run = Callable[..., Ended]
+Capture = Callable[..., str]
+NONE = ("--where", "latency_us > 1e9")
+
+
+def test_decode_says_that_the_filter_left_no_row(kwsniff: Run, capture: Capture) -> None:
+    path = capture(call(), call(), connection())
+    ended = kwsniff("decode", path, "-q", *NONE)
+    assert (ended.code, ended.out, ended.err) == (0, "", "kwsniff: --where left none of 3 rows\n")
+    assert kwsniff("decode", path, "-q", "--where", "latency_us > 1").err == ""
+    assert kwsniff("decode", capture(name="empty"), "-q", *NONE).err == ""
+
+
+def test_a_report_says_that_the_filter_left_no_call(kwsniff: Run, capture: Capture) -> None:
+    path = capture(call(), call(), connection())
+    assert kwsniff("report", path, "-q", *NONE).err == "kwsniff: --where left none of 2 calls\n"
+    assert kwsniff("report", path, "-q", "--where", "latency_us > 1").err == ""
+    assert kwsniff("report", capture(connection(), name="no calls"), "-q", *NONE).err == ""
+
+
+HINT = "only a part (…, +n, n errors): -f jsonl or csv has all of it, --full the bodies, too"
+PARTITIONS = [{"topic": "t", "partition": number} for number in range(9)]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"topics": list("abcdefghi")}, {"topics": ["t"], "partitions": PARTITIONS}, {"error_count": 2}],
+    ids=["topics", "partitions", "errors"],
+)
+def test_lines_that_cannot_show_all_say_how_to_see_it(
+    columns: dict[str, object], kwsniff: Run, capture: Capture
+) -> None:
+    path = capture(call(**columns), call())
+    assert f"kwsniff: 1 line shows {HINT}\n" in kwsniff("decode", path).err
+    assert HINT not in kwsniff("decode", path, "-q").err
+    assert HINT not in kwsniff("decode", path, "-f", "jsonl").err
+    assert f"2 lines show {HINT}" in kwsniff("decode", path, path).err
+
+
+def test_lines_that_show_all_say_nothing_of_it(kwsniff: Run, capture: Capture) -> None:
+    row = call(topics=list("abcdefgh"), partitions=PARTITIONS[:8], error_count=1)
+    assert HINT not in kwsniff("decode", capture(row)).err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.playbook import call, play, request, response, wait
-from tests.wire.record_bytes import batch, record
+from tests.spec.record_bytes import batch, record
 
 TOPIC = pack(">h", 1) + b"t"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.playbook import Play, anomaly, handshake, play, request, response
-from tests.wire.record_bytes import batch, message, record, text
+from tests.spec.record_bytes import batch, message, record, text
 
 PRODUCE, FETCH, DESCRIBE_GROUPS, DELETE_GROUPS, HEARTBEAT = 0, 1, 15, 42, 68
 NO_TAGS = b"\0"

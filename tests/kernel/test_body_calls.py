@@ -21,7 +21,7 @@ from tests.oracle.bodies import Body, read
 from tests.oracle.facts import Facts
 from tests.oracle.joining import joined_partitions, joined_topics, named_groups, record_sums
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spec"))
 from record_bytes import batch, message
 from spec_encoder import Encoder, Maker
 from spec_tables import versions_of

@@ -7,6 +7,7 @@ import random
 import sys
 import zlib
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from kwsniff.engine import records
 from kwsniff.engine.records import CODEC_UNKNOWN, CUT_SHORT, MALFORMED, sum_up
 from tests.oracle.records import RecordsSummary, summarize
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "wire"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spec"))
 from record_bytes import batch, message
 
 
@@ -68,6 +69,47 @@ def test_record_data_of_any_kind_is_summed_up_as_before(seed: int) -> None:
             verify = rng.random() < 0.8
             found = summary(machine, data, is_request, verify)
             assert found == expected(summarize(data, 0, len(data), verify_crc=verify), is_request), data.hex()
+
+
+HEADER = pack(">qi", 0, 48) + b"\x00\x00\x00\x00\x02" + bytes(80)
+WHOLE = batch(b"r" * 70, 10)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (WHOLE, {"records": 10, "bytes": 131, "codec": "none", "base_offset": 7, "mismatches": 0}),
+        (batch(b"packed", 900, attributes=4), {"records": 900, "codec": "zstd", "damage": 0}),
+        (
+            batch(b"", 2, attributes=4, base_offset=100) + batch(b"y" * 30, 4) + batch(b"", 3, attributes=4),
+            {"records": 9, "codec": "zstd+none", "base_offset": 100},
+        ),
+        (batch(b"r" * 10, 1, attributes=0x10) + batch(b"r" * 10, 1, attributes=0x30), {"records": 2}),
+        (message(0, offset=41) + message(0, offset=42), {"records": 2, "base_offset": 41, "mismatches": 0}),
+        (message(1, attributes=1, offset=9), {"records": None, "base_offset": None, "codec": "gzip"}),
+        (message(0) + message(1) + batch(b"r" * 7, 1), {"records": 3, "mismatches": 0}),
+        *((WHOLE + WHOLE[:kept], {"records": 10, "damage": CUT_SHORT}) for kept in (1, 12, 16, 17, 61, 80)),
+        (b"", {"records": 0, "bytes": 0, "codec": None, "base_offset": None}),
+        (batch(b"r" * 9000, 1, crc=1) + message(1, crc=1), {"mismatches": 2}),
+        *(
+            (wrong + WHOLE, {"records": None, "damage": MALFORMED})
+            for wrong in (
+                bytes(200), HEADER, pack(">qi", 0, -1) + bytes(80), pack(">qi", 0, 0), batch(b"r" * 20, -1),
+                pack(">qi", 0, 20) + b"\x00\x00\x00\x00\x01" + bytes(80),
+                pack(">qi", 0, 40) + b"\x00\x00\x00\x00\x03" + bytes(80), batch(b"r" * 20, 2_000_000_000),
+            )
+        ),
+        (batch(b"r" * 9, 1, attributes=5), {"codec": "unknown", "damage": CODEC_UNKNOWN}),
+        (message(1, attributes=7), {"codec": "unknown", "damage": CODEC_UNKNOWN}),
+    ],
+)  # fmt: skip
+def test_sums_are_those_that_can_be_read_off_the_bytes(data: bytes, said: dict[str, Any]) -> None:
+    found = summary(Machine(), data, True, True)
+    assert {name: found[name] for name in said} == said
+
+
+def test_a_wrong_checksum_is_not_counted_where_none_is_verified() -> None:
+    assert summary(Machine(), batch(b"r" * 9, 1, crc=1), True, False)["mismatches"] == 0
 
 
 PUBLISHED = [

@@ -42,7 +42,6 @@ PAPER = "on paper"
 HERE = "test_commands_of_the_page_do_what_they_say"
 EXTRAS = "test_what_is_to_be_installed_is_here"
 SUBMITTED = "tests.spark.test_ways:test_spark_submit_ships_a_slim_archive"
-BENCH = "tests.bench.test_estimate:test_figures_are_scaled_by_the_bytes"
 RUN_BY = {
     "pip install 'kwsniff[spark]'": EXTRAS,
     "pip install 'kwsniff[spark,lake]'": EXTRAS,
@@ -68,12 +67,6 @@ RUN_BY = {
     "spark-submit --master spark://head:7077 ": SUBMITTED,
     "spark-submit --master yarn ": PAPER,
     "spark-submit --master k8s://https://cluster:6443 ": PAPER,
-    "python tests/bench/estimate.py ": BENCH,
-    "python tests/bench/pipeline.py": BENCH,
-    "python tests/bench/following.py":
-        "tests.spark.test_following:test_rows_are_there_five_seconds_after_their_file",
-    "python tests/bench/querying.py":
-        "tests.spark.test_stream:test_who_began_to_read_before_files_were_joined_reads_on",
 }  # fmt: skip
 """What runs each command, by its beginning: a test of this module, or of another one."""
 ONCE = {

@@ -10,7 +10,7 @@ from kwsniff.count.naming import named
 from kwsniff.page.html import page_of
 from kwsniff.run.offline import events
 from kwsniff.spark import job
-from tests.html_page.test_page import data_of
+from tests.page.test_html import data_of
 from tests.samples import sample
 
 if TYPE_CHECKING:

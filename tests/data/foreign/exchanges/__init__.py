@@ -1,1 +1,0 @@
-"""What other protocols say: one function an exchange, `exchange(port, connections)`."""
