@@ -8,6 +8,7 @@ import signal
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("parquet", "delta", "iceberg")
+POLL_S = 1.0
+"""How often directories are looked at that are followed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +167,7 @@ def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread
     """Run the stream to its end; `unread` takes files that were passed over."""
     from kwsniff.spark import ledger
     from kwsniff.spark import streaming as stream
-    from kwsniff.spark.sparksession import plain_failures, session
+    from kwsniff.spark.sparksession import context, plain_failures
     from kwsniff.spark.streamsource import Following
 
     window, late = _seconds(request.window, "--window"), _seconds(request.late, "--late")
@@ -180,23 +183,22 @@ def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread
     ledger.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
     # In another thread, or PySpark would take Ctrl-C for itself.
     with ThreadPoolExecutor(1) as thread:
-        spark = thread.submit(session, request.master, verbose=request.verbose).result()
+        spark = thread.submit(context, request.master, verbose=request.verbose).result()
     with plain_failures():
-        shares = wanted.shares or spark.sparkContext.defaultParallelism
+        shares = wanted.shares or spark.defaultParallelism
         with ledger.alone(where.out):
             settings = ledger.settled(where, replace(wanted, shares=shares))
             made = stream.Stream(spark, following, where, settings, _tell_of_stream)
             _say(f"following {', '.join(request.paths)} into {request.out}; {_so_far(made.record())}")
-            if not stop.is_set():
-                made.start(once=request.once or request.end)
-                _follow(made, stop, unread)
+            made.start(once=request.once or request.end)
+            _follow(made, stop, unread, once=request.once or request.end)
 
 
-def _follow(made: Stream, stop: Stop, unread: list[Unread]) -> None:
+def _follow(made: Stream, stop: Stop, unread: list[Unread], *, once: bool) -> None:
     told: dict[str, int] = {}
-    over = False
-    while not (stop.is_set() or over):
-        over = made.wait(1)
+    while not stop.is_set():
+        began = time.monotonic()
+        over = not made.batch() and once
         for each in made.unread(len(unread)):
             _say(f"{each}; it is passed over")
             unread.append(each)
@@ -204,8 +206,10 @@ def _follow(made: Stream, stop: Stop, unread: list[Unread]) -> None:
             if told.get(path) != lost:
                 _say(f"{path}: grew after it was read; {lost} bytes are lost (see --settle)")
                 told[path] = lost
-    if stop.is_set():
-        made.stop()
+        if over:
+            return
+        if not once:
+            stop.wait(POLL_S - (time.monotonic() - began))
 
 
 class Signals:

@@ -42,8 +42,6 @@ SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.ui.enabled": "false",
     "spark.python.daemon.module": "kwsniff.spark.daemon",
-    # What a stream keeps of batches that are finished long since.
-    "spark.sql.streaming.minBatchesToRetain": "10",
 }
 """What Spark is told unless the user said otherwise."""
 
@@ -213,9 +211,8 @@ def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ..
 
 
 def _last_line(text: str) -> str | None:
-    """What went wrong: the end of a worker's traceback, or of what a stream's batch raised. Behind it stands
-    the JVM's stack, or what Spark knows of the stream."""
-    said = re.split(r"JVM stacktrace|^=== Streaming Query", text, maxsplit=1, flags=re.MULTILINE)[0]
+    """What went wrong: the end of a worker's traceback. Behind it stands the JVM's stack."""
+    said = text.partition("JVM stacktrace")[0]
     lines = [line for line in said.splitlines() if line.strip() and not line.strip().startswith("SQLSTATE:")]
     return lines[-1] if lines else None
 

@@ -64,7 +64,7 @@ class Followed:
         following = Following([str(self.source)], "", Config(), 0, 0.0, batch_bytes, end)
         made = stream.Stream(self._spark, following, where, settings, self._told)
         made.start(once=True)
-        while not made.wait(60):
+        while made.batch():
             pass
         return made.record()
 

@@ -22,7 +22,7 @@ def test_a_stream_killed_at_several_places_yields_each_call_once(tmp_path: Path)
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     files = rotated(sample("librdkafka-groups").paths, tmp_path / "all")
-    places = [".stream/state/*/share-0001", "data/stream/calls/*/*/batch-000001-*"]
+    places = [".stream/state/*/share-0001", "data/stream/calls/*/*/batch-000000-*"]
     for number, place in enumerate(places):
         come(files[5 * number : 5 * number + 5], source)
         known = set(out.glob(place))

@@ -141,8 +141,8 @@ def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
 ) -> None:
     """Both began while there were none."""
     (tmp_path / "in").mkdir()
-    started = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3))
-    monkeypatch.setattr("kwsniff.spark.sparksession.session", lambda *_, **__: started)
+    started = SimpleNamespace(defaultParallelism=3)
+    monkeypatch.setattr("kwsniff.spark.sparksession.context", lambda *_, **__: started)
     request = pipeline.PipelineRequest(
         paths=[str(tmp_path / "in")], config=Config(), out=str(tmp_path / "out"), once=True, quiet=True
     )
@@ -234,25 +234,6 @@ def test_who_began_to_read_before_files_were_joined_reads_on(
     followed.run(end=True)
     with pytest.raises(FileNotFoundError):
         began[0].table("calls", ["time"])
-
-
-def test_a_batch_reads_its_files_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, ran = stream.Stream._written, []
-
-    def written(*given: Any) -> Any:
-        tracker = spark.sparkContext.statusTracker()
-        jobs = tracker.getJobIdsForGroup(spark.sparkContext.getLocalProperty("spark.jobGroup.id"))
-        stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
-        ran.append(sum(tracker.getStageInfo(stage).numTasks for stage in stages))
-        return real(*given)
-
-    monkeypatch.setattr(stream.Stream, "_written", written)
-    followed = Followed(spark, tmp_path, shares=3)
-    rotated(sample("midstream").paths, followed.source, 1000)
-    followed.run()
-    assert ran == [3]
 
 
 def test_a_stream_writes_a_delta_table_that_can_be_read_meanwhile(
