@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kwsniff.spark import job
-    from kwsniff.spark.ledger import StreamRecord, Where
+    from kwsniff.spark.results import StreamRecord
     from kwsniff.spark.streaming import Stream
+    from kwsniff.spark.version import Where
 
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -78,7 +79,7 @@ def pipeline(request: PipelineRequest) -> int:
 def decode_files(request: PipelineRequest) -> int:
     """Run the job; return the exit code. Raises CommandError."""
     from kwsniff.spark import job
-    from kwsniff.spark.manifest import OutputError, inputs
+    from kwsniff.spark.results import OutputError, inputs
     from kwsniff.spark.sparksession import (
         JavaError,
         SparkFailedError,
@@ -140,14 +141,14 @@ def follow(request: PipelineRequest) -> int:
     Raises:
         CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
     """
-    from kwsniff.spark import formats, ledger
-    from kwsniff.spark.manifest import OutputError
+    from kwsniff.spark import formats, results, version
+    from kwsniff.spark.results import OutputError
     from kwsniff.spark.sparksession import JavaError, SparkFailedError, SparkMissingError, TaskError
 
     stop = Stop()
     unread: list[Unread] = []
     try:
-        where = ledger.Where.of(request.out, request.state)
+        where = version.Where.of(request.out, request.state)
         formats.check(request.form, where.out)
         with Signals(stop):
             _run(request, where, stop, unread)
@@ -156,17 +157,17 @@ def follow(request: PipelineRequest) -> int:
     except (JavaError, SparkFailedError, OSError) as error:
         stop.wait(1)
         if stop.is_set():  # asked of Java too, a moment earlier
-            return _sum_up(request, ledger.last_record(where.out), unread)
+            return _sum_up(request, results.last_record(where.out), unread)
         ours = isinstance(error, SparkFailedError) and not isinstance(error, TaskError)
         code = problem.INTERNAL if ours else problem.USAGE
         raise CommandError(str(error), code) from error
-    return _sum_up(request, ledger.last_record(where.out), unread)
+    return _sum_up(request, results.last_record(where.out), unread)
 
 
 def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
     """Run the stream to its end; `unread` takes files that were passed over."""
-    from kwsniff.spark import ledger
     from kwsniff.spark import streaming as stream
+    from kwsniff.spark import version
     from kwsniff.spark.sparksession import context, plain_failures
     from kwsniff.spark.streamsource import Following
 
@@ -177,17 +178,17 @@ def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread
         _directories(request.paths), "", request.config, 0,
         quiet=_seconds(request.settle, "--settle"), end=request.end,
     )  # fmt: skip
-    wanted = ledger.Settings(
-        ledger.plain(request.config), request.partitions or 0, window, late, request.form
+    wanted = version.Settings(
+        version.plain(request.config), request.partitions or 0, window, late, request.form
     )
-    ledger.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
+    version.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
     # In another thread, or PySpark would take Ctrl-C for itself.
     with ThreadPoolExecutor(1) as thread:
         spark = thread.submit(context, request.master, verbose=request.verbose).result()
     with plain_failures():
         shares = wanted.shares or spark.defaultParallelism
-        with ledger.alone(where.out):
-            settings = ledger.settled(where, replace(wanted, shares=shares))
+        with version.locked(where.out):
+            settings = version.settled(where, replace(wanted, shares=shares))
             made = stream.Stream(spark, following, where, settings, _tell_of_stream)
             _say(f"following {', '.join(request.paths)} into {request.out}; {_so_far(made.record())}")
             made.start(once=request.once or request.end)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kwsniff.capture.place import Place
 from kwsniff.spark.files import Folders, Stored, rows_of
 from kwsniff.spark.resulttables import TABLES, LakeTable
-from kwsniff.spark.storage import Place
 
 SMALL = 4 << 20
 """Bytes of a file that counts as small, of which a stream goes on making more: some ten thousand calls."""

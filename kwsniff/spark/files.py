@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from kwsniff.capture.place import Place
 from kwsniff.rows.arrays import (
     Columns,
     Ints,
@@ -37,7 +38,6 @@ from kwsniff.rows.arrays import (
 )
 from kwsniff.rows.columns import integers
 from kwsniff.spark.resulttables import POSITION, LakeTable
-from kwsniff.spark.storage import Place
 
 # Rows that wait to be written, in the batches they came in: each row is moved once, when it is written.
 #

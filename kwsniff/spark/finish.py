@@ -24,6 +24,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kwsniff.analysis.findings import NEEDED, Findings
+from kwsniff.capture.place import Place
 from kwsniff.config import MIB
 from kwsniff.count.sessions import NEEDED as SESSIONS
 from kwsniff.count.sessions import followed
@@ -38,7 +39,6 @@ from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, noticed
 from kwsniff.spark.resulttables import ROWS, TABLES
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import described, run
 from kwsniff.spark.version import Version
 from kwsniff.spec.load import catalog

@@ -20,10 +20,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from kwsniff.capture.place import Place
 from kwsniff.spark.files import Stored, partition
-from kwsniff.spark.manifest import Manifest, OutputError
+from kwsniff.spark.results import Manifest, OutputError
 from kwsniff.spark.resulttables import TABLES, LakeTable
-from kwsniff.spark.storage import Place
 from kwsniff.spark.version import CATALOG, DELTA, ICEBERG, PARQUET, Version
 
 FORMATS = (PARQUET, DELTA, ICEBERG)

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.capture.place import Place
 from kwsniff.engine.analyze import Ints
 from kwsniff.run.part import Emitted
 from kwsniff.spark.files import Folders, Stored, rows_of
 from kwsniff.spark.results import as_rows
 from kwsniff.spark.resulttables import OF_EVENTS, ROWS, TABLES, LakeTable
-from kwsniff.spark.storage import Place
 
 PLACE = ("position", "rank", "number")
 """What rows are sorted by: rows that one packet settled of several connections have the same position."""

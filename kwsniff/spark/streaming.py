@@ -31,23 +31,21 @@ import pyarrow.compute as pc
 from kwsniff import __version__
 from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.trust import TrustTotals, paragraph
-from kwsniff.capture.place import Unread
+from kwsniff.capture.place import Place, Unread
 from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.count.topics import FIXED, TopicNames, fill
 from kwsniff.rows.schema import EVENTS
-from kwsniff.spark import formats, manifest, windows
+from kwsniff.spark import formats, windows
 from kwsniff.spark.compact import bundles
 from kwsniff.spark.files import HOUR, Folders, Stored
 from kwsniff.spark.finish import compacted, error_names, spark_metadata
-from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
-from kwsniff.spark.manifest import Manifest
+from kwsniff.spark.results import DATA, Manifest, StreamRecord, last_record, of_manifest, read
 from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS, LakeTable
 from kwsniff.spark.staged import Staged, StagedFile, Tables, merged, stored
-from kwsniff.spark.storage import Place
 from kwsniff.spark.streamsource import LIST, STATE, Following, FollowReader, Kept, Share
 from kwsniff.spark.tasks import run
-from kwsniff.spark.version import PARQUET, Version
+from kwsniff.spark.version import PARQUET, Settings, Version, Where
 from kwsniff.spark.windows import SECOND, Windows
 
 if TYPE_CHECKING:
@@ -94,14 +92,14 @@ class Stream:
 
     def start(self, *, once: bool) -> None:
         """Clear away what a run left that broke off; `once`: no files count but those that are there."""
-        Version(self._out, manifest.read(self._out), self._settings.form).clear(spared=self._replaced())
+        Version(self._out, read(self._out), self._settings.form).clear(spared=self._replaced())
         if once:
             self._source.prepareForTriggerAvailableNow()
 
     def batch(self) -> bool:
         """Write one batch after the last finished one; False if there is nothing to be read. Raises what
         Spark raises, and OSError."""
-        known = manifest.read(self._out)
+        known = read(self._out)
         before = of_manifest(known)
         begin = {"files": before.files, "ended": before.ended}
         end = self._source.latestOffset(begin, self._source.getDefaultReadLimit())
@@ -184,7 +182,7 @@ class Stream:
 
     @staticmethod
     def _below(version: Version, table: str) -> str:
-        return f"{manifest.DATA}/stream/{table}" if version.form == PARQUET else table
+        return f"{DATA}/stream/{table}" if version.form == PARQUET else table
 
     def _names(self, staged: list[Staged]) -> dict[str, str]:
         """Topic names by uuid that messages have told up to this batch."""

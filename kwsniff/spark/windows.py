@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from kwsniff.capture.place import Place
 from kwsniff.count.coded import WAITED, waited
 from kwsniff.count.percentiles import QUANTILES, Sorted
 from kwsniff.rows.schema import TIMESTAMP
 from kwsniff.spark.files import Stored
 from kwsniff.spark.resulttables import WINDOWS
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import context_of, run
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from kwsniff.spark.ledger import KEPT, last_record
-from kwsniff.spark.storage import Place
+from kwsniff.capture.place import Place
+from kwsniff.spark.version import STREAM, last_record
 from tests.bench.pipeline import cpu_seconds, family, resident
 from tests.samples import sample
 from tests.spark.rotated import HEADER, RECORD, rotated
@@ -138,7 +138,7 @@ class Seen:
     def _kept(self) -> tuple[int, int, int, int]:
         # Folders of batches come and go meanwhile.
         parquet = sum(name.endswith(".parquet") for _, _, names in os.walk(self._out) for name in names)
-        own = sum(len(files) for _, _, files in os.walk(self._out / KEPT))
+        own = sum(len(files) for _, _, files in os.walk(self._out / STREAM))
         sizes = {pid: resident(pid) // MIB for pid in family()[1:]}
         java = {pid for pid in sizes if is_java(pid)}
         python = [size for pid, size in sizes.items() if pid not in java]

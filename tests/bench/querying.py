@@ -25,8 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from kwsniff.spark.ledger import KEPT
 from kwsniff.spark.results import Results
+from kwsniff.spark.version import STREAM
 from tests.bench.following import MIB, Writer
 
 Query = Callable[[Path], tuple[int, int]]
@@ -129,7 +129,7 @@ class Disk:
                 if path.suffix == ".parquet":
                     made.parquet += 1
                     made.parquet_bytes += size
-                elif KEPT in path.parts:
+                elif STREAM in path.parts:
                     made.own += 1
                     made.own_bytes += size
         return made

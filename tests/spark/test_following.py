@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.spark import ledger
-from kwsniff.spark.storage import Place
+from kwsniff.capture.place import Place
+from kwsniff.spark import results
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import awaited, begun, come, expected, killed_when, stored
@@ -83,7 +83,7 @@ def test_rows_are_there_five_seconds_after_their_file(tmp_path: Path) -> None:
         for number in range(2, 9):
             come(files[number : number + 1], source)
             began = time.monotonic()
-            while ledger.last_record(Place.of(out)).files <= number:
+            while results.last_record(Place.of(out)).files <= number:
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < began + 60
                 time.sleep(0.02)

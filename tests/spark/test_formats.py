@@ -9,12 +9,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.spark import formats, job
-from kwsniff.spark.manifest import OutputError
-from kwsniff.spark.results import Results
+from kwsniff.spark.results import OutputError, Results
 from kwsniff.spark.resulttables import TABLES
-from kwsniff.spark.storage import Place
 from tests.samples import sample
 
 if TYPE_CHECKING:

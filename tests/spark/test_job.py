@@ -22,17 +22,16 @@ import pytest
 from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.stored import is_stored, stored_events
+from kwsniff.capture.place import Place
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark import job, version
-from kwsniff.spark.lock import Lock
-from kwsniff.spark.manifest import OutputError
-from kwsniff.spark.results import Results
+from kwsniff.spark.results import OutputError, Results
 from kwsniff.spark.resulttables import TABLES
-from kwsniff.spark.storage import Place
+from kwsniff.spark.version import Lock
 from kwsniff.spec.load import catalog
 from tests.damage.disk import small_disk
 from tests.samples import CAPTURES, sample

@@ -13,8 +13,8 @@ import pytest
 
 from kwsniff.capture.place import Unread
 from kwsniff.capture.rotation import Rotation, unread
-from kwsniff.spark.ledger import KEPT
 from kwsniff.spark.streamsource import LIST
+from kwsniff.spark.version import STREAM
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import Followed, expected, stored
@@ -60,13 +60,13 @@ def test_a_file_that_is_lost_is_named_and_the_stream_goes_on(
     files = rotated(sample("midstream").paths, followed.source, 60)
     shutil.move(files.pop(), tmp_path / "later")
     # What is listed stays so, whatever happens to the directory.
-    Rotation([str(followed.source)], followed.out / KEPT / LIST, 0.0).look()
+    Rotation([str(followed.source)], followed.out / STREAM / LIST, 0.0).look()
     happen(files[LOST])
     followed.run(end=True)
     wanted = expected([file for file in files if file != files[LOST] or happen is used_again])
     found = stored(followed.out)
     lost = Unread(str(files[LOST]), HAPPENED[happen])
-    assert unread(followed.out / KEPT / LIST).count(lost) == 1
+    assert unread(followed.out / STREAM / LIST).count(lost) == 1
     odd = found.filter(pc.equal(found["code"], "capture_unreadable"))
     assert list(zip(odd["capture"].to_pylist(), odd["detail"].to_pylist(), strict=True)) == [lost]
     rest = found.filter(pc.not_equal(pc.fill_null(found["code"], ""), "capture_unreadable"))

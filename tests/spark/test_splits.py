@@ -16,6 +16,7 @@ import pytest
 
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.report_tables import TABLES
+from kwsniff.capture.place import Place
 from kwsniff.config import MIB, Config
 from kwsniff.count.naming import named
 from kwsniff.count.topics import FIXED, TopicNames
@@ -25,11 +26,9 @@ from kwsniff.run.plan import plan
 from kwsniff.spark import finish, job, splits
 from kwsniff.spark.files import Stored
 from kwsniff.spark.finish import Finish, Group
-from kwsniff.spark.manifest import Manifest
-from kwsniff.spark.results import Results
+from kwsniff.spark.results import Manifest, Results
 from kwsniff.spark.resulttables import OF_EVENTS
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
-from kwsniff.spark.storage import Place
 from kwsniff.spark.version import Version
 from tests.capture.files import frames, pcap, pcapng
 from tests.damage.mutants import MUTATIONS, packets, write

@@ -13,18 +13,17 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.analysis.findings import Findings
+from kwsniff.capture.place import Place
 from kwsniff.cli import pipeline
 from kwsniff.cli.problem import CommandError
 from kwsniff.config import Config
 from kwsniff.count.sessions import followed as sessions_followed
 from kwsniff.count.topics import FIXED, fill
 from kwsniff.run.offline import events
-from kwsniff.spark import ledger, version
+from kwsniff.spark import results, version
 from kwsniff.spark import streaming as stream
 from kwsniff.spark.finish import error_names
-from kwsniff.spark.manifest import OutputError
-from kwsniff.spark.results import Results
-from kwsniff.spark.storage import Place
+from kwsniff.spark.results import OutputError, Results
 from tests.samples import sample
 from tests.spark.rotated import later, rotated
 from tests.spark.streams import LATE, WINDOW, Followed, by_window, come, expected, stored, windows
@@ -116,24 +115,24 @@ def breaking(step: str, after: int) -> tuple[Any, str, Callable[..., Any]]:
 def test_other_settings_and_other_files_are_refused(
     ended: tuple[Followed, list[Path]], tmp_path: Path
 ) -> None:
-    out = ledger.Where.of(tmp_path / "out")
-    first = ledger.Settings(ledger.plain(Config()), 2, WINDOW, LATE)
-    assert ledger.settled(out, first) == first
-    assert ledger.settled(out, ledger.Settings(first.config, 7, WINDOW, LATE)).shares == 2
+    out = version.Where.of(tmp_path / "out")
+    first = version.Settings(version.plain(Config()), 2, WINDOW, LATE)
+    assert version.settled(out, first) == first
+    assert version.settled(out, version.Settings(first.config, 7, WINDOW, LATE)).shares == 2
     with pytest.raises(OutputError, match="--window"):
-        ledger.settled(out, ledger.Settings(first.config, 2, 60.0, LATE))
+        version.settled(out, version.Settings(first.config, 2, 60.0, LATE))
     with pytest.raises(OutputError, match="of decoding"):
-        ledger.settled(out, ledger.Settings(ledger.plain(Config(ports=(1,))), 2, WINDOW, LATE))
+        version.settled(out, version.Settings(version.plain(Config(ports=(1,))), 2, WINDOW, LATE))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
     with pytest.raises(OutputError, match="holds other files"):
-        ledger.settled(ledger.Where.of(tmp_path / "mine"), first)
+        version.settled(version.Where.of(tmp_path / "mine"), first)
 
 
 def test_two_processes_do_not_write_to_one_stream(tmp_path: Path) -> None:
     out = Place.of(tmp_path)
-    with ledger.alone(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
-        ledger.alone(out).__enter__()
+    with version.locked(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
+        version.locked(out).__enter__()
 
 
 def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
@@ -146,16 +145,16 @@ def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
     request = pipeline.PipelineRequest(
         paths=[str(tmp_path / "in")], config=Config(), out=str(tmp_path / "out"), once=True, quiet=True
     )
-    with ledger.alone(Place.of(tmp_path / "out")), pytest.raises(CommandError, match="another run"):
+    with version.locked(Place.of(tmp_path / "out")), pytest.raises(CommandError, match="another run"):
         pipeline.follow(request)
-    assert not (tmp_path / "out" / ledger.KEPT).exists()
+    assert not (tmp_path / "out" / version.STREAM).exists()
 
 
 def test_a_stream_without_finished_files_begins_with_the_first_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     followed = Followed(spark, tmp_path)
-    assert followed.run() == ledger.StreamRecord()
+    assert followed.run() == results.StreamRecord()
     files = rotated(sample("midstream").paths, followed.source, 200)
     followed.run(end=True)
     assert stored(followed.out).equals(expected(files))

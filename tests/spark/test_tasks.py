@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary
 from kwsniff.run.plan import cut
 from kwsniff.run.reading import SplitReader
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import fetched, kept
 from tests.parts.cutting import SEED, input_of
 from tests.samples import sample

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pandas as pd
 
-from kwsniff.spark import ledger
-from kwsniff.spark.storage import Place
+from kwsniff.capture.place import Place
+from kwsniff.spark import results
 from tests.samples import sample
 from tests.spark import documented
 from tests.spark.rotated import rotated
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_windows_hold_the_figures_of_their_time(ended: tuple[Followed, list[Path]]) -> None:
     followed, _ = ended
     everything = windows(followed.out)
-    late = ledger.last_record(Place.of(followed.out)).late
+    late = results.last_record(Place.of(followed.out)).late
     wanted = by_window(stored(followed.out))
     assert late == wanted["calls"].sum() // 2 - everything["calls"].sum() // 2
     assert len(everything) == len(wanted)

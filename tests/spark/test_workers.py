@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from kwsniff.spark.daemon import unpacked
+from kwsniff.spark.sparksession import unpacked
 from kwsniff.spark.tasks import run
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.spark import compact, files
 from kwsniff.spark.compact import bundles, joined
 from kwsniff.spark.files import NO_HOUR, Folders, Stored, rows_of
 from kwsniff.spark.resulttables import CALLS, ROWS
-from kwsniff.spark.storage import Place
 
 START = datetime(2026, 11, 30, 22, 30, tzinfo=UTC)
 

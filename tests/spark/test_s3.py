@@ -15,17 +15,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
-from kwsniff.spark.lock import CLAIMS, Lock, LockedError
-from kwsniff.spark.manifest import NAME
-from kwsniff.spark.results import Results
-from kwsniff.spark.storage import Place
-from tests.lake.conftest import BUCKET
+from kwsniff.spark.results import NAME, Results
+from kwsniff.spark.version import CLAIMS, Lock, OutputError
 from tests.samples import sample
 from tests.spark import documented
+from tests.spark.conftest import BUCKET
 from tests.spark.rotated import rotated
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +121,7 @@ def test_a_killed_run_leaves_the_earlier_result_and_a_second_one_is_refused(plac
             assert time.monotonic() < until
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGSTOP)
-        with pytest.raises(LockedError, match=f"process {process.pid} on "):
+        with pytest.raises(OutputError, match=f"process {process.pid} on "):
             Lock(out).take()
         refused = piped(*second, "--out", out.url)
         _, errors = refused.communicate(timeout=120)
