@@ -32,8 +32,7 @@ from kwsniff.count.spool import even
 from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.page.html import Pass
 from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
-from kwsniff.spark.compact import SEVERAL, TINY, bundles, joined
-from kwsniff.spark.files import Stored
+from kwsniff.spark.files import SEVERAL, TINY, Stored, bundles, joined
 from kwsniff.spark.joining import Correction, settled
 from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, noticed, opened_before
 from kwsniff.spark.resulttables import ROWS, TABLES

@@ -37,8 +37,7 @@ from kwsniff.capture.source import CaptureTotals
 from kwsniff.count.topics import FIXED, TopicNames, fill
 from kwsniff.rows.schema import EVENTS
 from kwsniff.spark import formats, windows
-from kwsniff.spark.compact import bundles
-from kwsniff.spark.files import HOUR, Folders, Stored
+from kwsniff.spark.files import HOUR, Folders, Stored, bundles
 from kwsniff.spark.finish import compacted, error_names, spark_metadata
 from kwsniff.spark.results import DATA, Manifest, StreamRecord, last_record, of_manifest, read
 from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS, LakeTable
