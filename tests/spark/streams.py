@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.count.coded import waited
 from kwsniff.count.sessions import followed
@@ -40,6 +41,16 @@ def expected(files: list[Path]) -> pa.Table:
     batches = list(followed(events([str(file) for file in files], Config())))
     names = topic_names(batches)
     return pa.Table.from_batches([fill(batch, names) for batch in batches], EVENTS)
+
+
+def one_process(paths: list[str]) -> pa.Table:
+    """What `kwsniff decode` makes of the files."""
+    return pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+
+
+def written(out: Path) -> pa.Table:
+    """The events that a result holds."""
+    return Results(out).events().select(EVENTS.names)
 
 
 def stored(out: Path) -> pa.Table:

@@ -26,6 +26,7 @@ from tests.samples import sample
 from tests.spark import documented
 from tests.spark.conftest import BUCKET
 from tests.spark.rotated import rotated
+from tests.spark.streams import one_process
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ["--master", "local[2]"]
@@ -97,7 +98,7 @@ def test_delta_tables_are_written_there(place: Place, tmp_path: Path) -> None:
     paths = [shutil.copy2(path, captures) for path in sample("java-groups").paths]
     here = command.replace("captures/", f"{captures}/").replace("s3://bucket/lake", out.url)
     finished(*shlex.split(here)[2:])
-    expected = pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+    expected = one_process(paths)
     assert sorted_rows(Results(out.url).events().select(EVENTS.names)) == sorted_rows(expected)
     calls = DeltaTable(f"{out.url}/calls", storage_options={"AWS_ALLOW_HTTP": "true"})
     wanted = expected.filter(pa.compute.equal(expected["event"], "call"))
@@ -133,7 +134,7 @@ def test_a_killed_run_leaves_the_earlier_result_and_a_second_one_is_refused(plac
     assert Results(out).events().equals(before)
     assert len(list((out / CLAIMS).files())) == 1
     finished(*second, "--out", out.url)
-    expected = pa.Table.from_batches(list(named(events(second, Config()))), EVENTS)
+    expected = one_process(second)
     assert Results(out).events().select(EVENTS.names).equals(expected)
     assert (out / NAME).about() is not None
 
