@@ -33,7 +33,9 @@ NAMESPACE = "kwsniff"
 
 
 def check(form: str, out: Place) -> None:
-    """Raises OutputError if the format can't be written to `out`."""
+    """Raises OutputError if there is no such format, or it can't be written to `out`."""
+    if form not in FORMATS:
+        raise OutputError(f"--format {form}: there are {', '.join(FORMATS)}")
     package = _NEEDED.get(form)
     if package is not None and find_spec(package) is None:
         raise OutputError(f"--format {form} needs {package}: pip install 'kwsniff[lake]'")
