@@ -17,9 +17,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.cli.naming import named
 from kwsniff.config import Config
 from kwsniff.count.coded import waited
+from kwsniff.count.naming import named
 from kwsniff.count.sessions import followed
 from kwsniff.count.topics import fill, topic_names
 from kwsniff.rows.schema import EVENTS
