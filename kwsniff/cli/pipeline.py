@@ -8,8 +8,10 @@ import signal
 import socketserver
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kwsniff.spark import job
-    from kwsniff.spark.ledger import StreamRecord, Where
+    from kwsniff.spark.results import StreamRecord
     from kwsniff.spark.streaming import Stream
+    from kwsniff.spark.version import Where
 
 
-FORMATS = ("parquet", "delta", "iceberg")
+POLL_S = 1.0
+"""How often directories are looked at that are followed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +65,6 @@ def pipeline(request: PipelineRequest) -> int:
         CommandError: the request is wrong, Spark cannot be started, the output is in the way, or an input
             could not be read.
     """
-    if request.form not in FORMATS:
-        raise CommandError(f"--format {request.form}: there are {', '.join(FORMATS)}")
     if request.state is not None and not request.follow:
         raise CommandError("--state is for --follow")
     if not (request.follow or request.once or request.end):
@@ -72,22 +74,31 @@ def pipeline(request: PipelineRequest) -> int:
     return follow(request)
 
 
+@contextmanager
+def _plain_ends() -> Iterator[None]:
+    """Turn what keeps a job from its end into a CommandError."""
+    from kwsniff.spark.results import OutputError
+    from kwsniff.spark.sparksession import JavaError, SparkFailedError, SparkMissingError, TaskError
+
+    try:
+        yield
+    except (CaptureError, OutputError, SparkMissingError) as error:
+        raise CommandError(str(error)) from None
+    except (JavaError, TaskError, OSError) as error:
+        raise CommandError(str(error)) from error
+    except SparkFailedError as error:
+        raise CommandError(f"{error} (-v shows Spark's log)", problem.INTERNAL) from error
+
+
 def decode_files(request: PipelineRequest) -> int:
     """Run the job; return the exit code. Raises CommandError."""
     from kwsniff.spark import job
-    from kwsniff.spark.manifest import OutputError, inputs
-    from kwsniff.spark.sparksession import (
-        JavaError,
-        SparkFailedError,
-        SparkMissingError,
-        TaskError,
-        context,
-        plain_failures,
-    )
+    from kwsniff.spark.results import inputs
+    from kwsniff.spark.sparksession import context, plain_failures
     from kwsniff.spark.tasks import watched
 
     unread: list[Unread] = []
-    try:
+    with _plain_ends():
         job.check(request.out, request.form)
         inputs(request.paths, 0, unread)  # before Spark takes its seconds to start
         for each in unread:
@@ -105,12 +116,6 @@ def decode_files(request: PipelineRequest) -> int:
                 form=request.form,
                 tell=steps,
             )
-    except (CaptureError, JavaError, OutputError, SparkMissingError) as error:
-        raise CommandError(str(error)) from None
-    except (TaskError, OSError) as error:
-        raise CommandError(str(error)) from error
-    except SparkFailedError as error:
-        raise CommandError(f"{error} (-v shows Spark's log)", problem.INTERNAL) from error
     _tell(request, result)
     return problem.DAMAGED if result.damaged or unread else problem.DONE
 
@@ -118,12 +123,12 @@ def decode_files(request: PipelineRequest) -> int:
 def _tell(request: PipelineRequest, result: job.JobResult) -> None:
     known = result.manifest
     if result.report is None:
-        print(f"kwsniff: nothing new: {request.out} holds all {len(known.inputs)} files", file=sys.stderr)
+        said(f"nothing new: {request.out} holds all {len(known.inputs)} files")
         return
     counts = ", ".join(f"{count:,} {kind}s" for kind, count in known.events.items())
     counts = counts.replace("anomalys", "anomalies")
     files = f"{len(result.read):,} file{'' if len(result.read) == 1 else 's'}"
-    print(f"kwsniff: {files} read; {request.out} holds {counts}", file=sys.stderr)
+    said(f"{files} read; {request.out} holds {counts}")
     if not request.quiet:
         print(known.trust, file=sys.stderr)
 
@@ -137,34 +142,29 @@ def follow(request: PipelineRequest) -> int:
     Raises:
         CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
     """
-    from kwsniff.spark import formats, ledger
-    from kwsniff.spark.manifest import OutputError
-    from kwsniff.spark.sparksession import JavaError, SparkFailedError, SparkMissingError, TaskError
+    from kwsniff.spark import formats, results, version
 
     stop = Stop()
     unread: list[Unread] = []
     try:
-        where = ledger.Where.of(request.out, request.state)
-        formats.check(request.form, where.out)
-        with Signals(stop):
-            _run(request, where, stop, unread)
-    except (CaptureError, OutputError, SparkMissingError) as error:
-        raise CommandError(str(error)) from None
-    except (JavaError, SparkFailedError, OSError) as error:
-        stop.wait(1)
-        if stop.is_set():  # asked of Java too, a moment earlier
-            return _sum_up(request, ledger.last_record(where.out), unread)
-        ours = isinstance(error, SparkFailedError) and not isinstance(error, TaskError)
-        code = problem.INTERNAL if ours else problem.USAGE
-        raise CommandError(str(error), code) from error
-    return _sum_up(request, ledger.last_record(where.out), unread)
+        with _plain_ends():
+            where = version.Where.of(request.out, request.state)
+            formats.check(request.form, where.out)
+            with Signals(stop):
+                _run(request, where, stop, unread)
+    except CommandError as error:
+        if error.__cause__ is not None:
+            stop.wait(1)
+        if not stop.is_set():  # asked of Java too, a moment earlier
+            raise
+    return _sum_up(request, results.last_record(where.out), unread)
 
 
 def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread]) -> None:
     """Run the stream to its end; `unread` takes files that were passed over."""
-    from kwsniff.spark import ledger
     from kwsniff.spark import streaming as stream
-    from kwsniff.spark.sparksession import plain_failures, session
+    from kwsniff.spark import version
+    from kwsniff.spark.sparksession import context, plain_failures
     from kwsniff.spark.streamsource import Following
 
     window, late = _seconds(request.window, "--window"), _seconds(request.late, "--late")
@@ -174,38 +174,39 @@ def _run(request: PipelineRequest, where: Where, stop: Stop, unread: list[Unread
         _directories(request.paths), "", request.config, 0,
         quiet=_seconds(request.settle, "--settle"), end=request.end,
     )  # fmt: skip
-    wanted = ledger.Settings(
-        ledger.plain(request.config), request.partitions or 0, window, late, request.form
+    wanted = version.Settings(
+        version.plain(request.config), request.partitions or 0, window, late, request.form
     )
-    ledger.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
+    version.settled(where, wanted, keep=False)  # before Spark takes its seconds to start
     # In another thread, or PySpark would take Ctrl-C for itself.
     with ThreadPoolExecutor(1) as thread:
-        spark = thread.submit(session, request.master, verbose=request.verbose).result()
+        spark = thread.submit(context, request.master, verbose=request.verbose).result()
     with plain_failures():
-        shares = wanted.shares or spark.sparkContext.defaultParallelism
-        with ledger.alone(where.out):
-            settings = ledger.settled(where, replace(wanted, shares=shares))
+        shares = wanted.shares or spark.defaultParallelism
+        with version.locked(where.out):
+            settings = version.settled(where, replace(wanted, shares=shares))
             made = stream.Stream(spark, following, where, settings, _tell_of_stream)
-            _say(f"following {', '.join(request.paths)} into {request.out}; {_so_far(made.record())}")
-            if not stop.is_set():
-                made.start(once=request.once or request.end)
-                _follow(made, stop, unread)
+            said(f"following {', '.join(request.paths)} into {request.out}; {_so_far(made.record())}")
+            made.start(once=request.once or request.end)
+            _follow(made, stop, unread, once=request.once or request.end)
 
 
-def _follow(made: Stream, stop: Stop, unread: list[Unread]) -> None:
+def _follow(made: Stream, stop: Stop, unread: list[Unread], *, once: bool) -> None:
     told: dict[str, int] = {}
-    over = False
-    while not (stop.is_set() or over):
-        over = made.wait(1)
+    while not stop.is_set():
+        began = time.monotonic()
+        over = not made.batch() and once
         for each in made.unread(len(unread)):
-            _say(f"{each}; it is passed over")
+            said(f"{each}; it is passed over")
             unread.append(each)
         for path, lost in made.grown().items():
             if told.get(path) != lost:
-                _say(f"{path}: grew after it was read; {lost} bytes are lost (see --settle)")
+                said(f"{path}: grew after it was read; {lost} bytes are lost (see --settle)")
                 told[path] = lost
-    if stop.is_set():
-        made.stop()
+        if over:
+            return
+        if not once:
+            stop.wait(POLL_S - (time.monotonic() - began))
 
 
 class Signals:
@@ -229,7 +230,7 @@ class Signals:
         for each in self._signals:
             signal.signal(each, signal.SIG_DFL)
         _hush()
-        _say("stopping after the batch in progress")
+        said("stopping after the batch in progress")
 
 
 def _hush() -> None:
@@ -252,7 +253,7 @@ def _tell_of_stream(before: StreamRecord, record: StreamRecord, closed: pa.Table
         if row["api"] is None:
             print(_line(row), flush=True)
     if record.late > before.late:
-        _say(f"{record.late - before.late:,} calls came after their window was closed")
+        said(f"{record.late - before.late:,} calls came after their window was closed")
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -273,7 +274,7 @@ def _sum_up(request: PipelineRequest, record: StreamRecord, unread: Sequence[Unr
     from kwsniff.capture.source import CaptureTotals
 
     trust = TrustTotals(**record.trust)
-    _say(f"{request.out} holds {trust.calls:,} calls; {_so_far(record)}")
+    said(f"{request.out} holds {trust.calls:,} calls; {_so_far(record)}")
     if not request.quiet:
         print(paragraph(trust, CaptureTotals(**record.capture)), file=sys.stderr)  # type: ignore[arg-type]
     return problem.DAMAGED if trust.damaged or unread else problem.DONE
@@ -295,7 +296,3 @@ def _directories(given: Sequence[str]) -> list[str]:
 def _seconds(text: str, option: str) -> float:
     """As `parsed_duration`, and none at all."""
     return 0.0 if text.strip() in ("0", "0s") else parsed_duration(text, option)
-
-
-def _say(text: str) -> None:
-    print(f"kwsniff: {text}", file=sys.stderr, flush=True)

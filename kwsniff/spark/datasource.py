@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import glob
 import json
-import pickle
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -35,7 +33,6 @@ from kwsniff.net.segments import SEGMENTS
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.plan import Split, pieces
 from kwsniff.run.reading import SplitReader
-from kwsniff.spark.resulttables import ROWS
 from kwsniff.spark.streamsource import BATCH_BYTES, QUIET, Following, FollowReader
 
 T = TypeVar("T")
@@ -103,31 +100,6 @@ class EventsSource(datasource.DataSource):
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         return FollowReader(_following(self.options), _wanted(EVENTS, schema))
-
-
-class FollowedSource(datasource.DataSource):
-    """Word of the batches whose events tasks have written, for `kwsniff.spark.streaming`. Option:
-    `following`, see `told`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "kwsniff_followed"
-
-    @staticmethod
-    def emitted(following: Following) -> str:
-        """What to follow as an option."""
-        return b64encode(pickle.dumps(following)).decode()
-
-    def schema(self) -> StructType:
-        return _spark_schema(ROWS)
-
-    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
-        return FollowReader(self._following, ROWS)
-
-    @property
-    def _following(self) -> Following:
-        found: Following = pickle.loads(b64decode(self.options["following"]))
-        return found
 
 
 class SegmentsSource(datasource.DataSource):

@@ -11,135 +11,22 @@ longest is rarely wanted again. If it is, it gets a second file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from kwsniff.rows.arrays import (
-    Columns,
-    Ints,
-    column,
-    filled_columns,
-    in_order,
-    parquet_options,
-    places,
-    record_batch,
-)
-from kwsniff.rows.columns import integers
-from kwsniff.spark.resulttables import POSITION, LakeTable
-from kwsniff.spark.storage import Place
-
-# Rows that wait to be written, in the batches they came in: each row is moved once, when it is written.
-#
-# Theory of operation. Taking rows out of a batch costs half as much as writing them. So who chooses rows, by
-# their table, their hour, or because they are late, passes on the batch and the rows' places in it, and only
-# when rows are written are they taken, in their order. A batch stays in memory for the sake of a few rows
-# only up to a point: when most of its rows are gone, the others are taken out.
-
-WITHOUT_TIME = -3_600_000_000
-"""Microseconds since 1970 that stand for no time: an hour before it."""
-LEAST_SHARE = 2
-"""One in so many rows of a batch waits, or it is let go."""
-
-
-@dataclass(frozen=True, slots=True)
-class Some:
-    """Some rows of a batch, in their order."""
-
-    columns: Columns
-    """Of the whole batch; those of the table that have values."""
-    count: int
-    """Rows of the batch ..."""
-    size: int
-    """... and bytes of `columns`."""
-    places: Ints
-    """Where in the batch the rows are."""
-    times: Ints
-    """By which they are sorted, in microseconds since 1970 UTC ..."""
-    positions: Ints
-    """... and, at the same time, by these."""
-
-    @classmethod
-    def of(cls, table: LakeTable, batch: pa.RecordBatch, chosen: Ints | None = None) -> Some:
-        """The rows of a batch, or those at these places; it may have more columns than the table."""
-        columns = filled_columns(batch.select(table.schema.names))
-        count = batch.num_rows
-        at = np.arange(count) if chosen is None else chosen
-        times = integers(batch[table.time], WITHOUT_TIME)
-        positions = integers(batch[POSITION.name]) if POSITION.name in table.order else np.zeros_like(times)
-        size = sum(column.nbytes for column in columns.values())
-        return cls(columns, count, size, at, times[at], positions[at])
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    @property
-    def bytes(self) -> int:
-        """Their share of the batch."""
-        return self.size * len(self) // max(self.count, 1)
-
-    def where(self, mask: NDArray[np.bool_]) -> Some:
-        """Some of them."""
-        return replace(self, places=self.places[mask], times=self.times[mask], positions=self.positions[mask])
-
-    def apart(self) -> Some:
-        """The same rows, without the batch if they are few of it."""
-        if len(self) * LEAST_SHARE >= self.count:
-            return self
-        at = places(self.places)
-        taken = {name: column.take(at) for name, column in self.columns.items()}
-        columns = {name: column for name, column in taken.items() if column.null_count < len(column)}
-        size = sum(column.nbytes for column in columns.values())
-        return replace(self, columns=columns, count=len(self), size=size, places=np.arange(len(self)))
-
-
-class Held:
-    """Rows of one table that wait."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._waiting: list[Some] = []
-        self.rows = self.bytes = 0
-
-    def add(self, rows: Some) -> None:
-        """Take rows."""
-        if len(rows):
-            rows = rows.apart()
-            self._waiting.append(rows)
-            self.rows += len(rows)
-            self.bytes += rows.bytes
-
-    def take(self, count: int | None = None) -> pa.RecordBatch:
-        """So many rows, or all, first ones first, which then no longer wait."""
-        waiting, self._waiting, self.rows, self.bytes = self._waiting, [], 0, 0
-        times = np.concatenate([each.times for each in waiting])
-        order = np.lexsort((np.concatenate([each.positions for each in waiting]), times))[:count]
-        gone = np.zeros(len(times), np.bool_)
-        gone[order] = True
-        each_gone = np.split(gone, np.cumsum([len(each) for each in waiting])[:-1])
-        batch = _taken(waiting, [bool(own.any()) for own in each_gone], order, self._schema)
-        for own, mask in zip(waiting, each_gone, strict=True):
-            self.add(own.where(~mask))
-        return batch
-
-
-def _taken(waiting: Sequence[Some], used: Sequence[bool], order: Ints, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows in this order of all that wait, which are of the batches that are `used`."""
-    starts = np.cumsum([0, *(each.count * use for each, use in zip(waiting, used, strict=True))])
-    at = np.concatenate([each.places + start for each, start in zip(waiting, starts[:-1], strict=True)])
-    parts = [(each.columns, each.count) for each, use in zip(waiting, used, strict=True) if use]
-    return record_batch(in_order(parts, at[order], schema), len(order), schema)
-
+from kwsniff.capture.place import Place
+from kwsniff.rows.arrays import Ints, column, parquet_options
+from kwsniff.spark.ordering import WITHOUT_TIME, Held, Some, merged
+from kwsniff.spark.resulttables import TABLES, LakeTable
 
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
 """Where rows without a time lie, as Spark and Hive name it."""
@@ -319,7 +206,7 @@ class Folders:
         while len(self._open) > 1 and sum(each.bytes for each in self._open.values()) > OPEN_BYTES:
             self._close(next(iter(self._open)))
 
-    def add_sorted(self, hour: int, rows: Iterable[pa.Table]) -> None:
+    def add_sorted(self, hour: int, rows: Iterable[pa.RecordBatch]) -> None:
         """Take rows of one hour that are sorted already, as one file."""
         known = self._hour(hour)
         known.files.append(self._file(hour))
@@ -365,3 +252,57 @@ def rows_of(place: Place, columns: Sequence[str] | None = None, at_once: int = 1
     """The rows of a Parquet file, some thousands at a time. Raises OSError."""
     with place.open() as stream, pq.ParquetFile(stream) as file:
         yield from file.iter_batches(at_once, columns=None if columns is None else list(columns))
+
+
+# Small files of a table made into larger ones: the same rows, sorted, in new files. Only files of one hour
+# are joined, and only ones that are small. Those that were joined stay until no manifest names them.
+
+SMALL = 4 << 20
+"""Bytes of a file that counts as small, of which a stream goes on making more: some ten thousand calls."""
+TINY, SEVERAL = 1 << 20, 4
+"""The same where no more will come, and how many of an hour are joined: it costs as much as writing did."""
+FULL = 32 << 20
+FULL_ROWS = 500_000
+"""What is joined at a time."""
+AT_ONCE = 1 << 14
+"""Rows of a file that are read at a time."""
+
+
+def bundles(
+    files: Iterable[Stored], least: int = 2, *, small: int = SMALL, over: Container[int] = frozenset()
+) -> list[list[Stored]]:
+    """Files below `small` bytes to be joined, at least `least` each, or two of hours that are `over`; those
+    that are well as they are are in none."""
+    hours: dict[tuple[str, int], list[Stored]] = {}
+    for file in files:
+        if file.bytes < small and file.rows < FULL_ROWS:
+            hours.setdefault((file.table, file.hour), []).append(file)
+    found: list[list[Stored]] = []
+    for (_, hour), together in hours.items():
+        own: list[list[Stored]] = []
+        size = rows = 0
+        for file in together:
+            if not own or size + file.bytes > FULL or rows + file.rows > FULL_ROWS:
+                own.append([])
+                size = rows = 0
+            own[-1].append(file)
+            size, rows = size + file.bytes, rows + file.rows
+        wanted = 2 if hour in over else least
+        found += [bundle for bundle in own if len(bundle) >= wanted]
+    return found
+
+
+def joined(
+    bundle: Sequence[Stored], root: Place, below: str, metadata: Mapping[str, Any] | None = None
+) -> Stored:
+    """The rows of a bundle in one new file in the directory `below` of `root`. Raises OSError."""
+    table = TABLES[bundle[0].table]
+    sources = [(file.first or 0, _cast(root / file.path, table)) for file in bundle]
+    with Folders(table, root, below, "joined", metadata) as folders:
+        folders.add_sorted(bundle[0].hour, merged(sources, table.order))
+    return folders.stored[0]
+
+
+def _cast(place: Place, table: LakeTable) -> Iterator[pa.RecordBatch]:
+    for batch in rows_of(place, table.schema.names, AT_ONCE):
+        yield batch.cast(table.schema)

@@ -24,6 +24,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from kwsniff.analysis.findings import NEEDED, Findings
+from kwsniff.capture.place import Place
 from kwsniff.config import MIB
 from kwsniff.count.sessions import NEEDED as SESSIONS
 from kwsniff.count.sessions import followed
@@ -31,14 +32,12 @@ from kwsniff.count.spool import even
 from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.page.html import Pass
 from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
-from kwsniff.spark.compact import SEVERAL, TINY, bundles, joined
-from kwsniff.spark.files import Stored
+from kwsniff.spark.files import SEVERAL, TINY, Stored, bundles, joined
 from kwsniff.spark.joining import Correction, settled
 from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, noticed, opened_before
 from kwsniff.spark.resulttables import ROWS, TABLES
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import described, run
 from kwsniff.spark.version import Version
 from kwsniff.spec.load import catalog

@@ -20,10 +20,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from kwsniff.capture.place import Place
 from kwsniff.spark.files import Stored, partition
-from kwsniff.spark.manifest import Manifest, OutputError
+from kwsniff.spark.results import Manifest, OutputError
 from kwsniff.spark.resulttables import TABLES, LakeTable
-from kwsniff.spark.storage import Place
 from kwsniff.spark.version import CATALOG, DELTA, ICEBERG, PARQUET, Version
 
 FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -33,7 +33,9 @@ NAMESPACE = "kwsniff"
 
 
 def check(form: str, out: Place) -> None:
-    """Raises OutputError if the format can't be written to `out`."""
+    """Raises OutputError if there is no such format, or it can't be written to `out`."""
+    if form not in FORMATS:
+        raise OutputError(f"--format {form}: there are {', '.join(FORMATS)}")
     package = _NEEDED.get(form)
     if package is not None and find_spec(package) is None:
         raise OutputError(f"--format {form} needs {package}: pip install 'kwsniff[lake]'")

@@ -2,12 +2,11 @@
 
 Theory of operation. Tasks decode (`kwsniff.spark.splits`) into files of a staging directory beside the
 results; these are finished by `kwsniff.spark.finish` into files of a new version, which its manifest makes
-the result (`kwsniff.spark.version`). One run at a time writes to a place (`kwsniff.spark.lock`).
+the result (`kwsniff.spark.version`). One run at a time writes to a place (`kwsniff.spark.version`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -18,22 +17,21 @@ from typing import TYPE_CHECKING, Any
 from kwsniff import __version__
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.trust import paragraph
+from kwsniff.capture.place import Place
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.output.units import bytes_text
 from kwsniff.page.html import Page, Pass
-from kwsniff.spark import formats, manifest
+from kwsniff.spark import formats
 from kwsniff.spark.files import Folders, Stored
 from kwsniff.spark.finish import Finish, Group, error_names, grouped, spark_metadata
 from kwsniff.spark.learnt import First
-from kwsniff.spark.lock import Lock, LockedError, locked
-from kwsniff.spark.manifest import Input, Manifest, OutputError
+from kwsniff.spark.results import Input, Manifest, OutputError, inputs
 from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS
 from kwsniff.spark.splits import SplitRun, decode_shares, make_plan
 from kwsniff.spark.staged import Staged
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import context_of
-from kwsniff.spark.version import PARQUET, Version, show, usable
+from kwsniff.spark.version import PARQUET, Lock, Version, locked, plain, show, usable
 
 if TYPE_CHECKING:
     from kwsniff.spark.tasks import Spark
@@ -81,11 +79,18 @@ def run(
         OSError: a result cannot be written.
     """
     place = check(out, form)
-    try:
-        with locked(place) as lock:
-            return _run_alone(spark, paths, place, config, append, shards, split, form, tell, lock)
-    except LockedError as error:
-        raise OutputError(str(error)) from None
+    with locked(place) as lock:
+        last = usable(place)
+        before = _before(place, last, config, form) if append else None
+        found = inputs(paths, before.runs if before else 0)
+        known = {(each.path, each.bytes, each.modified_ns) for each in before.inputs} if before else set()
+        new = [each for each in found if (each.path, each.bytes, each.modified_ns) not in known]
+        version = Version(place, last, form)
+        version.clear()
+        if before and not new:
+            show(place, before)  # a run may have been killed before it did
+            return JobResult([], before, None)
+        return _JobRun(spark, version, config, before, new, tell, lock).run(shards, split)
 
 
 def check(out: str | os.PathLike[str], form: str) -> Place:
@@ -96,43 +101,13 @@ def check(out: str | os.PathLike[str], form: str) -> Place:
     return place
 
 
-def _run_alone(
-    spark: Spark,
-    paths: Sequence[str],
-    place: Place,
-    config: Config,
-    append: bool,
-    shards: int | None,
-    split: int | None,
-    form: str,
-    tell: Tell,
-    lock: Lock,
-) -> JobResult:
-    last = usable(place)
-    before = _before(place, last, config, form) if append else None
-    found = manifest.inputs(paths, before.runs if before else 0)
-    known = {(each.path, each.bytes, each.modified_ns) for each in before.inputs} if before else set()
-    new = [each for each in found if (each.path, each.bytes, each.modified_ns) not in known]
-    version = Version(place, last, form)
-    version.clear()
-    if before and not new:
-        show(place, before)  # a run may have been killed before it did
-        return JobResult([], before, None)
-    return _JobRun(spark, version, config, before, new, shards, split, tell, lock).run()
-
-
 def _before(place: Place, last: Manifest | None, config: Config, form: str) -> Manifest | None:
     """The manifest to add to."""
-    if last is not None and last.config != _plain(config):
+    if last is not None and last.config != plain(config):
         raise OutputError(f"{place}: was made with other settings, so nothing can be appended")
     if last is not None and last.format != form:
         raise OutputError(f"{place}: holds {last.format} tables; append with --format {last.format}")
     return last
-
-
-def _plain(config: Config) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(config)))
-    return plain
 
 
 class _JobRun:
@@ -145,14 +120,12 @@ class _JobRun:
         config: Config,
         before: Manifest | None,
         new: list[Input],
-        shards: int | None,
-        split: int | None,
         tell: Tell,
         lock: Lock,
     ) -> None:
         self._tell, self._lock = tell, lock
         self._spark, self._version, self._config = spark, version, config
-        self._before, self._new, self._shards, self._split = before, new, shards, split
+        self._before, self._new = before, new
         self._account: dict[str, Any] = {}
         self._staging = version.staging
         self._totals = CaptureTotals(**before.capture) if before else CaptureTotals()  # type: ignore[arg-type]
@@ -160,9 +133,10 @@ class _JobRun:
         self._names: First | None = None
         self._sessions = True
 
-    def run(self) -> JobResult:
+    def run(self, shards: int | None, split: int | None) -> JobResult:
+        """Raises what Spark raises, CaptureError, OutputError and OSError."""
         try:
-            groups = self._decoded()
+            groups = self._decoded(shards, split)
             self._stage("writing tables and statistics")
             finish = Finish(
                 self._spark, groups, self._version, in_order=self._in_order, names=self._names,
@@ -180,15 +154,15 @@ class _JobRun:
             self._version.discard()
         return JobResult(self._new, done, report, counted.trust.damaged)
 
-    def _decoded(self) -> list[Group]:
+    def _decoded(self, shards: int | None, split: int | None) -> list[Group]:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
-        run = self._in_splits(paths) if self._shards is None else None
+        run = self._in_splits(paths, split) if shards is None else None
         if run is None:
             self._stage_decoding("in shares of the connections")
             files, totals = decode_shares(
                 self._spark, paths, self._config, self._staging / "events-of-tasks", self._number,
-                self._shards or self._cores,
+                shards or self._cores,
             )  # fmt: skip
             self._in_order = False
             self._totals.merge(totals)
@@ -199,10 +173,10 @@ class _JobRun:
         self._account, self._names, self._sessions = asdict(run.account), run.names, run.sessions
         return grouped([*self._earlier(), *run.files], self._cores, run.corrections)
 
-    def _in_splits(self, paths: list[str]) -> SplitRun | None:
+    def _in_splits(self, paths: list[str], split: int | None) -> SplitRun | None:
         """Every task reads its part; None if that is not possible."""
         self._stage("finding where to cut")
-        splits = make_plan(self._spark, paths, self._config, self._split)
+        splits = make_plan(self._spark, paths, self._config, split)
         self._stage_decoding(f"in {len(splits):,} part{'s' * (len(splits) > 1)}")
         run = SplitRun(self._spark, splits, self._config, self._staging / "splits", self._number)
         if run.decode():
@@ -269,7 +243,7 @@ class _JobRun:
         return Manifest(
             kwsniff=__version__,
             spark=self._spark.version,
-            config=_plain(self._config),
+            config=plain(self._config),
             runs=self._number + 1,
             inputs=inputs,
             tables=tables,

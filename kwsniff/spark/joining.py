@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kwsniff.capture.place import Place
 from kwsniff.config import MIB, Config
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.dealt import together
@@ -30,7 +31,6 @@ from kwsniff.run.share import placed as placed_segments
 from kwsniff.run.weave import Joined, woven
 from kwsniff.spark.learnt import Namings, calls_of_sessions
 from kwsniff.spark.staged import PLACE, STAGED, Staged, StagedFile, ascending, placed, stored
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import fetched, kept
 
 HELD_BYTES = 64 * MIB

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kwsniff.capture.place import Place
 from kwsniff.count.codes import distinct
 from kwsniff.count.sessioncalls import Ints, Name, Offsets
 from kwsniff.count.sessions import Change, Changes, Noticed, bounded, composed
@@ -29,7 +30,6 @@ from kwsniff.rows.arrays import nulls, record_batch
 from kwsniff.rows.columns import integers
 from kwsniff.rows.events import MAX_TOPIC
 from kwsniff.spark.staged import PLACE
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import fetched, kept
 
 KEPT = 4

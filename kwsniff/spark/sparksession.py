@@ -1,10 +1,12 @@
-"""The Spark session of the pipeline: an existing one, or one with the settings that the pipeline needs."""
+"""The Spark session of the pipeline: an existing one, or one with the settings it needs; and its workers."""
 
 from __future__ import annotations
 
 import atexit
 import builtins
 import errno
+import gc
+import importlib
 import logging
 import os
 import re
@@ -41,9 +43,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.ui.enabled": "false",
-    "spark.python.daemon.module": "kwsniff.spark.daemon",
-    # What a stream keeps of batches that are finished long since.
-    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.python.daemon.module": "kwsniff.spark.sparksession",
 }
 """What Spark is told unless the user said otherwise."""
 
@@ -213,9 +213,8 @@ def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ..
 
 
 def _last_line(text: str) -> str | None:
-    """What went wrong: the end of a worker's traceback, or of what a stream's batch raised. Behind it stands
-    the JVM's stack, or what Spark knows of the stream."""
-    said = re.split(r"JVM stacktrace|^=== Streaming Query", text, maxsplit=1, flags=re.MULTILINE)[0]
+    """What went wrong: the end of a worker's traceback. Behind it stands the JVM's stack."""
+    said = text.partition("JVM stacktrace")[0]
     lines = [line for line in said.splitlines() if line.strip() and not line.strip().startswith("SQLSTATE:")]
     return lines[-1] if lines else None
 
@@ -311,3 +310,56 @@ def version(java: Path) -> int | None:
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
     return int(match.group(1)) if match and result.returncode == 0 else None
+
+
+# Spark's daemon of Python workers, with what the pipeline's tasks need loaded before workers are made of it.
+#
+# Workers are copies of the daemon (`spark.python.daemon.module`): what is loaded here is loaded once, not by
+# each worker in its first task, and is in memory once. As many tasks run as there are cores, so each has one
+# thread and one heap.
+
+LOADED = (
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "numpy.ma",
+    "kwsniff.engine.engine",
+    "kwsniff.spark.finish",
+    "kwsniff.spark.splits",
+)
+
+
+def make_workers() -> None:
+    """Make workers until Spark is done."""
+    from kwsniff.run.tuning import one_thread, tuned
+
+    tuned()
+    sys.path[:] = unpacked(sys.path)
+    for name in LOADED:
+        importlib.import_module(name)
+    one_thread()
+    from pyspark.daemon import manager
+
+    gc.freeze()  # looking through them would copy their pages
+    manager()
+
+
+def unpacked(paths: list[str]) -> list[str]:
+    """Where to import from, with the archives of PySpark last that lie in an installed PySpark.
+
+    Spark has workers import from those first. They hold no compiled files, so that takes a second each time.
+    """
+    spared = [each for each in paths if _installed(Path(each)) in paths]
+    return [each for each in paths if each not in spared] + spared
+
+
+def _installed(archive: Path) -> str | None:
+    """The directory in which what is in the archive is installed."""
+    package = archive.parent.parent.parent
+    if archive.suffix != ".zip" or archive.parts[-4:-1] != ("pyspark", "python", "lib"):
+        return None
+    name = archive.stem.partition("-")[0]  # py4j-0.10.9.9-src
+    return str(package.parent) if (package.parent / name / "__init__.py").is_file() else None
+
+
+if __name__ == "__main__":
+    make_workers()

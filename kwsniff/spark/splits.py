@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kwsniff.capture.place import Place
 from kwsniff.capture.source import CaptureFile, CaptureTotals, resolve, segments
 from kwsniff.config import MIB, Config
 from kwsniff.engine.analyze import keyed
@@ -40,7 +41,6 @@ from kwsniff.run.stretch import Stretch, followed, together
 from kwsniff.spark.joining import Correction, JoinedShare, Joining
 from kwsniff.spark.learnt import First, Namings, calls_of_sessions, earliest
 from kwsniff.spark.staged import STAGED, Staged, StagedFile, placed, positioned
-from kwsniff.spark.storage import Place
 from kwsniff.spark.tasks import context_of, kept, run
 
 if TYPE_CHECKING:

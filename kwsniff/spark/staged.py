@@ -15,14 +15,14 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from kwsniff.capture.place import Place
 from kwsniff.engine.analyze import Ints
 from kwsniff.run.part import Emitted
+from kwsniff.spark import ordering
 from kwsniff.spark.files import Folders, Stored, rows_of
 from kwsniff.spark.results import as_rows
 from kwsniff.spark.resulttables import OF_EVENTS, ROWS, TABLES, LakeTable
-from kwsniff.spark.storage import Place
 
 PLACE = ("position", "rank", "number")
 """What rows are sorted by: rows that one packet settled of several connections have the same position."""
@@ -186,38 +186,8 @@ def ascending(positions: Ints, last: int) -> Ints:
 
 
 def merged(sources: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """The rows of several sources, each in the order of positions, as one in that order.
-
-    As many rows go out at a time as no source can still have something before.
-    """
-    at: list[tuple[Iterator[pa.RecordBatch], pa.RecordBatch]] = []
-    for source in sources:
-        _advance(at, map(_in_order, source))
-    while len(at) > 1:
-        upper = min(batch["position"][-1].as_py() for _, batch in at)
-        now, before = [], at
-        at = []
-        for source, batch in before:
-            count = int(np.searchsorted(batch["position"].to_numpy(), upper, "right"))
-            now.append(batch.slice(0, count))
-            if count < batch.num_rows:
-                at.append((source, batch.slice(count)))
-            else:
-                _advance(at, source)
-        joined = pa.Table.from_batches(now).combine_chunks()
-        yield from joined.take(pc.sort_indices(joined["position"])).to_batches()
-    for source, batch in at:
-        yield batch
-        yield from source
-
-
-def _advance(
-    at: list[tuple[Iterator[pa.RecordBatch], pa.RecordBatch]], source: Iterator[pa.RecordBatch]
-) -> None:
-    for batch in source:
-        if batch.num_rows:
-            at.append((source, batch))
-            return
+    """The rows of several sources in the order of their positions, in which each one's batches are."""
+    return ordering.merged([(0, map(_in_order, source)) for source in sources], ["position"])
 
 
 def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,15 +1,15 @@
 """The streaming job of `kwsniff pipeline --follow`: rotated captures to tables, statistics by window of time.
 
-Theory of operation. The data source (`kwsniff.spark.streamsource`) gives each batch's events, always the same
-for the same batch, and its tasks write them into a staging directory themselves. Further tasks give them
-their topic names and write them into new files of the tables; closed windows are counted from these; small
-files are joined. None of that counts until the manifest names it, and the manifest is also the record from
-which the next batch goes on. So after a crash at any place the batch is done again as a whole, and every call
-is there once.
+Theory of operation. A batch is what `kwsniff.spark.streamsource` makes of the files that are there: tasks
+decode them, each its share of the connections, always the same for the same files, and write the events into
+a staging directory. Further tasks give them their topic names and write them into new files of the tables;
+closed windows are counted from these; small files are joined. None of that counts until the manifest names
+it, and the manifest is also the record from which the next batch goes on. So after a crash at any place the
+batch is done again as a whole, and every call is there once.
 
-Invariants: a batch with a record is finished and is not touched again, also if Spark, which did not get to
-know of it, asks for it once more. All that a stream keeps for itself lies in a directory of this machine, or
-of one that all workers share: `.stream` in the output directory, or another one.
+These are plain jobs, no streaming query: that would keep a second record of how far it has come.
+All that a stream keeps for itself lies in a directory of this machine, or of one that all workers share:
+`.stream` in the output directory, or another one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import json
 import pickle
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,30 +31,25 @@ import pyarrow.compute as pc
 from kwsniff import __version__
 from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.trust import TrustTotals, paragraph
-from kwsniff.capture.place import Unread
+from kwsniff.capture.place import Place, Unread
 from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.count.topics import FIXED, TopicNames, fill
 from kwsniff.rows.schema import EVENTS
-from kwsniff.spark import formats, manifest, windows
-from kwsniff.spark.compact import bundles
-from kwsniff.spark.files import HOUR, Folders, Stored
+from kwsniff.spark import formats, windows
+from kwsniff.spark.files import HOUR, Folders, Stored, bundles
 from kwsniff.spark.finish import compacted, error_names, spark_metadata
-from kwsniff.spark.ledger import Settings, StreamRecord, Where, last_record, of_manifest
-from kwsniff.spark.manifest import Manifest
-from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, WINDOWS, LakeTable
-from kwsniff.spark.staged import Staged, Tables, merged, stored
-from kwsniff.spark.storage import Place
-from kwsniff.spark.streamsource import LIST, STATE, Following
-from kwsniff.spark.tasks import called, run
-from kwsniff.spark.version import PARQUET, Version
+from kwsniff.spark.results import DATA, Manifest, StreamRecord, last_record, of_manifest, read
+from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS, LakeTable
+from kwsniff.spark.staged import Staged, StagedFile, Tables, merged, stored
+from kwsniff.spark.streamsource import LIST, STATE, Following, FollowReader, Kept, Share
+from kwsniff.spark.tasks import run
+from kwsniff.spark.version import PARQUET, Settings, Version, Where
 from kwsniff.spark.windows import SECOND, Windows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from kwsniff.spark.tasks import Spark
 
-POLL = "1 second"
-"""How often the directories are looked at."""
 JOINED = 8
 """Small files of an hour that are joined."""
 LAST_HOUR = 1 << 32
@@ -70,75 +65,53 @@ Told = Callable[[StreamRecord, StreamRecord, pa.Table], None]
 """Is given the record before a batch, the batch's, and the rows of the windows it closed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a task decoded of a batch."""
+
+    file: Staged
+    capture: dict[str, int | None]
+    """Counts over the whole stream so far."""
+    lost: list[Unread]
+
+
 class Stream:
     """A stream into one place."""
 
     def __init__(
-        self, spark: SparkSession, following: Following, where: Where, settings: Settings, emitted: Told
+        self, spark: Spark, following: Following, where: Where, settings: Settings, emitted: Told
     ) -> None:
         self._spark, self._settings, self._told = spark, settings, emitted
         self._out, self._own = where.out, where.own
         self._staging = self._own / "staging"
-        self._following = replace(
-            following, shares=settings.shares, state=str(self._own), staging=str(self._staging)
-        )
+        self._following = replace(following, shares=settings.shares, state=str(self._own))
+        self._source = FollowReader(self._following, ROWS)
         self._windows = Windows(int(settings.window_s * SECOND), int(settings.delay_s * SECOND))
-        self._busy = Lock()
-        self._stopping = False
         self._unread_before = len(unread(self._own / LIST))
-        self._query: Any = None
 
     def start(self, *, once: bool) -> None:
-        """Begin, or go on from the last finished batch; `once` takes the files that are there and ends."""
-        from kwsniff.spark.datasource import FollowedSource
+        """Clear away what a run left that broke off; `once`: no files count but those that are there."""
+        Version(self._out, read(self._out), self._settings.form).clear(spared=self._replaced())
+        if once:
+            self._source.prepareForTriggerAvailableNow()
 
-        Version(self._out, manifest.read(self._out), self._settings.form).clear(spared=self._replaced())
-        self._spark.dataSource.register(FollowedSource)
-        name, options = FollowedSource.name(), {"following": FollowedSource.emitted(self._following)}
-        rows = self._spark.readStream.format(name).options(**options).load()
-        writer = rows.writeStream.foreachBatch(self.batch)
-        writer = writer.option("checkpointLocation", str(self._own / "checkpoint"))
-        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": POLL}
-        self._query = writer.trigger(**trigger).start()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether the stream ended within that time. Raises what Spark raises if it failed."""
-        return bool(self._query.awaitTermination(seconds))
-
-    def stop(self) -> None:
-        """End after the batch that is being written, if there is one."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        with self._busy:
-            self._stopping = True
-        with suppress(Py4JError, PySparkException, OSError):  # a batch that was to begin, or Java is gone
-            self._query.stop()
-
-    def batch(self, rows: DataFrame, number: int) -> None:
-        """Write one batch; see the module's head."""
-        with self._busy:
-            if self._stopping:
-                raise InterruptedError("the stream is being stopped")
-            self._batch(rows, number)
-
-    def _batch(self, rows: DataFrame, number: int) -> None:
-        known = manifest.read(self._out)
+    def batch(self) -> bool:
+        """Write one batch after the last finished one; False if there is nothing to be read. Raises what
+        Spark raises, and OSError."""
+        known = read(self._out)
         before = of_manifest(known)
-        if before.batch >= number:
-            return
+        begin = {"files": before.files, "ended": before.ended}
+        end = self._source.latestOffset(begin, self._source.getDefaultReadLimit())
+        shares = self._source.partitions(begin, end)
+        if not shares:
+            return False
         shutil.rmtree(self._staging, ignore_errors=True)
+        decoded = run(self._spark, "decode files", shares, partial(_decode, self._following, self._staging))
         version = Version(self._out, known, self._settings.form)
-        # Sorted here: to sort them, Spark would take samples first, and so read everything twice.
-        with called(self._spark, "decode files"):
-            details = rows.select("position", "detail").toArrow().sort_by("position")["detail"]
-        said = [json.loads(detail) for detail in details.to_pylist()]
-        if not said:  # nothing was there to be read
-            return
-        record, files = self._written(said, before, version, number)
+        record, files = self._written(decoded, shares[0], before, version)
         closed = self._closed(before, record, files["calls"])
         files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)
-        findings = self._findings(said, before, record)
+        findings = self._findings(decoded, before, record)
         for table, rows in ((FOUND, findings.table(error_names())), (BEHIND, findings.lag())):
             files[table.name] = self._files_of(table, rows, version)
         files = self._compacted(files, version, _over(before, record))
@@ -146,15 +119,16 @@ class Stream:
         formats.commit(version, made)
         version.publish(made, whole=record.ended)
         self._forget(known, made)
+        self._following.forget(record.files)
         shutil.rmtree(self._staging, ignore_errors=True)
         if record.ended:
             shutil.rmtree(self._own / STATE, ignore_errors=True)
-        self._tell_lost(said)
+        self._tell_lost(decoded[0].lost)  # they all read the same packets
         self._told(before, record, closed)
+        return True
 
-    def _tell_lost(self, said: list[dict[str, Any]]) -> None:
+    def _tell_lost(self, lost: list[Unread]) -> None:
         """Name files that were listed and could not be read any more, unless that was done."""
-        lost = [Unread(*each) for share in said for each in share.get("lost", ())]
         known = unread(self._own / LIST) if lost else []
         for each in lost:
             if each not in known:
@@ -175,30 +149,29 @@ class Stream:
     # The steps of a batch
 
     def _written(
-        self, said: list[dict[str, Any]], before: StreamRecord, version: Version, number: int
+        self, decoded: Sequence[Decoded], share: Share, before: StreamRecord, version: Version
     ) -> tuple[StreamRecord, dict[str, list[Stored]]]:
         """The batch's record, and the files of all tables with its rows."""
-        staged = [Staged(**each["file"]) for each in said]
-        capture = next(each["capture"] for each in said if "capture" in each)
+        number = before.batch + 1
         below = {table.name: self._below(version, table.name) for table in OF_EVENTS}
-        names, until_us = self._names(staged), before.closed_until_ns // 1000
+        names, until_us = self._names([each.file for each in decoded]), before.closed_until_ns // 1000
         tables = partial(Tables, self._out, below, f"batch-{number:06}", spark_metadata())
 
-        def work(file: Staged) -> Written:
-            return _write(file, names, until_us, tables)
+        def work(each: Decoded) -> Written:
+            return _write(each.file, names, until_us, tables)
 
         trust = TrustTotals(**before.trust)
         rows, late = 0, before.late
         files = {name: list(held) for name, held in self._files(version).items()}
-        for each in run(self._spark, "write tables", staged, work):
+        for each in run(self._spark, "write tables", decoded, work):
             trust.merge(each.trust)
             rows, late = rows + each.rows, late + each.late
             for stored_file in each.files:
                 files[stored_file.table].append(stored_file)
-        ended = said[0]["ended"]
-        until = max(self._windows.closed_until(capture["last_time_ns"], ended), before.closed_until_ns)
+        capture = decoded[0].capture
+        until = max(self._windows.closed_until(capture["last_time_ns"], share.ended), before.closed_until_ns)
         return StreamRecord(
-            number, said[0]["files"], ended, until, late, capture, asdict(trust), rows
+            number, share.end, share.ended, until, late, capture, asdict(trust), rows
         ), files  # fmt: skip
 
     @staticmethod
@@ -208,7 +181,7 @@ class Stream:
 
     @staticmethod
     def _below(version: Version, table: str) -> str:
-        return f"{manifest.DATA}/stream/{table}" if version.form == PARQUET else table
+        return f"{DATA}/stream/{table}" if version.form == PARQUET else table
 
     def _names(self, staged: list[Staged]) -> dict[str, str]:
         """Topic names by uuid that messages have told up to this batch."""
@@ -239,10 +212,10 @@ class Stream:
         span = first, record.closed_until_ns
         return windows.statistics(self._spark, self._out, calls, span, self._windows.length_ns)
 
-    def _findings(self, said: list[dict[str, Any]], before: StreamRecord, record: StreamRecord) -> Findings:
+    def _findings(self, decoded: Sequence[Decoded], before: StreamRecord, record: StreamRecord) -> Findings:
         """The findings so far: one task takes all rows of a batch, in their order. What the rules counted is
         kept in a file for each batch, so that one which is done again begins with that of the one before."""
-        paths, names = [each["file"]["path"] for each in said], {**self._names([]), **FIXED}
+        paths, names = [each.file.path for each in decoded], {**self._names([]), **FIXED}
         last, now = (self._own / f"findings-{each.batch:09}" for each in (before, record))
         held = pickle.loads(last.read_bytes()) if before.batch >= 0 else Findings()
 
@@ -319,6 +292,17 @@ def _over(before: StreamRecord, now: StreamRecord) -> range:
     """Hours since 1970 that closed with this batch; no rows are to be expected of them but late ones."""
     first, end = (each.closed_until_ns // (1000 * HOUR) for each in (before, now))
     return range(first, LAST_HOUR if now.ended else end)
+
+
+def _decode(following: Following, staging: Path, share: Share) -> Decoded:
+    """The events of a share of the connections, into a file of staged events."""
+    kept = Kept.before(following, share)
+    with StagedFile(Place(str(staging)) / f"share-{share.index:04}.arrow") as file:
+        for batch in kept.rows(following.config, share):
+            file.add(kept.sessions.fill(batch))
+    decoded = Decoded(file.emitted(), asdict(kept.capture_run.totals), kept.lost)
+    kept.keep(following, share)
+    return decoded
 
 
 @dataclass(slots=True)

@@ -3,11 +3,12 @@
 Theory of operation. An offset is a number of files of a list that never changes (see
 `kwsniff.capture.rotation`). A batch goes from one offset to another; each of its tasks takes up what its
 share of the connections was at the first offset, reads the files between, follows its share, and keeps what
-that has become under the second. So the events of a batch follow from its two offsets alone: Spark may run
-it again, in another process or after a crash, and gets the same rows in the same tasks.
+that has become under the second. So the events of a batch follow from its two offsets alone: it may be run
+again, in another process or after a crash, and gives the same rows in the same tasks.
 
-Invariants: what was kept is written whole or not at all, before the task ends; it is removed
-only once Spark will not ask for that batch again.
+Invariants: what was kept is written whole or not at all, before the task ends; it is removed only once nobody
+will ask for that batch again. `kwsniff pipeline --follow` runs the same batches without a query
+(`kwsniff.spark.streaming`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,7 @@ from kwsniff.config import MIB, Config
 from kwsniff.count.sessions import Sessions
 from kwsniff.engine.analyze import Analysis, Ints, Part
 from kwsniff.spark.resulttables import ROWS
-from kwsniff.spark.staged import Staged, StagedFile, ascending
-from kwsniff.spark.storage import Place
+from kwsniff.spark.staged import ascending
 
 # What a stream keeps between batches: the run of one share of the connections, as a file.
 #
@@ -69,6 +69,51 @@ class Kept:
     def fresh(cls, config: Config, shard: tuple[int, int]) -> Kept:
         """The state before the first file."""
         return cls(CaptureRun(CaptureTotals()), Analysis(config, shard))
+
+    @classmethod
+    def before(cls, following: Following, share: Share) -> Kept:
+        """The state before a batch. Raises CaptureError."""
+        if share.start == 0:
+            return cls.fresh(following.config, (share.index, following.shares))
+        return cls.load(following.kept(share.start, share.index))
+
+    def rows(self, config: Config, share: Share) -> Iterator[pa.RecordBatch]:
+        """The events (ROWS) of a batch, after which the state is that behind it."""
+        for batch, keys in self._parts(config, share):
+            if batch is not None:
+                yield pa.RecordBatch.from_arrays(
+                    [*batch.columns, pa.array(self._positions(keys))], schema=ROWS
+                )
+
+    def _parts(self, config: Config, share: Share) -> Iterator[Part]:
+        for batch in self._segments(config, share):
+            yield from self.analysis.feed(batch)
+        if share.ended:
+            yield from self.analysis.finish()
+
+    def _segments(self, config: Config, share: Share) -> Iterator[pa.RecordBatch]:
+        """Of the files, and their end. What happened to a file since it was listed must not stop all others:
+        the batch would fail again and again."""
+        for each in share.files:
+            try:
+                yield from self.capture_run.file(present(each), config)
+            except (CaptureError, OSError) as error:
+                self.lost.append(Unread.of(each.path, error))
+                yield unread_batch(self.lost[-1])
+        if share.ended:
+            yield from self.capture_run.end()
+
+    def _positions(self, keys: Ints) -> Ints:
+        """What sorts events by their keys, and those of the same key as they are."""
+        made = ascending(keys << TIES, self.position)
+        if len(made):
+            self.position = int(made[-1])
+        return made
+
+    def keep(self, following: Following, share: Share) -> None:
+        """Write it for the batch that follows, if one may. Raises OSError."""
+        if not share.ended:
+            self.save(following.kept(share.end, share.index))
 
     def save(self, path: Path) -> None:
         """Write to `path`, whole or not at all. Raises OSError."""
@@ -116,8 +161,6 @@ LIST = "files.jsonl"
 TIES = 16
 """Bits of a position below the key of an event: one packet may settle several."""
 STATE = "state"
-TOTALS = "totals"
-"""The event of a row that says in `detail`, as JSON, what a task wrote."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +177,16 @@ class Following:
     batch_bytes: int = BATCH_BYTES
     end: bool = False
     """Nothing comes after the files that are there: end all connections."""
-    staging: str = ""
-    """Directory into which tasks write events; then they yield none (see `kwsniff.spark.staged`)."""
+
+    def kept(self, files: int, share: int) -> Path:
+        """Where the state of a share of the connections lies after so many files."""
+        return Path(self.state) / STATE / f"{files:08}" / f"share-{share:04}"
+
+    def forget(self, files: int) -> None:
+        """Remove what was kept before so many files."""
+        for place in (Path(self.state) / STATE).glob("[0-9]*"):
+            if int(place.name) < files:
+                shutil.rmtree(place, ignore_errors=True)
 
 
 @dataclass
@@ -150,13 +201,11 @@ class Share(datasource.InputPartition):
 
 
 class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Batches of files; see the module's head. With `staging`, a batch is a row a task, which says what it
-    wrote, and the first what the whole stream has counted so far."""
+    """Batches of files; see the module's head."""
 
     def __init__(self, following: Following, schema: pa.Schema) -> None:
         """`schema`: the columns wanted of `ROWS`."""
         self._following, self._schema = following, schema
-        self._state = Path(following.state)
         self._rotation: Rotation | None = None
         self._target: int | None = None
 
@@ -182,92 +231,26 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             stop += 1
         return {"files": stop, "ended": self._following.end and stop == last}
 
-    def _files(self) -> list[Any]:
+    def _files(self) -> list[ListedFile]:
         if self._rotation is None:
             given = self._following
-            self._rotation = Rotation(given.directories, self._state / LIST, given.quiet)
+            self._rotation = Rotation(given.directories, Path(given.state) / LIST, given.quiet)
         self._rotation.look()
         return self._rotation.files
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Share]:
         if start == end:
             return []
-        if self._rotation is None:
-            self._files()
-        assert self._rotation is not None
-        files = self._rotation.files[start["files"] : end["files"]]
+        files = (self._rotation.files if self._rotation else self._files())[start["files"] : end["files"]]
         shares = range(self._following.shares)
         return [Share(index, files, start["files"], end["files"], end["ended"]) for index in shares]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
-        kept = self._kept(partition)
-        rows = self._rows(partition, kept)
-        if self._following.staging:
-            with StagedFile(Place(self._following.staging) / f"share-{partition.index:04}.arrow") as file:
-                for batch in rows:
-                    file.add(kept.sessions.fill(batch))
-            yield _told_row(kept, partition, file.emitted())
-        else:
-            for batch in rows:
-                yield batch.select(self._schema.names).cast(self._schema)
-        if not partition.ended:
-            kept.save(self._place(partition.end, partition.index))
-
-    def _rows(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
-        for batch, keys in self._parts(share, kept):
-            if batch is not None:
-                positions = pa.array(_positions(keys, kept))
-                yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
-
-    def _kept(self, share: Share) -> Kept:
-        given = self._following
-        if share.start == 0:
-            return Kept.fresh(given.config, (share.index, given.shares))
-        return Kept.load(self._place(share.start, share.index))
-
-    def _parts(self, share: Share, kept: Kept) -> Iterator[Part]:
-        for batch in self._segments(share, kept):
-            yield from kept.analysis.feed(batch)
-        if share.ended:
-            yield from kept.analysis.finish()
-
-    def _segments(self, share: Share, kept: Kept) -> Iterator[pa.RecordBatch]:
-        """Of the files, and their end. What happened to a file since it was listed must not stop all others:
-        the batch would fail again and again."""
-        for each in share.files:
-            try:
-                yield from kept.capture_run.file(present(each), self._following.config)
-            except (CaptureError, OSError) as error:
-                kept.lost.append(Unread.of(each.path, error))
-                yield unread_batch(kept.lost[-1])
-        if share.ended:
-            yield from kept.capture_run.end()
-
-    def _place(self, files: int, share: int) -> Path:
-        return self._state / STATE / f"{files:08}" / f"share-{share:04}"
+        kept = Kept.before(self._following, partition)
+        for batch in kept.rows(self._following.config, partition):
+            yield batch.select(self._schema.names).cast(self._schema)
+        kept.keep(self._following, partition)
 
     def commit(self, end: Offset) -> None:
-        """What was kept before `end` is not needed any more."""
-        for place in (self._state / STATE).glob("[0-9]*"):
-            if int(place.name) < end["files"]:
-                shutil.rmtree(place, ignore_errors=True)
-
-
-def _positions(keys: Ints, kept: Kept) -> Ints:
-    """What sorts events by their keys, and those of the same key as they are."""
-    made = ascending(keys << TIES, kept.position)
-    if len(made):
-        kept.position = int(made[-1])
-    return made
-
-
-def _told_row(kept: Kept, share: Share, file: Staged) -> pa.RecordBatch:
-    """What a task has to tell besides the events that it wrote."""
-    said = {"file": asdict(file), "files": share.end, "ended": share.ended}
-    if share.index == 0:  # they all read the same packets
-        said["capture"] = asdict(kept.capture_run.totals)
-        said["lost"] = kept.lost
-    given = {"event": TOTALS, "detail": json.dumps(said), "position": share.index}
-    arrays = [pa.array([given.get(field.name)], field.type) for field in ROWS]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+        self._following.forget(end["files"])

@@ -19,9 +19,9 @@ from uuid import uuid4
 
 import zstandard
 
+from kwsniff.capture.place import Place
 from kwsniff.output.units import bytes_text
 from kwsniff.run.tuning import trimmed
-from kwsniff.spark.storage import Place
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -1,4 +1,4 @@
-"""From one version of a result to the next: files under names of their own, then one manifest.
+"""From one version of a result to the next: who may write, files under names of their own, then one manifest.
 
 Theory of operation. A run writes all its files below `data/VERSION/`, or into the directory of its table for
 formats that want one, and works below `_staging/VERSION/`. Then the manifest changes, which is one rename or
@@ -11,20 +11,27 @@ one path. It is a link that changes as one, too, but after the manifest, which d
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
+import socket
+import threading
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from kwsniff.spark import manifest
-from kwsniff.spark.lock import CLAIMS
-from kwsniff.spark.manifest import DATA, NAME, SUCCESS, Manifest, OutputError
+from kwsniff.capture.place import FolderEntry, Place
+from kwsniff.config import Config
+from kwsniff.spark.results import DATA, NAME, SUCCESS, Manifest, OutputError, last_record, read
 from kwsniff.spark.resulttables import TABLES
-from kwsniff.spark.storage import Place
 
+CLAIMS = "_lock"
 STAGING = "_staging"
 CURRENT, VIEWS = "current", "_views"
 VIEWED = 60.0
@@ -85,8 +92,8 @@ class Version:
                 (self.out.path / STAGING).rmdir()
 
 
-def usable(out: Place) -> Manifest | None:
-    """The manifest in `out`, after a look at what else lies there.
+def usable(out: Place, *, stream: bool = False) -> Manifest | None:
+    """The manifest in `out`, after a look at what else lies there; `stream`: for one that is to go on there.
 
     Raises:
         OutputError: something else is in the way.
@@ -95,10 +102,10 @@ def usable(out: Place) -> Manifest | None:
     if out.path is not None and out.path.exists() and not out.path.is_dir():
         raise OutputError(f"{out}: is a file, not a directory")
     names = out.names()
-    if STREAM in names:
+    if STREAM in names and not stream:
         raise OutputError(f"{out}: belongs to a stream (--follow); name another directory")
-    known = manifest.read(out)
-    other = [name for name in names if name not in OWN and not name.endswith(".part")]
+    known = read(out)
+    other = [name for name in names if name not in OWN and name != STREAM and not name.endswith(".part")]
     if other and known is None:
         raise OutputError(f"{out}: holds other files ({other[0]}); name a directory of its own")
     return known
@@ -159,3 +166,245 @@ def _prune(out: Place) -> None:
         for folder, _, _ in os.walk(out.path / part, topdown=False):
             with suppress(OSError):  # something is in it
                 os.rmdir(folder)
+
+
+# A stream: where it writes, and what is the same in all of its runs. The settings lie where it keeps what it
+# needs to go on.
+
+SETTINGS = "settings.json"
+_NAMED = {"config": "of decoding", "window_s": "--window", "delay_s": "--late", "form": "--format"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is the same in all runs of one stream."""
+
+    config: dict[str, Any]
+    shares: int
+    window_s: float
+    delay_s: float
+    form: str = PARQUET
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a stream writes, and where it keeps what it needs to go on."""
+
+    out: Place
+    own: Path
+
+    @classmethod
+    def of(cls, out: Any, state: str | None = None) -> Where:
+        """`state` defaults to a directory in `out`, if that is of this machine. Raises OutputError."""
+        place = Place.of(out)
+        if state is not None:
+            return cls(place, Path(state).absolute())
+        if place.path is None:
+            raise OutputError(f"{out}: a stream needs --state DIR for what it keeps between batches")
+        return cls(place, place.path / STREAM)
+
+
+def settled(where: Where, wanted: Settings, *, keep: bool = True) -> Settings:
+    """The settings of the stream in a place: those it was begun with, else `wanted`, which with `keep` are
+    written there.
+
+    Raises:
+        OutputError: the directory holds something else, the stream was ended, or was begun otherwise.
+        OSError: the directory cannot be written.
+    """
+    place, out = where.own / SETTINGS, where.out
+    if last_record(out).ended:
+        raise OutputError(f"{out}: was ended; name another directory")
+    if place.exists():
+        known = Settings(**json.loads(place.read_text()))
+        for name in ("config", "window_s", "delay_s", "form"):
+            if getattr(known, name) != getattr(wanted, name):
+                raise OutputError(f"{out}: is a stream with other settings ({_NAMED[name]})")
+        return known
+    if usable(out, stream=True) is not None:
+        raise OutputError(f"{out}: holds results of a run that followed nothing; name another directory")
+    if keep:
+        Place(str(place)).replace(json.dumps(asdict(wanted)).encode())
+    return wanted
+
+
+def plain(config: Config) -> dict[str, Any]:
+    """Settings as JSON holds them."""
+    said: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    return said
+
+
+# One run at a time: a claim beside the results, written by each run that wants to write to them.
+#
+# Theory of operation. Object storage has no locks, but what was written is listed at once. A run writes a
+# claim under a name of its own and then lists all claims: if it sees no other, it goes on; if it sees one,
+# it takes its own back and gives up. Of two runs at least the later one sees the other, so never do both go
+# on; that both give up is possible, so each tries a few times, after a pause of random length.
+#
+# A claim is *stale*, and removed, if its process is gone from the machine that we share with it, or if it
+# has not been renewed for `STALE` seconds, by the clock of the file system. A run that finds its own claim
+# gone was taken for dead, and must not publish.
+
+RENEW = 15.0
+"""Seconds between two renewals of a claim."""
+STALE = 120.0
+"""Seconds without one after which a claim counts for nothing."""
+ATTEMPTS = 3
+PAUSE = 0.5
+READS = 5
+"""Times that a claim is read which is there and can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who claims a place."""
+
+    machine: str
+    """The same for processes that see each other's ids."""
+    host: str
+    pid: int
+    began: str
+    """When the process began, as its kernel counts, so that its id may be used again."""
+    since: str
+
+    @classmethod
+    def own(cls) -> Claim:
+        """That of this process."""
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return cls(_machine(), socket.gethostname(), os.getpid(), _began(os.getpid()) or "", since)
+
+    def alive(self) -> bool | None:
+        """Whether its process is still there; None if that can't be seen from here."""
+        if self.machine != _machine():
+            return None
+        return _began(self.pid) == self.began
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+class Lock:
+    """The claim of this run on `place`."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._claims = place / CLAIMS
+        self._own = self._claims / f"{uuid4().hex}.json"
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+        self._data = json.dumps(asdict(Claim.own())).encode()
+
+    def take(self) -> None:
+        """Claim the place. Raises OutputError, OSError."""
+        for attempt in range(ATTEMPTS):
+            self._own.replace(self._data)
+            other = self._other()
+            if other is None:
+                self._thread.start()
+                return
+            self._own.remove()
+            if attempt + 1 < ATTEMPTS:
+                time.sleep(PAUSE * (1 + random.random()))
+        raise OutputError(f"{self._place}: another run writes to it ({other})")
+
+    def held(self) -> None:
+        """Make sure that nobody took this run for dead. Raises OutputError, OSError."""
+        if self._own.about() is None:
+            raise OutputError(f"{self._place}: another run took over, for this one gave no sign of life")
+
+    def release(self) -> None:
+        """Take the claim back."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with suppress(OSError):
+            self._own.remove()
+
+    def _other(self) -> Claim | None:
+        """A claim of somebody else that counts; others are removed."""
+        found = list(self._claims.files())
+        now = next((each.modified_ns for each in found if each.place == self._own), 0)
+        for each in found:
+            if each.place == self._own or not each.place.name.endswith(".json"):
+                continue
+            try:
+                claim = _read(each)
+            except FileNotFoundError:
+                continue  # taken back; what has its name by now is a claim made anew
+            if claim is not None and not _stale(each, claim, now):
+                return claim
+            each.place.remove()
+        return None
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW):
+            with suppress(OSError):
+                if self._own.about() is not None:
+                    self._own.replace(self._data)
+
+
+@contextmanager
+def locked(place: Place) -> Iterator[Lock]:
+    """Be the only run that writes to `place`. Raises OutputError, OSError."""
+    lock = Lock(place)
+    lock.take()
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def _read(entry: FolderEntry) -> Claim | None:
+    """None if it is no claim. Raises FileNotFoundError if it was taken back meanwhile, OSError if it can't be
+    read time and again."""
+    for attempt in range(READS):
+        try:
+            return Claim(**json.loads(entry.place.read()))
+        except (ValueError, TypeError):
+            return None
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # Taken back while it was read; and as claims are made again, it may be there once more.
+            if entry.place.about() is None:
+                raise FileNotFoundError(str(entry.place)) from None
+            if attempt + 1 == READS:
+                raise
+    return None
+
+
+def _stale(entry: FolderEntry, claim: Claim, now_ns: int) -> bool:
+    alive = claim.alive()
+    if alive is not None:
+        return not alive
+    return bool(entry.modified_ns and now_ns) and now_ns - entry.modified_ns > STALE * 1e9
+
+
+def _machine() -> str:
+    """Processes with the same value see the same process ids."""
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    with suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts)
+
+
+def _began(pid: int) -> str | None:
+    """When a process began; empty where the system doesn't tell, None if there is no such process."""
+    try:
+        # The second field is a name in parentheses, which may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "" if not os.path.isdir("/proc/self") and _exists(pid) else None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

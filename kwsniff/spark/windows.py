@@ -22,16 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from kwsniff.capture.place import Place
 from kwsniff.count.coded import WAITED, waited
 from kwsniff.count.percentiles import QUANTILES, Sorted
 from kwsniff.rows.schema import TIMESTAMP
 from kwsniff.spark.files import Stored
 from kwsniff.spark.resulttables import WINDOWS
-from kwsniff.spark.storage import Place
-from kwsniff.spark.tasks import run
+from kwsniff.spark.tasks import context_of, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kwsniff.spark.tasks import Spark
 
 SECOND = 1_000_000_000
 COLUMNS = (
@@ -60,13 +60,13 @@ class Windows:
 
 
 def statistics(
-    spark: SparkSession, out: Place, files: Sequence[Stored], span: tuple[int, int], length_ns: int
+    spark: Spark, out: Place, files: Sequence[Stored], span: tuple[int, int], length_ns: int
 ) -> pa.Table:
     """Rows of `FIGURES` for the windows of a span (from, to before) in which there were calls: one for each
     API, and one for all together, whose `api` is null. Responses whose request was not captured belong to no
     API and are in the latter only. `files` are those of the calls, in `out`. Tasks share the span."""
     first, last = span
-    count = max(min(spark.sparkContext.defaultParallelism, (last - first) // length_ns), 1)
+    count = max(min(context_of(spark).defaultParallelism, (last - first) // length_ns), 1)
     step = -(-(last - first) // (count * length_ns)) * length_ns
     known = [file for file in files if _overlaps(file, span)]
 

@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from kwsniff.config import Config
 from kwsniff.count.coded import waited
+from kwsniff.count.naming import named
 from kwsniff.count.sessions import followed
 from kwsniff.count.topics import fill, topic_names
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
-from kwsniff.spark import ledger
+from kwsniff.spark import results, version
 from kwsniff.spark import streaming as stream
 from kwsniff.spark.results import Results
 from kwsniff.spark.streamsource import Following
@@ -42,6 +43,16 @@ def expected(files: list[Path]) -> pa.Table:
     return pa.Table.from_batches([fill(batch, names) for batch in batches], EVENTS)
 
 
+def one_process(paths: list[str]) -> pa.Table:
+    """What `kwsniff decode` makes of the files."""
+    return pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+
+
+def written(out: Path) -> pa.Table:
+    """The events that a result holds."""
+    return Results(out).events().select(EVENTS.names)
+
+
 def stored(out: Path) -> pa.Table:
     rows = Results(out).events().select(EVENTS.names).combine_chunks()
     names = topic_names([rows])
@@ -57,18 +68,18 @@ class Followed:
         self._spark, self._shares, self._form = spark, shares, form
         self.closed: list[dict[str, Any]] = []
 
-    def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> ledger.StreamRecord:
-        wanted = ledger.Settings(ledger.plain(Config()), self._shares, WINDOW, LATE, self._form)
-        where = ledger.Where.of(self.out)
-        settings = ledger.settled(where, wanted)
+    def run(self, *, end: bool = False, batch_bytes: int = 1 << 30) -> results.StreamRecord:
+        wanted = version.Settings(version.plain(Config()), self._shares, WINDOW, LATE, self._form)
+        where = version.Where.of(self.out)
+        settings = version.settled(where, wanted)
         following = Following([str(self.source)], "", Config(), 0, 0.0, batch_bytes, end)
         made = stream.Stream(self._spark, following, where, settings, self._told)
         made.start(once=True)
-        while not made.wait(60):
+        while made.batch():
             pass
         return made.record()
 
-    def _told(self, before: ledger.StreamRecord, record: ledger.StreamRecord, closed: pa.Table) -> None:
+    def _told(self, before: results.StreamRecord, record: results.StreamRecord, closed: pa.Table) -> None:
         self.closed += closed.to_pylist()
 
 

@@ -15,32 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyspark
 import pytest
 
-from kwsniff.config import Config
-from kwsniff.count.naming import named
-from kwsniff.rows.schema import EVENTS
-from kwsniff.run.offline import events
-from kwsniff.spark.results import Results
 from kwsniff.spark.sparksession import java_home
 from tests.samples import sample
 from tests.spark import documented
+from tests.spark.conftest import free_port
 from tests.spark.rotated import rotated
+from tests.spark.streams import one_process, written
 
 pytestmark = pytest.mark.costly
 
 ROOT = Path(__file__).parents[2]
 STARTER = Path(pyspark.__file__).parent / "bin" / "spark-class"
 PATIENCE = 240
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def listens(port: int) -> bool:
@@ -115,10 +104,6 @@ def piped(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout
 
 
-def stored(out: Path) -> pa.Table:
-    return Results(out).events().select(EVENTS.names)
-
-
 def test_a_cluster_gives_the_events_of_one_process(
     master: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -128,18 +113,16 @@ def test_a_cluster_gives_the_events_of_one_process(
     (tmp_path / "captures").mkdir()
     paths = [shutil.copy2(path, tmp_path / "captures") for path in sample("librdkafka-groups").paths]
     piped(environment, *shlex.split(here)[2:], "--partitions", "3")
-    assert stored(tmp_path / "results").equals(
-        pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
-    )
+    assert written(tmp_path / "results").equals(one_process(paths))
 
 
 def test_a_stream_runs_on_a_cluster(master: str, environment: dict[str, str], tmp_path: Path) -> None:
     files = rotated(sample("midstream").paths, tmp_path / "in", 300)
     arguments = ["--follow", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--master", master]
     said = piped(environment, *arguments, "--end", "--settle", "0", "--partitions", "2")
-    expected = list(named(events([str(file) for file in files], Config())))
-    assert stored(tmp_path / "out").equals(pa.Table.from_batches(expected, EVENTS))
-    calls = sum(batch.filter(pa.compute.equal(batch["event"], "call")).num_rows for batch in expected)
+    expected = one_process([str(file) for file in files])
+    assert written(tmp_path / "out").equals(expected)
+    calls = expected["event"].to_pylist().count("call")
     assert sum(int(line.split()[2].replace(",", "")) for line in said.splitlines()) == calls
 
 
@@ -168,7 +151,7 @@ def test_a_worker_that_is_killed_costs_no_row(
     killed.wait()
     _, errors = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, errors
-    assert stored(out).equals(pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS))
+    assert written(out).equals(one_process(paths))
 
 
 def children(pid: int) -> list[int]:

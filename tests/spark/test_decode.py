@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark.resulttables import ROWS
 from kwsniff.spark.splits import decode_shares
 from kwsniff.spark.staged import stored
-from kwsniff.spark.storage import Place
 from tests.samples import names, sample
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ RUN_BY = {
     "kwsniff pipeline captures/java-groups.pcapng.zst --out /tmp/results --append": HERE,
     "kwsniff pipeline captures/ --out /tmp/lake --format delta": HERE,
     "kwsniff pipeline captures/ --out s3://bucket/lake --format delta":
-        "tests.lake.test_s3:test_delta_tables_are_written_there",
+        "tests.spark.test_s3:test_delta_tables_are_written_there",
     "kwsniff pipeline captures/ --out lake --format iceberg": HERE,
     "kwsniff slow results": HERE,
     "duckdb -c": "test_the_query_for_duckdb_s_own_shell",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.spark import finish
 from kwsniff.spark.finish import Finish, grouped
 from kwsniff.spark.splits import SplitRun, make_plan
-from kwsniff.spark.storage import Place
 from kwsniff.spark.version import Version
 from tests.samples import sample
 

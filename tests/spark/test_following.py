@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.spark import ledger
-from kwsniff.spark.storage import Place
+from kwsniff.capture.place import Place
+from kwsniff.spark import results
 from tests.samples import sample
 from tests.spark.rotated import rotated
 from tests.spark.streams import awaited, begun, come, expected, killed_when, stored
@@ -22,7 +22,7 @@ def test_a_stream_killed_at_several_places_yields_each_call_once(tmp_path: Path)
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     files = rotated(sample("librdkafka-groups").paths, tmp_path / "all")
-    places = [".stream/state/*/share-0001", "data/stream/calls/*/*/batch-000001-*"]
+    places = [".stream/state/*/share-0001", "data/stream/calls/*/*/batch-000000-*"]
     for number, place in enumerate(places):
         come(files[5 * number : 5 * number + 5], source)
         known = set(out.glob(place))
@@ -83,7 +83,7 @@ def test_rows_are_there_five_seconds_after_their_file(tmp_path: Path) -> None:
         for number in range(2, 9):
             come(files[number : number + 1], source)
             began = time.monotonic()
-            while ledger.last_record(Place.of(out)).files <= number:
+            while results.last_record(Place.of(out)).files <= number:
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < began + 60
                 time.sleep(0.02)

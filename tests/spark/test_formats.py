@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.spark import formats, job
-from kwsniff.spark.manifest import OutputError
-from kwsniff.spark.results import Results
+from kwsniff.spark.results import OutputError, Results
 from kwsniff.spark.resulttables import TABLES
-from kwsniff.spark.storage import Place
 from tests.samples import sample
 
 if TYPE_CHECKING:
@@ -122,21 +120,3 @@ def test_iceberg_knows_partitions_and_the_order_of_rows(
     assert names == ["time", "position"]
     assert table.schema().find_field("acks").doc == "of Produce: 0, 1 or -1 (all)"
     assert table.properties["kwsniff.merge-key"] == ",".join(TABLES["calls"].key)
-
-
-def test_duckdb_reads_the_files_that_the_manifest_names(
-    spark: SparkSession,
-    tmp_path: Path,
-) -> None:
-    out = tmp_path / "out"
-    job.run(spark, [*FIRST, *SECOND], out, Config())
-    wanted = len(of_sample("midstream", "java-groups"))
-    files = Results(out).files("calls")
-    assert duckdb.execute("select count(*) from read_parquet(?)", [files]).fetchall() == [(wanted,)]
-    pattern = f"{out}/current/calls/*/*/*/*.parquet"
-    query = f"select count(*), min(date)::varchar from read_parquet('{pattern}', hive_partitioning = true)"
-    count, date = duckdb.sql(query).fetchall()[0]
-    assert (count, date) == (
-        wanted,
-        min(row[3] for row in of_sample("midstream", "java-groups")).date().isoformat(),
-    )

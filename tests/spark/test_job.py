@@ -18,24 +18,26 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from tests.html_page.test_page import data_of
 
 from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.stored import is_stored, stored_events
+from kwsniff.capture.place import Place
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.count.naming import named
+from kwsniff.page.html import page_of
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark import job, version
-from kwsniff.spark.lock import Lock
-from kwsniff.spark.manifest import OutputError
-from kwsniff.spark.results import Results
+from kwsniff.spark.results import OutputError, Results
 from kwsniff.spark.resulttables import TABLES
-from kwsniff.spark.storage import Place
+from kwsniff.spark.version import Lock
 from kwsniff.spec.load import catalog
 from tests.damage.disk import small_disk
 from tests.samples import CAPTURES, sample
+from tests.spark.streams import one_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +59,7 @@ def stored(out: Path) -> pa.Table:
 
 
 def test_events_are_those_of_one_process_with_topic_names(made: Path) -> None:
-    assert stored(made).equals(pa.Table.from_batches(list(named(events(PATHS, Config()))), EVENTS))
+    assert stored(made).equals(one_process(PATHS))
 
 
 def test_a_row_lies_in_the_folder_of_its_date_and_hour(made: Path) -> None:
@@ -150,12 +152,17 @@ def test_a_second_run_leaves_the_same_results(spark: SparkSession, tmp_path: Pat
     assert sorted(path.name[:6] for path in (out / "data").iterdir()) == ["000002", "000003"]
 
 
-def test_append_reads_only_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
+def test_append_reads_only_what_is_new_and_leaves_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first, second = sample("midstream").paths, sample("java-groups").paths
     job.run(spark, first, out, Config())
+    files = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.rglob("*.parquet")}
+    kept = [file for file in Results(out).manifest.files if file.table not in ("findings", "lag")]
     added = job.run(spark, [*first, *second], out, Config(), append=True)
     assert [each.path for each in added.read] == second
+    assert kept
+    assert [file for file in added.manifest.files if file in kept] == kept
+    assert all((path.stat().st_mtime_ns, path.read_bytes()) == known for path, known in files.items())
     apart = [batch for paths in (first, second) for batch in named(events(paths, Config()))]
     assert stored(out).equals(pa.Table.from_batches(apart, EVENTS))
     assert added.manifest.capture["files"] == 2
@@ -191,20 +198,6 @@ def test_damage_in_the_input_is_told(spark: SparkSession, tmp_path: Path) -> Non
     result = job.run(spark, [str(cut)], tmp_path / "out", Config())
     assert result.damaged
     assert result.manifest.capture["cut_short"] == 1
-
-
-def test_append_leaves_the_files_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    first, second = sample("midstream").paths, sample("java-groups").paths
-    job.run(spark, first, out, Config())
-    files = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.rglob("*.parquet")}
-    before = Results(out).manifest.files
-    job.run(spark, [*first, *second], out, Config(), append=True)
-    tables = ("calls", "anomalies", "connections")
-    kept = [file for file in before if file.table in tables]
-    assert kept
-    assert [file for file in Results(out).manifest.files if file in kept] == kept
-    assert all((path.stat().st_mtime_ns, path.read_bytes()) == known for path, known in files.items())
 
 
 def test_a_second_run_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
@@ -341,3 +334,19 @@ def test_a_full_disk_leaves_no_success(tmp_path: Path) -> None:
         assert done.returncode == 2, done.stderr[-1000:]
         assert done.stderr.splitlines()[-1] == "kwsniff: [Errno 28] No space left on device"
         assert not list(disk.rglob("_SUCCESS"))
+
+
+# The page that the pipeline writes with its statistics is that of `kwsniff report --html`.
+
+
+def test_the_pipeline_writes_the_page_of_the_report(spark: SparkSession, tmp_path: Path) -> None:
+    paths = sample("librdkafka-groups").paths
+    job.run(spark, paths, tmp_path / "out", Config())
+    (page,) = tmp_path.rglob("report.html")
+    written = data_of(page.read_text())
+    made = data_of(page_of(named(events(paths, Config())), paths))
+    for name in ("timeline", "latency", "matrix", "groups"):
+        assert written[name] == made[name]
+    for name in ("api", "client", "errors", "anomalies"):
+        assert written["tables"][name]["rows"] == made["tables"][name]["rows"]
+    assert len(written["slow"]) == 50

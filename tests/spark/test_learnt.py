@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from kwsniff.config import Config
+from kwsniff.rows.schema import EVENTS
+from kwsniff.spark import finish, job
 from kwsniff.spark import learnt as learning
 from kwsniff.spark.learnt import KEPT, Namings, earliest, names_of
+from kwsniff.spark.results import Results
+from tests.samples import sample
+from tests.spark.rotated import rotated
+from tests.spark.streams import Followed, expected, one_process, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Row = tuple[int, int, list[str | None] | None, list[str | None] | None]
 """Position, connection, names and uuids."""
@@ -70,3 +82,53 @@ def test_the_first_uuids_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.without([7]) is None, "the third could be kept then"
     more = learnt((0, 7, ["can"], ["d"]))
     assert names_of(first_of(found) | first_of(more)) == {"d": "can", "a": "tea"}
+
+
+# Fetch sessions whose calls several tasks finish, or several batches of a stream.
+
+
+def unpacked(name: str, folder: Path) -> list[str]:
+    """A sample as one file that can be cut."""
+    return [str(file) for file in rotated(sample(name).paths, folder / name, packets=1_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("names", "split"), [(["java-groups"], 20_000), (["java-streams", "java-groups"], 20_000)]
+)
+def test_groups_go_on_with_the_sessions_of_those_before(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], split: int
+) -> None:
+    """A group for each split: full fetches and incremental ones of the same session lie in several."""
+    monkeypatch.setattr(finish, "LEAST_BYTES", 1)
+    monkeypatch.setattr(finish, "FILES_BYTES", 1)
+    paths = [path for name in names for path in unpacked(name, tmp_path)]
+    made = job.run(spark, paths, tmp_path / "out", Config(), split=split)
+    assert made.manifest.splits["splits"] > 3
+    expected = one_process(paths)
+    found = Results(tmp_path / "out").events().select(EVENTS.names)
+    assert [name for name in EVENTS.names if not found[name].equals(expected[name])] == []
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_rows_without_sessions_are_not_read_for_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sessions: bool
+) -> None:
+    monkeypatch.setattr(finish, "LEAST_BYTES", 1)
+    monkeypatch.setattr(finish, "FILES_BYTES", 1)
+    read = []
+    real = finish.opened_before
+    monkeypatch.setattr(finish, "opened_before", lambda *given: read.append(given) or real(*given))
+    name = "java-groups" if sessions else "librdkafka-groups"
+    job.run(spark, unpacked(name, tmp_path), tmp_path / "out", Config(), split=20_000)
+    assert bool(read) is sessions
+
+
+def test_a_stream_goes_on_with_the_sessions_of_batches_before(spark: SparkSession, tmp_path: Path) -> None:
+    followed = Followed(spark, tmp_path)
+    files = rotated(sample("java-groups").paths, followed.source, packets=150)
+    wanted = expected(files)
+    size = sum(file.stat().st_size for file in files)
+    made = followed.run(batch_bytes=size // 3, end=True)
+    assert made.batch > 1
+    found = stored(followed.out)
+    assert [name for name in EVENTS.names if not found[name].equals(wanted[name])] == []

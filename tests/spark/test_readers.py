@@ -15,8 +15,7 @@ import pytest
 from kwsniff.config import Config
 from kwsniff.spark import finish, job
 from kwsniff.spark import streaming as stream
-from kwsniff.spark.manifest import Manifest
-from kwsniff.spark.results import Results
+from kwsniff.spark.results import Manifest, Results
 from tests.samples import sample
 from tests.spark.rotated import later, rotated
 from tests.spark.streams import Followed, come

@@ -16,6 +16,7 @@ import pytest
 
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.report_tables import TABLES
+from kwsniff.capture.place import Place
 from kwsniff.config import MIB, Config
 from kwsniff.count.naming import named
 from kwsniff.count.topics import FIXED, TopicNames
@@ -25,11 +26,9 @@ from kwsniff.run.plan import plan
 from kwsniff.spark import finish, job, splits
 from kwsniff.spark.files import Stored
 from kwsniff.spark.finish import Finish, Group
-from kwsniff.spark.manifest import Manifest
-from kwsniff.spark.results import Results
+from kwsniff.spark.results import Manifest, Results
 from kwsniff.spark.resulttables import OF_EVENTS
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
-from kwsniff.spark.storage import Place
 from kwsniff.spark.version import Version
 from tests.capture.files import frames, pcap, pcapng
 from tests.damage.mutants import MUTATIONS, packets, write
@@ -37,8 +36,8 @@ from tests.parts.compare import SMALL, counted, cut_at, one_process
 from tests.parts.test_talks import plain
 from tests.samples import names, sample
 from tests.spark.rotated import rotated
-from tests.spark.test_carrying import unpacked
 from tests.spark.test_job import stored
+from tests.spark.test_learnt import unpacked
 from tests.strength import ALL
 
 if TYPE_CHECKING:
@@ -129,6 +128,7 @@ def test_all_samples_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
     paths = [path for name in (names() if ALL else names()[::4]) for path in sample(name).paths]
     done = job.run(spark, paths, tmp_path / "out", SMALL, split=100_000 if ALL else 20_000)
     assert done.manifest.splits["splits"] > 20
+    assert done.manifest.capture["files"] == len(paths)
     assert rows(stored(tmp_path / "out")) == with_names(paths, SMALL)
 
 
@@ -234,15 +234,6 @@ def test_rows_are_read_for_names_that_nobody_told(
     (path,) = sample("librdkafka-transactions").paths
     job.run(spark, [path], tmp_path, SMALL, split=25_000)
     assert rows(stored(tmp_path)) == with_names([path], SMALL)
-
-
-def test_a_run_tells_what_its_splits_came_to(spark: SparkSession, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = job.run(spark, PATHS, out, SMALL, split=60_000)
-    assert rows(stored(out)) == with_names(PATHS, SMALL)
-    assert done.manifest.splits["splits"] > 1
-    assert done.manifest.capture["files"] == len(PATHS)
-    assert not (out / "_staging").exists()
 
 
 def test_fragments_across_splits_are_read_by_tasks_that_read_all(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.spark.resulttables import ROWS
 from kwsniff.spark.staged import StagedFile, merged, stored
-from kwsniff.spark.storage import Place
 
 
 def rows(positions: list[int]) -> pa.RecordBatch:

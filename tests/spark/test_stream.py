@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from kwsniff.analysis.findings import Findings
+from kwsniff.capture.place import Place, Unread
+from kwsniff.capture.rotation import Rotation, unread
 from kwsniff.cli import pipeline
 from kwsniff.cli.problem import CommandError
 from kwsniff.config import Config
 from kwsniff.count.sessions import followed as sessions_followed
 from kwsniff.count.topics import FIXED, fill
 from kwsniff.run.offline import events
-from kwsniff.spark import ledger, version
+from kwsniff.spark import results, version
 from kwsniff.spark import streaming as stream
 from kwsniff.spark.finish import error_names
-from kwsniff.spark.manifest import OutputError
-from kwsniff.spark.results import Results
-from kwsniff.spark.storage import Place
+from kwsniff.spark.results import OutputError, Results
+from kwsniff.spark.streamsource import LIST
+from kwsniff.spark.version import STREAM
 from tests.samples import sample
+from tests.spark import documented
 from tests.spark.rotated import later, rotated
 from tests.spark.streams import LATE, WINDOW, Followed, by_window, come, expected, stored, windows
 from tests.strength import ALL
@@ -116,24 +123,24 @@ def breaking(step: str, after: int) -> tuple[Any, str, Callable[..., Any]]:
 def test_other_settings_and_other_files_are_refused(
     ended: tuple[Followed, list[Path]], tmp_path: Path
 ) -> None:
-    out = ledger.Where.of(tmp_path / "out")
-    first = ledger.Settings(ledger.plain(Config()), 2, WINDOW, LATE)
-    assert ledger.settled(out, first) == first
-    assert ledger.settled(out, ledger.Settings(first.config, 7, WINDOW, LATE)).shares == 2
+    out = version.Where.of(tmp_path / "out")
+    first = version.Settings(version.plain(Config()), 2, WINDOW, LATE)
+    assert version.settled(out, first) == first
+    assert version.settled(out, version.Settings(first.config, 7, WINDOW, LATE)).shares == 2
     with pytest.raises(OutputError, match="--window"):
-        ledger.settled(out, ledger.Settings(first.config, 2, 60.0, LATE))
+        version.settled(out, version.Settings(first.config, 2, 60.0, LATE))
     with pytest.raises(OutputError, match="of decoding"):
-        ledger.settled(out, ledger.Settings(ledger.plain(Config(ports=(1,))), 2, WINDOW, LATE))
+        version.settled(out, version.Settings(version.plain(Config(ports=(1,))), 2, WINDOW, LATE))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
     with pytest.raises(OutputError, match="holds other files"):
-        ledger.settled(ledger.Where.of(tmp_path / "mine"), first)
+        version.settled(version.Where.of(tmp_path / "mine"), first)
 
 
 def test_two_processes_do_not_write_to_one_stream(tmp_path: Path) -> None:
     out = Place.of(tmp_path)
-    with ledger.alone(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
-        ledger.alone(out).__enter__()
+    with version.locked(out), pytest.raises(OutputError, match=f"another run .*{os.getpid()}"):
+        version.locked(out).__enter__()
 
 
 def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
@@ -141,21 +148,21 @@ def test_a_stream_that_is_refused_leaves_the_settings_to_the_other(
 ) -> None:
     """Both began while there were none."""
     (tmp_path / "in").mkdir()
-    started = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3))
-    monkeypatch.setattr("kwsniff.spark.sparksession.session", lambda *_, **__: started)
+    started = SimpleNamespace(defaultParallelism=3)
+    monkeypatch.setattr("kwsniff.spark.sparksession.context", lambda *_, **__: started)
     request = pipeline.PipelineRequest(
         paths=[str(tmp_path / "in")], config=Config(), out=str(tmp_path / "out"), once=True, quiet=True
     )
-    with ledger.alone(Place.of(tmp_path / "out")), pytest.raises(CommandError, match="another run"):
+    with version.locked(Place.of(tmp_path / "out")), pytest.raises(CommandError, match="another run"):
         pipeline.follow(request)
-    assert not (tmp_path / "out" / ledger.KEPT).exists()
+    assert not (tmp_path / "out" / version.STREAM).exists()
 
 
 def test_a_stream_without_finished_files_begins_with_the_first_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     followed = Followed(spark, tmp_path)
-    assert followed.run() == ledger.StreamRecord()
+    assert followed.run() == results.StreamRecord()
     files = rotated(sample("midstream").paths, followed.source, 200)
     followed.run(end=True)
     assert stored(followed.out).equals(expected(files))
@@ -236,25 +243,6 @@ def test_who_began_to_read_before_files_were_joined_reads_on(
         began[0].table("calls", ["time"])
 
 
-def test_a_batch_reads_its_files_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, ran = stream.Stream._written, []
-
-    def written(*given: Any) -> Any:
-        tracker = spark.sparkContext.statusTracker()
-        jobs = tracker.getJobIdsForGroup(spark.sparkContext.getLocalProperty("spark.jobGroup.id"))
-        stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
-        ran.append(sum(tracker.getStageInfo(stage).numTasks for stage in stages))
-        return real(*given)
-
-    monkeypatch.setattr(stream.Stream, "_written", written)
-    followed = Followed(spark, tmp_path, shares=3)
-    rotated(sample("midstream").paths, followed.source, 1000)
-    followed.run()
-    assert ran == [3]
-
-
 def test_a_stream_writes_a_delta_table_that_can_be_read_meanwhile(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -270,3 +258,97 @@ def test_a_stream_writes_a_delta_table_that_can_be_read_meanwhile(
         assert rows[-1] == Results(followed.out).table("calls", ["time"]).num_rows
     assert rows == sorted(rows)
     assert 0 < rows[0] < rows[-1]
+
+
+# A file of a stream that is gone or another one when it is to be read is named and passed over: everything
+# else is there, and the stream goes on.
+
+
+LOST = 2
+"""The number of the file that something happens to."""
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+def used_again(file: Path) -> None:
+    """By a ring buffer, for later packets."""
+    shutil.copy2(file.parent.with_name("later"), file)
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def a_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+HAPPENED: dict[Callable[[Path], None], str] = {
+    removed: "was removed before it could be read",
+    used_again: "holds other packets than when it was found",
+    emptied: "the file is empty",
+    a_directory: "Is a directory",
+}
+
+
+@pytest.mark.parametrize("happen", list(HAPPENED))
+def test_a_file_that_is_lost_is_named_and_the_stream_goes_on(
+    spark: SparkSession, tmp_path: Path, happen: Callable[[Path], None]
+) -> None:
+    followed = Followed(spark, tmp_path)
+    files = rotated(sample("midstream").paths, followed.source, 60)
+    shutil.move(files.pop(), tmp_path / "later")
+    # What is listed stays so, whatever happens to the directory.
+    Rotation([str(followed.source)], followed.out / STREAM / LIST, 0.0).look()
+    happen(files[LOST])
+    followed.run(end=True)
+    wanted = expected([file for file in files if file != files[LOST] or happen is used_again])
+    found = stored(followed.out)
+    lost = Unread(str(files[LOST]), HAPPENED[happen])
+    assert unread(followed.out / STREAM / LIST).count(lost) == 1
+    odd = found.filter(pc.equal(found["code"], "capture_unreadable"))
+    assert list(zip(odd["capture"].to_pylist(), odd["detail"].to_pylist(), strict=True)) == [lost]
+    rest = found.filter(pc.not_equal(pc.fill_null(found["code"], ""), "capture_unreadable"))
+    assert rest.equals(wanted)
+
+
+# Statistics by window of time, made from the stored events of a stream.
+
+
+def test_windows_hold_the_figures_of_their_time(ended: tuple[Followed, list[Path]]) -> None:
+    followed, _ = ended
+    everything = windows(followed.out)
+    late = results.last_record(Place.of(followed.out)).late
+    wanted = by_window(stored(followed.out))
+    assert late == wanted["calls"].sum() // 2 - everything["calls"].sum() // 2
+    assert len(everything) == len(wanted)
+    same = (everything["calls"] == wanted["calls"]).to_numpy()
+    assert same.mean() > 0.9  # but those that a late call was for
+    pd.testing.assert_frame_equal(everything[same], wanted[same], check_dtype=False)
+    told = [row["calls"] for row in followed.closed if row["api"] is None]
+    assert told == everything[everything["api"].isna()]["calls"].tolist()
+
+
+def test_responses_without_request_are_in_the_total_of_a_window_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    followed = Followed(spark, tmp_path)
+    rotated(sample("midstream").paths, followed.source, 1000)
+    followed.run(end=True)
+    calls = sample("midstream").calls
+    orphans = sum(row["status"] == "orphan" for row in calls)
+    found = windows(followed.out)
+    assert orphans
+    assert found[found["api"].isna()]["calls"].sum() == len(calls)
+    assert found[found["api"].notna()]["calls"].sum() == len(calls) - orphans
+
+
+def test_the_page_s_query_for_duckdb_finds_the_windows(ended: tuple[Followed, list[Path]]) -> None:
+    followed, _ = ended
+    (query,) = documented.sql()
+    rows = duckdb.connect().sql(query.replace("results/", f"{followed.out}/")).to_arrow_table()
+    wanted = windows(followed.out)
+    assert rows["calls"].to_pylist() == wanted[wanted["api"].isna()]["calls"].tolist()

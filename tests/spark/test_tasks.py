@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyspark
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary
 from kwsniff.run.plan import cut
 from kwsniff.run.reading import SplitReader
-from kwsniff.spark.storage import Place
-from kwsniff.spark.tasks import fetched, kept
+from kwsniff.spark.sparksession import unpacked
+from kwsniff.spark.tasks import fetched, kept, run
 from tests.parts.cutting import SEED, input_of
 from tests.samples import sample
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def summary() -> PartSummary:
@@ -49,3 +56,29 @@ def test_payload_that_is_left_in_the_file(tmp_path: Path) -> None:
     made = engine.summary()
     assert (made.edges["buffer"] == STORED).any()
     assert same(fetched(kept(Place.of(tmp_path), made)[0]), made)
+
+
+# Where the daemon of workers takes PySpark from.
+
+
+def test_workers_run_the_installed_pyspark(spark: SparkSession) -> None:
+    def work(name: str) -> str | None:
+        return importlib.import_module(name).__file__
+
+    import py4j
+
+    assert run(spark, "look", ["pyspark", "py4j"], work) == [pyspark.__file__, py4j.__file__]
+
+
+def test_only_archives_of_an_installed_pyspark_are_put_last(tmp_path: Path) -> None:
+    installed = tmp_path / "site-packages"
+    for name in ("pyspark", "py4j"):
+        (installed / name).mkdir(parents=True)
+        (installed / name / "__init__.py").touch()
+    own = [str(installed / "pyspark/python/lib" / name) for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip")]
+    shipped, elsewhere = str(tmp_path / "job.zip"), str(tmp_path / "spark/python/lib/pyspark.zip")
+    others = ["", shipped, elsewhere, str(installed)]
+    assert unpacked([*own, *others]) == [*others, *own]
+    assert unpacked([*own, "", shipped]) == [*own, "", shipped]
+    (installed / "py4j/__init__.py").unlink()
+    assert unpacked([*own, *others]) == [own[1], *others, own[0]]

@@ -13,31 +13,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pyspark
 import pytest
 
-from kwsniff.config import Config
-from kwsniff.count.naming import named
-from kwsniff.rows.schema import EVENTS
-from kwsniff.run.offline import events
-from kwsniff.spark.results import Results
 from kwsniff.spark.sparksession import java_home
 from tests.samples import sample
 from tests.spark import documented, test_cluster
+from tests.spark.streams import one_process, written
+from tests.spark.test_cluster import children
 
 ROOT = Path(__file__).parents[2]
 GROUPS = sample("librdkafka-groups").paths
 PATIENCE = 240
 cluster, master, environment = test_cluster.cluster, test_cluster.master, test_cluster.environment
-
-
-def written(out: Path) -> pa.Table:
-    return Results(out).events().select(EVENTS.names)
-
-
-def one_process(paths: list[str]) -> pa.Table:
-    return pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
 
 
 @pytest.mark.costly
@@ -67,18 +55,6 @@ def test_the_pipeline_over_connect_is_refused_in_one_line(tmp_path: Path) -> Non
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("kwsniff: sc://127.0.0.1:15002: the pipeline needs a master such as ")
     assert not (tmp_path / "out").exists()
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for each in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            number, _, rest = each.read_text().partition(" ")
-        except OSError:
-            continue
-        if int(rest.rpartition(")")[2].split()[1]) == pid:
-            found += [int(number), *children(int(number))]
-    return found
 
 
 def is_java(pid: int) -> bool:

@@ -15,18 +15,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kwsniff.capture.place import Place
 from kwsniff.config import Config
 from kwsniff.count.naming import named
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
-from kwsniff.spark.lock import CLAIMS, Lock, LockedError
-from kwsniff.spark.manifest import NAME
-from kwsniff.spark.results import Results
-from kwsniff.spark.storage import Place
-from tests.lake.conftest import BUCKET
+from kwsniff.spark.results import NAME, Results
+from kwsniff.spark.version import CLAIMS, Lock, OutputError
 from tests.samples import sample
 from tests.spark import documented
+from tests.spark.conftest import BUCKET
 from tests.spark.rotated import rotated
+from tests.spark.streams import one_process
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ["--master", "local[2]"]
@@ -98,7 +98,7 @@ def test_delta_tables_are_written_there(place: Place, tmp_path: Path) -> None:
     paths = [shutil.copy2(path, captures) for path in sample("java-groups").paths]
     here = command.replace("captures/", f"{captures}/").replace("s3://bucket/lake", out.url)
     finished(*shlex.split(here)[2:])
-    expected = pa.Table.from_batches(list(named(events(paths, Config()))), EVENTS)
+    expected = one_process(paths)
     assert sorted_rows(Results(out.url).events().select(EVENTS.names)) == sorted_rows(expected)
     calls = DeltaTable(f"{out.url}/calls", storage_options={"AWS_ALLOW_HTTP": "true"})
     wanted = expected.filter(pa.compute.equal(expected["event"], "call"))
@@ -122,7 +122,7 @@ def test_a_killed_run_leaves_the_earlier_result_and_a_second_one_is_refused(plac
             assert time.monotonic() < until
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGSTOP)
-        with pytest.raises(LockedError, match=f"process {process.pid} on "):
+        with pytest.raises(OutputError, match=f"process {process.pid} on "):
             Lock(out).take()
         refused = piped(*second, "--out", out.url)
         _, errors = refused.communicate(timeout=120)
@@ -134,7 +134,7 @@ def test_a_killed_run_leaves_the_earlier_result_and_a_second_one_is_refused(plac
     assert Results(out).events().equals(before)
     assert len(list((out / CLAIMS).files())) == 1
     finished(*second, "--out", out.url)
-    expected = pa.Table.from_batches(list(named(events(second, Config()))), EVENTS)
+    expected = one_process(second)
     assert Results(out).events().select(EVENTS.names).equals(expected)
     assert (out / NAME).about() is not None
 

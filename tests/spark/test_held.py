@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.spark.files import Held, Some
+from kwsniff.spark.ordering import Held, Some
 from kwsniff.spark.resulttables import ANOMALIES, CALLS, ROWS, WINDOWS
 
 

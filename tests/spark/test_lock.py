@@ -12,19 +12,19 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from kwsniff.spark import lock
-from kwsniff.spark.lock import CLAIMS, Claim, Lock, LockedError, locked
-from kwsniff.spark.storage import Place
+from kwsniff.capture.place import Place
+from kwsniff.spark import version
+from kwsniff.spark.version import CLAIMS, Claim, Lock, OutputError, locked
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "PAUSE", 0.01)
+    monkeypatch.setattr(version, "PAUSE", 0.01)
 
 
 def test_a_second_claim_is_told_whose_the_first_is(root: str) -> None:
     place = Place.of(root)
-    with locked(place), pytest.raises(LockedError) as told:
+    with locked(place), pytest.raises(OutputError) as told:
         Lock(place).take()
     assert str(told.value).startswith(f"{place}: another run writes to it (process {os.getpid()} on ")
     assert list((place / CLAIMS).files()) == []
@@ -46,7 +46,7 @@ def test_a_claim_made_anew_while_the_old_one_was_read_is_not_removed(
             other = Lock(place)
             other.take()  # takes the first claim for one that is gone
             other.release()
-        with pytest.raises(LockedError):
+        with pytest.raises(OutputError):
             Lock(place).take()
 
 
@@ -58,7 +58,7 @@ def test_of_many_at_once_never_do_two_hold_it(root: str) -> None:
         mine = Lock(place)
         try:
             mine.take()
-        except LockedError:
+        except OutputError:
             return
         holding[0] += 1
         most[0] = max(most[0], holding[0])
@@ -77,8 +77,8 @@ def test_of_many_at_once_never_do_two_hold_it(root: str) -> None:
 def test_the_claim_of_a_process_that_was_killed_counts_for_nothing(root: str) -> None:
     place = Place.of(root)
     code = (
-        "import os, sys, signal; from kwsniff.spark.lock import Lock\n"
-        "from kwsniff.spark.storage import Place;"
+        "import os, sys, signal; from kwsniff.spark.version import Lock\n"
+        "from kwsniff.capture.place import Place;"
         "Lock(Place(sys.argv[1])).take(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code, root], check=False)
@@ -94,15 +94,15 @@ def test_a_claim_of_another_machine_counts_while_it_is_renewed(
     elsewhere = replace(Claim.own(), machine="another", host="far", pid=7)
     claim = place / CLAIMS / "far.json"
     claim.replace(json.dumps(asdict(elsewhere)).encode())
-    with pytest.raises(LockedError, match="process 7 on far, since "):
+    with pytest.raises(OutputError, match="process 7 on far, since "):
         Lock(place).take()
-    monkeypatch.setattr(lock, "STALE", 1.0)
+    monkeypatch.setattr(version, "STALE", 1.0)
     time.sleep(2.5)  # the clock of object storage has whole seconds
     with locked(place):
         assert claim.about() is None
 
 
-@pytest.mark.parametrize(("failures", "readable"), [(lock.READS - 1, True), (lock.READS, False)])
+@pytest.mark.parametrize(("failures", "readable"), [(version.READS - 1, True), (version.READS, False)])
 def test_a_claim_that_came_back_while_it_was_read_is_read_again(
     root: str, monkeypatch: pytest.MonkeyPatch, failures: int, readable: bool
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_claim_that_came_back_while_it_was_read_is_read_again(
 
     with locked(place):
         monkeypatch.setattr(Place, "read", interrupted)
-        with pytest.raises(LockedError if readable else OSError, match=None if readable else "flush"):
+        with pytest.raises(OutputError if readable else OSError, match=None if readable else "flush"):
             Lock(place).take()
         left[0] = 0
 
@@ -130,7 +130,7 @@ def test_a_run_that_was_taken_for_dead_does_not_publish(root: str) -> None:
     mine.held()
     for each in (place / CLAIMS).files():
         each.place.remove()
-    with pytest.raises(LockedError, match="took over"):
+    with pytest.raises(OutputError, match="took over"):
         mine.held()
     mine.release()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.spark.storage import Place
+from kwsniff.capture.place import Place
 
 
 def test_what_is_written_is_found_and_read(root: str) -> None:

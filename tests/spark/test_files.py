@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from kwsniff.spark import compact, files
-from kwsniff.spark.compact import bundles, joined
-from kwsniff.spark.files import NO_HOUR, Folders, Stored, rows_of
+from kwsniff.capture.place import Place
+from kwsniff.spark import files
+from kwsniff.spark.files import NO_HOUR, Folders, Stored, bundles, joined, rows_of
 from kwsniff.spark.resulttables import CALLS, ROWS
-from kwsniff.spark.storage import Place
 
 START = datetime(2026, 11, 30, 22, 30, tzinfo=UTC)
 
@@ -126,7 +125,7 @@ def test_small_files_of_an_hour_are_joined(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at_once", [1, 3, 50])
 def test_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """Also where their times overlap, and where many rows have the same one."""
-    monkeypatch.setattr(compact, "AT_ONCE", at_once)
+    monkeypatch.setattr(files, "AT_ONCE", at_once)
     chance = random.Random(at_once)
     root = Place.of(tmp_path)
     stored: list[Stored] = []
@@ -141,7 +140,7 @@ def test_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_joined_files_stay_of_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact, "FULL", 200)
+    monkeypatch.setattr(files, "FULL", 200)
     sizes = [60, 150, 60, 60, 99, 20, 300]
     stored = [Stored("calls", str(number), 1, 10, size) for number, size in enumerate(sizes)]
     found = bundles(stored, small=100)
