@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from tests.html_page.test_page import data_of
 
 from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.report import Report
@@ -36,6 +35,7 @@ from kwsniff.spark.resulttables import TABLES
 from kwsniff.spark.version import Lock
 from kwsniff.spec.load import catalog
 from tests.damage.disk import small_disk
+from tests.page.test_html import data_of
 from tests.samples import CAPTURES, sample
 from tests.spark.streams import one_process
 
