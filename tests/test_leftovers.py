@@ -21,8 +21,8 @@ def test_a_stand_in_that_a_module_keeps_is_found() -> None:
 
 def test_a_module_of_the_tests_in_place_of_one_is_found() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kwsniff.api.inputs.offline", stand_in)
-        assert leftovers() == ["kwsniff.api.inputs.offline"]
+        patch.setattr("kwsniff.api.decoded.offline", stand_in)
+        assert leftovers() == ["kwsniff.api.decoded.offline"]
 
 
 def test_variables_that_were_left_are_found() -> None:

@@ -15,8 +15,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from kwsniff.output.fitting import Fit, aligned, fit, joined
-from kwsniff.output.text import printable
+from kwsniff.output.text import Fit, aligned, fit, joined, printable
 from kwsniff.output.units import bytes_text, digits, milliseconds, ratio
 
 Row = Mapping[str, Any]

@@ -14,7 +14,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kwsniff.analysis.questions import AUDIT, AUTH, CLIENTS, ERRORS, GROUPS, SLOW, UPGRADE_CHECK, Question
-from kwsniff.api.inputs import Selection, Source, paths_of, rows
+from kwsniff.api.decoded import Selection, Source, paths_of, rows
 from kwsniff.config import Config
 from kwsniff.rows.schema import EVENTS
 

@@ -25,12 +25,11 @@ from kwsniff.cli.telling import Trust
 from kwsniff.count.naming import named
 from kwsniff.count.topics import TopicNames, cached_names, keep_names
 from kwsniff.count.where.predicate import Predicate
-from kwsniff.live.arrivals import ENDING_S
 from kwsniff.live.collector import Keeping
 from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.screen import Screen, possible
-from kwsniff.live.session import Health, LiveSink, Session, become
+from kwsniff.live.session import ENDING_S, Health, LiveSink, Session, become
 from kwsniff.rows.schema import EVENTS
 
 STDOUT, STDERR = 1, 2

@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 
 from kwsniff.analysis import tabular as kinds
 from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row
-from kwsniff.output.fitting import Fit, aligned, fit, joined
-from kwsniff.output.text import printable
+from kwsniff.output.text import Fit, aligned, fit, joined, printable
 from kwsniff.output.units import bytes_text, digits, ratio, short_duration
 
 LEAST, SHORT = 8, 20

@@ -19,7 +19,7 @@ from tests.cli.conftest import ROOT, anomaly, call
 @pytest.fixture
 def path(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., str]) -> str:
     # Not where it is defined: a module imported in the meantime would keep the stand-in for good.
-    monkeypatch.setattr("kwsniff.api.inputs.offline", SimpleNamespace(events=stand_in.events))
+    monkeypatch.setattr("kwsniff.api.decoded.offline", SimpleNamespace(events=stand_in.events))
     return capture(
         call(correlation_id=1, topics=[None], topic_ids=["u-1"]),
         {"do": "batch"},

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.live.arrivals import LiveSource
 from kwsniff.live.collector import Keeping
 from kwsniff.live.listener import GoneError, ReadPackets
+from kwsniff.live.session import LiveSource
 from kwsniff.net.packets import CaptureTotals
 from kwsniff.net.segments import NOW
 from tests.playbook import START, Segment, handshake, play, response

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.lastminute import Figures
-from kwsniff.output.fitting import GAP, Fit, fit
-from kwsniff.output.text import printable
+from kwsniff.output.text import GAP, Fit, fit, printable
 from kwsniff.output.units import endpoint, narrow_size, number
 
 

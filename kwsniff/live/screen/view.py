@@ -20,8 +20,7 @@ from kwsniff.live.screen.screenrows import CALLS, ROWS
 from kwsniff.live.screen.shown import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
 from kwsniff.live.screen.window import WINDOW_S
-from kwsniff.output.fitting import GAP
-from kwsniff.output.text import printable
+from kwsniff.output.text import GAP, printable
 from kwsniff.output.units import narrow_size, number
 
 # The busiest and the slowest clients and topics, whatever else is shown: two lines, or lists where there is
