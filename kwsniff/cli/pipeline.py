@@ -142,7 +142,7 @@ def follow(request: PipelineRequest) -> int:
     Raises:
         CommandError: Spark cannot be started, the output is in the way, or an input could not be read.
     """
-    from kwsniff.spark import formats, results, version
+    from kwsniff.spark import formats, results, sparksession, version
 
     stop = Stop()
     unread: list[Unread] = []
@@ -150,6 +150,7 @@ def follow(request: PipelineRequest) -> int:
         with _plain_ends():
             where = version.Where.of(request.out, request.state)
             formats.check(request.form, where.out)
+            sparksession.installed()
             with Signals(stop):
                 _run(request, where, stop, unread)
     except CommandError as error:

@@ -102,9 +102,14 @@ def context(master: str | None = None, *, verbose: bool = False, **settings: str
         return SparkContext(conf=_chosen(master, verbose, settings))
 
 
-def _prepare(master: str | None, verbose: bool) -> None:
+def installed() -> None:
+    """Raises SparkMissingError if Spark is not."""
     if find_spec("pyspark") is None:
         raise SparkMissingError("kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'")
+
+
+def _prepare(master: str | None, verbose: bool) -> None:
+    installed()
     _usable(master or os.environ.get("SPARK_REMOTE"))
     # What the pipeline uses of PySpark passes Arrow batches; its pandas side is not touched.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -88,17 +88,20 @@ class Stream:
         self._source = FollowReader(self._following, ROWS)
         self._windows = Windows(int(settings.window_s * SECOND), int(settings.delay_s * SECOND))
         self._unread_before = len(unread(self._own / LIST))
+        self._known: Manifest | None = None
+        """That of the last finished batch; nobody else writes to the place."""
 
     def start(self, *, once: bool) -> None:
         """Clear away what a run left that broke off; `once`: no files count but those that are there."""
-        Version(self._out, read(self._out), self._settings.form).clear(spared=self._replaced())
+        self._known = read(self._out)
+        Version(self._out, self._known, self._settings.form).clear(spared=self._replaced())
         if once:
             self._source.prepareForTriggerAvailableNow()
 
     def batch(self) -> bool:
         """Write one batch after the last finished one; False if there is nothing to be read. Raises what
         Spark raises, and OSError."""
-        known = read(self._out)
+        known = self._known
         before = of_manifest(known)
         begin = {"files": before.files, "ended": before.ended}
         end = self._source.latestOffset(begin, self._source.getDefaultReadLimit())
@@ -118,6 +121,7 @@ class Stream:
         made = self._manifest(record, files)
         formats.commit(version, made)
         version.publish(made, whole=record.ended)
+        self._known = made
         self._forget(known, made)
         self._following.forget(record.files)
         shutil.rmtree(self._staging, ignore_errors=True)

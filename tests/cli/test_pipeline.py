@@ -23,11 +23,12 @@ def test_a_pipe_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "a pipe can be read by one process only" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", [[str(CAPTURES / "midstream.pcap")], ["--follow", str(CAPTURES)]])
 def test_without_pyspark_one_line_names_the_extra(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, given: list[str]
 ) -> None:
     monkeypatch.setattr("kwsniff.spark.sparksession.find_spec", lambda _: None)
-    assert run(["pipeline", str(CAPTURES / "midstream.pcap"), "--out", str(tmp_path / "out")]) == 2
+    assert run(["pipeline", *given, "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == (
         "kwsniff: kwsniff pipeline needs Apache Spark: pip install 'kwsniff[spark]'\n"
     )
