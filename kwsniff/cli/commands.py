@@ -520,7 +520,7 @@ SCHEMA = command(
 
 PROTOCOL = command(
     "protocol",
-    "protocol:protocol",
+    "lookup:protocol",
     "List all APIs and versions, or show the layout of one.",
     (
         Argument(

@@ -19,7 +19,7 @@ from tests.analysis.conftest import QUIET, Ended, files
 from tests.cli.picture import REPORT, drawn, words
 from tests.samples import names, sample
 
-# README.md, docs/answers.md and docs/questions.md show what commands print: every `$ kwsniff` of them is
+# Every `$ kwsniff` of the pages is run
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -77,7 +77,7 @@ def test_fourteen_questions_are_answered_by_at_most_two_commands_each() -> None:
     assert all(1 <= len(PROMPT.findall(part)) <= 2 for part in parts)
 
 
-# Documentation
+# The page of findings
 
 
 def test_the_page_of_findings_is_what_the_rules_say() -> None:

@@ -21,8 +21,6 @@ from kwsniff.spec.load import catalog
 from tests.analysis.wide import SCHEMA
 from tests.samples import CAPTURES, names, sample
 
-# Each rule speaks about the captures that have its situation, and is silent about all others
-
 GOLDEN = Path(__file__).parents[1] / "data" / "findings"
 ERRORS = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
 
@@ -189,7 +187,7 @@ def test_no_golden_table_is_left_over() -> None:
     assert sorted(path.stem for path in GOLDEN.iterdir()) == names()
 
 
-# Rules whose columns are not filled by every source, on recorded captures: here plain Python fills the
+# Rules whose columns are not filled by every source: plain Python fills them here
 
 Row = dict[str, Any]
 

@@ -175,14 +175,14 @@ def test_totals_of_two_processes_can_be_merged():
 PACKETS = frames(30)
 
 
-def rows_of_directory(path, totals=None):
+def rows_in(path, totals=None):
     return [row for batch in segments([path], Config(), totals) for row in batch.to_pylist()]
 
 
 def left_out(path):
     return {
         (os.path.relpath(row["capture"], path), row["detail"])
-        for row in rows_of_directory(path)
+        for row in rows_in(path)
         if row["anomaly"] == "capture_unreadable"
     }
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(folder, make):
     make(folder / "bad.pcap")
     assert left_out(folder) == {("bad.pcap", WHY[make])}
     totals = CaptureTotals()
-    assert brief(rows_of_directory(folder, totals)) == expected(PACKETS[:10]) + expected(PACKETS[10:20])
+    assert brief(rows_in(folder, totals)) == expected(PACKETS[:10]) + expected(PACKETS[10:20])
     assert totals.files == 2
 
 
@@ -291,14 +291,14 @@ def test_a_file_with_several_names_is_read_once(folder):
 
 def test_directories_in_it_are_read_where_asked(folder):
     (folder / "more" / "up").symlink_to(folder)
-    assert len(brief(rows_of_directory(folder))) == 20
-    assert brief(rows_of_directory(recursive(str(folder)))) == [
+    assert len(brief(rows_in(folder))) == 20
+    assert brief(rows_in(recursive(str(folder)))) == [
         row for first in (0, 10, 20) for row in expected(PACKETS[first : first + 10])
     ]
 
 
 def test_a_directory_that_holds_only_directories_can_be_read_so(folder):
-    assert len(brief(rows_of_directory(recursive(str(folder / "more"))))) == 10
+    assert len(brief(rows_in(recursive(str(folder / "more"))))) == 10
     with pytest.raises(CaptureError, match="no capture files in this directory"):
         segments([folder / "more"])
 

@@ -194,7 +194,7 @@ def test_stdin_is_read(data, output):
 
 # Captures that come through pipes: what is there is told, and the packets are those of the file
 
-PACKETS_OF_PIPE = frames(300, size=lambda index: index * 7 % 100)
+LONGER = frames(300, size=lambda index: index * 7 % 100)
 
 
 class Pipe:
@@ -242,14 +242,14 @@ def pieces(data: bytes, seed: int) -> Iterator[bytes]:
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_packets_are_those_of_the_file_whatever_pieces_come(pipe, make, pack, seed):
-    pipe.later(*pieces(pack(make(PACKETS_OF_PIPE)), seed), pause=0.001)
+    pipe.later(*pieces(pack(make(LONGER)), seed), pause=0.001)
     rows = read(pipe.path)
-    assert (brief(rows), notes(rows)) == (expected(PACKETS_OF_PIPE), [])
+    assert (brief(rows), notes(rows)) == (expected(LONGER), [])
 
 
 @pytest.mark.parametrize("make", [pcap, pcapng])
 def test_damage_is_passed_over_as_in_the_file(pipe, tmp_path, make):
-    data = bytearray(make(PACKETS_OF_PIPE))
+    data = bytearray(make(LONGER))
     data[len(data) // 2 : len(data) // 2 + 400] = b"\xff" * 400
     file = tmp_path / "file"
     file.write_bytes(data)
@@ -260,19 +260,19 @@ def test_damage_is_passed_over_as_in_the_file(pipe, tmp_path, make):
 
 
 def test_a_pipe_that_ends_inside_a_packet_is_cut_short(pipe):
-    pipe.later(pcap(PACKETS_OF_PIPE)[:-3])
+    pipe.later(pcap(LONGER)[:-3])
     rows = read(pipe.path)
-    assert (brief(rows), notes(rows)) == (expected(PACKETS_OF_PIPE[:-1]), ["capture_cut_short"])
+    assert (brief(rows), notes(rows)) == (expected(LONGER[:-1]), ["capture_cut_short"])
 
 
 def test_packets_are_handed_out_while_the_writer_goes_on(pipe):
-    data = pcap(PACKETS_OF_PIPE)
+    data = pcap(LONGER)
     threading.Thread(target=lambda: pipe.write(data[:4000])).start()
     found = (block for block in blocks(pipe.path) if len(block))
     first = len(next(found))
     assert first > 0
     pipe.write(data[4000:])
-    while first < len(PACKETS_OF_PIPE):
+    while first < len(LONGER):
         first += len(next(found))
     pipe.close()
     assert list(found) == []
@@ -300,14 +300,14 @@ def test_a_quiet_pipe_tells_the_time_if_its_packets_are_new(pipe, age_s, told):
 
 
 def test_who_is_told_to_stop_keeps_what_came_and_finds_no_damage(pipe):
-    data = pcap(PACKETS_OF_PIPE)
+    data = pcap(LONGER)
     threading.Thread(target=lambda: pipe.write(data[:-5])).start()
     stop, totals = Stop(), CaptureTotals()
     rows = []
     for batch in segments([pipe.path], Config(), totals, stop=stop):
         rows += batch.to_pylist()
         stop.set()
-    assert (brief(rows), notes(rows)) == (expected(PACKETS_OF_PIPE[:-1]), [])
+    assert (brief(rows), notes(rows)) == (expected(LONGER[:-1]), [])
     assert totals.cut_short == 0
 
 

@@ -109,7 +109,7 @@ def test_a_value_may_begin_with_a_dash(kwsniff: Callable[..., Any]) -> None:
     assert backward == forward[::-1] != forward
 
 
-# What is told of a window of time is of that window: heading, rates and trust; and rates of some calls are
+# Windows of time: heading, rates and trust are of the window
 
 __all__ = ["kwsniff"]
 

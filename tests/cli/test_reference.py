@@ -185,11 +185,10 @@ def test_a_shell_that_is_not_known_is_an_error() -> None:
 
 # Commands that the documentation shows are commands that there are
 
-ROOT_OF_DOCUMENTATION = Path(__file__).parents[2]
 PAGES = [
-    ROOT_OF_DOCUMENTATION / "README.md",
-    *(page for page in sorted((ROOT_OF_DOCUMENTATION / "docs").glob("*.md")) if page.name != "cli.md"),
-    ROOT_OF_DOCUMENTATION / "captures" / "README.md",
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "cli.md"),
+    ROOT / "captures" / "README.md",
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(kwsniff [a-z][^`]*)`")
@@ -218,16 +217,16 @@ def parsed(command: str) -> None:
     registry.COMMANDS[name].make_context(name, rest)
 
 
-COMMANDS_OF_DOCUMENTATION = sorted({(page.name, command) for page in PAGES for command in shown(page)})
+SHOWN = sorted({(page.name, command) for page in PAGES for command in shown(page)})
 
 
 def test_there_are_commands_in_the_documentation() -> None:
-    assert {command.split()[1] for _, command in COMMANDS_OF_DOCUMENTATION} >= {
+    assert {command.split()[1] for _, command in SHOWN} >= {
         "decode", "report", "pipeline", "live", "crosscheck", "protocol"
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS_OF_DOCUMENTATION)
+@pytest.mark.parametrize(("page", "command"), SHOWN)
 def test_a_command_of_the_documentation_can_be_given(page: str, command: str) -> None:
     try:
         parsed(command)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from kwsniff.spec.load import catalog
 from kwsniff.spec.releases import numbers, releases
-from tests.conformance import compare, definitions, errors, jars, known, served
-from tests.conformance.finding import Finding
+from tests.conformance import compare, definitions, errors, jars, served
+from tests.conformance.compare import Finding
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def release(version: str, folder: Path) -> Result:
     if numbers(name)[:2] >= numbers(releases().names[-1])[:2]:
         found += served.compare_4x(defined, catalog())
     found += errors.compare(codes, catalog().errors)
-    explained = [(each, why) for each in found if (why := known.reason(each))]
-    explained += [(each, known.UNSTABLE) for each in compared.unstable]
-    findings = [each for each in found if not known.reason(each)]
+    explained = [(each, why) for each in found if (why := compare.reason(each))]
+    explained += [(each, compare.UNSTABLE) for each in compared.unstable]
+    findings = [each for each in found if not compare.reason(each)]
     return Result(name, len(defined), compared.compared, len(codes), findings, explained)

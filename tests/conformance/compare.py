@@ -1,15 +1,51 @@
-"""Finds what the dissectors lack or say otherwise than the definitions of a release."""
+"""Finds what the dissectors lack or say otherwise than the definitions of a release, and why they stay so."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import NamedTuple
 
 from kwsniff.spec.load import Api, Catalog
 from kwsniff.spec.model import Field, Message, Versions
 from tests.conformance.definitions import Definition, Shape
-from tests.conformance.finding import Finding
+
+ANY_VERSION = -1
+
+
+class Finding(NamedTuple):
+    """What a release says and the dissectors don't, or say otherwise."""
+
+    where: str
+    """Message with its direction, such as `Fetch request`, or `error 51`."""
+    what: str
+    """Path of the field, or the property of the message that differs."""
+    release_says: str
+    kwsniff_says: str
+    version: int = ANY_VERSION
+    """Version of the message, if the difference is one of a version."""
+
+
+UNSTABLE = "the release calls this version unstable"
+
+KNOWN = {
+    (
+        "ApiVersions response",
+        "zk_migration_ready",
+    ): "3.4 added it as a tagged field, which takes no new version",
+    ("UpdateMetadata request", "type"): "3.5 added it as a tagged field, which takes no new version",
+    ("LeaderChangeMessage data", "version"): "2.8, where KRaft was a preview, wrote the record without it",
+    ("ReadShareGroupStateSummary response", "results.partitions.leader_epoch"): "4.1 added it",
+    ("error 51", "retriable"): "it is since 3.3",
+}
+"""By message or error, and field or property."""
+
+
+def reason(finding: Finding) -> str | None:
+    """Why a difference is none to mend, or None."""
+    return KNOWN.get((finding.where, finding.what))
+
 
 _VARIABLE = ("string", "bytes", "records")
 NOTHING = "nothing"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kwsniff.spec.parse import ErrorCode
-from tests.conformance.finding import Finding
+from tests.conformance.compare import Finding
 
 PROGRAM = Path(__file__).with_name("Errors.java")
 _SECONDS = 60

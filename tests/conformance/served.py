@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from kwsniff.spec.load import Catalog
 from kwsniff.spec.model import NO_VERSIONS, Versions
 from kwsniff.spec.releases import Releases, numbers
+from tests.conformance.compare import Finding
 from tests.conformance.definitions import Definition
-from tests.conformance.finding import Finding
 
 PLUGIN = {71: "GetTelemetrySubscriptions", 72: "PushTelemetry"}
 """Defined for all brokers, but served only with a plugin for metrics."""

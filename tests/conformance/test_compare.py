@@ -14,8 +14,8 @@ from kwsniff.spec.parse import ErrorCode
 from kwsniff.spec.releases import read as read_releases
 from tests.conformance import compare, definitions, errors, served
 from tests.conformance.check import Result
+from tests.conformance.compare import Finding
 from tests.conformance.definitions import Definition, DefinitionError, snake
-from tests.conformance.finding import Finding
 
 KDEF = """\
 api 5 Example   versions 0-3   flexible 2+   kafka4 1-3   alias Sample

@@ -198,7 +198,7 @@ def test_entries_are_ranked_once_and_again_when_there_is_more() -> None:
     assert len(pickle.dumps(tally)) == size
 
 
-# What tallies and readings keep in arrays is what plain Python keeps of the same rows, in whatever pieces
+# What tallies and readings keep in arrays is what plain Python keeps
 
 CAPTURES = ("a.pcap", "b.pcap")
 LONG = "x" * NAME_LENGTH

@@ -89,6 +89,7 @@ WHOLE = batch(b"r" * 70, 10)
         (message(1, attributes=1, offset=9), {"records": None, "base_offset": None, "codec": "gzip"}),
         (message(0) + message(1) + batch(b"r" * 7, 1), {"records": 3, "mismatches": 0}),
         *((WHOLE + WHOLE[:kept], {"records": 10, "damage": CUT_SHORT}) for kept in (1, 12, 16, 17, 61, 80)),
+        (pack(">qi", 0, 0), {"records": None, "damage": MALFORMED}),
         (b"", {"records": 0, "bytes": 0, "codec": None, "base_offset": None}),
         (batch(b"r" * 9000, 1, crc=1) + message(1, crc=1), {"mismatches": 2}),
         *(

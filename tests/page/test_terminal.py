@@ -28,8 +28,6 @@ from tests.report.events import batches, call
 from tests.report.samples import mixture
 from tests.samples import CAPTURES, names, sample
 
-# The default report: what fits a page, what it says, and that it obeys nothing from the wire
-
 ERRORS = {6: ("NOT_LEADER_OR_FOLLOWER", True), 3: ("UNKNOWN_TOPIC_OR_PARTITION", True)}
 
 

@@ -129,6 +129,12 @@ def check_html(checked: Checked, truth: Truth, path: str, folder: Path) -> None:
     )
     for name, value in right.items():
         checked.equal("report --html", f"timeline {name}", sum(data["timeline"][name]), value)
+    failed = truth.sql(
+        "select error, coalesce(api, '') api, count(*) calls from calls where error_code <> 0 group by all"
+    )
+    shown = {(row[0], row[1] or ""): row[2] for row in data["tables"]["errors"]["rows"]}
+    right = {(row["error"], row["api"]): row["calls"] for row in failed}
+    checked.equal("report --html", "calls by error and API", shown, right)
     for table, keys in (("api", ["api"]), ("client", ["client_id", "client_ip"])):
         shown = data["tables"][table]
         at = [column[0] for column in shown["columns"]].index("share of time")
