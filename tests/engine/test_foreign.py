@@ -45,6 +45,14 @@ def test_many_protocols_are_tried() -> None:
     assert len(NAMES) >= PROTOCOLS
 
 
+def test_the_recorder_knows_what_is_tried() -> None:
+    sources = (FOREIGN.parent / "exchanges").glob("*.py")
+    told = "".join(source.read_text() for source in sources)
+    assert [
+        name for name in NAMES if f'@exchange("{name}")' not in told and f'@made("{name}")' not in told
+    ] == []
+
+
 def test_tls_on_a_kafka_port_is_counted_as_such(tmp_path: Path) -> None:
     found = rows(altered("tls", tmp_path, moved(9093)))
     assert {row["security"] for row in found if row["event"] == "connection"} == {"tls"}

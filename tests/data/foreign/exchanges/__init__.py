@@ -1,0 +1,1 @@
+"""What other protocols say: one function an exchange, `exchange(port, connections)`."""
