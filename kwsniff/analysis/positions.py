@@ -23,9 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.eventrows import UNKNOWN, EventBatch, Floats, Ints, Keys, Mask, Partitions
+from kwsniff.count.codes import Keys
+from kwsniff.count.eventrows import UNKNOWN, EventBatch, Partitions
 from kwsniff.count.keyed import FIRST, LAST, NEVER, Columns, Key, Keyed
 from kwsniff.count.tally import Packet, grouped
+from kwsniff.rows.columns import Floats, Ints, Mask
 from kwsniff.rows.schema import TIMESTAMP
 
 PRODUCE, FETCH, COMMITS = (0,), (1,), (8, 28)

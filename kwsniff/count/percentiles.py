@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.count.codes import OTHERS
-from kwsniff.count.eventrows import Floats, Ints, Keys
+from kwsniff.count.codes import OTHERS, Keys
 from kwsniff.count.keyed import Key, Keyed, Measure
 from kwsniff.count.tally import grouped, named
+from kwsniff.rows.columns import Floats, Ints
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
 

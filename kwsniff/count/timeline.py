@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.coded import waited
-from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.eventrows import EventBatch, waited
 from kwsniff.count.keyed import SUM, Columns, Keyed, folded
 from kwsniff.count.percentiles import COUNTS, buckets, quantiles
 

@@ -22,9 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kwsniff.capture.place import Place
-from kwsniff.count.coded import WAITED, Joint, Rows, waited
-from kwsniff.count.codes import combined, occurring
-from kwsniff.count.eventrows import texts
+from kwsniff.count.codes import Joint, combined, occurring
+from kwsniff.count.eventrows import WAITED, EventRows, texts, waited
 from kwsniff.count.keyed import SUM, folded
 from kwsniff.count.percentiles import QUANTILES, Sorted
 from kwsniff.rows.schema import TIMESTAMP
@@ -106,7 +105,7 @@ def _overlaps(file: Stored, span: tuple[int, int]) -> bool:
 
 
 def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
-    rows = Rows(calls)
+    rows = EventRows(calls)
     starts, window = np.unique(rows.ints("time") * 1000 // length_ns, return_inverse=True)
     apis = Joint.of(rows.coded("api"), rows.coded("api_key"))
     pairs = zip(*apis.named(list(range(apis.size))), strict=True)
