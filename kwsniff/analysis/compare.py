@@ -30,7 +30,7 @@ from kwsniff.analysis.tabular import (
     calls_of,
     grouped,
 )
-from kwsniff.count.coded import WAITED, waited
+from kwsniff.count.eventrows import WAITED, waited
 from kwsniff.spec.load import catalog
 
 NEEDS = frozenset(

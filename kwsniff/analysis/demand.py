@@ -17,8 +17,8 @@ from kwsniff.analysis.rule import (
     evidence,
     literal,
 )
-from kwsniff.count.codes import OTHERS
-from kwsniff.count.eventrows import EventBatch, Keys
+from kwsniff.count.codes import OTHERS, Keys
+from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.keyed import Key
 from kwsniff.count.tally import Entry, Tally
 from kwsniff.output.units import bytes_text, client, counted, duration, listed, many, rate

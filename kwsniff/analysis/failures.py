@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kwsniff.analysis.rule import NOTICE, WARNING, Context, Finding, Rule, command, evidence
-from kwsniff.count.eventrows import Coded, EventBatch, EventRows, Mask, Picked, texts
+from kwsniff.count.codes import Coded
+from kwsniff.count.eventrows import EventBatch, EventRows, Picked, texts
 from kwsniff.count.keyed import Key
 from kwsniff.count.tally import Entry, Tally
 from kwsniff.count.topics import elements
 from kwsniff.output.units import client, counted, duration, listed, many, name
 from kwsniff.rows import lists
+from kwsniff.rows.columns import Mask
 
 NORMAL, TRANSIENT, ATTENTION = "normal", "transient", "attention"
 

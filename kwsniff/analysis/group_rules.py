@@ -8,7 +8,8 @@ import numpy as np
 
 from kwsniff.analysis.failures import EXPELLED
 from kwsniff.analysis.rule import WARNING, Context, Finding, Rule, command, evidence, literal
-from kwsniff.count.eventrows import UNKNOWN, Coded, EventBatch, Joint, Keys
+from kwsniff.count.codes import Coded, Joint, Keys
+from kwsniff.count.eventrows import UNKNOWN, EventBatch
 from kwsniff.count.spans import Spans
 from kwsniff.count.tally import Entry, Packet, Tally
 from kwsniff.output.units import client, counted, duration, listed, name, times
@@ -150,7 +151,7 @@ class MemberExpelled(Rule):
         keys: Keys = [calls.coded("group_id"), calls.client]
         mine = calls.is_in("api_key", self.apis) & calls.is_in("error_code", EXPELLED)
         self.members.add(calls, mine, keys)
-        late = calls.coded("reason").containing("poll timeout")
+        late = calls.coded("reason").matching(lambda each: "poll timeout" in (each or ""))
         self.polls.add(calls, late & calls.is_in("api_key", (LEAVE,)), keys)
 
     def findings(self, context: Context) -> list[Finding]:

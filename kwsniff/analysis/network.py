@@ -20,12 +20,13 @@ from kwsniff.analysis.rule import (
     is_client,
     literal,
 )
-from kwsniff.count.coded import kinds_of
-from kwsniff.count.eventrows import EventBatch, EventRows, Keys, Mask, Picked, addresses
+from kwsniff.count.codes import Keys, kinds_of
+from kwsniff.count.eventrows import EventBatch, EventRows, Picked, addresses
 from kwsniff.count.keyed import Key
 from kwsniff.count.tally import Entry, Tally
 from kwsniff.output.units import client, duration, listed, many, name, percent, rate, times
 from kwsniff.rows import lists
+from kwsniff.rows.columns import Mask
 
 SEVERE = 5
 """Times `retransmitted_ratio` from which on it is a warning."""

@@ -16,17 +16,18 @@ input are taken, the same ones stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from kwsniff.count.eventrows import UNKNOWN, EventBatch, Floats, Ints, Keys, Mask, Partitions
-from kwsniff.count.keyed import Key
+from kwsniff.count.codes import Keys
+from kwsniff.count.eventrows import UNKNOWN, EventBatch, Partitions
+from kwsniff.count.keyed import FIRST, LAST, NEVER, Columns, Key, Keyed
 from kwsniff.count.tally import Packet, grouped
+from kwsniff.rows.columns import Floats, Ints, Mask
 from kwsniff.rows.schema import TIMESTAMP
 
 PRODUCE, FETCH, COMMITS = (0,), (1,), (8, 28)
@@ -55,36 +56,12 @@ Ends = tuple[Reading, Reading]
 """The first and the last reading."""
 
 
-class _Rows(NamedTuple):
-    """A reading of each row."""
-
-    time: Ints
-    offset: Floats
-    end: Floats
-    number: Ints
-    capture: npt.NDArray[np.object_]
-
-    def at(self, rows: Any) -> _Rows:
-        return _Rows(*(each[rows] for each in self))
-
-    def put(self, rows: Any, others: _Rows) -> None:
-        for mine, theirs in zip(self, others, strict=True):
-            mine[rows] = theirs
-
-    def before(self, others: _Rows) -> Mask:
-        """Which rows come before those of the others."""
-        found: Mask = self.number < others.number
-        for mine, theirs in zip(self[2::-1], others[2::-1], strict=True):
-            found = (mine < theirs) | ((mine == theirs) & found)
-        return found
-
-    def readings(self) -> list[Reading]:
-        time, offset, end, number, capture = (each.tolist() for each in self)
-        return list(map(Reading, map(Packet, time, capture, number), offset, end))
-
-    @classmethod
-    def joined(cls, parts: Sequence[_Rows]) -> _Rows:
-        return cls(*(np.concatenate(some) for some in zip(*parts, strict=True)))
+_READING = np.dtype(
+    [("time", "i8"), ("offset", "f8"), ("end", "f8"), ("number", "i8"), ("capture", np.object_)]
+)
+"""Compared in this order."""
+_FIRST = FIRST._replace(kind=_READING, nothing=np.array((NEVER, 0, 0, 0, None), _READING))
+_LAST = LAST._replace(kind=_READING, nothing=np.array((-NEVER, 0, 0, 0, None), _READING))
 
 
 class Readings:
@@ -92,16 +69,19 @@ class Readings:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._places: dict[Key, int] = {}
-        self._ends: tuple[_Rows, _Rows] | None = None
+        self._table = Keyed({"first": _FIRST, "last": _LAST})
 
     @property
     def of(self) -> dict[Key, tuple[Reading, Reading]]:
         """By key."""
-        if self._ends is None:
-            return {}
-        first, last = (each.readings() for each in self._ends)
-        return {key: (first[row], last[row]) for key, row in self._places.items()}
+        first, last = (
+            [
+                Reading(Packet(time, capture, number), offset, end)
+                for time, offset, end, number, capture in each
+            ]
+            for each in (column.tolist() for column in self._table.columns().values())
+        )
+        return dict(zip(self._table.rows, zip(first, last, strict=True), strict=True))
 
     def add(
         self,
@@ -131,41 +111,24 @@ class Readings:
         time = calls.ints(when, UNKNOWN)[of]
         ends = []
         for places in _ends(group, len(some), (time, offset[rows], end[rows], calls.packet[of])):
-            call, row = of[places], rows[places]
-            mine = _Rows(time[places], offset[row], end[row], calls.packet[call], names[capture.codes[call]])
-            ends.append(mine)
-        self._put(list(zip(*columns, strict=True)), ends[0], ends[1])
+            call, row, found = of[places], rows[places], np.empty(len(places), _READING)
+            found["time"], found["offset"], found["end"] = time[places], offset[row], end[row]
+            found["number"], found["capture"] = calls.packet[call], names[capture.codes[call]]
+            ends.append(found)
+        self._put(list(zip(*columns, strict=True)), {"first": ends[0], "last": ends[1]})
         return len(rows)
 
     def merge(self, other: Readings) -> None:
         """Take those of another one."""
-        if other._ends is not None:
-            self._put(list(other._places), *other._ends)
+        self._put(list(other._table.rows), other._table.columns())
 
-    def _put(self, keys: list[Key], first: _Rows, last: _Rows) -> None:
-        """Add the first and the last readings of keys, each of which is there once."""
-        known, begun = self._places, len(self._places)
-        room = max(self._limit - begun, 0)
-        new = [key not in known for key in keys]
-        taken = np.ones(len(keys), np.bool_)
-        if sum(new) > room:
-            taken[np.flatnonzero(new)[room:]] = False
-            keys, new = list(compress(keys, taken)), list(compress(new, taken))
-            first, last = first.at(taken), last.at(taken)
-        for key in compress(keys, new):
-            known[key] = len(known)
-        old, fresh = np.flatnonzero(~np.array(new, np.bool_)), np.flatnonzero(new)
-        rows = np.array([known[keys[place]] for place in old.tolist()], np.int64)
-        if self._ends is None:
-            self._ends = first.at(fresh), last.at(fresh)
-            return
-        for mine, theirs, earlier in zip(self._ends, (first, last), (True, False), strict=True):
-            held, other = mine.at(rows), theirs.at(old)
-            better = other.before(held) if earlier else held.before(other)
-            mine.put(rows[better], other.at(better))
-        if len(fresh):
-            begin, end = self._ends
-            self._ends = _Rows.joined([begin, first.at(fresh)]), _Rows.joined([end, last.at(fresh)])
+    def _put(self, keys: list[Key], ends: Columns) -> None:
+        """Add the first and the last readings of keys, as far as there is room."""
+        new = np.array([key not in self._table.rows for key in keys], np.bool_)
+        taken = ~new
+        taken[np.flatnonzero(new)[: max(self._limit - len(self._table), 0)]] = True
+        rows = self._table.numbers(compress(keys, taken))
+        self._table.add(rows, {name: column[taken] for name, column in ends.items()})
 
 
 def _ends(group: Ints, size: int, by: tuple[Any, ...]) -> list[Ints]:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from kwsniff.analysis.rule import NOTICE, Context, Finding, Rule, command, evidence, literal
-from kwsniff.count.eventrows import EventBatch, Keys, Picked
+from kwsniff.count.codes import Keys
+from kwsniff.count.eventrows import EventBatch, Picked
 from kwsniff.count.keyed import Key
 from kwsniff.count.tally import NONE, Counted, Entry, Tally, counted
 from kwsniff.output.units import bytes_text, client, digits, duration, listed, name, rate

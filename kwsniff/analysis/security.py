@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 from kwsniff.analysis.rule import CRITICAL, WARNING, Context, Finding, Rule, command, evidence, literal
-from kwsniff.count.eventrows import EventBatch, EventRows, Mask
+from kwsniff.count.eventrows import EventBatch, EventRows
 from kwsniff.count.tally import Tally
 from kwsniff.output.units import client, listed, many, name
+from kwsniff.rows.columns import Mask
 
 import numpy as np  # isort: skip
 

@@ -28,8 +28,7 @@ from kwsniff.analysis.tabular import (
     calls_of,
     merged,
 )
-from kwsniff.count.coded import WAITED, Rows, waited
-from kwsniff.count.eventrows import BROKER_LEAST, PARTS, address
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS, WAITED, EventRows, address, waited
 from kwsniff.rows.columns import Mask
 
 TIMES = (*PARTS, BROKER_LEAST)
@@ -75,7 +74,7 @@ class Slowest:
         self.heap: list[tuple[float, int, Row]] = []
         self._order = 0
 
-    def take(self, calls: Rows, left_out: Mask | None = None) -> None:
+    def take(self, calls: EventRows, left_out: Mask | None = None) -> None:
         """Take calls of EVENTS but for those without `duration_us` and those of `left_out`."""
         durations = np.nan_to_num(calls.floats("duration_us"), nan=-1.0)
         if left_out is not None:
@@ -131,7 +130,7 @@ class Slow:
             calls = calls.filter(pa.array(~on_purpose))
         if len(calls):
             self._parted += len(calls) - calls["broker_us"].null_count
-            self._slowest.take(Rows(calls))
+            self._slowest.take(EventRows(calls))
             self._take_groups(calls)
 
     def _take_groups(self, calls: pa.RecordBatch) -> None:

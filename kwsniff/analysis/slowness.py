@@ -26,11 +26,13 @@ from kwsniff.analysis.rule import (
     is_client,
     literal,
 )
-from kwsniff.count.eventrows import BROKER_LEAST, EventBatch, EventRows, Floats, Keys, Mask
+from kwsniff.count.codes import Keys
+from kwsniff.count.eventrows import BROKER_LEAST, EventBatch, EventRows
 from kwsniff.count.keyed import Key
 from kwsniff.count.percentiles import Histogram, quantile
 from kwsniff.count.tally import Entry, Tally, nowhere
 from kwsniff.output.units import client, closer, counted, duration, listed, many, percent
+from kwsniff.rows.columns import Floats, Mask
 
 WAITING = (1, 11, 14, 78)
 """Fetch, JoinGroup, SyncGroup, ShareFetch: their latency is not the broker's."""

@@ -41,10 +41,12 @@ from kwsniff.analysis.tabular import (
     ends_of,
     grouped,
 )
-from kwsniff.count.eventrows import EventBatch, Ints, Keys
+from kwsniff.count.codes import Keys
+from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.keyed import Key
 from kwsniff.count.tally import Entry, Tally
 from kwsniff.output.units import client, listed, many
+from kwsniff.rows.columns import Ints
 from kwsniff.spec.model import Versions
 from kwsniff.spec.releases import releases
 

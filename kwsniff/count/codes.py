@@ -1,16 +1,17 @@
-"""Small integers for values that repeat: what the store keeps of texts, and how it groups by several
-columns."""
+"""Small integers for values that repeat, so that grouping by texts costs no texts: a column as its distinct
+values and a number for each row (`Coded`), several columns as one (`Joint`), and numbers that stay the same
+from batch to batch (`Codes`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kwsniff.rows.columns import Ints, valid
+from kwsniff.rows.columns import Ints, Mask, numbered, valid
 
 OTHERS = "(others)"
 """Stands for every text beyond a limit: names come from the wire, and a stranger can make up millions."""
@@ -162,3 +163,86 @@ def occurring(codes: Ints, limit: int) -> tuple[Ints, Ints]:
     there = np.zeros(limit, np.bool_)
     there[codes] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
+
+
+class Coded(NamedTuple):
+    """A column as distinct values and the place of each row's among them."""
+
+    values: list[Any]
+    codes: Ints
+
+    def at(self, rows: Ints) -> Coded:
+        """The same of some rows."""
+        return Coded(self.values, self.codes[rows])
+
+    def matching(self, test: Callable[[Any], bool]) -> Mask:
+        """Which rows have a value that passes a test."""
+        wanted = np.array([test(value) for value in self.values] or [False])
+        found: Mask = wanted[self.codes] if len(self.codes) else np.zeros(0, np.bool_)
+        return found
+
+    def equals(self, value: Any) -> Mask:
+        """Which rows have this value."""
+        return self.matching(lambda each: bool(each == value))
+
+    def beginning(self, prefixes: tuple[str, ...]) -> Mask:
+        """Which rows have a text that begins with one of these."""
+        return self.matching(lambda each: (each or "").startswith(prefixes))
+
+    @property
+    def size(self) -> int:
+        """The codes are below it."""
+        return len(self.values)
+
+    @property
+    def plain(self) -> list[Coded]:
+        """The columns that this is made of."""
+        return [self]
+
+    def named(self, codes: list[int]) -> list[list[Any]]:
+        """What codes stand for, column by column."""
+        return [[self.values[code] for code in codes]]
+
+
+class Joint(NamedTuple):
+    """Several columns as one, grouped once for all that group by them."""
+
+    columns: list[Coded]
+    codes: Ints
+    rows: Ints
+    """The first row of each code in the columns."""
+
+    @classmethod
+    def of(cls, *columns: Coded) -> Joint:
+        """Columns of the same rows."""
+        codes, rows = combined([each.codes for each in columns], [each.size for each in columns])
+        return cls(list(columns), codes, rows)
+
+    def at(self, rows: Ints) -> Joint:
+        """The same of some rows."""
+        return Joint(self.columns, self.codes[rows], self.rows)
+
+    @property
+    def size(self) -> int:
+        """The codes are below it."""
+        return len(self.rows)
+
+    @property
+    def plain(self) -> list[Coded]:
+        """The columns that this is made of."""
+        return [each.at(self.rows[self.codes]) for each in self.columns]
+
+    def named(self, codes: list[int]) -> list[list[Any]]:
+        """What codes stand for, column by column."""
+        rows = self.rows[codes]
+        return [[each.values[code] for code in each.codes[rows].tolist()] for each in self.columns]
+
+
+Keys = Sequence[Coded | Joint]
+"""Columns to group by."""
+
+
+def kinds_of(column: pa.Array) -> Coded:
+    """A column of whole numbers or texts by its distinct values."""
+    close = numbered(column) if pa.types.is_integer(column.type) else None
+    return Coded(*(close or distinct(column)))

@@ -8,35 +8,36 @@ A column that the batch lacks is one that is null in every row: rules name colum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from kwsniff.count.coded import Coded, Joint, Keys, Rows, kinds_of
-from kwsniff.count.codes import combined
+from kwsniff.count.codes import Coded, Joint, combined, kinds_of
 from kwsniff.count.topics import Named, Pairs
 from kwsniff.rows import lists
-from kwsniff.rows.columns import Floats, Ints, Mask
+from kwsniff.rows.arrays import NONE
+from kwsniff.rows.arrays import places as places_of
+from kwsniff.rows.columns import Floats, Ints, Mask, integers, reals, valid
 from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
 
-__all__ = [
-    "Coded",
-    "EventBatch",
-    "EventRows",
-    "Floats",
-    "Ints",
-    "Joint",
-    "Keys",
-    "Mask",
-    "Partitions",
-    "Picked",
-    "Topics",
-]
-
 T = TypeVar("T")
+
+KEPT = 65_536
+"""Rows up to which what was made of a column is kept; a single call may name 140,000 partitions."""
+
+SCATTERED = 16
+"""Rows of a stretch for each one asked for from which on only those are looked at, column by column."""
+
+FETCHES = (1, 78)
+WAITED = ("waited_us",)
+"""Columns of EVENTS by which `waited` tells."""
+
+NOT_A_CODE = -(1 << 40)
+"""Stands for null among API keys and error codes."""
 
 PARTS = (
     *("request_transfer_us", "queued_us", "throttled_us", "waited_us", "broker_us", "response_transfer_us"),
@@ -49,8 +50,135 @@ UNKNOWN = -1
 """Number of a packet that is not known."""
 
 
-class EventRows(Rows):
-    """The rows of one kind."""
+class EventRows:
+    """Some rows of a batch: those of one kind."""
+
+    def __init__(self, batch: pa.RecordBatch, which: Mask | None = None) -> None:
+        """The rows of `batch` for which `which` is true, or all of them."""
+        self._whole = batch
+        self._which = which
+        rows = np.arange(batch.num_rows, dtype=np.int64) if which is None else np.flatnonzero(which)
+        self._count = len(rows)
+        # From the first to the last of them; between those there may be others, which are left out last.
+        first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        self._batch = batch if end - first == batch.num_rows else batch.slice(first, end - first)
+        self._rows: Ints | None = None
+        self._few: Ints | None = None
+        """Where there are so few that columns are cut down to them before anything is made of them."""
+        if SCATTERED * len(rows) < end - first:
+            self._few = rows - first
+        elif len(rows) < end - first:
+            self._rows = rows - first
+        self._names = frozenset(batch.schema.names)
+        self._arrays: dict[str, pa.Array] = {}
+        self._made: dict[tuple[str, str, int], Any] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def column(self, name: str) -> pa.Array:
+        """A column that there is, as it is in Arrow."""
+        column = self._array(name)
+        return column if self._rows is None else column.take(places_of(self._rows))
+
+    def some(self, rows: Ints, names: Sequence[str]) -> pa.RecordBatch:
+        """Some of these rows with those of these columns that there are, as they are in Arrow."""
+        mine = self._rows if self._few is None else self._few
+        columns = self._batch.select([name for name in names if name in self._names])
+        return columns.take(places_of(rows if mine is None else mine[rows]))
+
+    def unfiltered(self, name: str) -> pa.Array:
+        """A column of the whole batch."""
+        return self._whole.column(name)
+
+    @cached_property
+    def places(self) -> Ints:
+        """For each row of the whole batch its number among these rows."""
+        if self._which is None:
+            return np.arange(self._count, dtype=np.int64)
+        return np.cumsum(self._which, dtype=np.int64) - 1
+
+    @cached_property
+    def in_batch(self) -> Ints:
+        """Where these rows are in the whole batch."""
+        return np.arange(self._count, dtype=np.int64) if self._which is None else np.flatnonzero(self._which)
+
+    def filled(self, name: str) -> bool:
+        """Whether the batch has a value in this column, in these rows or in others between them."""
+        if name not in self._names:
+            return False
+        column = self._array(name)
+        return bool(column.null_count < len(column))
+
+    def has(self, name: str) -> bool:
+        """Whether any row has a value in this column."""
+        return self.filled(name) and bool(self.known(name).any())
+
+    def coded(self, name: str) -> Coded:
+        """The distinct values (null is None) and which one each row has. A value that only other rows have
+        may be there too."""
+        return self.once("coded", name, lambda: self._encoded(name))
+
+    def _encoded(self, name: str) -> Coded:
+        if not self.filled(name):
+            return Coded([None], np.broadcast_to(np.int64(0), len(self)))
+        coded = kinds_of(self._array(name))
+        return coded if self._rows is None else coded.at(self._rows)
+
+    def ints(self, name: str, null: int = 0) -> Ints:
+        """Whole numbers, times as microseconds, flags as 0 and 1; `null` where there is none."""
+        if not self.filled(name):
+            return np.broadcast_to(np.int64(null), len(self))
+        return self.once("ints", name, lambda: self._mine(integers(self._array(name), null)), null)
+
+    def floats(self, name: str) -> Floats:
+        """Numbers, NaN where there is none."""
+        if not self.filled(name):
+            return np.broadcast_to(np.float64(np.nan), len(self))
+        return self.once("floats", name, lambda: self._mine(reals(self._array(name))))
+
+    def known(self, name: str) -> Mask:
+        """Which rows have a value."""
+        if not self.filled(name):
+            return np.broadcast_to(np.False_, len(self))
+        return self.once("known", name, lambda: self._mine(valid(self._array(name))))
+
+    def first_known(self, *names: str, null: int) -> Ints:
+        """The first of several columns of whole numbers that has a value; `null` where none has."""
+        found = self.ints(names[0], NONE)
+        for name in names[1:]:
+            missing = found == NONE
+            if not missing.any():
+                return found
+            found = np.where(missing, self.ints(name, NONE), found)
+        return np.where(found == NONE, null, found)
+
+    def is_in(self, name: str, values: tuple[int, ...]) -> Mask:
+        """Which rows have one of these whole numbers."""
+        numbers = self.ints(name, NOT_A_CODE)
+        mask: Mask = numbers == values[0]
+        for value in values[1:]:  # few: np.isin sorts, and the rules ask for dozens of sets
+            mask |= numbers == value
+        return mask
+
+    def once(self, kind: str, name: str, make: Callable[[], T], null: int = 0) -> T:
+        """What `make` gives of a column, made once but for whole columns of numbers of a huge batch."""
+        if len(self) > KEPT and kind != "coded":
+            return make()
+        key = (kind, name, null)
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
+
+    def _array(self, name: str) -> pa.Array:
+        if name not in self._arrays:
+            column = self._batch.column(name)
+            self._arrays[name] = column if self._few is None else column.take(places_of(self._few))
+        return self._arrays[name]
+
+    def _mine(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return values if self._rows is None else values[self._rows]
 
     @cached_property
     def broker(self) -> Coded:
@@ -92,9 +220,6 @@ class EventRows(Rows):
         for name in ("last_packet", "packet", "request_packet", "response_packet"):
             found = np.where(self.known(name), self.ints(name), found)
         return found
-
-    def _absent(self) -> Coded:
-        return Coded([None], np.zeros(len(self), np.int64))
 
 
 class Picked:
@@ -270,3 +395,11 @@ def texts(values: list[str | None]) -> Coded:
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     codes = np.fromiter((numbers[value] for value in values), np.int64, len(values))
     return Coded(list(numbers) or [None], codes)
+
+
+def waited(batch: pa.RecordBatch | EventRows) -> Mask:
+    """Which calls waited on purpose: those of which EVENTS say for how long. `kwsniff.engine.callcolumns` has
+    the rule."""
+    calls = batch if isinstance(batch, EventRows) else EventRows(batch)
+    found: Mask = calls.floats("waited_us") > 0  # NaN is not
+    return found

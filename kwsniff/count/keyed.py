@@ -81,8 +81,9 @@ def _extreme(totals: Array, rows: Ints, packets: Array, earlier: bool) -> None:
     totals[rows[better]] = packets[better]
 
 
-def _whens(packets: Array) -> list[tuple[int, str, int]]:
-    return [(time, capture or "", number) for time, capture, number in packets.tolist()]
+def _whens(packets: Array) -> list[tuple[Any, ...]]:
+    """What packets are compared by: their fields in order."""
+    return [tuple("" if part is None else part for part in packet) for packet in packets.tolist()]
 
 
 SUM = Measure(np.add)

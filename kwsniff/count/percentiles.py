@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.count.codes import OTHERS
-from kwsniff.count.eventrows import Floats, Ints, Keys
+from kwsniff.count.codes import OTHERS, Keys
 from kwsniff.count.keyed import Key, Keyed, Measure
 from kwsniff.count.tally import grouped, named
+from kwsniff.rows.columns import Floats, Ints
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
@@ -304,9 +304,10 @@ def buckets(values: Floats) -> Ints:
     return found
 
 
-def quantiles(counts: Any, parts: Sequence[float]) -> Floats:
+def quantiles(counts: Any, parts: Sequence[float], *, interpolated: bool = True) -> Floats:
     """The values in microseconds that these parts of the values (columns) do not exceed, of each row of
-    counts, by linear interpolation between the two nearest; NaN where a row counts nothing."""
+    counts, by linear interpolation between the two nearest or else the lower of them; NaN where a row counts
+    nothing."""
     running = np.cumsum(counts, axis=1, dtype=np.int64)
     found = np.full((len(running), len(parts)), np.nan)
     filled = running[:, -1] > 0
@@ -315,8 +316,10 @@ def quantiles(counts: Any, parts: Sequence[float]) -> Floats:
     for column, part in enumerate(parts):
         place = part * last
         below = np.floor(place)
-        low, high = _value(running, below), _value(running, np.minimum(below + 1, last))
-        found[filled, column] = low + (high - low) * (place - below)
+        low = found[filled, column] = _value(running, below)
+        if interpolated:
+            high = _value(running, np.minimum(below + 1, last))
+            found[filled, column] = low + (high - low) * (place - below)
     return found
 
 
@@ -327,9 +330,8 @@ def _value(running: Ints, rank: Floats) -> Floats:
 
 
 def quantile(counts: Ints, part: float) -> float:
-    """The value of one row that `part` of the values do not exceed, without interpolation."""
-    rank = np.floor(part * (counts.sum(keepdims=True) - 1))
-    return float(_value(np.cumsum(counts)[None], rank)[0])
+    """The value that `part` of those of one row do not exceed, not interpolated."""
+    return float(quantiles(counts[None], (part,), interpolated=False)[0, 0])
 
 
 class Histogram:

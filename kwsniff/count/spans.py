@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kwsniff.count.coded import Rows
-from kwsniff.count.eventrows import UNKNOWN, Coded, EventBatch, EventRows, Ints
+from kwsniff.count.codes import Coded
+from kwsniff.count.eventrows import UNKNOWN, EventBatch, EventRows
 from kwsniff.count.keyed import NEVER
 from kwsniff.count.tally import Packet, packets
 from kwsniff.output.units import name
+from kwsniff.rows.columns import Ints
 
 Span = tuple[int, int]
 MAX_KEYS = 1_000
@@ -133,7 +134,7 @@ class Coverage:
         self._take(batch.calls)
         self._take(batch.others)
 
-    def _take(self, rows: Rows) -> None:
+    def _take(self, rows: EventRows) -> None:
         if not len(rows):
             return
         captures, codes = rows.coded("capture")

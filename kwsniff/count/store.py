@@ -25,9 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kwsniff.count.coded import FETCHES, Rows, waited
 from kwsniff.count.codes import MAX_NAMES, OTHERS, Codes, combined
-from kwsniff.count.eventrows import BROKER_LEAST, PARTS, EventBatch
+from kwsniff.count.eventrows import BROKER_LEAST, FETCHES, PARTS, EventBatch, EventRows, waited
 from kwsniff.count.keyed import (
     GREATEST,
     LEAST,
@@ -262,7 +261,7 @@ class CallStore:
         rest = [self.codes[name].number(OTHERS if name in TEXTS else None) for name in CODED[:-1]]
         return (*rest, *kind[-2:])
 
-    def _learn(self, calls: Rows, keys: Mapping[str, Ints]) -> None:
+    def _learn(self, calls: EventRows, keys: Mapping[str, Ints]) -> None:
         for known, key, name in (
             (self.api_names, "api_key", "api"),
             (self.error_names, "error_code", "error"),
@@ -277,7 +276,7 @@ class CallStore:
             for row in rows[combined(pairs, [len(values), len(names)])[1]].tolist():
                 known.setdefault(values[keys[key][row]], names[codes[row]])
 
-    def _learn_software(self, calls: Rows, keys: Mapping[str, Ints]) -> None:
+    def _learn_software(self, calls: EventRows, keys: Mapping[str, Ints]) -> None:
         if not calls.has("software_name"):
             return
         (names, name), (versions, version) = (
@@ -300,7 +299,7 @@ class CallStore:
         self._libraries += len(found) - before
 
 
-def _measures(calls: Rows, waited: Ints) -> dict[str, Array]:
+def _measures(calls: EventRows, waited: Ints) -> dict[str, Array]:
     throttle = calls.ints("throttle_ms")
     fetch = calls.is_in("api_key", FETCHES)
     measures = {
@@ -332,7 +331,7 @@ def _steady(values: Array) -> Array:
     return np.broadcast_to(first[0], values.shape) if same.all() else values
 
 
-def _parts(calls: Rows) -> dict[str, Array]:
+def _parts(calls: EventRows) -> dict[str, Array]:
     """The parts of each call's time, 0 where they are not known, and whether they are."""
     known = calls.known("broker_us").astype(np.int64)
     return {"parted_calls": known} | {name: _or_zero(calls.floats(name)) for name in (*PARTS, BROKER_LEAST)}

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.count.codes import OTHERS, combined
-from kwsniff.count.eventrows import UNKNOWN, Coded, EventRows, Floats, Ints, Joint, Keys, Mask, Picked
+from kwsniff.count.codes import OTHERS, Coded, Joint, Keys, combined
+from kwsniff.count.eventrows import UNKNOWN, EventRows, Picked
 from kwsniff.count.keyed import FIRST, LAST, PACKET, REAL_GREATEST, REAL_SUM, SUM, Array, Columns, Key, Keyed
+from kwsniff.rows.columns import Floats, Ints, Mask
 
 LIMIT = 2_000
 """Entries kept of one tally."""

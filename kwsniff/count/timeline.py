@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.coded import waited
-from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.eventrows import EventBatch, waited
 from kwsniff.count.keyed import SUM, Columns, Keyed, folded
 from kwsniff.count.percentiles import COUNTS, buckets, quantiles
 
@@ -188,7 +187,7 @@ def _wider(slots: Keyed, ratio: int) -> Keyed:
 
 def _shown(columns: Columns) -> dict[str, list[Any]]:
     """Counts, and percentiles of the latencies."""
-    found = quantiles(columns[LATENCIES], list(PERCENTILES.values()))
+    found = quantiles(columns[LATENCIES], list(PERCENTILES.values()), interpolated=False)
     table = {name: columns[name].tolist() for name in COUNTED}
     for name, values in zip(PERCENTILES, found.T.tolist(), strict=True):
         table[name] = [None if value != value else value for value in values]

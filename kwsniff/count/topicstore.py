@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.coded import Coded
-from kwsniff.count.codes import MAX_NAMES, OTHERS, Codes, combined
+from kwsniff.count.codes import MAX_NAMES, OTHERS, Coded, Codes, combined
 from kwsniff.count.eventrows import EventBatch, EventRows, Partitions
 from kwsniff.count.keyed import Columns, Keyed, Measure, is_steady
 from kwsniff.rows.columns import Ints

@@ -19,8 +19,7 @@ from kwsniff.analysis.slow import NEEDS as SLOW
 from kwsniff.analysis.slow import Slowest
 from kwsniff.analysis.tabular import grouped
 from kwsniff.count import timeline
-from kwsniff.count.coded import Rows, waited
-from kwsniff.count.eventrows import EventBatch
+from kwsniff.count.eventrows import EventBatch, EventRows, waited
 from kwsniff.count.percentiles import Histogram
 from kwsniff.count.timeline import Timeline
 from kwsniff.rows.schema import EVENTS
@@ -59,7 +58,7 @@ class GroupCalls:
         self._last: dict[str, tuple[Any, Row | None, int]] = {}
         """By member: its epoch, its last heartbeat unless that was kept, and its shortest answer."""
 
-    def take(self, calls: Rows) -> None:
+    def take(self, calls: EventRows) -> None:
         """Take calls of EVENTS, in their order."""
         self._see(calls)
         wanted = calls.is_in("api_key", (*CLASSIC, *HEARTBEATS)) & calls.known("error_code")
@@ -84,7 +83,7 @@ class GroupCalls:
         return [{**dict(zip(MEMBER, key, strict=True)), "time": time}
                 for key, times in self._seen.items() for time in times]  # fmt: skip
 
-    def _see(self, calls: Rows) -> None:
+    def _see(self, calls: EventRows) -> None:
         named = np.flatnonzero(calls.is_in("api_key", NAMING) & calls.known("error_code"))
         if not len(named):
             return

@@ -17,13 +17,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kwsniff.capture.place import Place
-from kwsniff.count.coded import WAITED, waited
+from kwsniff.count.codes import Joint, combined, occurring
+from kwsniff.count.eventrows import WAITED, EventRows, texts, waited
+from kwsniff.count.keyed import SUM, folded
 from kwsniff.count.percentiles import QUANTILES, Sorted
 from kwsniff.rows.schema import TIMESTAMP
 from kwsniff.spark.files import Stored
@@ -104,43 +105,47 @@ def _overlaps(file: Stored, span: tuple[int, int]) -> bool:
 
 
 def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
-    frame = pd.DataFrame(
-        {name: calls[name].to_numpy(zero_copy_only=False) for name in ("connection", "latency_us")}
-    )
-    frame["window_start"] = calls["time"].cast(pa.int64()).to_numpy() * 1000 // length_ns * length_ns
-    key = calls["api_key"].cast(pa.string())
-    named = pc.coalesce(calls["api"], pc.binary_join_element_wise("key", key, " "))
-    frame["api"] = pd.array(named.to_pylist(), dtype="str")
-    for name in ("request_bytes", "response_bytes", "record_count"):
-        frame[name] = pc.fill_null(calls[name], 0).to_numpy()
-    frame["error"] = pc.fill_null(pc.not_equal(calls["error_code"], 0), False).to_numpy(zero_copy_only=False)
-    frame["unanswered"] = pc.equal(calls["status"], "unanswered").to_numpy(zero_copy_only=False)
-    frame["throttled"] = pc.fill_null(pc.greater(calls["throttle_ms"], 0), False).to_numpy(
-        zero_copy_only=False
-    )
-    frame["waited"] = waited(calls)
-    frame.loc[frame["waited"], "latency_us"] = np.nan
-    for keys in (["window_start"], ["window_start", "api"]):
-        groups = frame.groupby(keys)
-        made = groups.agg(
-            calls=("error", "size"), errors=("error", "sum"), unanswered=("unanswered", "sum"),
-            throttled_calls=("throttled", "sum"), waited_calls=("waited", "sum"),
-            connections=("connection", "nunique"), request_bytes=("request_bytes", "sum"),
-            response_bytes=("response_bytes", "sum"), records=("record_count", "sum"),
-        )  # fmt: skip
-        ordered = Sorted(frame["latency_us"].to_numpy(np.float64))
-        codes = groups.ngroup().fillna(-1).to_numpy(np.int64)  # -1: no API
-        latencies = ordered.quantiles(codes, len(made))
-        made[[f"latency_{name}_us" for name in QUANTILES]] = latencies
-        made = made.reset_index()
-        starts = made["window_start"].to_numpy() // 1000
+    rows = EventRows(calls)
+    starts, window = np.unique(rows.ints("time") * 1000 // length_ns, return_inverse=True)
+    apis = Joint.of(rows.coded("api"), rows.coded("api_key"))
+    pairs = zip(*apis.named(list(range(apis.size))), strict=True)
+    names = texts([f"key {key}" if name is None and key is not None else name for name, key in pairs])
+    api, connection = names.codes[apis.codes], rows.coded("connection")
+    on_purpose = waited(rows)
+    counted = {
+        "calls": np.ones(len(rows), np.int64),
+        "errors": rows.ints("error_code") != 0,
+        "unanswered": rows.coded("status").equals("unanswered"),
+        "throttled_calls": rows.ints("throttle_ms") > 0,
+        "waited_calls": on_purpose,
+        "request_bytes": rows.ints("request_bytes"),
+        "response_bytes": rows.ints("response_bytes"),
+        "records": rows.ints("record_count"),
+    }
+    latencies = Sorted(np.where(on_purpose, np.nan, rows.floats("latency_us")))
+    for by, width in ((np.zeros(len(rows), np.int64), 1), (api, names.size)):
+        some = np.flatnonzero(~names.equals(None)[api]) if by is api else np.arange(len(rows))
+        found, codes = occurring((window * width + by)[some], len(starts) * width)
+        group = np.full(len(rows), -1, np.int64)
+        group[some] = codes
+        table = folded(
+            dict.fromkeys(counted, SUM),
+            {name: each[some] for name, each in counted.items()},
+            codes,
+            len(found),
+        )
+        each = combined([codes, connection.codes[some]], [len(found), connection.size])[1]
+        table["connections"] = np.bincount(codes[each], minlength=len(found))
+        quantiles = latencies.quantiles(group, len(found))
+        table |= {f"latency_{name}_us": quantiles[:, at] for at, name in enumerate(QUANTILES)}
+        begin = starts[found // width] * (length_ns // 1000)
         columns = {
-            "window_start": pa.array(starts).cast(TIMESTAMP),
-            "window_end": pa.array(starts + length_ns // 1000).cast(TIMESTAMP),
-            "api": pa.array(made["api"] if "api" in made else [None] * len(made), pa.string()),
+            "window_start": pa.array(begin).cast(TIMESTAMP),
+            "window_end": pa.array(begin + length_ns // 1000).cast(TIMESTAMP),
+            "api": pa.array([names.values[at] if by is api else None for at in found % width], pa.string()),
         }
         for field in list(FIGURES)[3:]:
-            columns[field.name] = pa.array(made[field.name].to_numpy(), field.type, from_pandas=True)
+            columns[field.name] = pa.array(table[field.name], field.type, from_pandas=True)
         yield pa.table(columns, FIGURES)
 
 

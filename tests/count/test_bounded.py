@@ -14,8 +14,8 @@ import pytest
 from kwsniff.analysis.findings import NEEDED, RULES, Findings
 from kwsniff.analysis.positions import LIMIT, Readings
 from kwsniff.analysis.rule import OK
-from kwsniff.count.codes import OTHERS
-from kwsniff.count.eventrows import Coded, EventBatch, EventRows
+from kwsniff.count.codes import OTHERS, Coded
+from kwsniff.count.eventrows import EventBatch, EventRows
 from kwsniff.count.percentiles import BUCKETS, MAX_KEYS, Histogram, quantile
 from kwsniff.count.spans import MAX_SPANS, Spans
 from kwsniff.count.tally import NAME_LENGTH, Packet, Tally

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kwsniff.count.coded import Coded, Joint
-from kwsniff.count.codes import distinct
+from kwsniff.count.codes import Coded, Joint, distinct
 
 COLUMNS = {
     "one text": ["ok"] * 50,

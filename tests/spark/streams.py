@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.config import Config
-from kwsniff.count.coded import waited
+from kwsniff.count.eventrows import waited
 from kwsniff.count.naming import named
 from kwsniff.count.sessions import followed
 from kwsniff.count.topics import fill, topic_names

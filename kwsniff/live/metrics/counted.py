@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.count.coded import WAITED, Coded, Joint, waited
-from kwsniff.count.codes import Codes
-from kwsniff.count.eventrows import EventBatch, EventRows
+from kwsniff.count.codes import Coded, Codes, Joint
+from kwsniff.count.eventrows import WAITED, EventBatch, EventRows, waited
 from kwsniff.count.keyed import REAL_SUM, Columns, Key, Keyed, Measure
 from kwsniff.count.topics import TopicNames
 from kwsniff.count.topicstore import TopicCalls

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kwsniff.count.coded import Coded, Joint
+from kwsniff.count.codes import Coded, Joint
 from kwsniff.count.eventrows import EventBatch, EventRows
 from kwsniff.count.topicstore import TopicCalls
 from kwsniff.rows.columns import Ints

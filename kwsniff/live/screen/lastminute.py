@@ -8,7 +8,7 @@ call by call in Python.
 A call counts from when it was complete: from the end of its response, or of its request if it wants none; an
 unanswered one from when that became known. It counts for each topic that it names; a topic's bytes are those
 of record data in its own partitions. If only some partitions of a call failed, only their topics have the
-error. Calls that waited on purpose (`kwsniff.count.coded.waited`) are no part of the latencies.
+error. Calls that waited on purpose (`kwsniff.count.eventrows.waited`) are no part of the latencies.
 
 Invariants: one thread uses it, but a `Snapshot` may be read by any; the memory does not depend on what is
 counted; the rows of a grouping, with that of the others, add up to all its entries in the window.
@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.positions import LAG
-from kwsniff.count.coded import WAITED, Joint, waited
-from kwsniff.count.eventrows import EventBatch, EventRows
+from kwsniff.count.codes import Joint
+from kwsniff.count.eventrows import WAITED, EventBatch, EventRows, waited
 from kwsniff.count.percentiles import buckets, quantiles
 from kwsniff.count.topics import TopicNames
 from kwsniff.live.screen.grouping import GROUPINGS, Entries, Key, by_column, by_topic, cut

@@ -12,7 +12,7 @@ import pytest
 
 from kwsniff.analysis.report import Report
 from kwsniff.config import Config
-from kwsniff.count.coded import waited
+from kwsniff.count.eventrows import waited
 from kwsniff.count.percentiles import ERROR
 from kwsniff.live.screen.lastminute import NEEDED, QUANTILES, Figures, ScreenStatistics, Snapshot
 from kwsniff.live.screen.screenrows import ROWS
