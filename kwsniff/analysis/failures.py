@@ -165,6 +165,15 @@ class ErrorLine(NamedTuple):
     entry: Entry
 
 
+def _figures(code: int | None, **figures: float) -> dict[str, float]:
+    """The figures of a finding; the several codes of clients that are too many to be told apart are none."""
+    return figures if code is None else {"error_code": code, **figures}
+
+
+def _look(code: int | None) -> str:
+    return command("errors", "" if code is None else f"error_code == {code}")
+
+
 class ErrorRule(Rule):
     """A rule about responses with certain errors."""
 
@@ -262,8 +271,8 @@ class Errors(ErrorRule):
         severe = why.kind == ATTENTION and total >= self.thresholds.errors
         severity = WARNING if severe else NOTICE
         return Finding(
-            self.code, severity, context.error(code), sentence, {"error_code": code, "answers": total}, shown,
-            command("errors", f"error_code == {code}"), total, share=context.of_calls(total), brief=brief,
+            self.code, severity, context.error(code), sentence, _figures(code, answers=total), shown,
+            _look(code), total, share=context.of_calls(total), brief=brief,
         )  # fmt: skip
 
 
@@ -297,8 +306,8 @@ class NotAuthorized(ErrorRule):
             f"{brief}. An ACL is missing, or it is the wrong user."
         )
         return Finding(
-            self.code, WARNING, client(client_id, ip), sentence, {"error_code": code, "answers": total},
-            evidence(*mine.values()), command("errors", f"error_code == {code}"), total,
+            self.code, WARNING, client(client_id, ip), sentence, _figures(code, answers=total),
+            evidence(*mine.values()), _look(code), total,
             share=context.of_calls(total), brief=brief,
         )  # fmt: skip
 
@@ -318,7 +327,7 @@ class QuotaExceeded(NotAuthorized):
         sentence = f"{client(key[1], key[2])} changes more than its quota allows: {many(total, 'refusal')}."
         return Finding(
             self.code, WARNING, client(key[1], key[2]), sentence, {"answers": total}, evidence(*mine),
-            command("errors", f"error_code == {key[0]}"), total, share=context.of_calls(total),
+            _look(key[0]), total, share=context.of_calls(total),
             brief=many(total, "refusal"),
         )  # fmt: skip
 
@@ -359,7 +368,7 @@ class AuthenticationFailed(Rule):
         )
         return Finding(
             self.code, WARNING, client(client_id, ip), sentence,
-            {"error_code": code, "attempts": entry.count}, evidence(entry), command("auth"), entry.count,
+            _figures(code, attempts=entry.count), evidence(entry), command("auth"), entry.count,
             share=context.of_clients(), brief=brief,
         )  # fmt: skip
 

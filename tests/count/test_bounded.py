@@ -13,7 +13,7 @@ import pytest
 
 from kwsniff.analysis.findings import NEEDED, RULES, Findings
 from kwsniff.analysis.positions import LIMIT, Readings
-from kwsniff.analysis.rule import OK
+from kwsniff.analysis.rule import NOT_SHOWN, OK
 from kwsniff.count.codes import OTHERS, Coded
 from kwsniff.count.eventrows import EventBatch, EventRows
 from kwsniff.count.percentiles import BUCKETS, MAX_KEYS, Histogram, quantile
@@ -342,3 +342,18 @@ def test_a_key_of_several_columns_is_each_combination() -> None:
     tally.add(events, np.ones(6, np.bool_), keys)
     counts = {key: entry.count for key, entry in tally.entries.items()}
     assert counts == {("a", 1): 2, ("a", None): 1, ("b", 1): 3}
+
+
+@pytest.mark.parametrize(
+    ("code", "key", "api"), [(3, 3, "Metadata"), (29, 0, "Produce"), (58, 36, "SaslAuthenticate")]
+)
+def test_errors_of_more_clients_than_are_told_apart_are_still_told(code: int, key: int, api: str) -> None:
+    columns: dict[str, Any] = {"api_key": key, "api": api, "error_code": code, "status": "error"}
+    rules = taken(*(row(at, client_id=f"c{at}", **columns) for at in range(9000)), split=3000)
+    bad = [each for each in rules.found() if each.severity not in (OK, NOT_SHOWN)]
+    assert sum(max(each.numbers.values()) for each in bad) >= 9000
+    for rule in RULES:
+        mine = [each for each in bad if each.code == rule.code]
+        assert not mine or rule.headline(mine)
+    assert rules.table().num_rows
+    assert sum(line.calls for line in rules.errors()) == 9000
