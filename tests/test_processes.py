@@ -279,13 +279,6 @@ def test_no_room_to_hand_on_is_told(full: bool, monkeypatch: pytest.MonkeyPatch)
     assert not multiprocessing.active_children()
 
 
-def test_no_room_for_segments_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "posix_fallocate", failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-    told = "^a worker process ended early: No space left on device; try -j 1$"
-    with pytest.raises(CaptureError, match=told):
-        rows(3, full=True)
-
-
 @pytest.mark.parametrize("full", [False, True])
 def test_files_serve_where_memory_has_none(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows(1, full=full)

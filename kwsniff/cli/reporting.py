@@ -36,7 +36,7 @@ from kwsniff.count.where.predicate import Predicate
 from kwsniff.output.writers import write_table
 from kwsniff.page import Page
 from kwsniff.page.layout import title
-from kwsniff.run.offline import MOST_STAGES, events, in_stages, processes
+from kwsniff.run.offline import MOST_STAGES, events, processes
 from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _taker(found: Findings, request: ReportRequest) -> Taker | None:
         count = processes(request.paths, request.config, request.jobs)
     except CaptureError:  # which who reads says
         return None
-    if count < MOST_STAGES or not in_stages(request.config):
+    if count < MOST_STAGES:
         return None
     from kwsniff.run.stages import Taker  # which loads what starts processes
 

@@ -15,8 +15,8 @@ from kwsniff.engine.arena import lacks
 from kwsniff.engine.facts import clear
 from kwsniff.engine.numbers import FULL, NONE, OK
 from kwsniff.engine.packing import unpack
-from kwsniff.engine.pairs import name_place, open_places, row_place
 from kwsniff.engine.tables import SPEC_OF, WANTS
+from kwsniff.engine.texts import name_place, open_places, row_place
 from kwsniff.native.mode import inlined, int64, kernel, made, uintp
 from kwsniff.rows.schema import COLUMNS, OF_REQUEST, OF_RESPONSE, REQUEST_FIRST, RESPONSE_FIRST
 from kwsniff.spec import instructions as i

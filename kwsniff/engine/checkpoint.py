@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import heap
 from kwsniff.engine import numbers as entry
-from kwsniff.engine.arena import block_size
+from kwsniff.engine.arena import bin_of_words, block_size, words_of_bin
 from kwsniff.engine.machine import RECORDS, Machine
 from kwsniff.engine.packing import OF_RESOURCE, width_of
 from kwsniff.engine.tables import POOLS, SPEC_OF
@@ -218,7 +217,7 @@ def _words(machine: Machine | _Shelf, requests: Rows) -> Ints:
     width = np.array([widths[columns] for columns in requests["columns"].tolist()], np.int64)
     sizes = requests["names"] + requests["rows"] * width + OF_RESOURCE * requests["resources"]
     own = np.flatnonzero(requests["words"] >= 0)
-    rooms = {size: heap.room_of(heap.bin_of(size)) for size in np.unique(sizes[own]).tolist()}
+    rooms = {size: words_of_bin(bin_of_words(size)) for size in np.unique(sizes[own]).tolist()}
     room = np.array([rooms[size] for size in sizes[own].tolist()], np.int64)
     places = np.cumsum(room) - room
     made = np.zeros(int(room.sum()), np.int64)

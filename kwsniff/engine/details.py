@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,11 +180,35 @@ MANY = 4096
 """Texts that wait before those are looked for that nobody asks for any more."""
 
 
+Body = tuple[int, int, int, int, int]
+"""API, version, direction, and where it begins in the bytes at hand, and its size."""
+Rendered = tuple[bytes | None, list[tuple[str, str]]]
+"""The text of a body, if it has one, and codes and details of what is wrong inside it."""
+Renderer = Callable[[bytes, list[Body]], Iterable[Rendered]]
+
+
+def rendered(config: Config, data: bytes, bodies: Iterable[Body]) -> Iterator[Rendered]:
+    """Bodies as texts."""
+    for key, version, direction, at, size in bodies:
+        said = DIRECTIONS[direction]
+        try:
+            body, _ = decoder(key, version, said)(data, at, at + size, config.max_elements)
+        except DecodeError as error:
+            # What an event takes from it could be read: a text that nothing is taken from is none.
+            where = f"{said} {error.path}".rstrip()
+            yield None, [(error.code, where if error.offset < 0 else f"{where}, offset {error.offset}")]
+            continue
+        problems: list[tuple[str, str]] = []
+        yield render(key, version, said, body, config, problems).encode(), problems
+
+
 class Bodies:
     """Texts of bodies by their numbers; see the module's head."""
 
     def __init__(self, machine: Machine, config: Config) -> None:
-        self._machine, self._config = machine, config
+        self._machine = machine
+        self.renderer: Renderer = functools.partial(rendered, config)
+        """What makes texts of bodies: other processes, if there are some."""
         self._texts: dict[int, bytes] = {}
         self._packed: dict[int, bytes] = {}
         self._size = 0
@@ -207,27 +233,15 @@ class Bodies:
         rows = self._machine.array("bodies", int(run.bodies))
         data = self._machine.data("body_data", 0, int(run.body_bytes))
         run.bodies = run.body_bytes = 0
-        names = ("key", "version", "direction", "at", "size", "serial")
-        for place, row in enumerate(zip(*(rows[name].tolist() for name in names), strict=True)):
-            found: list[tuple[str, str]] = []
-            text = self._rendered(data, row, found)
+        names = ("key", "version", "direction", "at", "size")
+        given = list(zip(*(rows[name].tolist() for name in names), strict=True))
+        serials = rows["serial"].tolist()
+        for place, (text, found) in enumerate(self.renderer(data, given)):
             if text is not None:
-                self._texts[row[5]] = text
+                self._texts[serials[place]] = text
                 self._size += len(text)
             if found and not rows[place]["guessed"]:
                 self._problems += [(rows[place].copy(), code, detail) for code, detail in found]
-
-    def _rendered(self, data: bytes, row: tuple[int, ...], problems: list[tuple[str, str]]) -> bytes | None:
-        key, version, direction, at, size, _ = row
-        said = DIRECTIONS[direction]
-        try:
-            body, _ = decoder(key, version, said)(data, at, at + size, self._config.max_elements)
-        except DecodeError as error:
-            # What an event takes from it could be read: a text that nothing is taken from is none.
-            where = f"{said} {error.path}".rstrip()
-            problems.append((error.code, where if error.offset < 0 else f"{where}, offset {error.offset}"))
-            return None
-        return render(key, version, said, body, self._config, problems).encode()
 
     def problems(self, before: int | None) -> list[Problem]:
         """Take the anomalies found inside bodies: all, or those of packets before a place in the input."""

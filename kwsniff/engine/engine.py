@@ -101,7 +101,7 @@ class Engine:
             self.emitter.note_packets(segments.notes, first, int(run.capture))
         buffer, start = self._set_buffers(segments)
         for at, stop in self._slices(segments):
-            self.set_segments(segments, buffer, start, at, stop)
+            self._set_segments(segments, buffer, start, at, stop)
             run = machine.t.run[0]
             run.row, run.phase = 0, 0
             self._before(stop - at)
@@ -110,7 +110,6 @@ class Engine:
             if self.texts_are_many():
                 yield from self.drain(everything=True)
                 self.compact()
-        self._taken()
         yield from self.drain(everything=True)
         machine.shrink()
 
@@ -157,9 +156,6 @@ class Engine:
     def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
         """The segments from `first` to `stop` were taken."""
 
-    def _taken(self) -> None:
-        """All segments of a batch were taken."""
-
     def trace(self) -> Decisions:
         """Note from now on what is decided of every connection, and why. What it returns gives it out; it has
         to be asked after every batch, for a decision is a row that stays until then."""
@@ -195,7 +191,7 @@ class Engine:
         nowhere = np.zeros(len(segments), np.int64)
         for at in range(0, len(segments), AT_ONCE):
             stop = min(at + AT_ONCE, len(segments))
-            self.set_segments(segments, nowhere, nowhere, at, stop)
+            self._set_segments(segments, nowhere, nowhere, at, stop)
             list(self.machine.act(entry.WATCH, stop - at))
             found[at:stop] = self.machine.array("segments", stop - at)["watched"] != 0
         return found
@@ -271,7 +267,7 @@ class Engine:
             return np.frombuffer(data, np.uint8) if len(data) else NOTHING
         return data if isinstance(data, bytes) else bytes(data)
 
-    def set_segments(
+    def _set_segments(
         self, segments: SegmentColumns, buffer: Ints, start: Ints, first: int, stop: int
     ) -> None:
         columns = {
@@ -281,7 +277,7 @@ class Engine:
         } | {"buffer": buffer[first:stop], "start": start[first:stop]}  # fmt: skip
         if self._share is not None:
             index, shares = self._share
-            whose = share_of(segments, shares) if segments.share is None else segments.share
+            whose = share_of(segments, shares)
             columns["apart"] = (whose[first:stop] != index).astype(np.int64)
         if len(self.machine.t.segments) < stop - first:
             self.machine.grow("segments", stop - first)

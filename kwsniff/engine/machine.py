@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import heap
 from kwsniff.engine import numbers as entry
-from kwsniff.engine.arena import BINS
+from kwsniff.engine.arena import BINS, WORD_BINS, reset_words
 from kwsniff.engine.numbers import FULL, LEFT, OK, PROGRAM
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.engine.tables import ARRAYS, OWN, POOLS, SPECS, WANTS, Tables
@@ -30,7 +29,7 @@ from kwsniff.native.rowcopies import copied, put
 ROWS = {
     "segments": 0, "run": 1, "limits": 1, "item": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1,
     "facts": 2, "reading": 1,
-    "bins": BINS, "word_bins": heap.BINS,
+    "bins": BINS, "word_bins": WORD_BINS,
     "conns": 256, "sides": 512, "slots": 1024, "pieces": 256, "requests": 1024, "asked": 4096, "early": 64,
     "calls": 16_384, "notes": 16_384, "ends": 8192, "call_names": 16_384, "call_rows": 32_768,
     "call_resources": 1024, "call_brokers": 1024,
@@ -104,7 +103,7 @@ class Machine:
         for name in ("slots", "asked", "bins", "lists", "pools"):
             self.set_column(name, "first", -1)
         self.set_column("lists", "last", -1)
-        heap.reset(self.t)
+        reset_words(self.t)
         apis, layouts = api_rows()
         self.put("apis", apis)
         self.put("layouts", layouts)
@@ -321,7 +320,7 @@ class Machine:
             self.set_column("bins", "first", -1)
             self.replace("arena", self._empty("arena", ROWS["arena"]))
         if not store.words_live and len(self.t.words) > 4 * ROWS["words"]:
-            heap.reset(self.t)
+            reset_words(self.t)
             self.replace("words", self._empty("words", ROWS["words"]))
         for name in ("requests", "pieces", "conns"):
             if not self.pool(name).live and len(getattr(self.t, name)) > 4 * ROWS[name]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.engine.arena import give_words, take_words
 from kwsniff.engine.facts import clear
-from kwsniff.engine.heap import give, take
 from kwsniff.engine.numbers import FULL, NONE, OK
 from kwsniff.engine.row_tables import KEPT
 from kwsniff.engine.tables import CONNS, REQUESTS, SPEC_OF
@@ -94,7 +94,7 @@ def keep(t: Any, row: int) -> int:
     resources = fact.resources if lists else int64(0)
     request.words = -1
     if names + rows + resources > 0:
-        at = take(t, names + rows * width_of(fact.columns) + OF_RESOURCE * resources)
+        at = take_words(t, names + rows * width_of(fact.columns) + OF_RESOURCE * resources)
         if at == FULL:
             return FULL
         request.words = at
@@ -207,7 +207,7 @@ def forget(t: Any, row: int) -> None:
     request = t.requests[row]
     if request.words >= 0:
         rows = request.rows * width_of(request.columns)
-        give(t, request.words, request.names + rows + OF_RESOURCE * request.resources)
+        give_words(t, request.words, request.names + rows + OF_RESOURCE * request.resources)
     request.words, request.names, request.rows, request.resources = -1, 0, 0, 0
     t.store[0].named -= request.named
     request.named = 0

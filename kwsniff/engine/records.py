@@ -18,8 +18,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kwsniff.engine import native
 from kwsniff.engine.numbers import NONE, byte, int32, int64_at, uint32
+from kwsniff.native import mode as native
 from kwsniff.native.mode import COMPILING, int64, kernel, uintp
 
 CUT_SHORT, CODEC_UNKNOWN, MALFORMED = 1, 2, 4

@@ -11,10 +11,9 @@ from typing import Any
 from kwsniff.engine.arena import lacks
 from kwsniff.engine.facts import ARRAY, ELEMENTS, NOT_TEXT, TRUNCATED, count, is_zero_uuid, length
 from kwsniff.engine.numbers import FULL, NONE, int16, int32
-from kwsniff.engine.pairs import add_name
 from kwsniff.engine.records import sum_up
 from kwsniff.engine.tables import SPEC_OF, WANTS
-from kwsniff.engine.texts import TEXT, UUID, invalid_at, text
+from kwsniff.engine.texts import TEXT, UUID, add_name, invalid_at, text
 from kwsniff.native.mode import inlined, int64, kernel, made, uintp
 from kwsniff.spec import instructions as i
 

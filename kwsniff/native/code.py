@@ -222,7 +222,7 @@ def is_library(code: bytes) -> bool:
 
 
 class _Wrong(ctypes.Structure):
-    """What `kwsniff.engine.checks` writes down of a wrong index."""
+    """What `kwsniff.engine.build` writes down of a wrong index."""
 
     _fields_ = (("place", ctypes.c_char_p), ("index", ctypes.c_int64), ("size", ctypes.c_int64))
 

@@ -82,8 +82,6 @@ class SegmentColumns:
     buffers: list[memoryview]
     notes: list[tuple[int, str, str, int, int]]
     """Anomalies of packets: order (rows before it), code, detail, packet, time."""
-    share: Ints | None = None
-    """Where several engines share the connections: whose each segment is, if that is known."""
     place: int | None = None
     """Where `buffers[1]` begins in the file `capture`, if that can be read at any place."""
 

@@ -1,7 +1,7 @@
 """Summaries dealt out by connection, so that several join the parts side by side.
 
 Theory of operation. What becomes of a connection follows from its own segments and from the times at which
-silent connections are looked for (`kwsniff.engine.engine`, `kwsniff.run.share`). So each of some joiners
+silent connections are looked for (`kwsniff.engine.engine`). So each of some joiners
 takes its share of every summary, and of the rows that they tell, all together, those of a single one are
 made: rows are ordered by where they belong, not by who told them.
 
@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwsniff.engine.checkpoint import TABLES, Tail, shifted
+from kwsniff.engine.follow import DAY
 from kwsniff.engine.numbers import SECOND
 from kwsniff.engine.tables import POOLS, SWEEP, UNTIL
 from kwsniff.native.rowcopies import picked
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.part import EDGE, EXTRA, PartSummary, endpoints_of
-from kwsniff.run.share import steady
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -54,6 +54,14 @@ class Steadiness:
         latest = np.maximum.accumulate(np.append(self.clock, times) if self.clock >= 0 else times)
         self.steady = self.steady and steady(latest, times)
         self.clock = int(latest[-1])
+
+
+def steady(latest: Ints, times: Ints) -> bool:
+    """Whether none of these times is far behind or ahead of the latest before it."""
+    if not len(times):
+        return True
+    back = int((latest[-len(times) :] - times).max())
+    return back <= SECOND and int(np.diff(latest).max(initial=0)) < DAY
 
 
 def even(parts: Sequence[Steadiness]) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from kwsniff.engine.engine import AT_ONCE
 from kwsniff.engine.tables import BEGINS, GO_ON, SWEEP, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked
 from kwsniff.net.segments import SegmentColumns
-from kwsniff.run.part import BLOCK, COPIED, EDGE, EXTRA, STORED, PartSummary, endpoints_of
+from kwsniff.run.part import BLOCK, COPIED, EDGE, ENDS, EXTRA, STORED, PartSummary, endpoints_of
 
 # Payload of heads, looked up in the files that it came from.
 #
@@ -167,3 +167,42 @@ def edges_of(segments: SegmentColumns, orders: Ints, file: int, payload: bytearr
         if size:
             payload += segments.buffers[int(segments.buffer[at])][start : start + size]
     return made
+
+
+# Segments of some connections, looked up again in a range of the input.
+
+COLUMNS = tuple(
+    each.name for each in fields(SegmentColumns) if each.name not in ("capture", "buffers", "notes", "place")
+)
+WORDS, A_PORT, B_PORT = 6, 2, 5
+"""Numbers that `endpoints_of` makes a name of: address and port of each end."""
+Placed = tuple[SegmentColumns, Ints]
+"""Segments, and their places in the input."""
+
+
+def placed(segments: Iterable[SegmentColumns], order: int) -> Iterator[Placed]:
+    """Segments from `order` on."""
+    for each in segments:
+        yield each, order + np.arange(len(each))
+        order += len(each)
+
+
+def chosen(segments: SegmentColumns, rows: Ints) -> SegmentColumns:
+    """Some of these segments."""
+    return replace(segments, notes=[], **{name: getattr(segments, name)[rows] for name in COLUMNS})
+
+
+def of_endpoints(segments: Iterable[Placed], endpoints: set[bytes], after: int) -> Iterator[Placed]:
+    """Of these segments those of some endpoints behind the place `after`."""
+    names = np.array(sorted(endpoints))
+    # Few segments have such ports, and numbers are compared far sooner than names.
+    words = np.frombuffer(b"".join(name[: 8 * WORDS] for name in endpoints), np.int64).reshape(-1, WORDS)
+    ports = words[:, A_PORT] + words[:, B_PORT]
+    for each, orders in segments:
+        near = np.flatnonzero(np.isin(each.src_port + each.dst_port, ports) & (orders > after))
+        rows = np.zeros(len(near), EDGE)
+        for name in ENDS:
+            rows[name] = getattr(each, name)[near]
+        keep = near[np.isin(endpoints_of(rows), names)]
+        if len(keep):
+            yield chosen(each, keep), orders[keep]

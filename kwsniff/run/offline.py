@@ -12,7 +12,6 @@ from kwsniff.capture.place import is_remote, local
 from kwsniff.capture.source import CaptureTotals, resolve, segments
 from kwsniff.config import MIB, Config
 from kwsniff.engine.analyze import analyze
-from kwsniff.native.code import ACT, load
 
 WORTH_PROCESSES = 64 * MIB
 """Bytes of input from which on starting other processes pays."""
@@ -57,13 +56,12 @@ def _of_processes(
     totals: CaptureTotals,
     progress: Callable[[int, int | None], None] | None,
 ) -> Iterator[pa.RecordBatch]:
-    if in_stages(config):
-        from kwsniff.run import stages  # which loads what starts processes
+    from kwsniff.run import stages  # which loads what starts processes
 
-        return stages.events(paths, config, totals, progress, reader=count > 2)
-    from kwsniff.run import parallel
-
-    return parallel.events(paths, config, count, totals, progress)
+    renderers = count if config.full else 0
+    return stages.events(
+        paths, config, totals, progress, reader=count > 2 or config.full, renderers=renderers
+    )
 
 
 def processes(paths: Sequence[str], config: Config, jobs: int | None) -> int:
@@ -83,21 +81,11 @@ def processes(paths: Sequence[str], config: Config, jobs: int | None) -> int:
         return 1
     if jobs is not None:
         return jobs
-    if sum(filter(None, sizes)) <= WORTH_PROCESSES or (in_stages(config) and not may_fork()):
+    if sum(filter(None, sizes)) <= WORTH_PROCESSES or not (config.full or may_fork()):
         return 1
-    return min(cores(), MOST_STAGES) if in_stages(config) else cores()
-
-
-def in_stages(config: Config) -> bool:
-    """Whether several processes take stages of the run, and not connections: compiled, following connections
-    takes less than the stages after it, unless bodies are shown."""
-    return not config.full and _compiled(config)
+    return cores() if config.full else min(cores(), MOST_STAGES)
 
 
 def _may_wait(path: str) -> bool:
     """Whether reading may have to wait, as it has to for a pipe, which can't be broken off."""
     return not (is_remote(path) or os.path.isdir(local(path)) or os.path.isfile(local(path)))
-
-
-def _compiled(config: Config) -> bool:
-    return config.kernels != "never" and load(ACT) is not None

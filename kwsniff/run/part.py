@@ -25,7 +25,6 @@ from kwsniff.engine import numbers as entry
 from kwsniff.engine.checkpoint import Tail, taken
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.engine import AT_ONCE, Engine
-from kwsniff.engine.limits import in_use, outstanding
 from kwsniff.engine.machine import RECORDS
 from kwsniff.engine.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked
@@ -181,14 +180,6 @@ class PartEngine(Engine):
             spare["start"][at] = len(data)
             data += view[start : start + size]
         return spare, bytes(data)
-
-    def count_anew(self) -> None:
-        """What was held before counts no more for `most`."""
-        t = self.machine.t
-        run = t.run[0]
-        held = in_use(t), outstanding(t), run.followed, run.bodies_waiting
-        for name, now in zip(MOST, held, strict=True):
-            setattr(run, name, now)
 
     def most(self) -> tuple[tuple[int, ...], bool]:
         """Most that was held, see `Summary.most`, and whether a limit over all connections was reached."""

@@ -1,5 +1,6 @@
 """A run in stages, processes that hand on what they made: one reads, one follows connections and makes
 events, and the one that was started names and writes them; one more may look at the events as they pass.
+Where bodies are shown, some make them into texts for the one that makes events.
 
 Theory of operation. Kernels, Arrow and reading let other threads run, Python between them does not: in one
 process the stages, each a thread, take about as long as one after the other. Rows and their order are those
@@ -9,20 +10,22 @@ of one process, because one engine follows all connections.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from pickle import PickleBuffer
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
+from kwsniff.engine.details import Body, Rendered, rendered
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.engine import Engine
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.rows.prefetch import prefetched
-from kwsniff.run.processes import Pipe, Processes, told
+from kwsniff.run.processes import EndedError, Pipe, Processes, told
 from kwsniff.run.reading import Progress, Stand, read
 
 
@@ -33,9 +36,10 @@ def events(
     progress: Progress | None = None,
     *,
     reader: bool = True,
+    renderers: int = 0,
 ) -> Iterator[pa.RecordBatch]:
     """EVENTS batches as `kwsniff.run.offline.events` yields them, made by another process; `reader`: a third
-    one reads.
+    one reads, and `renderers` make texts of bodies.
 
     Raises:
         CaptureError: an input became unreadable on the way; what came before was yielded.
@@ -47,8 +51,13 @@ def events(
         if reader:
             source, sending = processes.pipe(duplex=True)
             processes.start(_read, sending, paths, config)
+        pipes = []
+        for _ in range(renderers):
+            asking, answering = processes.pipe(duplex=True)
+            processes.start(_render, answering, config)
+            pipes.append(asking)
         receiving, sending = processes.pipe(duplex=True)
-        processes.start(_make, sending, source, paths, config)
+        processes.start(_make, sending, source, paths, config, *pipes)
     return _received(processes, Pipe(receiving), totals, progress)
 
 
@@ -116,9 +125,13 @@ def _take(end: Connection, what: Any) -> None:
     pipe.drain()
 
 
-def _make(end: Connection, source: Connection | None, paths: Sequence[str], config: Config) -> None:
+def _make(
+    end: Connection, source: Connection | None, paths: Sequence[str], config: Config, *renderers: Connection
+) -> None:
     """The life of the process that makes events."""
     pipe, engine = Pipe(end), Engine(config)
+    if engine.emitter.bodies is not None and renderers:
+        engine.emitter.bodies.renderer = _Renderers([Pipe(each) for each in renderers])
     arriving = read(paths, config) if source is None else _arriving(Pipe(source))
     stands = [Stand(CaptureTotals())]
     with closing(prefetched(_drained(engine, arriving, stands))) as drained:
@@ -127,6 +140,40 @@ def _make(end: Connection, source: Connection | None, paths: Sequence[str], conf
             del each
     pipe.send(stands[-1])
     pipe.drain()
+
+
+class _Renderers:
+    """Has other processes make texts of bodies."""
+
+    def __init__(self, pipes: list[Pipe]) -> None:
+        self._pipes = pipes
+
+    def __call__(self, data: bytes, bodies: list[Body]) -> Iterator[Rendered]:
+        ends = np.cumsum([body[-1] for body in bodies])
+        shares = np.arange(1, len(self._pipes)) * ends[-1] // len(self._pipes)
+        cuts = [0, *np.searchsorted(ends, shares).tolist(), len(bodies)]
+        asked = [
+            (pipe, bodies[first:stop])
+            for pipe, first, stop in zip(self._pipes, cuts, cuts[1:], strict=False)
+            if first < stop
+        ]
+        for pipe, own in asked:
+            begin, stop = own[0][3], own[-1][3] + own[-1][4]
+            moved = [(*about, at - begin, size) for *about, at, size in own]
+            pipe.send((data[begin:stop], moved))
+        for pipe, _ in asked:
+            pipe.drain()
+            yield from pipe.receive()[0]
+
+
+def _render(end: Connection, config: Config) -> None:
+    """The life of a process that makes texts of bodies."""
+    pipe = Pipe(end)
+    with suppress(EndedError):
+        while True:
+            data, bodies = pipe.receive()[0]
+            pipe.send(list(rendered(config, data, bodies)))
+            pipe.drain()
 
 
 Read = tuple[Stand, SegmentColumns | None]

@@ -21,13 +21,12 @@ from kwsniff.capture.place import Place
 from kwsniff.config import MIB, Config
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.dealt import together
-from kwsniff.run.heads import with_block, without_block
+from kwsniff.run.heads import COLUMNS, Placed, chosen, of_endpoints, with_block, without_block
+from kwsniff.run.heads import placed as placed_segments
 from kwsniff.run.join import Joiner
 from kwsniff.run.part import ORDER_BITS, Emitted, PartSummary
 from kwsniff.run.plan import Split
 from kwsniff.run.reading import SplitReader
-from kwsniff.run.share import COLUMNS, Placed, of_endpoints, picked
-from kwsniff.run.share import placed as placed_segments
 from kwsniff.run.weave import Joined, woven
 from kwsniff.spark.learnt import Namings, calls_of_sessions
 from kwsniff.spark.staged import PLACE, STAGED, Staged, StagedFile, ascending, placed, stored
@@ -107,7 +106,7 @@ class SplitAgain:
             if held is None:
                 continue
             rows = np.flatnonzero(np.isin(segments.src_port + segments.dst_port, ports))
-            own = without_block(picked(segments, rows))
+            own = without_block(chosen(segments, rows))
             held.append((own, orders[rows]))
             size += 8 * (len(COLUMNS) + 1) * len(own) + sum(each.nbytes for each in own.buffers)
             held = held if size <= HELD_BYTES else None

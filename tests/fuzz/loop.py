@@ -1,7 +1,7 @@
 """A fuzzer of compiled kernels: `python -m tests.fuzz.fuzz TARGET SECONDS` for the targets of `FAST`.
 
 libFuzzer sees into Python, not into code that numba made, and each of its looks at NumPy costs more than a
-case. Here checked kernels count their own blocks (see `kwsniff.engine.checks`): an input that makes one run
+case. Here checked kernels count their own blocks (see `kwsniff.engine.build`): an input that makes one run
 more often than any before, by powers of two, is kept and changed further, and goes through the slow target of
 the same name.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.config import MAX_ELEMENTS
-from kwsniff.engine import bodies, calls, heap, texts
+from kwsniff.engine import arena, bodies, calls, texts
 from kwsniff.engine.numbers import FULL, NONE, OK
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Tables
@@ -15,7 +15,15 @@ from kwsniff.spec.runtime import uuid_text
 
 SMALL = 4
 """Rows that tables have at first, so that growing them is tested too."""
-SINGLE = {"run": 1, "limits": 1, "store": 1, "facts": 2, "word_bins": heap.BINS, "pools": 4, "reading": 1}
+SINGLE = {
+    "run": 1,
+    "limits": 1,
+    "store": 1,
+    "facts": 2,
+    "word_bins": arena.WORD_BINS,
+    "pools": 4,
+    "reading": 1,
+}
 LIST_NAMES = ("names", "rows", "brokers", "resources", "call_names", "call_rows", "call_resources")
 
 
@@ -42,7 +50,7 @@ class Machine:
         limits = self.row("limits")
         limits.max_elements, limits.verify_crc, limits.lists = elements, int(verify), int(lists)
         limits.seed = 0x0123456789ABCDEF
-        heap.reset(self.t)
+        arena.reset_words(self.t)
         apis, layouts = api_rows()
         self._fill("apis", apis)
         self._fill("layouts", layouts)

@@ -7,8 +7,9 @@ import random
 import pytest
 from body_machine import Machine
 
-from kwsniff.engine import native, texts
+from kwsniff.engine import texts
 from kwsniff.engine.numbers import FULL
+from kwsniff.native import mode as native
 
 
 def number(machine: Machine, data: bytes, kind: int = 0) -> int:

@@ -15,9 +15,9 @@ from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.engine.engine import Engine
 from kwsniff.net.segments import SegmentColumns, segment_columns
+from kwsniff.run.heads import COLUMNS
 from kwsniff.run.join import Joiner
 from kwsniff.run.part import ORDER_BITS, PartEngine
-from kwsniff.run.share import COLUMNS
 from tests.parts.decoded import Decoded, joined
 from tests.samples import sample
 

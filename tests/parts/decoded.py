@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kwsniff.net.segments import SegmentColumns
+from kwsniff.run.heads import of_endpoints, placed
 from kwsniff.run.join import Ints, Joiner
 from kwsniff.run.part import Emitted, PartSummary
-from kwsniff.run.share import of_endpoints, placed
 from kwsniff.run.weave import woven
 
 
