@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +51,8 @@ class Report:
     """If asked for: `calls`, `errors`, `records` and `record_bytes` by client, topic and API."""
     latency_us: Mapping[str, float | None] = field(default_factory=dict)
     """Percentiles `p50` and `p95` of `latency_us` of all answered calls that did not wait on purpose."""
-    _calls: Spool | None = None
+    kept: Spool | None = None
+    """The calls on disk, if they were to be kept."""
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -90,9 +91,7 @@ class Report:
         store = CallStore(samples, topics=topics, coverage=coverage)
         spool = Spool("call") if keep_calls else None
         store.add_all(spool.tee(batches) if spool else batches, others)
-        report = cls.from_store(store, errors=errors, only=only, uses=uses)
-        report._calls = spool
-        return report
+        return replace(cls.from_store(store, errors=errors, only=only, uses=uses), kept=spool)
 
     @classmethod
     def from_store(
@@ -145,9 +144,9 @@ class Report:
         paths = [directory / f"{name}.csv" for name in self.arrow]
         for path, table in zip(paths, self.arrow.values(), strict=True):
             write_table(path, table)
-        if self._calls is not None:
+        if self.kept is not None:
             paths.append(directory / "calls.csv")
-            write_calls(paths[-1], self._calls.read(), self.topic_names)
+            write_calls(paths[-1], self.kept.read(), self.topic_names)
         return paths
 
     def to_json(self, more: Mapping[str, list[dict[str, Any]]] | None = None) -> str:

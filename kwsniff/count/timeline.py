@@ -168,9 +168,13 @@ class Timeline:
         """The same in slots so wide that there are no more than `slots` in the time that is drawn."""
         copy = Timeline(self._limit)
         copy.merge(self)
-        while len(copy._slots) and copy._length() > slots * copy.width_us and copy._coarser():
-            pass
+        copy.fit(slots)
         return copy
+
+    def fit(self, slots: int) -> None:
+        """Widen the slots until there are no more than so many in the time that is drawn."""
+        while len(self._slots) and self._length() > slots * self.width_us and self._coarser():
+            pass
 
     def _length(self) -> int:
         """Microseconds that are drawn."""
