@@ -59,9 +59,9 @@ class StaleLeader(Rule):
         for (name, ip), entry in self.calls.by(0, 1).items():
             if entry.count < self.thresholds.stale_leader_errors:
                 continue
-            places = self.errors.places.entries
-            where = listed(ranked((place(k, context), e) for k, e in places.items() if k[4:] == (name, ip)))
-            brokers = listed(str(key[2]) for key in self.calls.entries if key[:2] == (name, ip))
+            places = self.errors.places.of((4, 5), (name, ip))
+            where = listed(ranked((place(k, context), e) for k, e in places.items()))
+            brokers = listed(str(key[2]) for key in self.calls.of((0, 1), (name, ip)))
             quick = f", {rate(entry.count / entry.span_s)}" if entry.span_s else ""
             said = f"{many(entry.count, 'answer')} said so in {duration(entry.span_s)}{quick}"
             about = f"{client(name, ip)} asks {brokers}, which does not lead {where}"

@@ -213,8 +213,8 @@ class Errors(ErrorRule):
         return sorted(found, key=lambda line: (-line.calls, line.error, line.api))
 
     def _line(self, key: Key, entry: Entry, context: Context) -> ErrorLine:
-        who = ranked((client(k[2], k[3]), e) for k, e in self.errors.calls.entries.items() if k[:2] == key)
-        where = ranked((place(k, context), e) for k, e in self.errors.places.entries.items() if k[:2] == key)
+        who = ranked((client(k[2], k[3]), e) for k, e in self.errors.calls.of((0, 1), key).items())
+        where = ranked((place(k, context), e) for k, e in self.errors.places.of((0, 1), key).items())
         return ErrorLine(context.error(key[0]), str(key[1]), entry.count, who, where, entry)
 
     def findings(self, context: Context) -> list[Finding]:
@@ -294,10 +294,10 @@ class NotAuthorized(ErrorRule):
 
     def _finding(self, key: Key, context: Context) -> Finding:
         code, client_id, ip, user = key
-        mine = {k: e for k, e in self.errors.calls.entries.items() if (k[0], *k[2:]) == key}
+        mine = self.errors.calls.of((0, 2, 3, 4), key)
         apis = [(str(k[1]), float(e.count)) for k, e in mine.items()]
-        places = self.errors.places.of(0, code)
-        where = ranked((place(k, context), e) for k, e in places.items() if k[4:] == (client_id, ip))
+        places = self.errors.places.of((0, 4, 5), (code, client_id, ip))
+        where = ranked((place(k, context), e) for k, e in places.items())
         total = sum(entry.count for entry in mine.values())
         brief = f"{context.error(code)} in {many(total, 'answer')} ({counted(apis)})"
         brief += f", topic {listed(where)}" if where else ""
@@ -322,7 +322,7 @@ class QuotaExceeded(NotAuthorized):
     codes = THROTTLING
 
     def _finding(self, key: Key, context: Context) -> Finding:
-        mine = [e for k, e in self.errors.calls.entries.items() if (k[0], *k[2:]) == key]
+        mine = self.errors.calls.of((0, 2, 3, 4), key).values()
         total = sum(entry.count for entry in mine)
         sentence = f"{client(key[1], key[2])} changes more than its quota allows: {many(total, 'refusal')}."
         return Finding(
@@ -360,7 +360,7 @@ class AuthenticationFailed(Rule):
 
     def _finding(self, key: Key, entry: Entry, context: Context) -> Finding:
         client_id, ip, user, code = key
-        brokers = listed(str(k[4]) for k in self.calls.entries if k[:4] == key)
+        brokers = listed(str(k[4]) for k in self.calls.of((0, 1, 2, 3), key))
         brief = f"{context.error(code)} in {many(entry.count, 'attempt')} within {duration(entry.span_s)}"
         sentence = (
             f"{client(client_id, ip)}{f' (user {name(user)})' if user else ''} failed to authenticate at "

@@ -93,7 +93,7 @@ class Rebalances(Rule):
 
     def _finding(self, group: Any, entry: Entry, spans: list[tuple[int, int]], context: Context) -> Finding:
         busy = sum(last - first for first, last in spans) / 1e6
-        members = [client(key[1], key[2]) for key in self.members.entries if key[0] == group]
+        members = [client(key[1], key[2]) for key in self.members.of(0, group)]
         brief = (
             f"rebalanced {times(len(spans))} in {duration(entry.span_s)} and spent {duration(busy)} on it "
             f"({listed(members)})"

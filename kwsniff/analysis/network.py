@@ -132,10 +132,10 @@ class ZeroWindows(_Tcp):
     def findings(self, context: Context) -> list[Finding]:
         found = []
         for (id_, ip), entry in self.clients.by(0, 1).items():
-            brokers = [str(key[2]) for key in self.clients.entries if key[:2] == (id_, ip)]
+            brokers = [str(key[2]) for key in self.clients.of((0, 1), (id_, ip))]
             found += self._of(entry, who(id_, ip, context), brokers, is_client(id_, ip), context)
         for (broker,), entry in self.brokers.by(2).items():
-            senders = [who(key[0], key[1], context) for key in self.brokers.entries if key[2] == broker]
+            senders = [who(key[0], key[1], context) for key in self.brokers.of(2, broker)]
             found += self._of(entry, str(broker), senders, f"broker == {literal(str(broker))}", context)
         return found
 
@@ -207,7 +207,7 @@ class Churn(Rule):
             slow = entry.count <= limits.churn_per_s * entry.span_s
             if slow or entry.count < limits.churn_connections * ids:
                 continue
-            brokers = listed(str(key[2]) for key in self.short.entries if key[:2] == (client_id, ip))
+            brokers = listed(str(key[2]) for key in self.short.of((0, 1), (client_id, ip)))
             quick = f", {rate(entry.count / entry.span_s)}" if entry.span_s else ""
             brief = (
                 f"{entry.count:,} times to {brokers}{quick}, for {duration(entry.sums[0] / entry.count)} "
@@ -281,11 +281,11 @@ class Unreachable(Rule):
         ]
 
     def _finding(self, broker: Any, entry: Entry, context: Context) -> Finding:
-        ips = [key[1] for key in self.refused.entries if key[0] == broker]
+        ips = [key[1] for key in self.refused.of(0, broker)]
         names = listed(who(None, ip, context) for ip in ips)
         silent = entry.sums[1]
         how = "refused" if not silent else "unanswered" if silent == entry.count else "refused or unanswered"
-        named_by = [str(key[1]) for key in self.advertised.entries if key[0] == broker]
+        named_by = [str(key[1]) for key in self.advertised.of(0, broker)]
         up = (broker,) in self.served.entries
         tries = f"{many(entry.count, 'attempt')} to connect from {names} were {how}"
         tries += f" within {duration(entry.span_s)}"

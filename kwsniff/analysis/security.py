@@ -159,7 +159,7 @@ class ClearPasswords(Rule):
     def findings(self, context: Context) -> list[Finding]:
         found = []
         for (mechanism,), entry in self.connections.by(3).items():
-            mine = [key for key in self.connections.entries if key[3] == mechanism]
+            mine = self.connections.of(3, mechanism)
             users = listed((name(key[2]) for key in mine if key[2]), 4)
             what = "passwords" if mechanism == "PLAIN" else "tokens"
             known = f"users: {users}" if users else "users not shown"

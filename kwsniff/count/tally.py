@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,9 +84,10 @@ class Tally:
         self.limit = limit
         self._table: Keyed | None = None
         self._ranked: dict[Key, Entry] | None = None
+        self._by_part: dict[int | tuple[int, ...], dict[Any, dict[Key, Entry]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_ranked": None}
+        return self.__dict__ | {"_ranked": None, "_by_part": {}}
 
     @property
     def entries(self) -> dict[Key, Entry]:
@@ -123,7 +125,7 @@ class Tally:
         """Add what was counted of some keys."""
         if not keys:
             return
-        self._ranked = None
+        self._ranked, self._by_part = None, {}
         if self._table is None:
             self._table = Keyed({name: _MEASURES[name.rstrip("0123456789")] for name in figures})
         self._table.add(self._table.numbers(keys), figures)
@@ -146,9 +148,16 @@ class Tally:
             for key, entry in self.entries.items()
         )
 
-    def of(self, place: int, value: Any) -> dict[Key, Entry]:
-        """The entries whose key has `value` at `place`."""
-        return {key: entry for key, entry in self.entries.items() if key[place] == value}
+    def of(self, places: int | tuple[int, ...], part: Any) -> dict[Key, Entry]:
+        """The entries whose key has `part` at a place, or parts at several. All parts are looked up at once:
+        rules ask for each of their findings."""
+        if places not in self._by_part:
+            pick = itemgetter(places) if isinstance(places, int) else itemgetter(*places)
+            index: dict[Any, dict[Key, Entry]] = {}
+            for key, entry in self.entries.items():
+                index.setdefault(pick(key), {})[key] = entry
+            self._by_part[places] = index
+        return self._by_part[places].get(part, {})
 
     def _prune(self, table: Keyed) -> None:
         """Keep the greatest, and make the others one."""
