@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -230,3 +232,16 @@ def test_who_wants_interpreted_kernels_is_told_nothing(
         file.truncate(telling.LARGE)
     telling.tell_if_interpreted([str(tmp_path)])
     assert capsys.readouterr().err == ""
+
+
+def test_compiling_needs_nothing_but_what_a_build_installs() -> None:
+    """pip builds a wheel where nothing is installed but `build-system.requires`."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    needed, built = (
+        {re.split(r"[^\w-]", each)[0].replace("-", "_") for each in names}
+        for names in (project["project"]["dependencies"], project["build-system"]["requires"])
+    )
+    absent = sorted(needed - built - {"numpy", "llvmlite"})  # numba brings these two
+    assert "pandas" in absent
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); import kwsniff.engine.build"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
