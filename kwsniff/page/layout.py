@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-from kwsniff.output.text import cell_width, fitted
+from kwsniff.output.text import GAP, cell_width, fitted, joined
 from kwsniff.output.units import duration, many
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ WIDTH, HEIGHT = 100, 50
 """Of a page, where there is no terminal."""
 NARROWEST, WIDEST = 60, 160
 """Widths of a page."""
-GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +138,8 @@ def columns(
     for place, least in shrink:
         excess = sum(widths) + GAP * (len(widths) - 1) - width
         widths[place] -= max(min(excess, widths[place] - least), 0)
-    lines = [_joined([fitted(row[at], widths[at], at in left) for at in range(len(row))]) for row in table]
+    lines = [joined([fitted(row[at], widths[at], at in left) for at in range(len(row))]) for row in table]
     return lines[0], lines[1:]
-
-
-def _joined(cells: Sequence[str]) -> str:
-    return (" " * GAP).join(cells).rstrip()
 
 
 def beside(lists: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -152,7 +147,7 @@ def beside(lists: Sequence[Sequence[str]], width: int) -> list[str]:
     each = (width - GAP * (len(lists) - 1)) // len(lists)
     height = max(map(len, lists), default=0)
     return [
-        _joined([fitted(items[row] if row < len(items) else "", each) for items in lists])
+        joined([fitted(items[row] if row < len(items) else "", each) for items in lists])
         for row in range(height)
     ]
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kwsniff.analysis.findings import Fact, facts
 from kwsniff.analysis.rule import CRITICAL, NOT_SHOWN, NOTICE, OK, WARNING
 from kwsniff.count.eventrows import BROKER_LEAST, PARTS
-from kwsniff.output.text import cell_width, fitted, printable
+from kwsniff.output.text import GAP, cell_width, fitted, printable
 from kwsniff.output.units import bytes_text, digits, duration
 from kwsniff.page.layout import (
-    GAP,
     WIDTH,
     Line,
     Section,
