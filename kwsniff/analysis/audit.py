@@ -14,16 +14,16 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row, calls_of, ends_of
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, columns, ends_of
 from kwsniff.count.eventrows import address
 from kwsniff.spec.load import catalog
 
-NEEDS = frozenset(
-    (
-        *("event", "time", "connection", "client_ip", "client_id", "broker_ip", "broker_port", "api"),
-        *("api_key", "api_version", "status", "error_code", "error", "topics", "topic_ids", "resources"),
-        *("user", "request", "response", "request_packet", "group_id", "unanswered_because"),
-    )
+NEEDS = columns(
+    """
+    event time connection client_ip client_id broker_ip broker_port api api_key api_version status
+    error_code error topics topic_ids resources user request response request_packet group_id
+    unanswered_because
+    """
 )
 MAX_ROWS = 200_000
 ENVELOPE = 58
@@ -41,7 +41,6 @@ class Audit:
         self._closed = self._beyond = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         changing = pc.fill_null(pc.is_in(calls["api_key"], pa.array([*ACTIONS, ENVELOPE], pa.int32())), False)
         for row in calls.filter(changing).select(sorted(NEEDS)).to_pylist():
@@ -88,8 +87,6 @@ class Audit:
         for name in row["topics"] or [row["group_id"]]:
             yield Change("topic" if row["topics"] else "", name), row["error_code"], None
 
-    # What was found
-
     def tables(self) -> list[AnswerTable]:
         """Every change in the order of time."""
         rows: list[Row] = [
@@ -99,7 +96,6 @@ class Audit:
         return [AnswerTable("changes", "Changes", CHANGES, rows, top=50)]
 
     def notes(self) -> list[str]:
-        """What could not be told."""
         found = []
         if self._closed:
             found.append(f"{self._closed:,} calls have no bodies: read the capture to see what they changed")
@@ -138,20 +134,20 @@ def _result(row: Row, code: int | None) -> str:
 
 
 CHANGES = (
-    AnswerField("time", TIME, "time", "packet time of the request"),
-    AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it", 3),
-    AnswerField("client", TEXT, "client", "client id", 4),
-    AnswerField("address", TEXT, "address", "its address", 6),
-    AnswerField("action", TEXT, "action", "what was asked"),
-    AnswerField("what", TEXT, "of what", "kind and name of the resource"),
-    AnswerField("detail", TEXT, "detail", "what was asked of it; credentials are hidden", 2),
-    AnswerField("result", TEXT, "result", "ok, or the error of this resource", 1),
-    AnswerField("type", TEXT, "type", "kind of the resource", 11),
-    AnswerField("name", TEXT, "name", "its name", 12),
-    AnswerField("validate_only", FLAG, "dry run", "only to be checked, not done", 6),
-    AnswerField("api", TEXT, "API", "name of the API", 8),
-    AnswerField("broker", TEXT, "broker", "address and port of the broker", 9),
-    AnswerField("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
+    AnswerField("time", "time", "time", "packet time of the request"),
+    AnswerField("user", "text", "user", "SASL user, where the mechanism shows it", 3),
+    AnswerField("client", "text", "client", "client id", 4),
+    AnswerField("address", "text", "address", "its address", 6),
+    AnswerField("action", "text", "action", "what was asked"),
+    AnswerField("what", "text", "of what", "kind and name of the resource"),
+    AnswerField("detail", "text", "detail", "what was asked of it; credentials are hidden", 2),
+    AnswerField("result", "text", "result", "ok, or the error of this resource", 1),
+    AnswerField("type", "text", "type", "kind of the resource", 11),
+    AnswerField("name", "text", "name", "its name", 12),
+    AnswerField("validate_only", "flag", "dry run", "only to be checked, not done", 6),
+    AnswerField("api", "text", "API", "name of the API", 8),
+    AnswerField("broker", "text", "broker", "address and port of the broker", 9),
+    AnswerField("packet", "count", "packet", "packet of the request, for `kwsniff show`", 4),
 )
 
 # What an administrative call asks of which resource, and how each one went: out of decoded bodies.

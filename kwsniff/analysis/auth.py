@@ -16,15 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.tabular import (
-    BYTES,
-    COUNT,
-    LIST,
-    TEXT,
-    TIME,
     AnswerField,
     AnswerTable,
     Row,
     calls_of,
+    columns,
     ends_of,
     exploded,
     grouped,
@@ -40,14 +36,13 @@ DENIED = {
 """Codes that say somebody may not do what he asks."""
 IN_THE_CLEAR = {"PLAIN": "password", "OAUTHBEARER": "token"}
 """What a mechanism sends as it is."""
-NEEDS = frozenset(
-    (
-        *("event", "time", "connection", "client_ip", "client_id", "broker_ip", "broker_port", "api"),
-        *("api_key", "status", "error_code", "error", "topics", "topic_ids", "partitions", "group_id"),
-        *("user", "security", "sasl_mechanism", "client_bytes", "broker_bytes", "request_packet"),
-        *("transactional_id", "frames", "fin", "rst", "first_time", "last_time", "resources"),
-        *("client_missing_bytes", "broker_missing_bytes"),
-    )
+NEEDS = columns(
+    """
+    event time connection client_ip client_id broker_ip broker_port api api_key status error_code error
+    topics topic_ids partitions group_id user security sasl_mechanism client_bytes broker_bytes
+    request_packet transactional_id frames fin rst first_time last_time resources client_missing_bytes
+    broker_missing_bytes
+    """
 )
 MAX_CONNECTIONS = 300_000
 MAX_DENIALS = 50_000
@@ -103,7 +98,6 @@ class Auth:
         self._beyond = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         for row in grouped(calls, ("connection", "client_id", "client_ip", "api_key"), (("time", "min"),)):
             login = self._login(row)
@@ -181,8 +175,6 @@ class Auth:
         found["first"] = min(found["first"], time)
         found["last"] = max(found["last"], time)
 
-    # What was found
-
     def tables(self) -> list[AnswerTable]:
         """Logins, failures, refusals."""
         return [
@@ -192,7 +184,6 @@ class Auth:
         ]
 
     def notes(self) -> list[str]:
-        """What could not be told."""
         hidden = sum(login.security == "tls" for login in self._logins.values())
         found = []
         if hidden:
@@ -276,43 +267,43 @@ _END = [
     *("connection", "client_ip", "user", "sasl_mechanism", "security", "client_bytes", "broker_bytes"),
     *("frames", "first_time", "last_time", "fin", "rst", "client_missing_bytes", "broker_missing_bytes"),
 ]
-USER = AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it")
-CLIENT = AnswerField("client", TEXT, "client", "client id", 2)
-ADDRESS = AnswerField("address", TEXT, "address", "its address", 3)
-FIRST = AnswerField("first_time", TIME, "first", "packet time of the first", 5)
-LAST = AnswerField("last_time", TIME, "last", "packet time of the last", 6)
+USER = AnswerField("user", "text", "user", "SASL user, where the mechanism shows it")
+CLIENT = AnswerField("client", "text", "client", "client id", 2)
+ADDRESS = AnswerField("address", "text", "address", "its address", 3)
+FIRST = AnswerField("first_time", "time", "first", "packet time of the first", 5)
+LAST = AnswerField("last_time", "time", "last", "packet time of the last", 6)
 LOGINS = (
     USER,
-    AnswerField("mechanism", TEXT, "mechanism", "SASL mechanism, none where there was none"),
-    AnswerField("security", TEXT, "security", "plaintext or tls"),
-    AnswerField("clear", TEXT, "in the clear", "what anybody on the way can read", 1),
-    AnswerField("connections", COUNT, "conns", "connections"),
-    AnswerField("ok", COUNT, "ok", "logins that went well"),
-    AnswerField("failed", COUNT, "failed", "logins that were refused"),
-    AnswerField("clients", LIST, "clients", "client ids", 3),
-    AnswerField("addresses", LIST, "addresses", "addresses of the clients", 4),
-    AnswerField("bytes", BYTES, "bytes", "of the connections, both ways", 7),
+    AnswerField("mechanism", "text", "mechanism", "SASL mechanism, none where there was none"),
+    AnswerField("security", "text", "security", "plaintext or tls"),
+    AnswerField("clear", "text", "in the clear", "what anybody on the way can read", 1),
+    AnswerField("connections", "count", "conns", "connections"),
+    AnswerField("ok", "count", "ok", "logins that went well"),
+    AnswerField("failed", "count", "failed", "logins that were refused"),
+    AnswerField("clients", "list", "clients", "client ids", 3),
+    AnswerField("addresses", "list", "addresses", "addresses of the clients", 4),
+    AnswerField("bytes", "bytes", "bytes", "of the connections, both ways", 7),
     FIRST,
     LAST,
 )
 FAILURES = (
-    AnswerField("time", TIME, "time", "packet time of the refused request"),
+    AnswerField("time", "time", "time", "packet time of the refused request"),
     USER,
-    AnswerField("mechanism", TEXT, "mechanism", "SASL mechanism"),
+    AnswerField("mechanism", "text", "mechanism", "SASL mechanism"),
     CLIENT,
     ADDRESS,
-    AnswerField("error", TEXT, "error", "why, as far as the broker said"),
-    AnswerField("connection", TEXT, "connection", "id of the connection, for `kwsniff follow`", 5),
-    AnswerField("packet", COUNT, "packet", "packet of the request, for `kwsniff show`", 4),
+    AnswerField("error", "text", "error", "why, as far as the broker said"),
+    AnswerField("connection", "text", "connection", "id of the connection, for `kwsniff follow`", 5),
+    AnswerField("packet", "count", "packet", "packet of the request, for `kwsniff show`", 4),
 )
 REFUSED = (
     USER,
     CLIENT,
     ADDRESS,
-    AnswerField("api", TEXT, "API", "what was asked for"),
-    AnswerField("about", TEXT, "about", "topic, group or transaction"),
-    AnswerField("error", TEXT, "error", "name of the error"),
-    AnswerField("count", COUNT, "count", "how often"),
+    AnswerField("api", "text", "API", "what was asked for"),
+    AnswerField("about", "text", "about", "topic, group or transaction"),
+    AnswerField("error", "text", "error", "name of the error"),
+    AnswerField("count", "count", "count", "how often"),
     FIRST,
     LAST,
 )

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.analysis.tabular import columns
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.net.address import halves, text
@@ -137,23 +138,14 @@ def ends_of_packet(path: str, packet: int, config: Config | None = None) -> froz
 
 # Calls of a capture by what a person can name: a packet, or a connection and a correlation id.
 
-COLUMNS = frozenset(
-    (
-        *("event", "time", "capture", "connection", "client_ip", "client_port", "broker_ip", "broker_port"),
-        *("api_key", "api", "api_version", "correlation_id", "client_id", "request_time", "response_time"),
-        *("request_end_time", "response_end_time", "latency_us", "duration_us", "request_bytes", "status"),
-        *(
-            "response_bytes",
-            "request_packet",
-            "response_packet",
-            "error",
-            "error_code",
-            "topics",
-            "topic_ids",
-        ),
-        *("unanswered_because", "partitions", "group_id", "queued_us", "throttled_us", "waited_us"),
-        *("broker_us", "closed_by", "waited_open_us"),
-    )
+COLUMNS = columns(
+    """
+    event time capture connection client_ip client_port broker_ip broker_port api_key api api_version
+    correlation_id client_id request_time response_time request_end_time response_end_time latency_us
+    duration_us request_bytes status response_bytes request_packet response_packet error error_code
+    topics topic_ids unanswered_because partitions group_id queued_us throttled_us waited_us broker_us
+    closed_by waited_open_us
+    """
 )
 """Columns of the calls that are found."""
 
@@ -210,12 +202,12 @@ def next_call(path: str, ends: frozenset[tuple[str, int]], packet: int, config: 
 
 # The messages of calls, in one reading of the captures
 
-NEEDED = frozenset(
-    (
-        *("api_key", "api_version", "correlation_id", "client_ip", "client_port", "broker_ip", "broker_port"),
-        *("capture", "connection", "request_packet", "response_packet", "request_bytes", "response_bytes"),
-        *("request_time", "request_end_time", "response_time", "response_end_time"),
-    )
+NEEDED = columns(
+    """
+    api_key api_version correlation_id client_ip client_port broker_ip broker_port capture connection
+    request_packet response_packet request_bytes response_bytes request_time request_end_time
+    response_time response_end_time
+    """
 )
 """Columns of the calls."""
 LARGEST = 8 << 20

@@ -14,22 +14,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.tabular import BYTES, COUNT, DURATION, TEXT, TIME, AnswerField, AnswerTable, Row
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, columns
 from kwsniff.count.eventrows import address
 from kwsniff.output import suggestion
 from kwsniff.output.units import closer
 from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
 
-NEEDS = frozenset(
-    (
-        *("event", "time", "capture", "connection", "client_ip", "client_port", "broker_ip", "broker_port"),
-        *("api", "api_key", "api_version", "correlation_id", "client_id", "request_time", "request_end_time"),
-        *("response_time", "response_end_time", "latency_us", "request_bytes", "response_bytes", "status"),
-        *("request_packet", "response_packet", "error", "error_code", "topics", "topic_ids", "partitions"),
-        *("group_id", "member_id", "record_count", "record_bytes", "unanswered_because", "throttle_ms"),
-        *("acks", "transactional_id", "code", "detail", "packet", "first_time", "last_time", "syn", "fin"),
-        *("rst", "closed_by", "security", "user", "generation", "reason"),
-    )
+NEEDS = columns(
+    """
+    event time capture connection client_ip client_port broker_ip broker_port api api_key api_version
+    correlation_id client_id request_time request_end_time response_time response_end_time latency_us
+    request_bytes response_bytes status request_packet response_packet error error_code topics topic_ids
+    partitions group_id member_id record_count record_bytes unanswered_because throttle_ms acks
+    transactional_id code detail packet first_time last_time syn fin rst closed_by security user
+    generation reason
+    """
 )
 CONNECTION_ID = re.compile(r"[0-9a-f]{4,16}")
 KINDS = ("connection", "client", "group", "topic")
@@ -50,7 +49,6 @@ class Follow:
         self._beyond = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = batch.filter(pc.equal(batch["event"], CALL))
         own = calls.filter(self._test(calls))
         for row in own.select(sorted(self.needs)).to_pylist():
@@ -96,8 +94,6 @@ class Follow:
             if value is not None and len(self._names) < 1000:
                 self._names[value] = None
 
-    # What was found
-
     def tables(self) -> list[AnswerTable]:
         """The lines of the conversation."""
         lines = [line for row in self._calls for line in _call_lines(row)]
@@ -113,7 +109,6 @@ class Follow:
         return [AnswerTable("lines", title, LINES, lines, top=200)]
 
     def notes(self) -> list[str]:
-        """What could not be told."""
         found = []
         if not self._calls:
             near = suggestion(self._wanted, self._names)
@@ -243,16 +238,16 @@ def _connection_lines(row: Row) -> list[dict[str, Any]]:
 
 
 LINES = (
-    AnswerField("time", TIME, "time", "packet time of its first byte"),
-    AnswerField("since_us", DURATION, "since start", "time since the first line", 9),
-    AnswerField("packet", COUNT, "packet", "packet that completed it"),
-    AnswerField("way", TEXT, "", "-> request, <- response, -- connection, ! anomaly"),
-    AnswerField("client", TEXT, "client", "client id", 4),
-    AnswerField("connection", TEXT, "connection", "id of the connection", 8),
-    AnswerField("broker", TEXT, "broker", "address and port of the broker", 9),
-    AnswerField("call", TEXT, "call", "API, version and correlation id"),
-    AnswerField("bytes", BYTES, "size", "size of the message", 5),
-    AnswerField("latency_us", DURATION, "latency", "from request to response", 3),
-    AnswerField("outcome", TEXT, "outcome", "how it went", 1),
-    AnswerField("about", TEXT, "about", "what it is about, and what was answered", 2),
+    AnswerField("time", "time", "time", "packet time of its first byte"),
+    AnswerField("since_us", "duration", "since start", "time since the first line", 9),
+    AnswerField("packet", "count", "packet", "packet that completed it"),
+    AnswerField("way", "text", "", "-> request, <- response, -- connection, ! anomaly"),
+    AnswerField("client", "text", "client", "client id", 4),
+    AnswerField("connection", "text", "connection", "id of the connection", 8),
+    AnswerField("broker", "text", "broker", "address and port of the broker", 9),
+    AnswerField("call", "text", "call", "API, version and correlation id"),
+    AnswerField("bytes", "bytes", "size", "size of the message", 5),
+    AnswerField("latency_us", "duration", "latency", "from request to response", 3),
+    AnswerField("outcome", "text", "outcome", "how it went", 1),
+    AnswerField("about", "text", "about", "what it is about, and what was answered", 2),
 )

@@ -19,20 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.groups import APIS as GROUP_APIS
-from kwsniff.analysis.tabular import (
-    BYTES,
-    COUNT,
-    LIST,
-    TEXT,
-    TIME,
-    AnswerField,
-    AnswerTable,
-    Row,
-    calls_of,
-    ends_of,
-    exploded,
-    grouped,
-)
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, ends_of, exploded, grouped
 
 PRODUCE, FETCH, INIT_PRODUCER_ID, SHARE_FETCH = 0, 1, 22, 78
 DOES = {PRODUCE: "produces", FETCH: "consumes", SHARE_FETCH: "consumes"}
@@ -100,7 +87,6 @@ class Clients:
         self._beyond = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         self._count(calls)
         of_groups = pc.is_in(calls["api_key"], pa.array(GROUP_APIS, pa.int32()))
@@ -186,8 +172,6 @@ class Clients:
                     if row[name] is not None:
                         client.seen[name].add(row[name])
 
-    # What was found
-
     def tables(self) -> list[AnswerTable]:
         """Clients by their bytes, what each does with each topic, and their settings."""
         found = sorted(
@@ -205,7 +189,6 @@ class Clients:
         ]
 
     def notes(self) -> list[str]:
-        """What could not be told."""
         found = []
         if self._beyond:
             found.append(f"{self._beyond:,} calls of clients beyond the first {MAX_CLIENTS:,} are not told")
@@ -293,51 +276,51 @@ def _words(client: Client, name: str) -> str | None:
     return ", ".join(sorted(client.seen[name])) or None
 
 
-CLIENT = AnswerField("client", TEXT, "client", "as it calls itself: its client id")
-ADDRESS = AnswerField("address", TEXT, "address", "its IP address")
-FIRST = AnswerField("first_time", TIME, "first", "packet time of the first", 6)
-LAST = AnswerField("last_time", TIME, "last", "packet time of the last", 7)
+CLIENT = AnswerField("client", "text", "client", "as it calls itself: its client id")
+ADDRESS = AnswerField("address", "text", "address", "its IP address")
+FIRST = AnswerField("first_time", "time", "first", "packet time of the first", 6)
+LAST = AnswerField("last_time", "time", "last", "packet time of the last", 7)
 USES = (
     CLIENT,
     ADDRESS,
-    AnswerField("does", TEXT, "does", "produces, consumes or replicates"),
-    AnswerField("topic", TEXT, "topic", "name of the topic, its uuid where nothing names it"),
-    AnswerField("groups", LIST, "group", "groups the client is a member of", 2),
-    AnswerField("partitions", COUNT, "partitions", "partitions of the topic in its requests", 5),
-    AnswerField("records", COUNT, "records", "records sent or received, by their batch headers", 3),
-    AnswerField("record_bytes", BYTES, "data", "record data as sent, compressed", 1),
+    AnswerField("does", "text", "does", "produces, consumes or replicates"),
+    AnswerField("topic", "text", "topic", "name of the topic, its uuid where nothing names it"),
+    AnswerField("groups", "list", "group", "groups the client is a member of", 2),
+    AnswerField("partitions", "count", "partitions", "partitions of the topic in its requests", 5),
+    AnswerField("records", "count", "records", "records sent or received, by their batch headers", 3),
+    AnswerField("record_bytes", "bytes", "data", "record data as sent, compressed", 1),
     FIRST,
     LAST,
 )
 CLIENTS = (
     CLIENT,
     ADDRESS,
-    AnswerField("software", TEXT, "software", "client library and version, as it says (KIP-511)", 3),
-    AnswerField("user", TEXT, "user", "SASL user, where the mechanism shows it", 2),
-    AnswerField("produces", LIST, "produces to", "topics it writes", 8),
-    AnswerField("consumes", LIST, "consumes", "topics it reads", 8),
-    AnswerField("groups", LIST, "group", "groups it is a member of", 8),
-    AnswerField("brokers", LIST, "brokers", "addresses of the brokers it talks to", 9),
-    AnswerField("ports", LIST, "ports", "their ports", 12),
-    AnswerField("connections", COUNT, "conns", "TCP connections", 7),
-    AnswerField("calls", COUNT, "calls", "requests", 4),
-    AnswerField("errors", COUNT, "errors", "calls with a non-zero error code", 1),
-    AnswerField("sent_bytes", BYTES, "sent", "bytes of its requests", 5),
-    AnswerField("received_bytes", BYTES, "received", "bytes of the responses", 5),
-    AnswerField("first_time", TIME, "first", "packet time of its first call", 6),
-    AnswerField("last_time", TIME, "last", "packet time of its last call", 10),
-    AnswerField("security", TEXT, "security", "plaintext or tls", 11),
+    AnswerField("software", "text", "software", "client library and version, as it says (KIP-511)", 3),
+    AnswerField("user", "text", "user", "SASL user, where the mechanism shows it", 2),
+    AnswerField("produces", "list", "produces to", "topics it writes", 8),
+    AnswerField("consumes", "list", "consumes", "topics it reads", 8),
+    AnswerField("groups", "list", "group", "groups it is a member of", 8),
+    AnswerField("brokers", "list", "brokers", "addresses of the brokers it talks to", 9),
+    AnswerField("ports", "list", "ports", "their ports", 12),
+    AnswerField("connections", "count", "conns", "TCP connections", 7),
+    AnswerField("calls", "count", "calls", "requests", 4),
+    AnswerField("errors", "count", "errors", "calls with a non-zero error code", 1),
+    AnswerField("sent_bytes", "bytes", "sent", "bytes of its requests", 5),
+    AnswerField("received_bytes", "bytes", "received", "bytes of the responses", 5),
+    AnswerField("first_time", "time", "first", "packet time of its first call", 6),
+    AnswerField("last_time", "time", "last", "packet time of its last call", 10),
+    AnswerField("security", "text", "security", "plaintext or tls", 11),
 )
 SETTINGS = (
     CLIENT,
     ADDRESS,
-    AnswerField("acks", LIST, "acks", "acknowledgements its producers wait for"),
-    AnswerField("codecs", LIST, "codecs", "compression of what it produces"),
-    AnswerField("batch_bytes", BYTES, "batch", "mean size of what it sends to a partition at a time"),
+    AnswerField("acks", "list", "acks", "acknowledgements its producers wait for"),
+    AnswerField("codecs", "list", "codecs", "compression of what it produces"),
+    AnswerField("batch_bytes", "bytes", "batch", "mean size of what it sends to a partition at a time"),
     AnswerField(
-        "producer", TEXT, "producer", "plain, idempotent or transactional; empty where nothing shows it"
+        "producer", "text", "producer", "plain, idempotent or transactional; empty where nothing shows it"
     ),
-    AnswerField("isolation", LIST, "isolation", "of its fetches; only with --full", 1),
-    AnswerField("rack", TEXT, "rack", "its rack, as it says in Fetch", 2),
-    AnswerField("software", TEXT, "software", "client library and version", 3),
+    AnswerField("isolation", "list", "isolation", "of its fetches; only with --full", 1),
+    AnswerField("rack", "text", "rack", "its rack, as it says in Fetch", 2),
+    AnswerField("software", "text", "software", "client library and version", 3),
 )

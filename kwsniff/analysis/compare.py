@@ -17,19 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kwsniff.analysis.tabular import (
-    COUNT,
-    DURATION,
-    FACTOR,
-    NUMBER,
-    RATIO,
-    TEXT,
-    AnswerField,
-    AnswerTable,
-    Row,
-    calls_of,
-    grouped,
-)
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, grouped
 from kwsniff.count.eventrows import WAITED, waited
 from kwsniff.spec.load import catalog
 
@@ -68,7 +56,6 @@ class Profile:
         self._random = np.random.default_rng(11)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         self.calls += len(calls)
         for row in grouped(calls, ("api", "error_code"), (("event", "count"),)):
@@ -183,31 +170,31 @@ def _clients(a: Profile, b: Profile) -> Iterator[Row]:
             }  # fmt: skip
 
 
-API = AnswerField("api", TEXT, "API", "name of the API")
+API = AnswerField("api", "text", "API", "name of the API")
 LATENCY = (
     API,
-    AnswerField("calls_a", COUNT, "calls A", "calls of the first input"),
-    AnswerField("calls_b", COUNT, "calls B", "calls of the second"),
-    AnswerField("p50_a_us", DURATION, "p50 A", "median latency, without calls that wait on purpose"),
-    AnswerField("p50_b_us", DURATION, "p50 B", "the same of the second"),
-    AnswerField("change", FACTOR, "B / A", "of the medians"),
-    AnswerField("p99_a_us", DURATION, "p99 A", "of a hundred calls and more", 2),
-    AnswerField("p99_b_us", DURATION, "p99 B", "the same of the second", 2),
-    AnswerField("effect", NUMBER, "effect", "Cliff's delta: 1 is that every call took longer", 1),
-    AnswerField("verdict", TEXT, "verdict", "slower or faster, and how much"),
+    AnswerField("calls_a", "count", "calls A", "calls of the first input"),
+    AnswerField("calls_b", "count", "calls B", "calls of the second"),
+    AnswerField("p50_a_us", "duration", "p50 A", "median latency, without calls that wait on purpose"),
+    AnswerField("p50_b_us", "duration", "p50 B", "the same of the second"),
+    AnswerField("change", "factor", "B / A", "of the medians"),
+    AnswerField("p99_a_us", "duration", "p99 A", "of a hundred calls and more", 2),
+    AnswerField("p99_b_us", "duration", "p99 B", "the same of the second", 2),
+    AnswerField("effect", "number", "effect", "Cliff's delta: 1 is that every call took longer", 1),
+    AnswerField("verdict", "text", "verdict", "slower or faster, and how much"),
 )
 ERRORS = (
-    AnswerField("verdict", TEXT, "verdict", "new, gone or in both"),
-    AnswerField("error", TEXT, "error", "name of the error"),
+    AnswerField("verdict", "text", "verdict", "new, gone or in both"),
+    AnswerField("error", "text", "error", "name of the error"),
     API,
-    AnswerField("count_a", COUNT, "calls A", "calls of the first input with it"),
-    AnswerField("count_b", COUNT, "calls B", "calls of the second"),
-    AnswerField("share_a", RATIO, "of A", "part of the API's calls", 1),
-    AnswerField("share_b", RATIO, "of B", "part of the API's calls", 1),
+    AnswerField("count_a", "count", "calls A", "calls of the first input with it"),
+    AnswerField("count_b", "count", "calls B", "calls of the second"),
+    AnswerField("share_a", "ratio", "of A", "part of the API's calls", 1),
+    AnswerField("share_b", "ratio", "of B", "part of the API's calls", 1),
 )
 CLIENTS = (
-    AnswerField("verdict", TEXT, "verdict", "came or went"),
-    AnswerField("client", TEXT, "client", "client id, or the address where there is none"),
-    AnswerField("calls_a", COUNT, "calls A", "calls of the first input"),
-    AnswerField("calls_b", COUNT, "calls B", "calls of the second"),
+    AnswerField("verdict", "text", "verdict", "came or went"),
+    AnswerField("client", "text", "client", "client id, or the address where there is none"),
+    AnswerField("calls_a", "count", "calls A", "calls of the first input"),
+    AnswerField("calls_b", "count", "calls B", "calls of the second"),
 )

@@ -16,15 +16,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.tabular import COUNT, FLAG, TEXT, TIME, AnswerField, AnswerTable, Row, calls_of
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, columns
 from kwsniff.spec.load import catalog
 
-NEEDS = frozenset(
-    (
-        *("event", "time", "client_ip", "client_id", "api", "api_key", "error_code", "error_count", "topics"),
-        *("topic_ids", "partitions", "resources", "broker_ip", "broker_port", "request_packet", "capture"),
-        *("response_packet", "group_id", "transactional_id"),
-    )
+NEEDS = columns(
+    """
+    event time client_ip client_id api api_key error_code error_count topics topic_ids partitions
+    resources broker_ip broker_port request_packet capture response_packet group_id transactional_id
+    """
 )
 SLOTS = 10
 """Parts of the covered time that `over_time` counts in."""
@@ -70,7 +69,6 @@ class Errors:
         self._span: list[datetime] = []
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         self._calls += len(calls)
         if len(calls):
@@ -131,8 +129,6 @@ class Errors:
         if seen.packet is None:
             seen.packet = row["response_packet"]
 
-    # What was found
-
     def tables(self) -> list[AnswerTable]:
         """Errors, most frequent first; and the sum of each code."""
         rows: list[Row] = [self._row(key, seen) for key, seen in self._seen.items()]
@@ -146,7 +142,6 @@ class Errors:
         return f"Errors in {self._failed:,} of {self._calls:,} calls"
 
     def notes(self) -> list[str]:
-        """What could not be told."""
         found = []
         if self._untold:
             found.append(
@@ -257,35 +252,35 @@ def _named(value: Row) -> str | None:
     return None
 
 
-ERROR = AnswerField("error", TEXT, "error", "name of the error code")
-CODE = AnswerField("error_code", COUNT, "code", "its number", 9)
-RETRIABLE = AnswerField("retriable", FLAG, "retry", "whether clients try again", 6)
-COUNTED = AnswerField("count", COUNT, "count", "error codes in responses")
+ERROR = AnswerField("error", "text", "error", "name of the error code")
+CODE = AnswerField("error_code", "count", "code", "its number", 9)
+RETRIABLE = AnswerField("retriable", "flag", "retry", "whether clients try again", 6)
+COUNTED = AnswerField("count", "count", "count", "error codes in responses")
 ERRORS = (
     ERROR,
     CODE,
     RETRIABLE,
-    AnswerField("api", TEXT, "API", "name of the API"),
-    AnswerField("client", TEXT, "client", "client id", 1),
-    AnswerField("address", TEXT, "address", "address of the client", 5),
-    AnswerField("topic", TEXT, "topic", "topic that the error is about", 1),
-    AnswerField("partition", COUNT, "part", "partition that the error is about", 2),
+    AnswerField("api", "text", "API", "name of the API"),
+    AnswerField("client", "text", "client", "client id", 1),
+    AnswerField("address", "text", "address", "address of the client", 5),
+    AnswerField("topic", "text", "topic", "topic that the error is about", 1),
+    AnswerField("partition", "count", "part", "partition that the error is about", 2),
     AnswerField(
-        "about", TEXT, "about", "what else the error is about: a group, a transaction, a resource", 4
+        "about", "text", "about", "what else the error is about: a group, a transaction, a resource", 4
     ),
     COUNTED,
-    AnswerField("calls", COUNT, "calls", "calls with this error", 8),
-    AnswerField("first_time", TIME, "first", "time of the first", 3),
-    AnswerField("last_time", TIME, "last", "time of the last", 7),
-    AnswerField("first_packet", COUNT, "packet", "packet of the first, for `kwsniff show`", 6),
-    AnswerField("over_time", TEXT, "over time", "a character for each tenth of the covered time", 4),
+    AnswerField("calls", "count", "calls", "calls with this error", 8),
+    AnswerField("first_time", "time", "first", "time of the first", 3),
+    AnswerField("last_time", "time", "last", "time of the last", 7),
+    AnswerField("first_packet", "count", "packet", "packet of the first, for `kwsniff show`", 6),
+    AnswerField("over_time", "text", "over time", "a character for each tenth of the covered time", 4),
 )
 CODES = (
     ERROR,
     CODE,
     RETRIABLE,
     COUNTED,
-    AnswerField("clients", COUNT, "clients", "clients that got it", 2),
-    AnswerField("topics", COUNT, "topics", "topics it was about", 2),
-    AnswerField("meaning", TEXT, "meaning", "what it means"),
+    AnswerField("clients", "count", "clients", "clients that got it", 2),
+    AnswerField("topics", "count", "topics", "topics it was about", 2),
+    AnswerField("meaning", "text", "meaning", "what it means"),
 )

@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kwsniff.analysis.tabular import columns
 from kwsniff.capture.savefile import (
     INTERFACE,
     NANOSECONDS,
@@ -35,14 +36,13 @@ from kwsniff.net.packets import PacketBlock
 from kwsniff.net.segments import SYN
 from kwsniff.output.text import printable
 
-NEEDS = frozenset(
-    (
-        *("event", "time", "capture", "connection", "client_ip", "client_port", "broker_ip", "broker_port"),
-        *("api", "api_key", "api_version", "correlation_id", "client_id", "request_time", "request_end_time"),
-        *("response_time", "response_end_time", "request_packet", "response_packet", "status", "error"),
-        *("error_code", "latency_us", "topics", "topic_ids", "unanswered_because", "request_bytes"),
-        *("response_bytes", "partitions"),
-    )
+NEEDS = columns(
+    """
+    event time capture connection client_ip client_port broker_ip broker_port api api_key api_version
+    correlation_id client_id request_time request_end_time response_time response_end_time
+    request_packet response_packet status error error_code latency_us topics topic_ids
+    unanswered_because request_bytes response_bytes partitions
+    """
 )
 """Columns of the calls."""
 COMMENT, APPLICATION = 1, 4

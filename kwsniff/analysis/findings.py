@@ -35,6 +35,7 @@ from kwsniff.analysis.rule import (
 )
 from kwsniff.analysis.security import ClearPasswords, PlaintextOnTls, TlsOnPlaintext
 from kwsniff.analysis.slowness import SlowBroker, SlowQueue, Unanswered
+from kwsniff.analysis.tabular import columns
 from kwsniff.analysis.thresholds import Thresholds
 from kwsniff.analysis.upgrade import OldClients
 from kwsniff.count.eventrows import EventBatch
@@ -56,13 +57,12 @@ RULES: tuple[type[Rule], ...] = (
 )
 """All rules, in the order in which what they looked at is named."""
 
-_EVERY_RULE = frozenset(
-    (
-        *("event", "time", "capture", "status", "client_id", "client_ip", "broker_ip", "broker_port"),
-        *("api_key", "api", "error_code", "latency_us", "request_packet", "response_packet", "packet"),
-        *("request_time", "request_end_time", "response_time", "response_end_time", "topics", "topic_ids"),
-        "last_packet",
-    )
+_EVERY_RULE = columns(
+    """
+    event time capture status client_id client_ip broker_ip broker_port api_key api error_code
+    latency_us request_packet response_packet packet request_time request_end_time response_time
+    response_end_time topics topic_ids last_packet
+    """
 )
 NEEDED = frozenset().union(_EVERY_RULE, *(rule.needs for rule in RULES))
 """Columns of EVENTS that the rules read."""

@@ -18,17 +18,7 @@ from kwsniff.analysis.membership import HEARTBEATS, Life, Member, share_text
 from kwsniff.analysis.positions import APIS as POSITIONS
 from kwsniff.analysis.positions import COMMITS
 from kwsniff.analysis.positions import NEEDED as LAGGING
-from kwsniff.analysis.tabular import (
-    COUNT,
-    DURATION,
-    LIST,
-    TEXT,
-    TIME,
-    AnswerField,
-    AnswerTable,
-    Row,
-    calls_of,
-)
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of
 
 APIS = (*POSITIONS, OFFSET_FETCH, 11, 12, 13, 14, *HEARTBEATS)
 BODILESS = frozenset(POSITIONS)
@@ -57,7 +47,6 @@ class Groups:
         self._calls = self._closed = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         self._lag.take(calls)
         wanted = pc.is_in(calls["api_key"], pa.array(APIS, pa.int32()))
@@ -104,8 +93,6 @@ class Groups:
             if uuid and name:
                 self._names[uuid] = name
 
-    # What was found
-
     def tables(self) -> list[AnswerTable]:
         """Rebalances, members, lag."""
         lives = {name: life for name, life in sorted(self._groups.items()) if self._only in (None, name)}
@@ -135,7 +122,6 @@ class Groups:
         ]
 
     def notes(self) -> list[str]:
-        """What could not be told."""
         if self._closed:
             return [f"{self._closed:,} of {self._calls:,} calls have no bodies: read the capture to see more"]
         return []
@@ -169,48 +155,48 @@ def _end(member: Member) -> str | None:
     return "left" if member.why in (None, "left") else f"left: {member.why}"
 
 
-GROUP = AnswerField("group", TEXT, "group", "group id")
+GROUP = AnswerField("group", "text", "group", "group id")
 REBALANCES = (
-    AnswerField("time", TIME, "time", "when it began: the first join, or the heartbeat"),
+    AnswerField("time", "time", "time", "when it began: the first join, or the heartbeat"),
     GROUP,
-    AnswerField("kind", TEXT, "kind", "classic, consumer (KIP-848), share or streams", 7),
-    AnswerField("generation", COUNT, "gen", "generation, or the member's epoch"),
-    AnswerField("duration_us", DURATION, "took", "from the first join to the last assignment", 2),
-    AnswerField("members", COUNT, "members", "members of the generation", 3),
-    AnswerField("protocol", TEXT, "assignor", "how partitions are shared out", 6),
-    AnswerField("trigger", TEXT, "because", "who joined, left, or was gone"),
-    AnswerField("reasons", LIST, "reasons", "as the members say (KIP-800)", 5),
-    AnswerField("before", LIST, "before", "assignment before", 8),
-    AnswerField("after", LIST, "assignment", "assignment after", 1),
-    AnswerField("joined", LIST, "joined", "members that were not in the generation before", 9),
-    AnswerField("left", LIST, "left", "members that are no longer", 9),
+    AnswerField("kind", "text", "kind", "classic, consumer (KIP-848), share or streams", 7),
+    AnswerField("generation", "count", "gen", "generation, or the member's epoch"),
+    AnswerField("duration_us", "duration", "took", "from the first join to the last assignment", 2),
+    AnswerField("members", "count", "members", "members of the generation", 3),
+    AnswerField("protocol", "text", "assignor", "how partitions are shared out", 6),
+    AnswerField("trigger", "text", "because", "who joined, left, or was gone"),
+    AnswerField("reasons", "list", "reasons", "as the members say (KIP-800)", 5),
+    AnswerField("before", "list", "before", "assignment before", 8),
+    AnswerField("after", "list", "assignment", "assignment after", 1),
+    AnswerField("joined", "list", "joined", "members that were not in the generation before", 9),
+    AnswerField("left", "list", "left", "members that are no longer", 9),
 )
 MEMBERS = (
     GROUP,
-    AnswerField("client", TEXT, "client", "client id"),
-    AnswerField("address", TEXT, "address", "its address", 4),
-    AnswerField("member", TEXT, "member", "member id", 7),
-    AnswerField("instance", TEXT, "instance", "static membership (KIP-345)", 5),
-    AnswerField("generation", COUNT, "gen", "last generation or epoch", 2),
-    AnswerField("assignment", TEXT, "assignment", "the last it was given", 1),
-    AnswerField("first_time", TIME, "first seen", "packet time of its first call", 3),
-    AnswerField("last_time", TIME, "last seen", "packet time of its last call", 3),
-    AnswerField("end", TEXT, "end", "how it ended, if it did", 2),
+    AnswerField("client", "text", "client", "client id"),
+    AnswerField("address", "text", "address", "its address", 4),
+    AnswerField("member", "text", "member", "member id", 7),
+    AnswerField("instance", "text", "instance", "static membership (KIP-345)", 5),
+    AnswerField("generation", "count", "gen", "last generation or epoch", 2),
+    AnswerField("assignment", "text", "assignment", "the last it was given", 1),
+    AnswerField("first_time", "time", "first seen", "packet time of its first call", 3),
+    AnswerField("last_time", "time", "last seen", "packet time of its last call", 3),
+    AnswerField("end", "text", "end", "how it ended, if it did", 2),
 )
 LAG = (
     GROUP,
-    AnswerField("topic", TEXT, "topic", "topic"),
-    AnswerField("partition", COUNT, "part", "partition"),
-    AnswerField("client", TEXT, "client", "client that fetches it", 1),
-    AnswerField("address", TEXT, "address", "its address", 8),
-    AnswerField("high_watermark", COUNT, "end", "of the log, as anybody was told last", 3),
-    AnswerField("position", COUNT, "position", "offset asked for last", 3),
-    AnswerField("lag", COUNT, "lag", "records between the two, but for those that retention took"),
-    AnswerField("committed", COUNT, "committed", "offset committed last", 4),
-    AnswerField("commit_lag", COUNT, "uncommitted", "records between commit and end", 2),
-    AnswerField("commits", COUNT, "commits", "commits seen", 6),
-    AnswerField("last_commit", TIME, "last commit", "packet time of the last", 5),
+    AnswerField("topic", "text", "topic", "topic"),
+    AnswerField("partition", "count", "part", "partition"),
+    AnswerField("client", "text", "client", "client that fetches it", 1),
+    AnswerField("address", "text", "address", "its address", 8),
+    AnswerField("high_watermark", "count", "end", "of the log, as anybody was told last", 3),
+    AnswerField("position", "count", "position", "offset asked for last", 3),
+    AnswerField("lag", "count", "lag", "records between the two, but for those that retention took"),
+    AnswerField("committed", "count", "committed", "offset committed last", 4),
+    AnswerField("commit_lag", "count", "uncommitted", "records between commit and end", 2),
+    AnswerField("commits", "count", "commits", "commits seen", 6),
+    AnswerField("last_commit", "time", "last commit", "packet time of the last", 5),
     AnswerField(
-        "stands_still_us", DURATION, "still for", "behind, and asking for the same offset that long", 1
+        "stands_still_us", "duration", "still for", "behind, and asking for the same offset that long", 1
     ),
 )

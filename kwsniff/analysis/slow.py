@@ -16,18 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.tabular import (
-    COUNT,
-    DURATION,
-    LIST,
-    TEXT,
-    TIME,
-    AnswerField,
-    AnswerTable,
-    Row,
-    calls_of,
-    merged,
-)
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, merged
 from kwsniff.count.eventrows import BROKER_LEAST, PARTS, WAITED, EventRows, address, waited
 from kwsniff.rows.columns import Mask
 
@@ -120,7 +109,6 @@ class Slow:
         self._random = np.random.default_rng(7)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         calls = calls.filter(pc.is_valid(calls["duration_us"]))
         self._calls += len(calls)
@@ -158,8 +146,6 @@ class Slow:
                 at = int(self._random.integers(group.calls))
                 if at < MAX_SAMPLES:
                     group.times[at] = time
-
-    # What was found
 
     def tables(self) -> list[AnswerTable]:
         """The slowest calls, and clients by the time their calls took in all."""
@@ -218,47 +204,47 @@ def _client_rows(groups: list[tuple[tuple[Any, ...], Group]]) -> Iterator[Row]:
         }  # fmt: skip
 
 
-CLIENT = AnswerField("client", TEXT, "client", "client id")
-ADDRESS = AnswerField("address", TEXT, "address", "its address", 6)
-MOSTLY = AnswerField("mostly", TEXT, "mostly", "where most of the time went", 1)
+CLIENT = AnswerField("client", "text", "client", "client id")
+ADDRESS = AnswerField("address", "text", "address", "its address", 6)
+MOSTLY = AnswerField("mostly", "text", "mostly", "where most of the time went", 1)
 DIVIDED = (
-    AnswerField("request_transfer_us", DURATION, "request", "the request on its way", 8),
-    AnswerField("queued_us", DURATION, "queued", "behind earlier requests of the connection", 4),
-    AnswerField("throttled_us", DURATION, "throttled", "held back by a quota", 4),
-    AnswerField("waited_us", DURATION, "waited", "on purpose", 7),
-    AnswerField("broker_us", DURATION, "broker", "the broker's own time, at the most", 3),
-    AnswerField(BROKER_LEAST, DURATION, "at least", "of that what cannot have been waiting for data", 9),
-    AnswerField("response_transfer_us", DURATION, "response", "the response on its way", 8),
+    AnswerField("request_transfer_us", "duration", "request", "the request on its way", 8),
+    AnswerField("queued_us", "duration", "queued", "behind earlier requests of the connection", 4),
+    AnswerField("throttled_us", "duration", "throttled", "held back by a quota", 4),
+    AnswerField("waited_us", "duration", "waited", "on purpose", 7),
+    AnswerField("broker_us", "duration", "broker", "the broker's own time, at the most", 3),
+    AnswerField(BROKER_LEAST, "duration", "at least", "of that what cannot have been waiting for data", 9),
+    AnswerField("response_transfer_us", "duration", "response", "the response on its way", 8),
 )
 CALLS = (
-    AnswerField("time", TIME, "time", "packet time of its first byte"),
-    AnswerField("api", TEXT, "API", "name of the API"),
+    AnswerField("time", "time", "time", "packet time of its first byte"),
+    AnswerField("api", "text", "API", "name of the API"),
     CLIENT,
     ADDRESS,
-    AnswerField("broker", TEXT, "broker", "address and port of the broker", 2),
-    AnswerField("topics", LIST, "topics", "topics it names", 3),
+    AnswerField("broker", "text", "broker", "address and port of the broker", 2),
+    AnswerField("topics", "list", "topics", "topics it names", 3),
     AnswerField(
-        "duration_us", DURATION, "took", "from the first byte of the request to the last of the response"
+        "duration_us", "duration", "took", "from the first byte of the request to the last of the response"
     ),
     AnswerField(
-        "latency_us", DURATION, "latency", "from the end of the request to the beginning of the response", 5
+        "latency_us", "duration", "latency", "from the end of the request to the beginning of the response", 5
     ),
     MOSTLY,
     *DIVIDED,
-    AnswerField("error", TEXT, "error", "name of its error code", 9),
-    AnswerField("call", TEXT, "call", "connection and correlation id, for `kwsniff show`", 10),
-    AnswerField("packet", COUNT, "packet", "packet that completed the request", 5),
+    AnswerField("error", "text", "error", "name of its error code", 9),
+    AnswerField("call", "text", "call", "connection and correlation id, for `kwsniff show`", 10),
+    AnswerField("packet", "count", "packet", "packet that completed the request", 5),
 )
 CLIENTS = (
     CLIENT,
     ADDRESS,
-    AnswerField("api", TEXT, "API", "name of the API"),
-    AnswerField("broker", TEXT, "broker", "address and port of the broker", 2),
-    AnswerField("calls", COUNT, "calls", "answered calls"),
-    AnswerField("total_us", DURATION, "in all", "time its calls took together"),
-    AnswerField("p50_us", DURATION, "p50", "half of the calls took no longer"),
-    AnswerField("p99_us", DURATION, "p99", "99 of a hundred took no longer; from a hundred calls on", 1),
-    AnswerField("max_us", DURATION, "max", "the longest"),
+    AnswerField("api", "text", "API", "name of the API"),
+    AnswerField("broker", "text", "broker", "address and port of the broker", 2),
+    AnswerField("calls", "count", "calls", "answered calls"),
+    AnswerField("total_us", "duration", "in all", "time its calls took together"),
+    AnswerField("p50_us", "duration", "p50", "half of the calls took no longer"),
+    AnswerField("p99_us", "duration", "p99", "99 of a hundred took no longer; from a hundred calls on", 1),
+    AnswerField("max_us", "duration", "max", "the longest"),
     MOSTLY,
     *DIVIDED,
 )

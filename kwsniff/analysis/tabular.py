@@ -5,39 +5,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.rows.events import CALL, CONNECTION
-from kwsniff.rows.schema import TIMESTAMP
+from kwsniff.rows.schema import EVENTS, TIMESTAMP
 
 Row = dict[str, Any]
 
-TEXT, LIST, COUNT, DURATION, BYTES, TIME, RATIO, FLAG, FACTOR, NUMBER = (
-    *("text", "list", "count", "duration", "bytes", "time", "ratio", "flag", "factor", "number"),
-)
+Kind = Literal["text", "list", "count", "duration", "bytes", "time", "ratio", "flag", "factor", "number"]
+TEXT, LIST, COUNT, DURATION, BYTES, TIME, RATIO, FLAG, FACTOR, NUMBER = get_args(Kind)
 TYPES = {
     TEXT: pa.string(),
     LIST: pa.list_(pa.string()),
-    COUNT: pa.int64(),
-    DURATION: pa.float64(),
-    BYTES: pa.int64(),
     TIME: TIMESTAMP,
-    RATIO: pa.float64(),
     FLAG: pa.bool_(),
-    FACTOR: pa.float64(),
-    NUMBER: pa.float64(),
+    COUNT: pa.int64(),
+    BYTES: pa.int64(),
+    **dict.fromkeys((DURATION, RATIO, FACTOR, NUMBER), pa.float64()),
 }
 """A duration is in microseconds, a ratio a part of 1, a factor how many times."""
+
+
+def columns(names: str) -> frozenset[str]:
+    """Columns of EVENTS by their names, which stand in one text. Raises KeyError."""
+    return frozenset(EVENTS.field(name).name for name in names.split())
 
 
 class AnswerField(NamedTuple):
     """One column of a table."""
 
     name: str
-    kind: str
+    kind: Kind
     heading: str
     """As people see it."""
     meaning: str

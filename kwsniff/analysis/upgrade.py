@@ -30,17 +30,7 @@ from kwsniff.analysis.compatible import (
     verdict,
 )
 from kwsniff.analysis.rule import NOTICE, Context, Finding, Rule, command, evidence
-from kwsniff.analysis.tabular import (
-    COUNT,
-    LIST,
-    TEXT,
-    AnswerField,
-    AnswerTable,
-    Row,
-    calls_of,
-    ends_of,
-    grouped,
-)
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, columns, ends_of, grouped
 from kwsniff.count.codes import Keys
 from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.keyed import Key
@@ -53,11 +43,11 @@ from kwsniff.spec.releases import releases
 ORDER = (BREAKS, UNKNOWN, NEGOTIATES, WORKS)
 """The worst first: what a client's APIs add up to."""
 MAX_CLIENTS = 100_000
-NEEDED = frozenset(
-    (
-        *("event", "time", "client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version"),
-        *("connection", "software_name", "software_version", "response", "syn", "latency_us", "status"),
-    )
+NEEDED = columns(
+    """
+    event time client_ip client_id broker_ip broker_port api_key api_version connection software_name
+    software_version response syn latency_us status
+    """
 )
 
 Who = tuple[str | None, str | None]
@@ -93,7 +83,6 @@ class UpgradeCheck:
         self._bodies = False
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take one batch of EVENTS."""
         calls = calls_of(batch)
         # What nobody answered may be no request: bytes that looked like one after a gap.
         sure = pc.or_kleene(pc.is_valid(calls["latency_us"]), pc.equal(calls["status"], "no_reply_expected"))
@@ -151,8 +140,6 @@ class UpgradeCheck:
             return None
         return self._clients.setdefault(who, JudgedClient())
 
-    # What was found
-
     def tables(self) -> list[AnswerTable]:
         """The verdict on each client, the worst first, and on each API it uses."""
         self._settle()
@@ -178,7 +165,6 @@ class UpgradeCheck:
         return any(row["verdict"] == BREAKS for row in self.tables()[0].rows)
 
     def notes(self) -> list[str]:
-        """What could not be told."""
         found = []
         if self._clients and not self._offers:
             found.append(
@@ -237,27 +223,27 @@ _CONNECTION = ("client_ip", "client_id", "connection", "software_name", "softwar
 _KEYS = ("client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version")
 
 
-CLIENT = AnswerField("client", TEXT, "client", "client id")
-ADDRESS = AnswerField("address", TEXT, "address", "its address", 2)
-VERDICT = AnswerField("verdict", TEXT, "verdict", "breaks, unknown, will negotiate or ok")
+CLIENT = AnswerField("client", "text", "client", "client id")
+ADDRESS = AnswerField("address", "text", "address", "its address", 2)
+VERDICT = AnswerField("verdict", "text", "verdict", "breaks, unknown, will negotiate or ok")
 CLIENTS = (
     VERDICT,
     CLIENT,
     ADDRESS,
-    AnswerField("software", TEXT, "software", "client library and version, as it says", 1),
-    AnswerField("apis", COUNT, "APIs", "APIs it uses", 3),
-    AnswerField("why", LIST, "because", "the versions that decided it, and why"),
+    AnswerField("software", "text", "software", "client library and version, as it says", 1),
+    AnswerField("apis", "count", "APIs", "APIs it uses", 3),
+    AnswerField("why", "list", "because", "the versions that decided it, and why"),
 )
 APIS = (
     VERDICT,
     CLIENT,
     ADDRESS,
-    AnswerField("api", TEXT, "API", "name of the API"),
-    AnswerField("version", COUNT, "version", "version it uses"),
-    AnswerField("served", TEXT, "served", "versions the release serves"),
-    AnswerField("offered", TEXT, "offered", "versions its broker offers now"),
-    AnswerField("calls", COUNT, "calls", "calls in this version"),
-    AnswerField("why", TEXT, "because", "why", 9),
+    AnswerField("api", "text", "API", "name of the API"),
+    AnswerField("version", "count", "version", "version it uses"),
+    AnswerField("served", "text", "served", "versions the release serves"),
+    AnswerField("offered", "text", "offered", "versions its broker offers now"),
+    AnswerField("calls", "count", "calls", "calls in this version"),
+    AnswerField("why", "text", "because", "why", 9),
 )
 
 # Clients that would stop working with brokers of Kafka 4.0, which dropped old versions of many APIs
