@@ -8,6 +8,7 @@ whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -65,9 +66,10 @@ class Audit:
             "broker": address(row["broker_ip"], row["broker_port"]),
         }  # fmt: skip
         for change, code, dry in self._changes(row):
-            yield common | {
-                "type": change.type, "name": change.name, "what": _what(change),
-                "detail": change.detail or None, "result": _result(row, code), "validate_only": dry,
+            yield {
+                **common, "type": change.type, "name": change.name, "detail": change.detail or None,
+                "what": " ".join(filter(None, (change.type, change.name))), "result": _result(row, code),
+                "validate_only": dry,
             }  # fmt: skip
 
     def _changes(self, row: Row) -> Iterator[tuple[Change, int | None, bool | None]]:
@@ -119,10 +121,6 @@ def _forwarded(row: Row) -> dict[str, Any] | None:
         "client_id": inner["client_id"], "user": known.get("name"), "request": orjson.dumps(inner["body"]),
         "response": row["response"] if refused else None, "status": row["status"] if refused else SENT_ON,
     }  # fmt: skip
-
-
-def _what(change: Change) -> str:
-    return " ".join(filter(None, (change.type, change.name)))
 
 
 def _result(row: Row, code: int | None) -> str:
@@ -220,15 +218,6 @@ def first_error(value: Any) -> int | None:
     return next((code for code in codes if code), 0 if 0 in codes else None)
 
 
-def _all(request: Row, name: str) -> list[Row]:
-    return request.get(name) or []
-
-
-def _create_topics(request: Row) -> Iterator[Change]:
-    for each in _all(request, "topics"):
-        yield Change("topic", each["name"], ", ".join((*_size(each), *_configs(each))))
-
-
 def _size(topic: Row) -> Iterator[str]:
     if topic.get("assignments"):
         yield f"{len(topic['assignments'])} partitions assigned"
@@ -250,48 +239,82 @@ def _configs(each: Row) -> Iterator[str]:
         yield f"{verb}{config['name']}{value}"
 
 
-def _delete_topics(request: Row) -> Iterator[Change]:
-    for name in request.get("topic_names") or ():
-        yield Change("topic", name)
-    for each in _all(request, "topics"):
-        yield Change("topic", each.get("name") or each.get("topic_id"))
-
-
-def _delete_records(request: Row) -> Iterator[Change]:
-    for each in _all(request, "topics"):
-        parts = [f"{part['partition_index']} before {part['offset']}" for part in each["partitions"]]
-        yield Change("topic", each["name"], "partitions " + ", ".join(parts))
-
-
 def _acl(each: Row, suffix: str = "") -> str:
-    operation = OPERATIONS.get(each["operation"], str(each["operation"]))
-    permission = PERMISSIONS.get(each["permission_type"], str(each["permission_type"]))
+    operation = _of_type(OPERATIONS, each["operation"])
+    permission = _of_type(PERMISSIONS, each["permission_type"])
     pattern = each.get(f"resource_pattern_type{suffix}", each.get(f"pattern_type{suffix}"))
     shown = PATTERNS.get(pattern, "literal") if pattern is not None else "literal"
     who = each.get(f"principal{suffix}") or "anybody"
     return f"{permission} {operation} to {who} from {each.get(f'host{suffix}') or 'anywhere'} ({shown})"
 
 
-def _create_acls(request: Row) -> Iterator[Change]:
-    for each in _all(request, "creations"):
-        kind = ACL_TYPES.get(each["resource_type"], str(each["resource_type"]))
-        yield Change(f"acl of {kind}", each["resource_name"], _acl(each))
+def _of_type(types: dict[int, str], number: int) -> str:
+    return types.get(number, str(number))
 
 
-def _delete_acls(request: Row) -> Iterator[Change]:
-    for each in _all(request, "filters"):
-        kind = ACL_TYPES.get(each["resource_type_filter"], str(each["resource_type_filter"]))
-        yield Change(f"acl of {kind}", each.get("resource_name_filter"), _acl(each, "_filter"))
+def _create_topic(each: Row) -> Change:
+    return Change("topic", each["name"], ", ".join((*_size(each), *_configs(each))))
 
 
-def _configured(request: Row) -> Iterator[Change]:
-    for each in _all(request, "resources"):
-        kind = CONFIG_TYPES.get(each["resource_type"], str(each["resource_type"]))
-        yield Change(kind, each["resource_name"], ", ".join(_configs(each)))
+def _delete_topic(each: Row) -> Change:
+    return Change("topic", each.get("name") or each.get("topic_id"))
+
+
+def _delete_records(each: Row) -> Change:
+    parts = [f"{part['partition_index']} before {part['offset']}" for part in each["partitions"]]
+    return Change("topic", each["name"], "partitions " + ", ".join(parts))
+
+
+def _create_acl(each: Row) -> Change:
+    return Change(f"acl of {_of_type(ACL_TYPES, each['resource_type'])}", each["resource_name"], _acl(each))
+
+
+def _delete_acl(each: Row) -> Change:
+    kind = _of_type(ACL_TYPES, each["resource_type_filter"])
+    return Change(f"acl of {kind}", each.get("resource_name_filter"), _acl(each, "_filter"))
+
+
+def _configure(each: Row) -> Change:
+    kind = _of_type(CONFIG_TYPES, each["resource_type"])
+    return Change(kind, each["resource_name"], ", ".join(_configs(each)))
+
+
+def _add_partitions(each: Row) -> Change:
+    return Change("topic", each["name"], f"to {each['count']} partitions")
+
+
+def _reassign(each: Row) -> Change:
+    parts = [f"{part['partition_index']} to {part['replicas']}" for part in each["partitions"]]
+    return Change("topic", each["name"], "partitions " + ", ".join(parts))
+
+
+def _quota(each: Row) -> Change:
+    parts = [f"{part['entity_type']} {part['entity_name'] or 'default'}" for part in each["entity"]]
+    ops = [f"{op['key']}" + (" removed" if op["remove"] else f"={op['value']:g}") for op in each["ops"]]
+    return Change("quota", ", ".join(parts), ", ".join(ops))
+
+
+def _update_feature(each: Row) -> Change:
+    return Change("feature", each["feature"], f"to {each.get('max_version_level')}")
+
+
+def _each(name: str, change: Callable[[Any], Change]) -> Maker:
+    """A change for each item of a list of the request."""
+
+    def changes(request: Row) -> Iterator[Change]:
+        yield from map(change, request.get(name) or ())
+
+    return changes
+
+
+def _delete_topics(request: Row) -> Iterator[Change]:
+    for name in request.get("topic_names") or ():
+        yield Change("topic", name)
+    yield from map(_delete_topic, request.get("topics") or ())
 
 
 def _log_dirs(request: Row) -> Iterator[Change]:
-    for each in _all(request, "dirs"):
+    for each in request.get("dirs") or ():
         for topic in each["topics"]:
             parts = _numbers(topic["partitions"])
             yield Change("topic", topic["name"], f"partitions {parts} to {each['path']}")
@@ -301,19 +324,8 @@ def _numbers(partitions: Any) -> str:
     return ",".join(str(number) for number in partitions or ())
 
 
-def _partitions(request: Row) -> Iterator[Change]:
-    for each in _all(request, "topics"):
-        yield Change("topic", each["name"], f"to {each['count']} partitions")
-
-
 def _token(request: Row) -> Iterator[Change]:
-    owner = request.get("owner_principal_name")
-    yield Change("token", owner or None, "")
-
-
-def _groups(request: Row) -> Iterator[Change]:
-    for name in request.get("groups_names") or ():
-        yield Change("group", name)
+    yield Change("token", request.get("owner_principal_name") or None)
 
 
 def _elections(request: Row) -> Iterator[Change]:
@@ -323,14 +335,8 @@ def _elections(request: Row) -> Iterator[Change]:
         yield Change("topic", each["topic"], f"{kind} leaders of {what}")
 
 
-def _reassignments(request: Row) -> Iterator[Change]:
-    for each in _all(request, "topics"):
-        parts = [f"{part['partition_index']} to {part['replicas']}" for part in each["partitions"]]
-        yield Change("topic", each["name"], "partitions " + ", ".join(parts))
-
-
 def _offsets(request: Row) -> Iterator[Change]:
-    for each in _all(request, "topics"):
+    for each in request.get("topics") or ():
         name = each.get("topic_name") or each.get("name")
         parts = [_offset(part) for part in each.get("partitions") or ()]
         yield Change("group", request.get("group_id"), f"{name} {', '.join(parts)}".strip(), key=name)
@@ -341,26 +347,15 @@ def _offset(part: Row) -> str:
     return f"{part['partition_index']}" + ("" if offset is None else f" to {offset}")
 
 
-def _quotas(request: Row) -> Iterator[Change]:
-    for each in _all(request, "entries"):
-        parts = [f"{part['entity_type']} {part['entity_name'] or 'default'}" for part in each["entity"]]
-        ops = [f"{op['key']}" + (" removed" if op["remove"] else f"={op['value']:g}") for op in each["ops"]]
-        yield Change("quota", ", ".join(parts), ", ".join(ops))
-
-
 def _scram(request: Row) -> Iterator[Change]:
     for name, verb in (("deletions", "delete"), ("upsertions", "set")):
-        for each in _all(request, name):
-            mechanism = MECHANISMS.get(each["mechanism"], str(each["mechanism"]))
-            yield Change("user", each["name"], f"{verb} {mechanism}")
-
-
-def _features(request: Row) -> Iterator[Change]:
-    for each in _all(request, "feature_updates"):
-        yield Change("feature", each["feature"], f"to {each.get('max_version_level')}")
+        for each in request.get(name) or ():
+            yield Change("user", each["name"], f"{verb} {_of_type(MECHANISMS, each['mechanism'])}")
 
 
 def _of(kind: str, field: str) -> Maker:
+    """One change, of what a field of the request names."""
+
     def changes(request: Row) -> Iterator[Change]:
         yield Change(kind, str(request.get(field)))
 
@@ -368,25 +363,25 @@ def _of(kind: str, field: str) -> Maker:
 
 
 ACTIONS: dict[int, Action] = {
-    19: Action("create", _create_topics, ("topics",), ("name",)),
+    19: Action("create", _each("topics", _create_topic), ("topics",), ("name",)),
     20: Action("delete", _delete_topics, ("responses",), ("name", "topic_id")),
-    21: Action("delete records", _delete_records, ("topics",), ("name",)),
-    30: Action("create", _create_acls, ("results",)),
-    31: Action("delete", _delete_acls, ("filter_results",)),
-    33: Action("replace settings", _configured, ("responses",), ("resource_name",)),
+    21: Action("delete records", _each("topics", _delete_records), ("topics",), ("name",)),
+    30: Action("create", _each("creations", _create_acl), ("results",)),
+    31: Action("delete", _each("filters", _delete_acl), ("filter_results",)),
+    33: Action("replace settings", _each("resources", _configure), ("responses",), ("resource_name",)),
     34: Action("move", _log_dirs, ("results",), ("topic_name",)),
-    37: Action("add partitions", _partitions, ("results",), ("name",)),
+    37: Action("add partitions", _each("topics", _add_partitions), ("results",), ("name",)),
     38: Action("create", _token),
     39: Action("renew", _token),
     40: Action("expire", _token),
-    42: Action("delete", _groups, ("results",), ("group_id",)),
+    42: Action("delete", _each("groups_names", partial(Change, "group")), ("results",), ("group_id",)),
     43: Action("elect", _elections, ("replica_election_results",), ("topic",)),
-    44: Action("change settings", _configured, ("responses",), ("resource_name",)),
-    45: Action("reassign", _reassignments, ("responses",), ("name",)),
+    44: Action("change settings", _each("resources", _configure), ("responses",), ("resource_name",)),
+    45: Action("reassign", _each("topics", _reassign), ("responses",), ("name",)),
     47: Action("delete offsets", _offsets, ("topics",), ("name",)),
-    49: Action("change", _quotas, ("entries",)),
+    49: Action("change", _each("entries", _quota), ("entries",)),
     51: Action("change", _scram, ("results",), ("user",)),
-    57: Action("update", _features, ("results",), ("feature",)),
+    57: Action("update", _each("feature_updates", _update_feature), ("results",), ("feature",)),
     64: Action("unregister", _of("broker", "broker_id")),
     80: Action("add", _of("voter", "voter_id")),
     81: Action("remove", _of("voter", "voter_id")),

@@ -13,12 +13,11 @@ import struct
 import sys
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,7 +25,8 @@ from kwsniff.analysis.tabular import columns
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.net.address import halves, text
-from kwsniff.rows.events import CALL
+from kwsniff.rows import events as codes
+from kwsniff.rows.columns import Ints
 from kwsniff.run.offline import events
 
 REQUEST, RESPONSE = "request", "response"
@@ -70,7 +70,7 @@ class Side:
         self.parts = [part for part in self.parts if part[0] + len(part[1]) > before]
         self.held = sum(len(part[1]) for part in self.parts)
 
-    def joined(self) -> tuple[bytes, np.ndarray[Any, np.dtype[np.int64]]]:
+    def joined(self) -> tuple[bytes, Ints]:
         """The bytes that are held, and the packet of each, -1 where there is none."""
         if not self.parts:
             return b"", np.empty(0, np.int64)
@@ -127,8 +127,7 @@ def ends_of_packet(path: str, packet: int, config: Config | None = None) -> froz
     for batch in segments([path], config):
         numbers = batch["packet"].to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(numbers == packet).tolist():
-            names = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
-            one = [batch[name][row].as_py() for name in names]
+            one = [batch[name][row].as_py() for name in _ENDS]
             if None not in one:
                 return frozenset(((text(one[0], one[1]), one[2]), (text(one[3], one[4]), one[5])))
         if len(numbers) and np.nanmax(numbers) > packet:
@@ -136,15 +135,60 @@ def ends_of_packet(path: str, packet: int, config: Config | None = None) -> froz
     return None
 
 
+# Messages of calls, and the segments between their ends.
+
+NEEDED = columns(
+    """
+    api_key api_version correlation_id client_ip client_port broker_ip broker_port capture connection
+    request_packet response_packet request_bytes response_bytes request_time request_end_time
+    response_time response_end_time
+    """
+)
+"""Columns of calls by which their messages are found."""
+CALL = NEEDED | columns(
+    """
+    event time api client_id status error error_code latency_us topics topic_ids partitions
+    unanswered_because
+    """
+)
+"""Columns that tell what a call is."""
+Code = tuple[int, int, int, int, int, int]
+"""Source and destination of one direction: upper and lower half of the address, and port."""
+_ENDS = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
+
+
+def directions(call: Row) -> list[tuple[str, Code]]:
+    """Those of the request and of the response of a call; none if its ends are not known."""
+    ends = [call[name] for name in ("client_ip", "client_port", "broker_ip", "broker_port")]
+    if None in ends:
+        return []
+    client, broker = (*halves(ends[0]), ends[1]), (*halves(ends[2]), ends[3])
+    return [(REQUEST, client + broker), (RESPONSE, broker + client)]
+
+
+def between(batch: pa.RecordBatch, codes: Collection[Code]) -> Iterator[tuple[Code, int]]:
+    """The rows of a batch of segments that lie in one of some directions."""
+    ends = [pc.fill_null(batch[name], 0).to_numpy(zero_copy_only=False) for name in _ENDS]
+    ports = ends[2].astype(np.int64) << 16 | ends[5].astype(np.int64)
+    asked = np.array([code[2] << 16 | code[5] for code in codes], np.int64)
+    near = np.flatnonzero(np.isin(ports, asked))
+    for at, code in zip(
+        near.tolist(), zip(*(column[near].tolist() for column in ends), strict=True), strict=True
+    ):
+        if code in codes:
+            yield code, at
+
+
+def micros(moment: Any) -> int:
+    """A time of EVENTS in microseconds since 1970."""
+    return int(pa.scalar(moment, pa.timestamp("us", tz="UTC")).value)
+
+
 # Calls of a capture by what a person can name: a packet, or a connection and a correlation id.
 
-COLUMNS = columns(
+COLUMNS = CALL | columns(
     """
-    event time capture connection client_ip client_port broker_ip broker_port api_key api api_version
-    correlation_id client_id request_time response_time request_end_time response_end_time latency_us
-    duration_us request_bytes status response_bytes request_packet response_packet error error_code
-    topics topic_ids unanswered_because partitions group_id queued_us throttled_us waited_us broker_us
-    closed_by waited_open_us
+    duration_us group_id queued_us throttled_us waited_us broker_us closed_by waited_open_us
     """
 )
 """Columns of the calls that are found."""
@@ -174,7 +218,7 @@ def found_calls(path: str, target: Target, config: Config) -> list[Row]:
     it completes. Raises CaptureError."""
     found: list[Row] = []
     for batch in events([path], replace(config, columns=COLUMNS)):
-        mask = pc.and_(pc.equal(batch["event"], CALL), pc.fill_null(_test(batch, target), False))
+        mask = pc.and_(pc.equal(batch["event"], codes.CALL), pc.fill_null(_test(batch, target), False))
         found += batch.filter(mask).to_pylist()
     return found
 
@@ -191,7 +235,7 @@ def next_call(path: str, ends: frozenset[tuple[str, int]], packet: int, config: 
     """The call between these two ends whose message is the next to be complete from `packet` on."""
     best: tuple[int, Row] | None = None
     for batch in events([path], replace(config, columns=COLUMNS)):
-        for row in batch.filter(pc.equal(batch["event"], CALL)).to_pylist():
+        for row in batch.filter(pc.equal(batch["event"], codes.CALL)).to_pylist():
             own = {(row["client_ip"], row["client_port"]), (row["broker_ip"], row["broker_port"])}
             packets = (row["request_packet"] or -1, row["response_packet"] or -1)
             later = [each for each in packets if each >= packet]
@@ -202,23 +246,12 @@ def next_call(path: str, ends: frozenset[tuple[str, int]], packet: int, config: 
 
 # The messages of calls, in one reading of the captures
 
-NEEDED = columns(
-    """
-    api_key api_version correlation_id client_ip client_port broker_ip broker_port capture connection
-    request_packet response_packet request_bytes response_bytes request_time request_end_time
-    response_time response_end_time
-    """
-)
-"""Columns of the calls."""
 LARGEST = 8 << 20
 """Bytes of a message beyond which it is not kept, where there may be many."""
 MARGIN_NS = 50_000_000
 """Segments may be captured out of their order."""
 SLACK = 256 << 10
 """Bytes of a stream kept beyond the size of what is looked for."""
-Ints = npt.NDArray[np.int64]
-Code = tuple[int, int, int, int, int, int]
-_ENDS = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
 
 
 class Wish(NamedTuple):
@@ -294,16 +327,12 @@ def _over(batch: pa.RecordBatch, until: int) -> bool:
 def _wanted(calls: Sequence[Row], largest: int) -> dict[Code, Direction]:
     found: dict[Code, Direction] = defaultdict(Direction)
     for number, call in enumerate(calls):
-        ends = [call[name] for name in ("client_ip", "client_port", "broker_ip", "broker_port")]
-        if None in ends:
-            continue
-        client, broker = (*halves(ends[0]), ends[1]), (*halves(ends[2]), ends[3])
-        for name, code in ((REQUEST, client + broker), (RESPONSE, broker + client)):
+        for name, code in directions(call):
             first, last = call[f"{name}_time"], call[f"{name}_end_time"]
             packet, size = call[f"{name}_packet"], call[f"{name}_bytes"] or 0
             if first is None or last is None or packet is None or size > largest:
                 continue
-            span = (_nanos(first) - MARGIN_NS, _nanos(last) + MARGIN_NS)
+            span = (1000 * micros(first) - MARGIN_NS, 1000 * micros(last) + MARGIN_NS)
             found[code].wishes.append(Wish(*span, number, name, call["capture"], packet))
             found[code].keep = max(found[code].keep, size + SLACK)
     for each in found.values():
@@ -311,22 +340,12 @@ def _wanted(calls: Sequence[Row], largest: int) -> dict[Code, Direction]:
     return dict(found)
 
 
-def _nanos(moment: Any) -> int:
-    return 1000 * int(pa.scalar(moment, pa.timestamp("us", tz="UTC")).value)
-
-
 def _rows(batch: pa.RecordBatch, wanted: dict[Code, Direction]) -> Iterator[tuple[Direction, list[int]]]:
     """The rows of a batch in each direction at times when something is wanted."""
-    ends = [pc.fill_null(batch[name], 0).to_numpy(zero_copy_only=False) for name in _ENDS]
-    ports = ends[2].astype(np.int64) << 16 | ends[5].astype(np.int64)
-    asked = np.array([code[2] << 16 | code[5] for code in wanted], np.int64)
-    near = np.flatnonzero(np.isin(ports, asked))
+    times = pc.fill_null(batch["time"], 0).to_numpy(zero_copy_only=False)
     by_code: dict[Code, list[int]] = defaultdict(list)
-    codes = zip(*(column[near].tolist() for column in ends), strict=True)
-    times = pc.fill_null(batch["time"], 0).to_numpy(zero_copy_only=False)[near].tolist()
-    for at, code, time in zip(near.tolist(), codes, times, strict=True):
-        direction = wanted.get(code)
-        if direction is not None and direction.wants(time):
+    for code, at in between(batch, wanted):
+        if wanted[code].wants(int(times[at])):
             by_code[code].append(at)
     for code, at_rows in by_code.items():
         yield wanted[code], at_rows

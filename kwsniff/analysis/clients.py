@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -19,7 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.groups import APIS as GROUP_APIS
-from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, ends_of, exploded, grouped
+from kwsniff.analysis.tabular import (
+    AnswerField,
+    AnswerTable,
+    Row,
+    Seen,
+    calls_of,
+    columns,
+    ends_of,
+    exploded,
+    grouped,
+)
 
 PRODUCE, FETCH, INIT_PRODUCER_ID, SHARE_FETCH = 0, 1, 22, 78
 DOES = {PRODUCE: "produces", FETCH: "consumes", SHARE_FETCH: "consumes"}
@@ -33,18 +42,18 @@ BODIES_LOOKED_INTO = 20
 """Of each client: its settings hardly change."""
 
 KEYS = ("client_ip", "client_id")
+SOFTWARE = ("software_name", "software_version")
 SETS = (
-    *("software_name", "software_version", "user", "security", "group_id", "transactional_id", "rack"),
-    *("acks", "api_key", "broker_ip", "broker_port", "connection"),
+    *(*SOFTWARE, "user", "security", "group_id", "transactional_id", "rack", "acks", "api_key", "broker_ip"),
+    *("broker_port", "connection"),
+)
+NEEDED = frozenset((*KEYS, *SETS)) | columns(
+    "event time partitions topics topic_ids error_code request_bytes response_bytes"
 )
 
-NEEDED = frozenset((*KEYS, *SETS, "event", "time", "partitions", "topics", "topic_ids", "error_code")) | {
-    "request_bytes", "response_bytes"
-}  # fmt: skip
 
-
-@dataclass(slots=True)
-class Use:
+@dataclass
+class Use(Seen):
     """What a client does with one topic."""
 
     partitions: set[int] = field(default_factory=set)
@@ -53,26 +62,27 @@ class Use:
     parts: int = 0
     """Partitions in its requests: about as many batches."""
     codecs: set[str] = field(default_factory=set)
-    first: datetime | None = None
-    last: datetime | None = None
 
 
-@dataclass(slots=True)
-class Client:
+@dataclass
+class Client(Seen):
     """What was seen of one client."""
 
     calls: int = 0
     errors: int = 0
-    sent: int = 0
-    received: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
+    sent_bytes: int = 0
+    received_bytes: int = 0
     seen: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
     """Values of each column in SETS."""
     uses: dict[tuple[str, str], Use] = field(default_factory=dict)
     """By what it does and the topic."""
     isolation: set[str] = field(default_factory=set)
     bodies: int = 0
+
+    def words(self, *names: str) -> str | None:
+        """The values of some columns as one text, None without any of the first."""
+        lists = [", ".join(sorted(self.seen[name])) for name in names]
+        return " ".join(filter(None, lists)) if lists[0] else None
 
 
 class Clients:
@@ -119,9 +129,9 @@ class Clients:
                 continue
             client.calls += row["event_count"]
             client.errors += row["failed_sum"]
-            client.sent += row["request_bytes_sum"] or 0
-            client.received += row["response_bytes_sum"] or 0
-            client.first, client.last = _span(client, row)
+            client.sent_bytes += row["request_bytes_sum"] or 0
+            client.received_bytes += row["response_bytes_sum"] or 0
+            client.see(row["time_min"], row["time_max"])
 
     def _learn(self, calls: pa.RecordBatch, name: str) -> None:
         if calls[name].null_count == len(calls):
@@ -151,7 +161,7 @@ class Clients:
             use.parts += row["topic_count"]
             use.partitions.update(row["partition_distinct"])
             use.codecs.update(filter(None, row["codec_distinct"]))
-            use.first, use.last = _span(use, row)
+            use.see(row["time_min"], row["time_max"])
 
     def _look_into(self, calls: pa.RecordBatch) -> None:
         fetches = calls.filter(pc.equal(calls["api_key"], FETCH)).select([*KEYS, "request"])
@@ -175,15 +185,17 @@ class Clients:
     def tables(self) -> list[AnswerTable]:
         """Clients by their bytes, what each does with each topic, and their settings."""
         found = sorted(
-            self._clients.items(), key=lambda item: (-(item[1].sent + item[1].received), str(item[0]))
+            self._clients.items(),
+            key=lambda item: (-(item[1].sent_bytes + item[1].received_bytes), str(item[0])),
         )
         uses: list[Row] = [row for key, client in found for row in self._use_rows(key, client)]
         if self._topic is not None:
             users = {(row["address"], row["client"]) for row in uses}
             found = [item for item in found if item[0] in users]
-        settings = [row for row in (_settings_row(*item) for item in found) if _says(row)]
+        settings = [_settings_row(*item) for item in found]
+        settings = [row for row in settings if row["acks"] or row["isolation"] or row["rack"]]
         return [
-            AnswerTable("uses", "Who uses which topic", USES, list(uses), top=15),
+            AnswerTable("uses", "Who uses which topic", USES, uses, top=15),
             AnswerTable("clients", "Clients", CLIENTS, [_client_row(*item) for item in found], top=10),
             AnswerTable("settings", "How they write and read", SETTINGS, settings, top=10),
         ]
@@ -192,9 +204,8 @@ class Clients:
         found = []
         if self._beyond:
             found.append(f"{self._beyond:,} calls of clients beyond the first {MAX_CLIENTS:,} are not told")
-        nameless = any(name == "consumes" and len(topic) == 36 and topic.count("-") == 4
-                       for client in self._clients.values() for name, topic in client.uses)  # fmt: skip
-        if nameless:
+        uses = (use for client in self._clients.values() for use in client.uses)
+        if any(does == "consumes" and len(topic) == 36 and topic.count("-") == 4 for does, topic in uses):
             found.append("topics shown as uuids are named nowhere in the input")
         return found
 
@@ -202,22 +213,14 @@ class Clients:
         for (does, topic), use in sorted(client.uses.items()):
             if self._topic in (None, topic):
                 yield {
-                    **_who(key), "does": does, "topic": topic,
+                    **vars(use), **_who(key), "does": does, "topic": topic, "partitions": len(use.partitions),
                     "groups": sorted(client.seen["group_id"]) if does == "consumes" else None,
-                    "partitions": len(use.partitions), "records": use.records,
-                    "record_bytes": use.record_bytes, "first_time": use.first, "last_time": use.last,
                 }  # fmt: skip
 
 
 def _does(row: Row) -> str:
     replica = row["api_key"] == FETCH and REPLICA.match(row["client_id"] or "")
     return "replicates" if replica else DOES[row["api_key"]]
-
-
-def _span(of: Client | Use, row: Row) -> tuple[datetime | None, datetime | None]:
-    firsts = [time for time in (of.first, row["time_min"]) if time is not None]
-    lasts = [time for time in (of.last, row["time_max"]) if time is not None]
-    return min(firsts, default=None), max(lasts, default=None)
 
 
 def _who(key: tuple[str | None, str | None]) -> Row:
@@ -228,15 +231,12 @@ def _client_row(key: tuple[str | None, str | None], client: Client) -> Row:
     topics = defaultdict(list)
     for does, topic in sorted(client.uses):
         topics[does].append(topic)
-    brokers = sorted(str(address) for address in client.seen["broker_ip"])
     return {
-        **_who(key), "software": _software(client), "user": _words(client, "user"),
+        **vars(client), **_who(key), "software": client.words(*SOFTWARE), "user": client.words("user"),
         "produces": topics["produces"], "consumes": topics["consumes"] + topics["replicates"],
-        "groups": sorted(client.seen["group_id"]), "brokers": brokers,
-        "ports": sorted(str(port) for port in client.seen["broker_port"]),
-        "connections": len(client.seen["connection"]), "calls": client.calls, "errors": client.errors,
-        "sent_bytes": client.sent, "received_bytes": client.received, "first_time": client.first,
-        "last_time": client.last, "security": _words(client, "security"),
+        "groups": sorted(client.seen["group_id"]), "brokers": sorted(map(str, client.seen["broker_ip"])),
+        "ports": sorted(map(str, client.seen["broker_port"])), "connections": len(client.seen["connection"]),
+        "security": client.words("security"),
     }  # fmt: skip
 
 
@@ -248,12 +248,8 @@ def _settings_row(key: tuple[str | None, str | None], client: Client) -> Row:
         "codecs": sorted({codec for use in writes for codec in use.codecs}),
         "batch_bytes": round(sum(use.record_bytes for use in writes) / parts) if parts else None,
         "producer": _producer(client, bool(writes)), "isolation": sorted(client.isolation),
-        "rack": _words(client, "rack"), "software": _software(client),
+        "rack": client.words("rack"), "software": client.words(*SOFTWARE),
     }  # fmt: skip
-
-
-def _says(row: Row) -> bool:
-    return any(row[name] for name in ("acks", "isolation", "rack"))
 
 
 def _producer(client: Client, writes: bool) -> str | None:
@@ -263,17 +259,6 @@ def _producer(client: Client, writes: bool) -> str | None:
     if INIT_PRODUCER_ID in client.seen["api_key"]:
         return "idempotent"
     return "plain" if writes and client.seen["acks"] - {-1} else None
-
-
-def _software(client: Client) -> str | None:
-    names, versions = client.seen["software_name"], client.seen["software_version"]
-    if not names:
-        return None
-    return " ".join(filter(None, (", ".join(sorted(names)), ", ".join(sorted(versions)))))
-
-
-def _words(client: Client, name: str) -> str | None:
-    return ", ".join(sorted(client.seen[name])) or None
 
 
 CLIENT = AnswerField("client", "text", "client", "as it calls itself: its client id")

@@ -8,16 +8,16 @@ is small, 0.33 medium, 0.47 large.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, grouped
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, Sample, calls_of, grouped
 from kwsniff.count.eventrows import WAITED, waited
 from kwsniff.spec.load import catalog
 
@@ -35,32 +35,23 @@ SIZES = ((0.474, "large"), (0.33, "medium"), (0.147, "small"))
 MAX_NAMES = 100_000
 
 
-@dataclass(slots=True)
-class Latencies:
-    """Those of one API."""
-
-    calls: int = 0
-    times: list[float] = field(default_factory=list)
-    seen: int = 0
-
-
 class Profile:
     """Takes EVENTS of one of the two inputs."""
 
     def __init__(self) -> None:
         self.needs = NEEDS
-        self.apis: dict[str, Latencies] = {}
+        self.apis: Counter[str] = Counter()
+        """Calls."""
+        self.latencies: dict[str, Sample] = defaultdict(partial(Sample, SAMPLES, np.random.default_rng(11)))
         self.errors: Counter[tuple[str, int]] = Counter()
         self.clients: Counter[str] = Counter()
         self.calls = 0
-        self._random = np.random.default_rng(11)
 
     def take(self, batch: pa.RecordBatch) -> None:
         calls = calls_of(batch)
         self.calls += len(calls)
         for row in grouped(calls, ("api", "error_code"), (("event", "count"),)):
-            found = self.apis.setdefault(row["api"] or "?", Latencies())
-            found.calls += row["event_count"]
+            self.apis[row["api"] or "?"] += row["event_count"]
             if row["error_code"]:
                 self.errors[row["api"] or "?", row["error_code"]] += row["event_count"]
         for row in grouped(calls, ("client_id", "client_ip"), (("event", "count"),)):
@@ -70,17 +61,7 @@ class Profile:
         timed = calls.filter(pc.is_valid(calls["latency_us"]))
         timed = timed.filter(pa.array(~waited(timed)))
         for row in grouped(timed, ("api",), (("latency_us", "list"),)):
-            self._add(self.apis[row["api"] or "?"], row["latency_us_list"])
-
-    def _add(self, found: Latencies, times: list[float]) -> None:
-        for time in times:
-            found.seen += 1
-            if len(found.times) < SAMPLES:
-                found.times.append(time)
-            else:
-                at = int(self._random.integers(found.seen))
-                if at < SAMPLES:
-                    found.times[at] = time
+            self.latencies[row["api"] or "?"].add(row["latency_us_list"])
 
 
 def compared(a: Profile, b: Profile) -> list[AnswerTable]:
@@ -101,11 +82,10 @@ def _weight(row: Row) -> tuple[bool, float]:
 
 def _latency(a: Profile, b: Profile) -> Iterator[Row]:
     for api in sorted({*a.apis, *b.apis}):
-        one, other = a.apis.get(api, Latencies()), b.apis.get(api, Latencies())
-        first, second = np.array(one.times), np.array(other.times)
+        first, second = (np.array(each.latencies[api].kept) for each in (a, b))
         effect = cliffs_delta(first, second)
         yield {
-            "api": api, "calls_a": one.calls, "calls_b": other.calls,
+            "api": api, "calls_a": a.apis[api], "calls_b": b.apis[api],
             "p50_a_us": _percentile(first, 50), "p50_b_us": _percentile(second, 50),
             "p99_a_us": _percentile(first, 99), "p99_b_us": _percentile(second, 99),
             "change": _change(first, second), "effect": effect,
@@ -151,14 +131,10 @@ def _errors(a: Profile, b: Profile) -> Iterator[Row]:
         before, after = a.errors[api, code], b.errors[api, code]
         yield {
             "error": catalog().error(code).name, "api": api, "count_a": before, "count_b": after,
-            "share_a": _share(before, a, api), "share_b": _share(after, b, api),
+            "share_a": before / a.apis[api] if api in a.apis else None,
+            "share_b": after / b.apis[api] if api in b.apis else None,
             "verdict": "new" if not before else "gone" if not after else "in both",
         }  # fmt: skip
-
-
-def _share(count: int, profile: Profile, api: str) -> float | None:
-    calls = profile.apis.get(api, Latencies()).calls
-    return count / calls if calls else None
 
 
 def _clients(a: Profile, b: Profile) -> Iterator[Row]:

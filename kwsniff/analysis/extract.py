@@ -13,12 +13,11 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from kwsniff.analysis.tabular import columns
+from kwsniff.analysis.bytestream import CALL, Code, Row, between, directions, micros
 from kwsniff.capture.savefile import (
     INTERFACE,
     NANOSECONDS,
@@ -31,19 +30,11 @@ from kwsniff.capture.savefile import (
 )
 from kwsniff.capture.source import blocks, resolve, segments
 from kwsniff.config import Config
-from kwsniff.net.address import halves
 from kwsniff.net.packets import PacketBlock
 from kwsniff.net.segments import SYN
 from kwsniff.output.text import printable
 
-NEEDS = columns(
-    """
-    event time capture connection client_ip client_port broker_ip broker_port api api_key api_version
-    correlation_id client_id request_time request_end_time response_time response_end_time
-    request_packet response_packet status error error_code latency_us topics topic_ids
-    unanswered_because request_bytes response_bytes partitions
-    """
-)
+NEEDS = CALL
 """Columns of the calls."""
 COMMENT, APPLICATION = 1, 4
 """Codes of pcapng options: opt_comment, shb_userappl."""
@@ -51,9 +42,6 @@ MAX_CALLS = 500_000
 SKEW = 10_000_000
 """Microseconds by which packets may lie out of the order of their times."""
 MAX_COMMENT = 1_000
-Row = dict[str, Any]
-Code = tuple[int, int, int, int, int, int]
-"""Source and destination of one direction: upper and lower half of the address, and port."""
 
 
 class Span(NamedTuple):
@@ -107,9 +95,7 @@ def wanted_of(calls: Sequence[Row]) -> dict[Code, Wanted]:
     """What to look for, by direction."""
     found: dict[Code, Wanted] = defaultdict(Wanted)
     for call in calls:
-        client = (*halves(call["client_ip"]), call["client_port"])
-        broker = (*halves(call["broker_ip"]), call["broker_port"])
-        for name, code in (("request", client + broker), ("response", broker + client)):
+        for name, code in directions(call):
             span = _span(call, name)
             if span is not None:
                 insort(found[code].spans, span)
@@ -120,11 +106,7 @@ def _span(call: Row, name: str) -> Span | None:
     first, last, packet = (call[f"{name}_{part}"] for part in ("time", "end_time", "packet"))
     if first is None or packet is None:
         return None
-    return Span(_micros(first), _micros(last or first), packet, call["capture"], _said(call, name))
-
-
-def _micros(moment: Any) -> int:
-    return int(pa.scalar(moment, pa.timestamp("us", tz="UTC")).value)
+    return Span(micros(first), micros(last or first), packet, call["capture"], _said(call, name))
 
 
 def _said(call: Row, name: str) -> str:
@@ -151,25 +133,12 @@ def choose(paths: Sequence[str], calls: Sequence[Row], config: Config | None = N
     begun: dict[Code, list[tuple[str, int]]] = {}
     """Packets of the last handshake in each direction, until a call shows that it is wanted."""
     for batch in segments(paths, config):
-        for code, row in _rows(batch, wanted):
-            _take(code, row, wanted, begun, chosen)
+        for code, at in between(batch, wanted):
+            _take(code, {name: batch[name][at].as_py() for name in _SEEN}, wanted, begun, chosen)
     return chosen
 
 
-_NAMES = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
-
-
-def _rows(batch: pa.RecordBatch, wanted: dict[Code, Wanted]) -> Iterator[tuple[Code, Row]]:
-    """The rows of a batch that lie in one of the directions."""
-    columns = [batch[name].to_numpy(zero_copy_only=False) for name in _NAMES]
-    ports = np.nan_to_num(columns[2]) * 65536.0 + np.nan_to_num(columns[5])
-    asked = np.array([code[2] * 65536.0 + code[5] for code in wanted])
-    more = [batch[name] for name in ("capture", "packet", "time", "flags", "length")]
-    for at in np.flatnonzero(np.isin(ports, asked)).tolist():
-        code = tuple(int(column[at]) for column in columns)
-        if code in wanted:
-            values = [column[at].as_py() for column in more]
-            yield code, dict(zip(("capture", "packet", "time", "flags", "length"), values, strict=True))
+_SEEN = ("capture", "packet", "time", "flags", "length")
 
 
 def _take(

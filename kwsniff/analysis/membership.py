@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kwsniff.analysis.tabular import Row
+from kwsniff.analysis.tabular import Row, Seen
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 HEARTBEATS = {68: "consumer (KIP-848)", 76: "share", 88: "streams"}
@@ -25,19 +25,24 @@ Share = dict[str, list[int]]
 """Partitions by topic."""
 
 
-@dataclass(slots=True)
-class Member:
+@dataclass
+class Member(Seen):
     """One member, by its id."""
 
-    client: str | None
-    address: str | None
-    first: datetime
-    last: datetime
+    client: str | None = None
+    address: str | None = None
     instance: str | None = None
     assignment: Share | None = None
     generation: int | None = None
     left: datetime | None = None
     why: str | None = None
+
+    @property
+    def end(self) -> str | None:
+        """How it ended, if it did."""
+        if self.left is None:
+            return None
+        return "left" if self.why in (None, "left") else f"left: {self.why}"
 
 
 @dataclass(slots=True)
@@ -85,11 +90,9 @@ class Life:
         """Note that a member made a call; the member, None without an id."""
         if not member_id:
             return None
-        member = self.members.get(member_id)
-        if member is None:
-            member = Member(row["client_id"], row["client_ip"], row["time"], row["time"])
-            self.members[member_id] = member
-        member.first, member.last = min(member.first, row["time"]), max(member.last, row["time"])
+        new = Member(client=row["client_id"], address=row["client_ip"])
+        member = self.members.setdefault(member_id, new)
+        member.see(row["time"], row["time"])
         return member
 
     def _join(self, row: Row, request: Row, response: Row) -> None:
@@ -216,14 +219,9 @@ class Life:
             return f"{names} joined" if found.generation <= 1 else f"seen first: {names}"
         new, gone = found.members - before.members, before.members - found.members
         parts = [f"{self._name(each)} joined" for each in sorted(new)]
-        parts += [f"{self._name(each)} {self._gone(each)}" for each in sorted(gone)]
+        ends = {each: self.members[each].end if each in self.members else None for each in sorted(gone)}
+        parts += [f"{self._name(each)} {end or 'was gone without leaving'}" for each, end in ends.items()]
         return ", ".join(parts) or "the same members joined again"
-
-    def _gone(self, member_id: str) -> str:
-        member = self.members.get(member_id)
-        if member is None or member.left is None:
-            return "was gone without leaving"
-        return "left" if member.why in (None, "left") else f"left: {member.why}"
 
     def _name(self, member_id: str) -> str:
         member = self.members.get(member_id)

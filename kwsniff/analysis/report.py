@@ -2,7 +2,7 @@
 
 `Report.from_events` makes one pass over EVENTS batches; the tables then are Arrow's, pandas frames for who
 asks for those, and go to a terminal, to CSV files or to JSON. What the tables hold is declared in
-`kwsniff.analysis.report_tables`.
+`kwsniff.analysis.statistics`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Report:
 
     arrow: dict[str, pa.Table]
     """`api`, `client`, `topic`, `broker` and `error` with the columns of
-    `kwsniff.analysis.report_tables.TABLES`."""
+    `kwsniff.analysis.statistics.TABLES`."""
     covered_s: float
     """Seconds the input covers: from first to last byte of each capture, overlaps counted once."""
     first_time: datetime | None

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import pyarrow as pa
 
@@ -32,21 +32,23 @@ SEVERITIES = {
 }
 """From the worst on."""
 
+
+def documented(name: str, kind: pa.DataType, doc: str) -> pa.Field:
+    """A column with what it says, which the docs list."""
+    return pa.field(name, kind, metadata={"doc": doc})
+
+
 FINDINGS = pa.schema(
     [
-        pa.field("code", pa.string(), metadata={"doc": "name of the rule, see docs/findings.md"}),
-        pa.field("severity", pa.string(), metadata={"doc": ", ".join(SEVERITIES)}),
-        pa.field("subject", pa.string(), metadata={"doc": "who or what it is about; empty if ok"}),
-        pa.field("finding", pa.string(), metadata={"doc": "one sentence or two"}),
-        pa.field(
-            "numbers",
-            pa.string(),
-            metadata={"doc": "the figures as `name=value`, joined by `; `; units in the names"},
-        ),
-        pa.field("evidence", pa.string(), metadata={"doc": "packets as `capture:number`, joined by `;`"}),
-        pa.field("first_time", TIMESTAMP, metadata={"doc": "when it was first seen"}),
-        pa.field("last_time", TIMESTAMP, metadata={"doc": "when it was last seen"}),
-        pa.field("command", pa.string(), metadata={"doc": "what shows more; FILE stands for the input"}),
+        documented("code", pa.string(), "name of the rule, see docs/findings.md"),
+        documented("severity", pa.string(), ", ".join(SEVERITIES)),
+        documented("subject", pa.string(), "who or what it is about; empty if ok"),
+        documented("finding", pa.string(), "one sentence or two"),
+        documented("numbers", pa.string(), "the figures as `name=value`, joined by `; `; units in the names"),
+        documented("evidence", pa.string(), "packets as `capture:number`, joined by `;`"),
+        documented("first_time", TIMESTAMP, "when it was first seen"),
+        documented("last_time", TIMESTAMP, "when it was last seen"),
+        documented("command", pa.string(), "what shows more; FILE stands for the input"),
     ]
 )
 """A row for each finding, and one for each rule that found nothing."""
@@ -190,6 +192,19 @@ def _option(words: list[str], first: str, size: int) -> list[str]:
     return words[place : place + size]
 
 
+def summed(pairs: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Counts by name, those of the same name in one."""
+    found: dict[str, float] = {}
+    for text, count in pairs:
+        found[text] = found.get(text, 0) + count
+    return list(found.items())
+
+
+def is_broker(broker: Any) -> str:
+    """The condition for a broker."""
+    return f"broker == {literal(str(broker))}"
+
+
 def is_client(client_id: Any, ip: Any) -> str:
     """The condition for a client: by its id if it has one, else by its address."""
     return f"client_id == {literal(client_id)}" if client_id else f"client_ip == {literal(ip)}"
@@ -282,7 +297,9 @@ class Shown(NamedTuple):
 
 
 class Rule(ABC):
-    """One rule. Its docstring is its documentation in docs/findings.md: what it means and what to do."""
+    """One rule. Its docstring is its documentation in docs/findings.md: what it means and what to do.
+
+    What it keeps is declared in its class as annotations with a type that merges (`calls: Tally`)."""
 
     code: ClassVar[str]
     about: ClassVar[str]
@@ -299,13 +316,16 @@ class Rule(ABC):
         self.thresholds = thresholds
         self.looked = 0
         """Rows it could judge by; 0: the capture does not show what it looks at."""
+        for name, kind in get_type_hints(type(self)).items():
+            if hasattr(kind, "merge"):
+                setattr(self, name, kind())
 
     @abstractmethod
     def take(self, batch: EventBatch) -> None:
         """Take one batch."""
 
     @abstractmethod
-    def findings(self, context: Context) -> list[Finding]:
+    def findings(self, context: Context) -> Iterable[Finding]:
         """What was found so far."""
 
     @classmethod

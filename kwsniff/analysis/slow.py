@@ -8,19 +8,46 @@ is empty, its part is not known; then the time between request and response (`la
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, merged
-from kwsniff.count.eventrows import BROKER_LEAST, PARTS, WAITED, EventRows, address, waited
-from kwsniff.rows.columns import Mask
+from kwsniff.analysis.rule import (
+    NOTICE,
+    WARNING,
+    Context,
+    Finding,
+    Rule,
+    both,
+    command,
+    evidence,
+    is_client,
+    literal,
+)
+from kwsniff.analysis.tabular import (
+    AnswerField,
+    AnswerTable,
+    Row,
+    Sample,
+    calls_of,
+    grouped,
+    merged,
+    topics_of,
+)
+from kwsniff.count.codes import Keys
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS, WAITED, EventBatch, EventRows, address, waited
+from kwsniff.count.keyed import Key
+from kwsniff.count.percentiles import Histogram, quantile
+from kwsniff.count.tally import Entry, Tally, nowhere
+from kwsniff.output.units import client, duration, listed, many
+from kwsniff.rows.columns import Floats, Mask
 
+GROUP = ("client_id", "client_ip", "api", "broker_ip", "broker_port")
 TIMES = (*PARTS, BROKER_LEAST)
+DURATIONS = ("duration_us", *TIMES)
 MAYBE = "broker or waiting"
 """What `broker_us` of a Fetch is, but for `broker_least_us`."""
 WHERE = {
@@ -42,16 +69,6 @@ KEPT = 1000
 MAX_GROUPS = 100_000
 MAX_SAMPLES = 2_000
 """Times kept of each client and API: with more, percentiles are of a sample."""
-
-
-@dataclass(slots=True)
-class Group:
-    """The calls of one client in one API to one broker."""
-
-    calls: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-    times: list[float] = field(default_factory=list)
-    greatest: float = 0.0
 
 
 class Slowest:
@@ -104,7 +121,9 @@ class Slow:
         self.needs = NEEDS
         self._waiting = waiting
         self._slowest = Slowest()
-        self._groups: dict[tuple[Any, ...], Group] = {}
+        self._sums: dict[tuple[Any, ...], dict[str, float]] = {}
+        """The sums of DURATIONS, as far as they are known, by GROUP; and the greatest duration."""
+        self._durations: dict[tuple[Any, ...], Sample] = {}
         self._calls = self._waited = self._parted = 0
         self._random = np.random.default_rng(7)
 
@@ -122,37 +141,27 @@ class Slow:
             self._take_groups(calls)
 
     def _take_groups(self, calls: pa.RecordBatch) -> None:
-        keys = ["client_id", "client_ip", "api", "broker_ip", "broker_port"]
-        sums = [("duration_us", "list"), *((part, "sum") for part in TIMES)]
-        table = pa.Table.from_batches([calls.select([*keys, "duration_us", *TIMES])])
-        for row in table.group_by(keys, use_threads=False).aggregate(sums).to_pylist():
-            key = tuple(row[name] for name in keys)
-            if key not in self._groups and len(self._groups) >= MAX_GROUPS:
+        sums = [("duration_us", "list"), ("duration_us", "max"), *((name, "sum") for name in DURATIONS)]
+        for row in grouped(calls, GROUP, sums):
+            key = tuple(row[name] for name in GROUP)
+            if key not in self._sums and len(self._sums) >= MAX_GROUPS:
                 continue
-            self._add(self._groups.setdefault(key, Group()), row)
-
-    def _add(self, group: Group, row: Row) -> None:
-        times = row["duration_us_list"]
-        group.greatest = max(group.greatest, *times)
-        for part in TIMES:
-            if row[f"{part}_sum"] is not None:
-                group.sums[part] = group.sums.get(part, 0.0) + row[f"{part}_sum"]
-        group.sums["duration_us"] = group.sums.get("duration_us", 0.0) + sum(times)
-        for time in times:
-            group.calls += 1
-            if len(group.times) < MAX_SAMPLES:
-                group.times.append(time)
-            else:  # each call has the same chance to be among those that are kept
-                at = int(self._random.integers(group.calls))
-                if at < MAX_SAMPLES:
-                    group.times[at] = time
+            group = self._sums.setdefault(key, {"max_us": 0.0})
+            group["max_us"] = max(group["max_us"], row["duration_us_max"])
+            for name in DURATIONS:
+                if row[f"{name}_sum"] is not None:
+                    group[name] = group.get(name, 0.0) + row[f"{name}_sum"]
+            if key not in self._durations:
+                self._durations[key] = Sample(MAX_SAMPLES, self._random)
+            self._durations[key].add(row["duration_us_list"])
 
     def tables(self) -> list[AnswerTable]:
         """The slowest calls, and clients by the time their calls took in all."""
-        groups = sorted(self._groups.items(), key=lambda item: -item[1].sums["duration_us"])
+        clients = [_client_row(key, sums, self._durations[key]) for key, sums in self._sums.items()]
+        clients.sort(key=lambda row: -row["total_us"])
         return [
             self._slowest.table(),
-            AnswerTable("clients", "Clients by time", CLIENTS, list(_client_rows(groups)), top=10),
+            AnswerTable("clients", "Clients by time", CLIENTS, clients, top=10),
         ]
 
     def notes(self) -> list[str]:
@@ -168,17 +177,12 @@ class Slow:
 
 
 def _call_row(row: Row) -> Row:
-    topics = merged([name or uuid for name, uuid in zip(row["topics"] or (), _ids(row), strict=False)])
     return {
-        **row, "client": row["client_id"], "address": row["client_ip"], "topics": topics,
+        **row, "client": row["client_id"], "address": row["client_ip"], "topics": merged(topics_of(row)),
         "broker": address(row["broker_ip"], row["broker_port"]), "mostly": _mostly(row),
         "call": f"{row['connection']}#{row['correlation_id']}", "group": row["group_id"],
         "packet": row["request_packet"],
     }  # fmt: skip
-
-
-def _ids(row: Row) -> list[str | None]:
-    return [*(row["topic_ids"] or ()), *[None] * len(row["topics"] or ())]
 
 
 def _mostly(sums: Row) -> str | None:
@@ -191,17 +195,16 @@ def _mostly(sums: Row) -> str | None:
     return f"{where} {100 * known[where] / sums['duration_us']:.0f}%"
 
 
-def _client_rows(groups: list[tuple[tuple[Any, ...], Group]]) -> Iterator[Row]:
-    for (client, ip, api, host, port), group in groups:
-        times = np.array(group.times)
-        means = {part: group.sums[part] / group.calls for part in TIMES if part in group.sums}
-        yield {
-            "client": client, "address": ip, "api": api, "broker": address(host, port), "calls": group.calls,
-            "total_us": group.sums["duration_us"], "p50_us": float(np.percentile(times, 50)),
-            # Below a hundred calls the greatest says as much.
-            "p99_us": float(np.percentile(times, 99)) if group.calls >= 100 else None,
-            "max_us": group.greatest, "mostly": _mostly(group.sums), **means,
-        }  # fmt: skip
+def _client_row(key: tuple[Any, ...], sums: Row, durations: Sample) -> Row:
+    client, ip, api, host, port = key
+    return {
+        "client": client, "address": ip, "api": api, "broker": address(host, port), "calls": durations.count,
+        "total_us": sums["duration_us"], "p50_us": float(np.percentile(durations.kept, 50)),
+        # Below a hundred calls the greatest says as much.
+        "p99_us": float(np.percentile(durations.kept, 99)) if durations.count >= 100 else None,
+        "max_us": sums["max_us"], "mostly": _mostly(sums),
+        **{part: sums[part] / durations.count for part in TIMES if part in sums},
+    }  # fmt: skip
 
 
 CLIENT = AnswerField("client", "text", "client", "client id")
@@ -248,3 +251,192 @@ CLIENTS = (
     MOSTLY,
     *DIVIDED,
 )
+
+
+# Brokers that are slow to answer, and queues that make answers late although the broker is quick.
+#
+# A broker handles one request of a connection at a time. `broker_least_us` is what it took for a call
+# itself, as far as that is certain, `queued_us` how long the call waited behind earlier ones. Where a source
+# does not tell them apart, calls that were sent with nothing outstanding and do not wait on purpose are
+# measured by their latency; then nothing is known of queues.
+
+WAITING = (1, 11, 14, 78)
+"""Fetch, JoinGroup, SyncGroup, ShareFetch: their latency is not the broker's."""
+DELAYED = (58,)
+"""SASL_AUTHENTICATION_FAILED: brokers hold that answer back on purpose."""
+SLOW_PART = 0.95
+SEVERE = 50
+"""Times the threshold from which on it is a warning."""
+
+
+def _own_time(calls: EventRows) -> Floats:
+    refused = calls.is_in("error_code", DELAYED)
+    if calls.has(BROKER_LEAST):
+        return np.where(refused, np.nan, calls.floats(BROKER_LEAST))
+    alone = (calls.ints("in_flight", -1) == 0) & ~calls.is_in("api_key", WAITING)
+    found: Floats = np.where(alone & ~refused, calls.floats("latency_us"), np.nan)
+    return found
+
+
+class _Slow(NamedTuple):
+    """What takes a broker long; compared by how much it matters."""
+
+    weight: float
+    api: str
+    calls: int
+    half: float
+    most: float
+
+
+class SlowBroker(Rule):
+    """The broker time of one call of twenty (p95) is above `slow_ms`: not waiting for data or
+    members, not behind other requests, not throttled; of a Fetch, which may have waited for data however it
+    was answered, only what it took beyond its `max_wait_ms`. Look at its disks, its garbage collections, its
+    request handler threads and, for Produce with acks=all, at the followers that have to take the records
+    first. A broker that clients had to send packets to again is not judged: what the network took before it
+    had a request is not told from its own time."""
+
+    code = "slow_broker"
+    several = "{count} brokers are slow: broker time of their slowest API p95 up to {max_p95_us}."
+    about = "broker speed"
+    needs = frozenset((BROKER_LEAST, "latency_us", "in_flight", "client_retransmissions", "client_packets"))
+    missing = "no calls to measure"
+
+    times: Histogram
+    slow: Tally
+    sent: Tally
+    """Packets from clients, and those that were sent again, by broker."""
+
+    def take(self, batch: EventBatch) -> None:
+        calls, ends = batch.calls, batch.connections
+        again = [ends.ints("client_packets"), ends.ints("client_retransmissions")]
+        self.sent.add(ends, None, [ends.broker], again)
+        own = _own_time(calls)
+        self.looked += int((~np.isnan(own)).sum())
+        keys = [calls.broker, calls.coded("api")]
+        self.times.add(keys, own)
+        with np.errstate(invalid="ignore"):
+            self.slow.add(calls, own > self.thresholds.slow_ms * 1000, keys, [own], [own])
+
+    def findings(self, context: Context) -> Iterable[Finding]:
+        return [
+            self._finding(broker, sorted(slow, reverse=True), context)
+            for broker, slow in self._slow_brokers().items()
+            if not self._is_lossy(broker)
+        ]
+
+    def unjudged(self) -> str:
+        lossy = sorted(str(each) for each in self._slow_brokers() if self._is_lossy(each))
+        return f"clients sent packets to {listed(lossy)} again" if lossy else ""
+
+    def _slow_brokers(self) -> dict[Any, list[_Slow]]:
+        brokers: dict[Any, list[_Slow]] = {}
+        for (broker, api), counts in self.times.counts.items():
+            calls, most = int(counts.sum()), quantile(counts, SLOW_PART)
+            if calls >= self.thresholds.slow_calls and most >= self.thresholds.slow_ms * 1000:
+                slow = _Slow(most * calls, str(api), calls, quantile(counts, 0.5), most)
+                brokers.setdefault(broker, []).append(slow)
+        return brokers
+
+    def _is_lossy(self, broker: Any) -> bool:
+        """Whether clients had to send it so much again that `retransmissions` may speak."""
+        entry = self.sent.entries.get((broker,))
+        if entry is None:
+            return False
+        packets, again = entry.sums
+        return (
+            again >= self.thresholds.retransmissions
+            and again >= self.thresholds.retransmitted_ratio * packets
+        )
+
+    def _finding(self, broker: Any, slow: list[_Slow], context: Context) -> Finding:
+        weight, api, calls, half, most = slow[0]
+        entries = [self.slow.entries.get((broker, each.api)) for each in slow]
+        shown = [entry for entry in entries if entry is not None]
+        longest = entries[0].maxes[0] if entries[0] else most
+        others = [each.api for each in slow[1:]]
+        p50, p95, top = (duration(each / 1e6) for each in (half, most, longest))
+        brief = f"p50 {p50}, p95 {p95}, max {top} ({many(calls, f'{api} call')})"
+        sentence = f"{broker} is slow with {api}: broker time {brief}" + (
+            f"; it is slow with {listed(others)}, too." if others else "."
+        )
+        numbers = {"calls": calls, "p50_us": half, "p95_us": most, "max_us": longest, "apis": len(slow)}
+        limit = self.thresholds.slow_ms * 1000
+        severe = any(each.half >= limit or each.most >= SEVERE * limit for each in slow)
+        where = f"broker == {literal(str(broker))}"
+        return Finding(
+            self.code, WARNING if severe else NOTICE, str(broker), sentence, numbers,
+            evidence(*shown) if shown else (nowhere(),),
+            command("slow", where if others else both(where, f"api == {literal(api)}")), weight,
+            share=context.of_calls(sum(entry.count for entry in shown)), brief=brief,
+        )  # fmt: skip
+
+
+class SlowQueue(Rule):
+    """Calls of a connection waited behind earlier ones of it, longer than the broker took for them: the
+    broker is not the bottleneck. Give what must be quick a connection (a client) of its own, allow fewer
+    requests in flight, or send larger ones."""
+
+    code = "slow_queue"
+    about = "queues"
+    several = (
+        "{count} clients queue on their connections: up to {max_in_flight} requests in flight, p95 up to "
+        "{max_p95_us} in line."
+    )
+    needs = frozenset(("queued_us", "broker_us", "in_flight"))
+    missing = "no times in queues"
+
+    times: Histogram
+    clients: Tally
+
+    def take(self, batch: EventBatch) -> None:
+        calls = batch.calls
+        if not calls.has("queued_us"):
+            return
+        queued, own = calls.floats("queued_us"), calls.floats("broker_us")
+        self.looked += int((~np.isnan(queued)).sum())
+        keys: Keys = [calls.client, calls.broker]
+        self.times.add(keys, queued)
+        with np.errstate(invalid="ignore"):
+            self.clients.add(calls, queued > 0, keys, [queued, own], [calls.ints("in_flight")])
+
+    def findings(self, context: Context) -> Iterable[Finding]:
+        clients: dict[Key, list[tuple[int, Key, Entry]]] = {}
+        for key, entry in self.clients.entries.items():
+            if self._is_slow(key, entry):
+                clients.setdefault(key[:2], []).append((round(entry.sums[0]), key, entry))
+        return [self._finding(rows, context) for rows in clients.values()]
+
+    def _is_slow(self, key: Key, entry: Entry) -> bool:
+        counts = self.times.counts.get(key)
+        queued, own = map(round, entry.sums)  # whole µs: the same in whatever order they were added
+        if counts is None or counts.sum() < self.thresholds.slow_calls or queued <= own:
+            return False
+        if entry.count < self.thresholds.queued_calls:
+            return False
+        return quantile(counts, SLOW_PART) >= self.thresholds.queued_ms * 1000
+
+    def _finding(self, rows: list[tuple[int, Key, Entry]], context: Context) -> Finding:
+        _, key, entry = max(rows, key=lambda row: (row[0], str(row[1][2])))
+        name, ip, broker = key
+        counts = self.times.counts[key]
+        queued, own = map(round, entry.sums)
+        late = quantile(counts, SLOW_PART)
+        more = f" and {many(len(rows) - 1, 'broker')} more" if len(rows) > 1 else ""
+        flight = int(max(max(each.maxes[0] for _, _, each in rows), 0))
+        brief = (
+            f"up to {many(flight, 'request')} in flight, p95 {duration(late / 1e6)} in line "
+            f"({entry.count:,} of {many(counts.sum(), 'call')} to {broker}{more} had to wait)"
+        )
+        sentence = f"{client(name, ip)} queues on one connection: {brief}."
+        numbers = {"queued_calls": entry.count, "queued_us": queued, "broker_us": own, "p95_us": late}
+        numbers["in_flight"] = flight
+        waited = sum(each.count for _, _, each in rows)
+        severe = late >= SEVERE * self.thresholds.queued_ms * 1000
+        shown = evidence(*(each for _, _, each in rows))
+        return Finding(
+            self.code, WARNING if severe else NOTICE, client(name, ip), sentence, {**numbers,
+            "brokers": len(rows)}, shown,
+            command("slow", is_client(name, ip)), sum(each for each, _, _ in rows),
+            share=context.of_calls(waited), brief=brief,
+        )  # fmt: skip

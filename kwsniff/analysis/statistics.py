@@ -1,23 +1,19 @@
-"""From the store's cubes to the tables: grouping only, no presentation.
-
-Every table is the same summary over another grouping of cells: `group` numbers the rows of the table to be,
-one number for each cell, negative for cells that are not part of it.
-"""
+"""The tables of the report, and how they come from what a store counted."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kwsniff.analysis.report_tables import STATUS_COLUMNS, ordered, typed
+from kwsniff.analysis.tabular import AnswerField as Field
 from kwsniff.count.codes import combined
-from kwsniff.count.eventrows import BROKER_LEAST, PARTS
+from kwsniff.count.eventrows import BROKER_LEAST, PARTS, address
 from kwsniff.count.keyed import NEVER, Array, Columns, folded
-from kwsniff.count.percentiles import Samples
+from kwsniff.count.percentiles import QUANTILES, Samples
 from kwsniff.count.store import MEASURES, CallStore
 
 if TYPE_CHECKING:
@@ -26,6 +22,163 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Table = dict[str, Any]
 """The columns of a table to be: arrays, with NaN for what is not known, or lists."""
+
+# The tables of the report: their columns in order, each with its unit and meaning. Columns are added, never
+# renamed. docs/report.md lists them from here, and a test compares.
+#
+# Units are in the name: `_us` microseconds, `_ms` milliseconds, `_s` seconds, `_bytes` bytes, `_per_s` each
+# second, `_ratio` a part of 1.
+
+
+def _percentiles(prefix: str, heading: str, ranks: tuple[int, ...], what: str) -> Iterator[Field]:
+    for (name, quantile), rank in zip(QUANTILES.items(), ranks, strict=True):
+        meaning = f"greatest {what}" if quantile == 1 else f"percentile {100 * quantile:g} of {what}"
+        shown = f"{heading}{'p99.9' if name == 'p999' else name} ms"
+        yield Field(f"{prefix}_{name}_us", "duration", shown, meaning, rank)
+
+
+def _sum_of(name: str) -> Field:
+    meaning = f"sum of `{name}` of all calls; empty where none has it"
+    return Field(f"{name[:-3]}_sum_us", "duration", "", meaning)
+
+
+FIGURES = (
+    Field(
+        "calls",
+        "count",
+        "calls",
+        "calls of any status; a request, or a response whose request is not captured",
+    ),
+    Field("calls_per_s", "number", "calls/s", "calls per second of covered time", 4),
+    Field("request_bytes", "bytes", "sent", "bytes of the requests, with their 4 length bytes", 6),
+    Field("response_bytes", "bytes", "received", "bytes of the responses, with their 4 length bytes", 6),
+    Field("records", "count", "records", "records in them by their batch headers", 2),
+    Field("record_bytes", "bytes", "record data", "bytes of record data in them, as sent, compressed", 2),
+    *_percentiles(
+        "latency", "", (0, 8, 5, 0, 7, 1), "`latency_us` of answered calls that did not wait on purpose"
+    ),
+    *_percentiles("duration", "dur ", (10, 11, 11, 10, 11, 10), "`duration_us` of the same calls"),
+    Field("waited_calls", "count", "", "answered calls that waited on purpose, see Waiting"),
+    *_percentiles("waited", "", (0,) * 6, "`latency_us` of calls that waited on purpose"),
+    Field(
+        "wait_overrun_max_us",
+        "duration",
+        "",
+        "greatest `broker_us` of a Fetch that waited: by so much it came late",
+    ),
+    Field(
+        "duration_sum_us",
+        "duration",
+        "",
+        "sum of `duration_us` of answered calls that did not wait on purpose",
+    ),
+    Field("duration_waited_sum_us", "duration", "", "sum of `duration_us` of calls that waited on purpose"),
+    *map(_sum_of, (*PARTS, BROKER_LEAST)),
+    Field("errors", "count", "errors", "calls with a non-zero error code"),
+    Field("error_ratio", "ratio", "", "errors / calls"),
+    Field("error_codes", "count", "", "non-zero error codes; a call of several partitions may have several"),
+    Field(
+        "errors_by_name",
+        "text",
+        "errors by name",
+        "`NAME=calls (part of the row's calls)`, most frequent first, joined by `; `",
+        7,
+    ),
+    Field(
+        "throttled_calls", "count", "throttled", "calls whose response says that the client is throttled", 3
+    ),
+    Field("throttle_ms", "count", "throttle ms", "sum of the throttle times those responses name", 8),
+    Field("throttle_max_ms", "count", "", "greatest of them"),
+    Field("no_reply_expected", "count", "", "calls by status: Produce with acks=0, which is not answered"),
+    Field("unanswered", "count", "unanswered", "calls by status: no response captured", 2),
+    Field("orphan", "count", "orphan", "calls by status: response without captured request", 9),
+    Field("undecoded", "count", "undecoded", "calls by status: paired, but a body could not be decoded", 9),
+    Field("truncated", "count", "truncated", "calls by status: bytes of request or response not captured", 9),
+    Field(
+        "in_flight_max",
+        "count",
+        "in flight",
+        "most requests a connection had outstanding when one of these was sent",
+        8,
+    ),
+    Field("first_time", "time", "first", "first byte of the first of these calls", 6),
+    Field("last_time", "time", "last", "last byte of the last of these calls", 7),
+)
+
+STATUS_COLUMNS = ("no_reply_expected", "unanswered", "orphan", "undecoded", "truncated")
+
+API = Field("api", "text", "API", "name of the API; `key N` for a key without known name, empty if unknown")
+
+TABLES: dict[str, tuple[Field, ...]] = {
+    "api": (API, Field("api_key", "count", "", "its number"), *FIGURES),
+    "client": (
+        Field("client_id", "text", "client", "as the client calls itself"),
+        Field("client_ip", "text", "address", "address it sends from"),
+        Field(
+            "software",
+            "text",
+            "software",
+            "client libraries with version (ApiVersions, KIP-511), joined by `;`",
+            9,
+        ),
+        *FIGURES,
+    ),
+    "topic": (
+        Field("topic", "text", "topic", "name of the topic, or its uuid if no message named it"),
+        Field("partitions_seen", "count", "partitions", "different partitions of it in data calls", 8),
+        *FIGURES,
+    ),
+    "broker": (
+        Field("broker", "text", "broker", "address and port; an IPv6 address in brackets"),
+        *FIGURES,
+    ),
+    "error": (
+        Field("error", "text", "error", "name of the error, `ERROR_N` if it is not known"),
+        Field("error_code", "count", "code", "its number", 3),
+        Field("retriable", "flag", "retriable", "clients may try again; empty if the error is not known", 4),
+        API,
+        Field("api_call_ratio", "ratio", "of API", "these calls / all calls of the API", 1),
+        Field("topics_affected", "count", "topics", "topics of these calls to which the error belongs", 2),
+        Field(
+            "topics", "text", "topic names", "their names, at most 20 in alphabetical order, joined by `;`", 8
+        ),
+        Field("clients_affected", "count", "clients", "clients, by client id and address, that got it", 2),
+        Field(
+            "clients", "text", "client names", "at most 20 of them as `client_id@address`, joined by `;`", 8
+        ),
+        *(column for column in FIGURES if column.name not in {"errors", "error_ratio", "errors_by_name"}),
+    ),
+}
+
+
+def typed(name: str, columns: Mapping[str, Any]) -> pa.Table:
+    """Columns (arrays with NaN for what is not known, Arrow's, or lists) as table `name`, in its order."""
+    arrays = [_array(columns[column.name], column.type) for column in TABLES[name]]
+    return pa.Table.from_arrays(arrays, names=[column.name for column in TABLES[name]])
+
+
+def ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows with the most calls first, those with as many by `names`."""
+    columns = [table[name].to_pylist() for name in names]
+    keys = [[(text is None, text or "") for text in texts] for texts in zip(*columns, strict=True)]
+    calls = table["calls"].to_pylist()
+    return table.take(
+        pa.array(sorted(range(len(calls)), key=lambda row: (-calls[row], keys[row])), pa.int64())
+    )
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, list):
+        return pa.array(values, kind)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        values = pa.array(values, mask=np.isnan(values))
+    return (values if isinstance(values, pa.Array) else pa.array(values)).cast(kind)
+
+
+# From the store's cubes to the tables: grouping only, no presentation.
+#
+# Every table is the same summary over another grouping of cells: `group` numbers the rows of the table to be,
+# one number for each cell, negative for cells that are not part of it.
 
 LISTED = 20
 """Names shown of the topics and clients an error affects."""
@@ -75,7 +228,7 @@ class Statistics:
     def broker(self) -> pa.Table:
         table = self._by("broker_ip", "broker_port")
         pairs = zip(table["broker_ip"], table["broker_port"], strict=True)
-        table["broker"] = [_address(*pair) for pair in pairs]
+        table["broker"] = [address(*pair) for pair in pairs]
         return ordered(typed("broker", table), ["broker"])
 
     def topic(self) -> pa.Table:
@@ -208,8 +361,8 @@ class Statistics:
             strict=True,
         )
         clients: dict[int, set[str]] = {}
-        for row, (name, address) in zip(group.tolist(), pairs, strict=True):
-            clients.setdefault(row, set()).add(f"{name or ''}@{address or ''}")
+        for row, (name, ip) in zip(group.tolist(), pairs, strict=True):
+            clients.setdefault(row, set()).add(f"{name or ''}@{ip or ''}")
         return clients
 
     def _topics_of(self, errors: Iterable[int], apis: Iterable[int]) -> dict[int, set[str]]:
@@ -260,10 +413,3 @@ def _list_names(table: Table, column: str, names: Mapping[int, set[str]]) -> Non
     listed = [sorted(names.get(row, ())) for row in range(len(table["calls"]))]
     table[f"{column}_affected"] = [len(row) for row in listed]
     table[column] = [";".join(row[:LISTED]) or None for row in listed]
-
-
-def _address(host: str | None, port: int | None) -> str | None:
-    if host is None:
-        return None
-    host = f"[{host}]" if ":" in host else host
-    return host if port is None else f"{host}:{port}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,6 +47,11 @@ class AnswerField(NamedTuple):
     rank: int = 0
     """How soon it is left out where room is short: the greatest first, 0 never."""
 
+    @property
+    def type(self) -> pa.DataType:
+        """Of its values in Arrow."""
+        return TYPES[self.kind]
+
 
 @dataclass(slots=True)
 class AnswerTable:
@@ -58,7 +65,7 @@ class AnswerTable:
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
-        columns = [pa.array([row.get(f.name) for row in self.rows], TYPES[f.kind]) for f in self.fields]
+        columns = [pa.array([row.get(f.name) for row in self.rows], f.type) for f in self.fields]
         return pa.Table.from_arrays(columns, names=[f.name for f in self.fields])
 
     def sorted_by(self, name: str, *, turned: bool = False) -> None:
@@ -68,6 +75,54 @@ class AnswerTable:
         have = [row for row in self.rows if row.get(name) is not None]
         have.sort(key=lambda row: row[name], reverse=descending)
         self.rows = have + [row for row in self.rows if row.get(name) is None]
+
+
+@dataclass
+class Seen:
+    """When something was seen: what answers keep of it has the names of their columns."""
+
+    first_time: datetime | None = None
+    last_time: datetime | None = None
+
+    def see(self, first: datetime | None, last: datetime | None) -> None:
+        """Note that it was seen at some time."""
+        if first is not None:
+            self.first_time = first if self.first_time is None else min(self.first_time, first)
+        if last is not None:
+            self.last_time = last if self.last_time is None else max(self.last_time, last)
+
+
+class Sample:
+    """Numbers, at most `size` of them: of more, each has the same chance to be among those that are kept."""
+
+    def __init__(self, size: int, random: np.random.Generator) -> None:
+        self._size, self._random = size, random
+        self.count = 0
+        """Numbers that came."""
+        self.kept: list[float] = []
+
+    def add(self, values: Sequence[float]) -> None:
+        """Take numbers."""
+        for value in values:
+            self.count += 1
+            if len(self.kept) < self._size:
+                self.kept.append(value)
+            elif (at := int(self._random.integers(self.count))) < self._size:
+                self.kept[at] = value
+
+
+def topics_of(call: Row) -> list[str | None]:
+    """The topics that a call names, or their uuids where it gives no name."""
+    topics = call["topics"] or ()
+    ids = [*(call["topic_ids"] or ()), *[None] * len(topics)]
+    return [name or uuid for name, uuid in zip(topics, ids, strict=False)]
+
+
+def names_of(call: Row) -> dict[str, str]:
+    """The topics of a call by uuid."""
+    pairs = zip(call["topic_ids"] or (), call["topics"] or (), strict=False)
+    parts = ((part["topic_id"], part["topic"]) for part in call["partitions"] or ())
+    return {uuid: name for uuid, name in (*pairs, *parts) if uuid and name}
 
 
 def merged(values: Sequence[str | None]) -> list[str]:

@@ -7,7 +7,6 @@ none, into `PIPED_WIDTH`. Times are milliseconds here, sizes powers of 1000.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
@@ -15,112 +14,60 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from kwsniff.analysis.statistics import FIGURES, TABLES
+from kwsniff.analysis.tabular import AnswerField
 from kwsniff.output.text import Fit, aligned, fit, joined, printable
 from kwsniff.output.units import bytes_text, digits, milliseconds, ratio
 
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A column as people see it; `rank` says how soon it is left out, 0 never."""
-
-    heading: str
-    source: str
-    show: Callable[[Any], str]
-    rank: int = 0
-    left: bool = False
-
-
-def _words(value: Any) -> str:
-    return printable(str(value))
-
-
-def _count(value: Any) -> str:
-    return f"{int(value):,}"
-
-
-def _yes(value: Any) -> str:
-    return "yes" if value else "no"
-
-
 def _clock(value: pd.Timestamp) -> str:
     return value.strftime("%Y-%m-%d %H:%M:%S.%f %Z")
 
 
-def _name(heading: str, source: str) -> Shown:
-    return Shown(heading, source, _words, left=True)
-
-
-CALLS = Shown("calls", "calls", _count)
-RATE = Shown("calls/s", "calls_per_s", digits, 4)
-LATENCIES = (
-    Shown("p50 ms", "latency_p50_us", milliseconds),
-    Shown("p90 ms", "latency_p90_us", milliseconds, 8),
-    Shown("p95 ms", "latency_p95_us", milliseconds, 5),
-    Shown("p99 ms", "latency_p99_us", milliseconds),
-    Shown("p99.9 ms", "latency_p999_us", milliseconds, 7),
-    Shown("max ms", "latency_max_us", milliseconds, 1),
-)
-FIGURES = (
-    CALLS,
-    RATE,
-    Shown("sent", "request_bytes", bytes_text, 6),
-    Shown("received", "response_bytes", bytes_text, 6),
-    *LATENCIES,
-    Shown("dur p50 ms", "duration_p50_us", milliseconds, 10),
-    Shown("dur p90 ms", "duration_p90_us", milliseconds, 11),
-    Shown("dur p95 ms", "duration_p95_us", milliseconds, 11),
-    Shown("dur p99 ms", "duration_p99_us", milliseconds, 10),
-    Shown("dur p99.9 ms", "duration_p999_us", milliseconds, 11),
-    Shown("dur max ms", "duration_max_us", milliseconds, 10),
-    Shown("errors", "errors", _count),
-    Shown("throttled", "throttled_calls", _count, 3),
-    Shown("throttle ms", "throttle_ms", _count, 8),
-    Shown("unanswered", "unanswered", _count, 2),
-    Shown("orphan", "orphan", _count, 9),
-    Shown("undecoded", "undecoded", _count, 9),
-    Shown("truncated", "truncated", _count, 9),
-    Shown("in flight", "in_flight_max", _count, 8),
-)
-BY_NAME = Shown("errors by name", "errors_by_name", _words, 7, left=True)
-
-VIEWS: dict[str, tuple[Shown, ...]] = {
-    "api": (_name("API", "api"), *FIGURES, BY_NAME),
-    "client": (
-        _name("client", "client_id"),
-        _name("address", "client_ip"),
-        Shown("software", "software", _words, 9, left=True),
-        *FIGURES,
-        BY_NAME,
-    ),
-    "topic": (
-        _name("topic", "topic"),
-        Shown("partitions", "partitions_seen", _count, 8),
-        Shown("records", "records", _count, 2),
-        Shown("record data", "record_bytes", bytes_text, 2),
-        *FIGURES,
-        BY_NAME,
-    ),
-    "broker": (_name("broker", "broker"), *FIGURES, BY_NAME),
-    "error": (
-        _name("error", "error"),
-        Shown("code", "error_code", _count, 3),
-        Shown("retriable", "retriable", _yes, 4),
-        _name("API", "api"),
-        CALLS,
-        RATE,
-        Shown("of API", "api_call_ratio", ratio, 1),
-        Shown("clients", "clients_affected", _count, 2),
-        Shown("topics", "topics_affected", _count, 2),
-        *(Shown(column.heading, column.source, column.show, 9) for column in LATENCIES),
-        Shown("first", "first_time", _clock, 6, left=True),
-        Shown("last", "last_time", _clock, 7, left=True),
-        Shown("topic names", "topics", _words, 8, left=True),
-        Shown("client names", "clients", _words, 8, left=True),
-    ),
+SHOW: Mapping[str, Callable[[Any], str]] = {
+    "text": lambda value: printable(str(value)),
+    "count": lambda value: f"{int(value):,}",
+    "number": digits,
+    "duration": milliseconds,
+    "bytes": bytes_text,
+    "ratio": ratio,
+    "flag": lambda value: "yes" if value else "no",
+    "time": _clock,
 }
+"""How columns of a kind are shown."""
+LEFT = ("text", "time")
+"""Kinds of columns that are aligned to the left."""
 
+
+def _view(name: str) -> list[AnswerField]:
+    """The columns of a table as people see them."""
+    known = {column.name: column for column in TABLES[name] if column.heading}
+    waited = [each for each in known if each.startswith("waited_")]
+    latencies = [each for each in known if each.startswith("latency_")]
+    if name == "error":
+        names = [
+            *("error", "error_code", "retriable", "api", "calls", "calls_per_s", "api_call_ratio"),
+            *(
+                "clients_affected",
+                "topics_affected",
+                *latencies,
+                "first_time",
+                "last_time",
+                "topics",
+                "clients",
+            ),
+        ]
+        return [known[each]._replace(rank=9) if each in latencies else known[each] for each in names]
+    of_topics = ["records", "record_bytes"]
+    own = [column.name for column in TABLES[name] if column.heading and column not in FIGURES]
+    rest = [each for each in known if each not in (*own, *waited, *of_topics, *LAST)]
+    return [known[each] for each in (*own, *(of_topics if name == "topic" else ()), *rest, "errors_by_name")]
+
+
+LAST = ("first_time", "last_time", "errors_by_name")
+"""Of single errors only, and behind everything else."""
 TITLES = {
     "api": "Calls by API",
     "client": "Calls by client",
@@ -147,7 +94,7 @@ def print_tables(
     for place, name in enumerate(by):
         frame = tables[name]
         title = TITLES[name] if place == 0 else f"\n{TITLES[name]}"
-        _print(console, title, VIEWS[name], _rows(name, frame, zone), width)
+        _print(console, title, _view(name), _rows(name, frame, zone), width)
 
 
 def _rows(name: str, frame: pd.DataFrame, zone: tzinfo) -> list[dict[str, Any]]:
@@ -177,17 +124,17 @@ def _waited(row: Row) -> dict[str, Any]:
     return {**dict.fromkeys(row), **figures, **shown}
 
 
-def _text(column: Shown, row: Row) -> str:
-    value = row[column.source]
+def _text(column: AnswerField, row: Row) -> str:
+    value = row[column.name]
     if value is None:
-        return "(none)" if column.left and not column.rank else ""
-    return column.show(value)
+        return "(none)" if column.kind in LEFT and not column.rank else ""
+    return SHOW[column.kind](value)
 
 
 def _print(
-    console: Console, title: str, view: tuple[Shown, ...], rows: Sequence[Row], width: int | None
+    console: Console, title: str, view: Sequence[AnswerField], rows: Sequence[Row], width: int | None
 ) -> None:
-    columns = [Fit(column.heading, column.rank, column.left) for column in view]
+    columns = [Fit(column.heading, column.rank, column.kind in LEFT) for column in view]
     lines = [[_text(column, row) for column in view] for row in rows]
     widths = fit(columns, [[line[at] for line in lines] for at in range(len(view))], width)
     text = Text(title, "bold")
@@ -210,8 +157,6 @@ def shown(name: str, frame: pd.DataFrame) -> str:
     """One table as HTML, nothing if it has no rows. Names from the wire are escaped."""
     if not len(frame):
         return ""
-    import pandas as pd
-
     columns = [each for each in COLUMNS if each in frame.columns]
     rows = [[_cell(value) for value in row] for row in frame[columns].head(ROWS).to_numpy().tolist()]
     table = pd.DataFrame(rows, columns=columns).to_html(index=False, escape=True)
@@ -220,8 +165,6 @@ def shown(name: str, frame: pd.DataFrame) -> str:
 
 
 def _cell(value: Any) -> str:
-    import pandas as pd
-
     if pd.isna(value):
         return ""
     if isinstance(value, float):

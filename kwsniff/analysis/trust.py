@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.output.units import bytes_text, digits
+from kwsniff.net.packets import CaptureTotals
+from kwsniff.output.units import bytes_text, digits, many
 from kwsniff.rows.events import ANOMALIES
 
 DAMAGE = ("capture_unreadable", "capture_cut_short", "capture_damaged", "packet_malformed")
@@ -38,37 +39,6 @@ _SUMMED = (
 
 _LOOKED_AT = ("syn", "fin", "rst", "security", *_SUMMED)
 """Columns of connections."""
-
-
-class SupportsTotals(Protocol):
-    """What the packet side counted."""
-
-    @property
-    def files(self) -> int: ...
-    @property
-    def packets(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def non_ip(self) -> int: ...
-    @property
-    def non_tcp(self) -> int: ...
-    @property
-    def fragments(self) -> int: ...
-    @property
-    def malformed(self) -> int: ...
-    @property
-    def dropped(self) -> int: ...
-    @property
-    def segments(self) -> int: ...
-    @property
-    def duplicates(self) -> int: ...
-    @property
-    def headers_cut(self) -> int: ...
-    @property
-    def payloads_cut(self) -> int: ...
-    @property
-    def own_dropped(self) -> int: ...
 
 
 @dataclass
@@ -106,13 +76,13 @@ class TrustTotals:
 
     def merge(self, other: TrustTotals) -> None:
         """Take what another one counted."""
-        for own, further in (
-            (self.statuses, other.statuses), (self.anomalies, other.anomalies), (self.sums, other.sums)
-        ):  # fmt: skip
-            for name, count in further.items():
-                own[name] = own.get(name, 0) + count
-        for name in ("paired", "lost", "connections", "complete", "half_seen", "mid_stream", "tls"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, further in vars(other).items():
+            own = getattr(self, name)
+            if isinstance(own, int):
+                setattr(self, name, own + further)
+                continue
+            for each, count in further.items():
+                own[each] = own.get(each, 0) + count
 
     @property
     def calls(self) -> int:
@@ -147,7 +117,7 @@ class TrustTotals:
 
 def paragraph(
     events: TrustTotals,
-    capture: SupportsTotals | None = None,
+    capture: CaptureTotals | None = None,
     *,
     whole: bool = True,
     window: bool = False,
@@ -166,7 +136,7 @@ def paragraph(
     told = [_connections(events), _gaps(events, cut=cut), _frames(events)] if whole else []
     if window:
         gaps = events.anomalies.get("gap", 0)
-        told = ["In the time asked for:", *told[:1], f"{_many(gaps, 'gap')}." if gaps else "No gaps."]
+        told = ["In the time asked for:", *told[:1], f"{many(gaps, 'gap')}." if gaps else "No gaps."]
     level, reasons = verdict(events, capture, whole=whole, window=window)
     sentences = [
         f"Trust: {level} ({'; '.join(reasons[:REASONS]) or 'nothing is missing'}).",
@@ -197,7 +167,7 @@ class Doubt(NamedTuple):
 
 
 def verdict(
-    events: TrustTotals, capture: SupportsTotals | None = None, *, whole: bool = True, window: bool = False
+    events: TrustTotals, capture: CaptureTotals | None = None, *, whole: bool = True, window: bool = False
 ) -> tuple[str, list[str]]:
     """`high`, `limited` or `low`, and why, the gravest reason first; docs/report.md has the rule. The
     arguments are those of `paragraph`."""
@@ -214,7 +184,7 @@ def verdict(
     return LOW if low else LIMITED if reasons else HIGH, reasons
 
 
-def _doubts(events: TrustTotals, capture: SupportsTotals | None, window: bool) -> Iterator[Doubt]:
+def _doubts(events: TrustTotals, capture: CaptureTotals | None, window: bool) -> Iterator[Doubt]:
     sums, count = events.sums, events.connections
     missing = sums["client_missing_bytes"] + sums["broker_missing_bytes"] + sums["skipped_bytes"]
     if window:  # bytes and frames are those of whole connections
@@ -236,13 +206,13 @@ def _doubts(events: TrustTotals, capture: SupportsTotals | None, window: bool) -
     yield Doubt(events.mid_stream, count, 0.1, NEVER, "of the connections were joined mid-stream")
 
 
-def _packets(events: TrustTotals, capture: SupportsTotals | None) -> str:
+def _packets(events: TrustTotals, capture: CaptureTotals | None) -> str:
     if capture is None:
         packets = events.sums["client_packets"] + events.sums["broker_packets"]
         size = events.sums["client_bytes"] + events.sums["broker_bytes"]
-        return f"{_many(packets, 'packet')} with {bytes_text(size)} of payload."
-    text = f"{_many(capture.packets, 'packet')}, {bytes_text(capture.bytes)}"
-    text += f", from {_many(capture.files, 'file')}" if capture.files else ""
+        return f"{many(packets, 'packet')} with {bytes_text(size)} of payload."
+    text = f"{many(capture.packets, 'packet')}, {bytes_text(capture.bytes)}"
+    text += f", from {many(capture.files, 'file')}" if capture.files else ""
     other = [(capture.non_ip, "not IP"), (capture.non_tcp, "not TCP"), (capture.fragments, "IP fragments")]
     other.append((capture.headers_cut, "cut inside their headers"))
     parts = [f"{count:,} {name}" for count, name in other if count]
@@ -253,19 +223,18 @@ def _packets(events: TrustTotals, capture: SupportsTotals | None) -> str:
 
 
 def _connections(events: TrustTotals) -> str:
-    text = f"{_many(events.connections, 'connection')}"
+    text = many(events.connections, "connection")
     if events.connections:
-        going_on = events.connections - events.complete - events.mid_stream
         text += f": {events.complete:,} complete"
-        text += f", {events.mid_stream:,} joined mid-stream" if events.mid_stream else ""
-        text += f", {going_on:,} whose end was not seen" if going_on else ""
-    if events.half_seen:
-        text += f"; {events.half_seen:,} with bytes in one direction only"
-    if events.tls:
-        text += f"; {events.tls:,} skipped because of TLS"
-    if events.anomalies.get("not_kafka"):
-        text += f"; {events.anomalies['not_kafka']:,} judged not to be Kafka (decode --trace ID says why)"
-    return text + "."
+    for count, what in (
+        (events.mid_stream, ", {:,} joined mid-stream"),
+        (events.connections - events.complete - events.mid_stream, ", {:,} whose end was not seen"),
+        (events.half_seen, "; {:,} with bytes in one direction only"),
+        (events.tls, "; {:,} skipped because of TLS"),
+        (events.anomalies.get("not_kafka"), "; {:,} judged not to be Kafka (decode --trace ID says why)"),
+    ):
+        text += what.format(count) if count else ""
+    return f"{text}."
 
 
 def _gaps(events: TrustTotals, *, cut: bool) -> str:
@@ -274,23 +243,20 @@ def _gaps(events: TrustTotals, *, cut: bool) -> str:
     gaps, found = events.anomalies.get("gap", 0), events.sums["resynchronisations"]
     if not (missing or gaps or found):
         return "No gaps."
-    text = f"{_many(gaps, 'gap')}, " if gaps else "No gaps; "
+    text = f"{many(gaps, 'gap')}, " if gaps else "No gaps; "
     text += f"{bytes_text(missing)} missing"
     if missing and not gaps:  # then there is no other reason
         text += ", cut off by the snap length" if cut else " at the end of streams"
     if found:
-        text += f", {_many(found, 'resynchronisation')}"
+        text += f", {many(found, 'resynchronisation')}"
     skipped = events.sums["skipped_bytes"]
     return text + (f", {bytes_text(skipped)} skipped." if skipped else ".")
 
 
 def _clocks(events: TrustTotals) -> str:
     count = events.anomalies.get("clocks_differ", 0)
-    if not count:
-        return ""
-    return (
-        f"The clocks of the two directions differ on {_many(count, 'connection')}: latencies there are wrong."
-    )
+    on = f"on {many(count, 'connection')}"
+    return f"The clocks of the two directions differ {on}: latencies there are wrong." if count else ""
 
 
 def _limits(events: TrustTotals) -> str:
@@ -304,42 +270,32 @@ def _frames(events: TrustTotals) -> str:
 
 
 def _calls(events: TrustTotals) -> str:
-    text = f"{_many(events.calls, 'call')}: {events.paired:,} paired"
+    text = f"{many(events.calls, 'call')}: {events.paired:,} paired"
     for status in ("no_reply_expected", "unanswered", "orphan", "truncated"):
         if events.statuses.get(status):
             text += f", {events.statuses[status]:,} {status.replace('_', ' ')}"
     return text + "."
 
 
-def _damage(events: TrustTotals, capture: SupportsTotals | None) -> str:
-    parts = []
-    if events.anomalies.get("capture_unreadable"):
-        parts.append(f"{_many(events.anomalies['capture_unreadable'], 'file')} unreadable")
-    if events.anomalies.get("capture_cut_short"):
-        parts.append(f"{_many(events.anomalies['capture_cut_short'], 'file')} cut short")
-    if events.anomalies.get("capture_damaged"):
-        parts.append(f"{_many(events.anomalies['capture_damaged'], 'damaged place')} passed over")
-    malformed = capture.malformed if capture else events.anomalies.get("packet_malformed", 0)
-    if malformed:
-        parts.append(f"{_many(malformed, 'malformed packet')}")
-    if capture:
-        parts += _dropped(capture)
-    return f"Damaged input: {', '.join(parts)}." if parts else ""
-
-
-def _dropped(capture: SupportsTotals) -> list[str]:
-    came = capture.packets + capture.dropped + capture.own_dropped
+def _damage(events: TrustTotals, capture: CaptureTotals | None) -> str:
+    odd = events.anomalies.get
     told = [
-        (capture.dropped, "dropped by the capturing kernel"),
-        (capture.own_dropped, "dropped by kwsniff, which did not keep up"),
+        (odd("capture_unreadable", 0), "file", " unreadable"),
+        (odd("capture_cut_short", 0), "file", " cut short"),
+        (odd("capture_damaged", 0), "damaged place", " passed over"),
+        (capture.malformed if capture else odd("packet_malformed", 0), "malformed packet", ""),
     ]
-    return [f"{_many(count, 'packet')} ({count / came:.1%}) {how}" for count, how in told if count]
+    if capture:
+        came = max(capture.packets + capture.dropped + capture.own_dropped, 1)
+        for count, how in (
+            (capture.dropped, "dropped by the capturing kernel"),
+            (capture.own_dropped, "dropped by kwsniff, which did not keep up"),
+        ):
+            told.append((count, "packet", f" ({count / came:.1%}) {how}"))
+    parts = [f"{many(count, noun)}{how}" for count, noun, how in told if count]
+    return f"Damaged input: {', '.join(parts)}." if parts else ""
 
 
 def _count(counts: dict[str, int], column: pa.Array) -> None:
     for row in pc.value_counts(column.drop_null()).to_pylist():
         counts[row["values"]] = counts.get(row["values"], 0) + row["counts"]
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

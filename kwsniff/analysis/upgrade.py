@@ -1,34 +1,27 @@
-"""Which clients would stop working with brokers of another release.
+"""Whether a client would work with brokers of another release: one verdict, for whoever tells it.
 
-`kwsniff.analysis.compatible` has the verdict. What a broker offers stands in the bodies of its answers to
-ApiVersions; where those are not there, what it served to anybody is known.
+A client breaks if it uses a version of an API that the release does not serve and will not choose another.
+Whether it will can be told from what it was offered: a client that asks (ApiVersions) and uses the newest
+version that this broker is known to serve may know newer ones, and chooses among what it is offered after
+the upgrade; one whose broker served newer ones knows none of them, and one that never asks uses fixed
+versions. Where it is not known what the broker serves, nothing is known. Nor is it of a client that takes the
+newest but asks in a version of ApiVersions before 3, as clients from before 2019 do (Kafka 2.4, KIP-511): it
+may know nothing newer.
+
+What each release serves is in `dissectors/releases.kdef`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.compatible import (
-    API_VERSIONS,
-    BETWEEN_BROKERS,
-    BREAKS,
-    BY_PLUGIN,
-    NEGOTIATES,
-    REPLICAS,
-    UNKNOWN,
-    WORKS,
-    Asking,
-    api_name,
-    verdict,
-)
 from kwsniff.analysis.rule import NOTICE, Context, Finding, Rule, command, evidence
 from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, columns, ends_of, grouped
 from kwsniff.count.codes import Keys
@@ -37,8 +30,71 @@ from kwsniff.count.keyed import Key
 from kwsniff.count.tally import Entry, Tally
 from kwsniff.output.units import client, listed, many
 from kwsniff.rows.columns import Ints
+from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Versions
 from kwsniff.spec.releases import releases
+
+API_VERSIONS = 18
+NAMES_ITSELF = 3
+"""Version of ApiVersions in which clients name their software (KIP-511)."""
+BETWEEN_BROKERS = frozenset(
+    (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87)
+)
+"""APIs that only brokers and controllers call. Who does is upgraded with them, and left out."""
+REPLICAS = ("ReplicaFetcherThread-", "broker-")
+"""How client ids of brokers begin."""
+BY_PLUGIN = (71, 72)
+"""Client telemetry is served where a plugin takes it, in no release by itself, and clients do without it."""
+BREAKS, NEGOTIATES, UNKNOWN, WORKS = "breaks", "will negotiate", "unknown", "ok"
+
+
+@dataclass(slots=True)
+class Asking:
+    """How a client asks what brokers offer."""
+
+    asked: int = -1
+    """Greatest version of ApiVersions it asked in; -1 if it never did."""
+    whole: bool = False
+    """A connection of it was seen from its beginning."""
+    partly: bool = False
+    """One was joined when it was open already."""
+    named: bool = False
+    """It named its software."""
+
+
+def verdict(
+    client: Asking, key: int, version: int, served: Versions, newest: int | None, offer: str = ""
+) -> tuple[str, str]:
+    """The verdict on one version of an API, and why. `served` are those of the release, `newest` is the
+    greatest that the client's broker is known to serve now; `offer` what it offers, in words."""
+    if version in served:
+        return WORKS, ""
+    what = f"{api_name(key)} v{version} ({f'serves {served}' if served else 'not served'})"
+    if client.asked < 0:
+        if client.whole and not client.partly:
+            return BREAKS, f"{what}: never asks what is offered"
+        return UNKNOWN, f"{what}: ApiVersions not captured"
+    if newest is None:
+        return UNKNOWN, f"{what}: ApiVersions not captured"
+    if served and version > served.last:
+        return NEGOTIATES, f"{what}: takes what is offered"
+    if version < newest:
+        return BREAKS, f"{what}: {offer or f'others use v{newest}'}, knows no newer"
+    if not offer:  # others may have used less than is served
+        return UNKNOWN, f"{what}: ApiVersions not captured"
+    if client.asked < NAMES_ITSELF and not client.named:
+        return UNKNOWN, f"{what}: newest on offer, may know no newer"
+    return NEGOTIATES, f"{what}: newest on offer"
+
+
+def api_name(key: int) -> str:
+    """The name of an API."""
+    api = catalog().apis.get(key)
+    return api.name if api else f"API {key}"
+
+
+# What `kwsniff upgrade-check` answers. What a broker offers stands in the bodies of its answers to
+# ApiVersions; where those are not there, what it served to anybody is known.
 
 ORDER = (BREAKS, UNKNOWN, NEGOTIATES, WORKS)
 """The worst first: what a client's APIs add up to."""
@@ -87,11 +143,9 @@ class UpgradeCheck:
         # What nobody answered may be no request: bytes that looked like one after a gap.
         sure = pc.or_kleene(pc.is_valid(calls["latency_us"]), pc.equal(calls["status"], "no_reply_expected"))
         calls = calls.filter(pc.and_(pc.is_valid(calls["api_version"]), pc.fill_null(sure, False)))
-        for row in grouped(calls, _KEYS, (("event", "count"),)):
+        for row in grouped(calls, (*_CLIENT, *_USE), (("event", "count"),)):
             self._take_group(row)
-        for row in grouped(
-            calls, ("client_ip", "client_id", "connection", "software_name", "software_version")
-        ):
+        for row in grouped(calls, (*_CLIENT, *_CONNECTION)):
             self._take_connection(row)
         asked = calls.filter(pc.equal(calls["api_key"], API_VERSIONS))
         for row in asked.select(["broker_ip", "broker_port", "response"]).to_pylist():
@@ -142,21 +196,25 @@ class UpgradeCheck:
 
     def tables(self) -> list[AnswerTable]:
         """The verdict on each client, the worst first, and on each API it uses."""
-        self._settle()
+        for connection, syn in self._ends.items():
+            if connection in self._owners:
+                self._owners[connection].asking.whole |= syn
+                self._owners[connection].asking.partly |= not syn
         clients = {who: client for who, client in self._clients.items() if not client.broker}
         checked = {who: list(self._checked(client)) for who, client in clients.items()}
         rows = [self._client_row(who, self._clients[who], found) for who, found in checked.items() if found]
         rows.sort(key=lambda row: (ORDER.index(row["verdict"]), str(row["client"]), str(row["address"])))
         apis = [
-            {"client": who[1], "address": who[0], **row} for who, found in checked.items() for row in found
+            {"client": who[1], "address": who[0], **row}
+            for who, found in checked.items()
+            for row in found
+            if row["verdict"] != WORKS
         ]
-        apis = [row for row in apis if row["verdict"] != WORKS]
         apis.sort(
             key=lambda row: (ORDER.index(row["verdict"]), str(row["client"]), row["api"], row["version"])
         )
-        title = f"Clients of brokers of Kafka {self.target}"
         return [
-            AnswerTable("clients", title, CLIENTS, rows),
+            AnswerTable("clients", f"Clients of brokers of Kafka {self.target}", CLIENTS, rows),
             AnswerTable("apis", "Versions it does not serve", APIS, apis),
         ]
 
@@ -176,13 +234,6 @@ class UpgradeCheck:
         if between:
             found.append(f"{between:,} calls of brokers among themselves are left out")
         return found
-
-    def _settle(self) -> None:
-        for connection, syn in self._ends.items():
-            client = self._owners.get(connection)
-            if client is not None:
-                client.asking.whole |= syn
-                client.asking.partly |= not syn
 
     def _checked(self, client: JudgedClient) -> Iterator[Row]:
         sums: dict[tuple[int, int], list[tuple[Broker, int]]] = {}
@@ -219,10 +270,9 @@ class UpgradeCheck:
         }  # fmt: skip
 
 
-_CONNECTION = ("client_ip", "client_id", "connection", "software_name", "software_version")
-_KEYS = ("client_ip", "client_id", "broker_ip", "broker_port", "api_key", "api_version")
-
-
+_CLIENT = ("client_ip", "client_id")
+_CONNECTION = ("connection", "software_name", "software_version")
+_USE = ("broker_ip", "broker_port", "api_key", "api_version")
 CLIENT = AnswerField("client", "text", "client", "client id")
 ADDRESS = AnswerField("address", "text", "address", "its address", 2)
 VERDICT = AnswerField("verdict", "text", "verdict", "breaks, unknown, will negotiate or ok")
@@ -246,11 +296,8 @@ APIS = (
     AnswerField("why", "text", "because", "why", 9),
 )
 
-# Clients that would stop working with brokers of Kafka 4.0, which dropped old versions of many APIs
-# (KIP-896).
-#
-# `kwsniff.analysis.compatible` has the verdict. What a broker offers stands in bodies, which rules don't see;
-# what it served to anybody is known.
+# Clients that would stop working with brokers of Kafka 4.0, which dropped old versions of APIs (KIP-896).
+# What a broker offers stands in bodies, which rules don't see; what it served to anybody is known.
 
 TARGET = "4.0"
 SERVED = releases()
@@ -276,18 +323,16 @@ class OldClients(Rule):
     needs = frozenset(("api_version", "software_name", "software_version", "syn"))
     missing = "no calls"
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.old = Tally()
-        """Versions that 4.0 does not serve, by client id, address, broker, API's name and key."""
-        self.asked = Tally()
-        """ApiVersions calls by client id and address: their greatest version, calls that name a software."""
-        self.brokers = Tally()
-        """Clients that are brokers."""
-        self.served = Tally()
-        """By broker and API's key: the greatest version answered."""
-        self.begun = Tally()
-        """By client id and address: connections seen from their SYN, and others."""
+    old: Tally
+    """Versions that 4.0 does not serve, by client id, address, broker, API's name and key."""
+    asked: Tally
+    """ApiVersions calls by client id and address: their greatest version, calls that name a software."""
+    brokers: Tally
+    """Clients that are brokers."""
+    served: Tally
+    """By broker and API's key: the greatest version answered."""
+    begun: Tally
+    """By client id and address: connections seen from their SYN, and others."""
 
     def take(self, batch: EventBatch) -> None:
         calls = batch.calls
@@ -310,7 +355,7 @@ class OldClients(Rule):
         syn: Ints = rows.ints("syn")
         self.begun.add(rows, rows.ints("frames") > 0, [rows.client], [syn, 1 - syn])
 
-    def findings(self, context: Context) -> list[Finding]:
+    def findings(self, context: Context) -> Iterable[Finding]:
         breaking: dict[bool, dict[Key, Entry]] = {}
         for key, entry in self.old.entries.items():
             if self._verdict(key, entry) == BREAKS:

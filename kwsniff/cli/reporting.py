@@ -15,8 +15,8 @@ from rich.console import Console
 from kwsniff.analysis.findings import NEEDED as FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import DEFAULT_BY, OF_TOPICS, Report
-from kwsniff.analysis.report_tables import TABLES
 from kwsniff.analysis.rule import about_input, table, with_input
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.cli import problem
 from kwsniff.cli.destination import Interrupts, Stopping

@@ -139,7 +139,7 @@ class LiveFindings:
         return [each for each in self._rules.found(self._errors) if each.severity not in (OK, NOT_SHOWN)]
 
     def lag(self) -> pa.Table:
-        """How far consumers and groups are behind, as rows of `kwsniff.analysis.positions.LAG`. May be asked
+        """How far consumers and groups are behind, as rows of `kwsniff.analysis.lag.LAG`. May be asked
         from any thread."""
         with self._lock:
             self._look()

@@ -21,7 +21,7 @@ from kwsniff.page.layout import HEIGHT, NARROWEST, WIDEST, WIDTH, Line, Section,
 from kwsniff.page.sections import Tables
 
 if TYPE_CHECKING:
-    from kwsniff.analysis.failures import ErrorLine
+    from kwsniff.analysis.errors import ErrorLine
     from kwsniff.analysis.findings import Finding
     from kwsniff.count.timeline import Timeline
 

@@ -28,7 +28,7 @@ from kwsniff.rows.events import ANOMALIES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kwsniff.analysis.failures import ErrorLine
+    from kwsniff.analysis.errors import ErrorLine
 
 Row = Mapping[str, Any]
 Block = dict[str, Any]

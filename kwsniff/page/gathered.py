@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from kwsniff.analysis.bytestream import NEEDED as MESSAGE
 from kwsniff.analysis.groups import NEEDS as GROUPS
+from kwsniff.analysis.lag import COMMITS
 from kwsniff.analysis.membership import HEARTBEAT, HEARTBEATS, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from kwsniff.analysis.positions import COMMITS
 from kwsniff.analysis.slow import NEEDS as SLOW
 from kwsniff.analysis.slow import Slowest
 from kwsniff.analysis.tabular import grouped

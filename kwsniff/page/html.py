@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kwsniff.analysis.failures import ErrorLine
+from kwsniff.analysis.errors import ErrorLine
 from kwsniff.analysis.findings import NEEDED as FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, facts
 from kwsniff.analysis.groups import Groups

@@ -26,7 +26,7 @@ from kwsniff.page.layout import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kwsniff.analysis.failures import ErrorLine
+    from kwsniff.analysis.errors import ErrorLine
     from kwsniff.analysis.findings import Finding
     from kwsniff.count.timeline import Timeline
 

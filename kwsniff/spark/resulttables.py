@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.positions import LAG
+from kwsniff.analysis.lag import LAG
 from kwsniff.analysis.rule import FINDINGS
 from kwsniff.count.percentiles import QUANTILES
 from kwsniff.rows.arrays import Ints

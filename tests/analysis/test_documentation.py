@@ -4,16 +4,21 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
 import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from kwsniff.analysis.findings import RULES, Rule, page, thresholds
+from kwsniff.analysis.findings import FINDINGS, RULES, Rule
+from kwsniff.analysis.lag import LAG
+from kwsniff.analysis.rule import SEVERITIES
 from kwsniff.analysis.thresholds import Thresholds
 from tests.analysis.conftest import QUIET, Ended, files
 from tests.cli.picture import REPORT, drawn, words
@@ -24,6 +29,7 @@ from tests.samples import names, sample
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+TABLE = re.compile(r"\| ---.*\n((?:\| .*\n)+)")
 PROMPT = re.compile(r"^\$ (kwsniff [^\n]*)\n", re.MULTILINE)
 
 
@@ -80,9 +86,43 @@ def test_fourteen_questions_are_answered_by_at_most_two_commands_each() -> None:
 # The page of findings
 
 
-def test_the_page_of_findings_is_what_the_rules_say() -> None:
-    run = "run python -m kwsniff.analysis.findings > docs/findings.md"
-    assert (DOCS / "findings.md").read_text(encoding="utf-8") == page() + "\n", run
+def thresholds() -> dict[str, str]:
+    """What is said of each threshold where it is declared."""
+    (declared,) = ast.parse(inspect.getsource(Thresholds)).body
+    assert isinstance(declared, ast.ClassDef)
+    found = {}
+    for field, text in itertools.pairwise(declared.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            assert isinstance(text, ast.Expr)
+            assert isinstance(text.value, ast.Constant)
+            found[field.target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+def columns(fields: pa.Schema) -> list[str]:
+    return [f"| `{field.name}` | {field.type} | {field.metadata[b'doc'].decode()} |" for field in fields]
+
+
+def test_the_page_of_findings_is_what_the_rules_say(request: pytest.FixtureRequest) -> None:
+    place = DOCS / "findings.md"
+    rules = [
+        f"### {rule.code}\n\n{inspect.getdoc(rule)}\n\nOn the page: {rule.about}. Not shown by a capture "
+        f"with {rule.missing}.\n"
+        for rule in RULES
+    ]
+    tables = (
+        [f"| {name.replace('_', ' ')} | {meaning} |" for name, meaning in SEVERITIES.items()],
+        *map(columns, (FINDINGS, LAG)),
+        [f"| `{name}` | {getattr(Thresholds(), name):,} | {text} |" for name, text in thresholds().items()],
+    )
+    made = place.read_text(encoding="utf-8")
+    told = made[made.index("### ") : made.index("\n## The figures")]
+    made = made.replace(told, "\n".join(rules))
+    for found, table in zip(TABLE.findall(made), tables, strict=True):
+        made = made.replace(found, "\n".join(table) + "\n")
+    if request.config.getoption("--update-golden"):
+        place.write_text(made, encoding="utf-8")
+    assert made == place.read_text(encoding="utf-8"), "pytest --update-golden accepts what the rules say"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.analysis.findings import NEEDED, RULES, Findings
-from kwsniff.analysis.positions import LIMIT, Readings
+from kwsniff.analysis.lag import LIMIT, Readings
 from kwsniff.analysis.rule import NOT_SHOWN, OK
 from kwsniff.count.codes import OTHERS, Coded
 from kwsniff.count.eventrows import EventBatch, EventRows

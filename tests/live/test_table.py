@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.config import Config
 from kwsniff.count.percentiles import LIMIT
 from kwsniff.live.livetable import SCHEMA, CsvError, IntervalCsv

@@ -5,7 +5,7 @@ import pandas.testing
 import pytest
 
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.count import store, topicstore
 from kwsniff.count.keyed import Columns, Keyed
 from kwsniff.rows.columns import Ints

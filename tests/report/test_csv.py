@@ -9,7 +9,7 @@ import pytest
 
 from kwsniff.analysis.callrows import CALLS
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.output.writers import replacing, write_table
 
 from .events import batches, call, event
@@ -37,12 +37,12 @@ def test_every_table_reads_back_as_it_was(tmp_path: Path) -> None:
         f"{n}.csv" for n in TABLES
     )
     for name, columns in TABLES.items():
-        found = read(tmp_path / "new" / f"{name}.csv", {column.name: column.kind for column in columns})
+        found = read(tmp_path / "new" / f"{name}.csv", {column.name: column.type for column in columns})
         expected = report.tables[name]
         assert list(found) == list(expected)
         for column in columns:
             left, right = found[column.name].tolist(), expected[column.name].tolist()
-            if column.kind == pa.string():
+            if column.type == pa.string():
                 right = [guarded(text) if isinstance(text, str) else text for text in right]
             assert [same(value) for value in left] == [same(value) for value in right], column.name
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kwsniff.analysis.callrows import CALLS, LISTS
-from kwsniff.analysis.report_tables import FIGURES, TABLES
+from kwsniff.analysis.statistics import FIGURES, TABLES
 from kwsniff.rows.schema import COLUMNS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
@@ -21,12 +21,12 @@ def columns_of(heading: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_of_a_table_is_documented_in_order(name: str) -> None:
     own = [column for column in TABLES[name] if column not in FIGURES]
-    expected = [(f"`{column.name}`", str(column.kind), column.doc) for column in own]
+    expected = [(f"`{column.name}`", str(column.type), column.meaning) for column in own]
     assert columns_of(f"{name}.csv") == expected
 
 
 def test_every_figure_is_documented_in_order() -> None:
-    expected = [(f"`{column.name}`", str(column.kind), column.doc) for column in FIGURES]
+    expected = [(f"`{column.name}`", str(column.type), column.meaning) for column in FIGURES]
     assert columns_of("Figures") == expected
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.config import Config
 from kwsniff.count.naming import named

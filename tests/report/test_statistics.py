@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.statistics import TABLES
 
 from . import oracle
 from .events import START, batch, batches, call, event
@@ -88,7 +88,7 @@ def test_tables_have_the_declared_columns_and_arrow_types_also_without_any_event
         for name, columns in TABLES.items():
             assert list(tables[name]) == [column.name for column in columns]
             assert [dtype.pyarrow_dtype for dtype in tables[name].dtypes] == [
-                column.kind for column in columns
+                column.type for column in columns
             ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.analysis.terminal import PIPED_WIDTH
 from kwsniff.output.text import printable
 from kwsniff.output.units import bytes_text, digits

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.report_tables import TABLES
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.capture.place import Place
 from kwsniff.config import MIB, Config
 from kwsniff.count.naming import named

@@ -36,7 +36,7 @@ class Metrics:
     ) -> None:
         """Listen on `address`: `host:port`, or `:port` for the loopback address.
 
-        `topics` adds metrics by topic; `lag` gives rows of `kwsniff.analysis.positions.LAG` to any thread.
+        `topics` adds metrics by topic; `lag` gives rows of `kwsniff.analysis.lag.LAG` to any thread.
 
         Raises:
             MetricsError: with one line that says why nothing can be served there.

@@ -133,7 +133,7 @@ def _of_topics(topics: Topics) -> Iterator[Metric]:
 
 
 def of_lag(rows: pa.Table) -> Iterator[Metric]:
-    """How far groups and consumers are behind: of the rows of `kwsniff.analysis.positions.LAG` the MAX_SERIES
+    """How far groups and consumers are behind: of the rows of `kwsniff.analysis.lag.LAG` the MAX_SERIES
     that are furthest behind."""
     by = pc.is_valid(rows["group_id"])
     for who, labels, chosen in (

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kwsniff.analysis.positions import LAG
+from kwsniff.analysis.lag import LAG
 from kwsniff.live.screen.lastminute import NEEDED, ScreenStatistics, Snapshot
 from kwsniff.live.session import Health
 
@@ -51,7 +51,7 @@ class Screen:
         zone: tzinfo = UTC,
     ) -> None:
         """`title` says what is listened to; `stop` is called, in the main thread, when the user quits; `lag`
-        gives rows of `kwsniff.analysis.positions.LAG`; times are shown in `zone`."""
+        gives rows of `kwsniff.analysis.lag.LAG`; times are shown in `zone`."""
         self._title = title
         self._stop = stop
         self._zone = zone

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.positions import LAG
+from kwsniff.analysis.lag import LAG
 from kwsniff.count.codes import Joint
 from kwsniff.count.eventrows import WAITED, EventBatch, EventRows, waited
 from kwsniff.count.percentiles import buckets, quantiles
@@ -112,7 +112,7 @@ class ScreenStatistics:
     """Takes EVENTS batches and the capture's health; makes snapshots."""
 
     def __init__(self, lag: Callable[[], pa.Table] = LAG.empty_table) -> None:
-        """`lag` gives rows of `kwsniff.analysis.positions.LAG`."""
+        """`lag` gives rows of `kwsniff.analysis.lag.LAG`."""
         self._lag, self._lag_ns = lag, 0
         self._behind: dict[str, dict[Key, int]] = {}
         """Records that groups and clients are behind, in all partitions together."""
