@@ -27,7 +27,7 @@ from kwsniff.analysis.errors import (
     place,
     ranked,
 )
-from kwsniff.analysis.rule import CRITICAL, WARNING, Context, Finding, Rule, command, evidence, literal
+from kwsniff.analysis.rule import Context, Finding, Rule, command, literal
 from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, Seen, calls_of, columns, ends_of, grouped
 from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.tally import Tally
@@ -320,9 +320,9 @@ class NotAuthorized(ErrorRule):
             sentence = (
                 f"{_client(client_id, ip, user)} may not do what it asks for: {brief}. An ACL is missing, "
             )
-            yield Finding(
-                self.code, WARNING, client(client_id, ip), f"{sentence}or it is the wrong user.",
-                figures(code, answers=entry.count), evidence(entry), look(code), entry.count,
+            yield self.found(
+                "warning", client(client_id, ip), f"{sentence}or it is the wrong user.",
+                figures(code, answers=entry.count), entry, look(code), weight=entry.count,
                 share=context.of_calls(entry.count), brief=brief,
             )  # fmt: skip
 
@@ -340,10 +340,10 @@ class QuotaExceeded(ErrorRule):
     def findings(self, context: Context) -> Iterable[Finding]:
         for (code, client_id, ip, _), entry in self.errors.calls.by(0, 2, 3, 4).items():
             who, brief = client(client_id, ip), many(entry.count, "refusal")
-            yield Finding(
-                self.code, WARNING, who, f"{who} changes more than its quota allows: {brief}.",
-                {"answers": entry.count}, evidence(entry), look(code), entry.count,
-                share=context.of_calls(entry.count), brief=brief,
+            yield self.found(
+                "warning", who, f"{who} changes more than its quota allows: {brief}.",
+                {"answers": entry.count}, entry, look(code), share=context.of_calls(entry.count),
+                brief=brief,
             )  # fmt: skip
 
 
@@ -354,7 +354,7 @@ class AuthenticationFailed(Rule):
     code = "authentication_failed"
     about = "authentication"
     several = "{count} clients failed to authenticate, in {attempts:attempt}."
-    needs = frozenset(("error_code", "user"))
+    needs = columns("error_code user")
     missing = "no SaslAuthenticate in the clear"
 
     calls: Tally
@@ -373,10 +373,10 @@ class AuthenticationFailed(Rule):
             client_id, ip, user, code = key
             brokers = listed(str(k[4]) for k in self.calls.of((0, 1, 2, 3), key))
             brief = f"{context.error(code)} in {many(entry.count, 'attempt')} within {duration(entry.span_s)}"
-            yield Finding(
-                self.code, WARNING, client(client_id, ip),
+            yield self.found(
+                "warning", client(client_id, ip),
                 f"{_client(client_id, ip, user)} failed to authenticate at {brokers}: {brief}.",
-                figures(code, attempts=entry.count), evidence(entry), command("auth"), entry.count,
+                figures(code, attempts=entry.count), entry, command("auth"), weight=entry.count,
                 share=context.of_clients(), brief=brief,
             )  # fmt: skip
 
@@ -396,7 +396,7 @@ class PlaintextOnTls(Rule):
         "Clients speak plaintext to {count} TLS ports: {connections:connection} ended with a TLS alert. Set "
         "security.protocol to SSL or SASL_SSL."
     )
-    needs = frozenset(("code", "detail", "tls_alert", "security"))
+    needs = columns("code detail tls_alert security")
     missing = "no connections"
 
     alerts: Tally
@@ -426,11 +426,11 @@ class PlaintextOnTls(Rule):
             clients = [client(k[2], k[1]) for k in self.unanswered.of(0, broker) if k[1] in ips]
             some = listed(clients or map(str, ips))
             what = many(entry.count, "connection")
-            yield Finding(
-                self.code, CRITICAL, str(broker),
+            yield self.found(
+                "critical", str(broker),
                 f"{some} {'speaks' if len(clients) < 2 else 'speak'} plaintext to {broker}, which is a TLS "
                 f"port: {what} ended with a TLS alert. Set security.protocol to SSL or SASL_SSL.",
-                {"connections": entry.count}, evidence(entry), command("auth"), entry.count,
+                {"connections": entry.count}, entry, command("auth"),
                 share=context.of_connections(entry.count), brief=f"{what} from {some}",
                 explains=("unanswered",),
             )  # fmt: skip
@@ -448,7 +448,7 @@ class TlsOnPlaintext(Rule):
         "Clients speak TLS to {count} ports that do not: {connections:connection} got no answer. Set "
         "security.protocol to PLAINTEXT or use TLS listeners."
     )
-    needs = frozenset(("security", "client_bytes", "broker_bytes", "frames"))
+    needs = columns("security client_bytes broker_bytes frames")
     missing = "no connections"
 
     silent: Tally
@@ -475,11 +475,11 @@ class TlsOnPlaintext(Rule):
             clients = listed(client(key[2], key[1]) for key in self.silent.of(0, broker))
             proof = "which speaks plaintext" if sure else "which does not answer them"
             what = many(entry.count, "connection")
-            yield Finding(
-                self.code, CRITICAL, str(broker),
+            yield self.found(
+                "critical", str(broker),
                 f"{clients} speaks TLS to {broker}, {proof}: {what} got no answer. Set security.protocol to "
                 "PLAINTEXT or use a TLS listener.",
-                {"connections": entry.count}, evidence(entry), command("auth"), entry.count,
+                {"connections": entry.count}, entry, command("auth"),
                 share=context.of_connections(entry.count), brief=f"{what} from {clients}",
             )  # fmt: skip
 
@@ -492,7 +492,7 @@ class ClearPasswords(Rule):
     code = "password_in_clear"
     about = "passwords"
     several = "Passwords and tokens cross the network in the clear, on {connections:connection} without TLS."
-    needs = frozenset(("sasl_mechanism", "security", "user"))
+    needs = columns("sasl_mechanism security user")
     missing = "no SASL"
     connections: Tally
 
@@ -513,11 +513,12 @@ class ClearPasswords(Rule):
             known = f"users: {users}" if users else "users not shown"
             many_to = f"to {listed(str(key[4]) for key in mine)} ({known})"
             what = many(entry.count, "connection")
-            yield Finding(
-                self.code, WARNING, str(mechanism),
+            yield self.found(
+                "warning", str(mechanism),
                 f"{secrets} cross the network in the clear: {what} with SASL {mechanism} and without TLS "
-                f"{many_to}.", {"connections": entry.count}, evidence(entry),
-                command("auth", f"sasl_mechanism == {literal(mechanism)}"), entry.count,
+                f"{many_to}.",
+                {"connections": entry.count}, entry,
+                command("auth", f"sasl_mechanism == {literal(mechanism)}"),
                 share=context.of_connections(entry.count), brief=f"{what} {many_to}",
             )  # fmt: skip
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, columns
+from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, columns, topics_of
 from kwsniff.count.eventrows import address
 from kwsniff.output import suggestion
 from kwsniff.output.units import closer
-from kwsniff.rows.events import ANOMALY, CALL, CONNECTION
+from kwsniff.rows.events import CALL, CONNECTION
 
 NEEDS = columns(
     """
@@ -65,43 +64,36 @@ class Follow:
                 self._others.append(row)
 
     def _test(self, calls: pa.RecordBatch) -> pa.Array:
-        tests = [test(calls) for kind, test in self._tests().items() if self._kind in (None, kind)]
+        wanted, kinds = self._wanted, (self._kind,) if self._kind else KINDS
+        tests = []
+        if self._kind == "connection" or ("connection" in kinds and CONNECTION_ID.fullmatch(wanted)):
+            tests.append(pc.starts_with(calls["connection"], wanted))
+        if "client" in kinds:
+            tests += [pc.equal(calls[name], wanted) for name in ("client_id", "client_ip")]
+        if "group" in kinds:
+            tests.append(pc.equal(calls["group_id"], wanted))
+        if "topic" in kinds:
+            tests += [_names_topic(calls, name, wanted) for name in ("topics", "topic_ids")]
         mask = pa.repeat(False, len(calls))
         for test in tests:
             mask = pc.or_(mask, pc.fill_null(test, False))
         return mask
 
-    def _tests(self) -> dict[str, Any]:
-        wanted = self._wanted
-        found = {
-            "client": lambda calls: pc.or_kleene(
-                pc.equal(calls["client_id"], wanted), pc.equal(calls["client_ip"], wanted)
-            ),
-            "group": lambda calls: pc.equal(calls["group_id"], wanted),
-            "topic": lambda calls: _names_topic(calls, wanted),
-        }
-        if self._kind == "connection" or CONNECTION_ID.fullmatch(wanted):
-            found["connection"] = lambda calls: pc.starts_with(calls["connection"], wanted)
-        return found
-
     def _remember(self, calls: pa.RecordBatch) -> None:
         """Names that there are, for a suggestion."""
-        for name in ("client_id", "group_id"):
-            for value in pc.unique(calls[name]).to_pylist():
+        for column in (calls["client_id"], calls["group_id"], calls["topics"].flatten()):
+            for value in pc.unique(column).to_pylist():
                 if value is not None and len(self._names) < 1000:
                     self._names[value] = None
-        for value in pc.unique(calls["topics"].flatten()).to_pylist():
-            if value is not None and len(self._names) < 1000:
-                self._names[value] = None
 
     def tables(self) -> list[AnswerTable]:
         """The lines of the conversation."""
         lines = [line for row in self._calls for line in _call_lines(row)]
         for row in self._others:
             if row["connection"] in self._connections:
-                lines += _anomaly_line(row) if row["event"] == ANOMALY else _connection_lines(row)
+                lines += _connection_lines(row) if row["event"] == CONNECTION else _anomaly_lines(row)
         lines.sort(key=_place)
-        first = _moment(lines)
+        first = next((line["time"] for line in lines if line["time"] is not None), None)
         for line in lines:
             if first is not None and line["time"] is not None:
                 line["since_us"] = (line["time"] - first).total_seconds() * 1e6
@@ -124,18 +116,10 @@ def _place(line: dict[str, Any]) -> tuple[Any, ...]:
     return line["time"] is None, line["time"], order, line["packet"] or 0
 
 
-def _moment(lines: list[dict[str, Any]]) -> datetime | None:
-    return next((line["time"] for line in lines if line["time"] is not None), None)
-
-
-def _names_topic(calls: pa.RecordBatch, wanted: str) -> pa.Array:
-    found = None
-    for name in ("topics", "topic_ids"):
-        lists = calls[name]
-        rows = pc.list_parent_indices(lists).filter(pc.fill_null(pc.equal(lists.flatten(), wanted), False))
-        hit = pc.is_in(pa.array(range(len(calls)), rows.type), rows)
-        found = hit if found is None else pc.or_(found, hit)
-    return found
+def _names_topic(calls: pa.RecordBatch, name: str, wanted: str) -> pa.Array:
+    lists = calls[name]
+    rows = pc.list_parent_indices(lists).filter(pc.fill_null(pc.equal(lists.flatten(), wanted), False))
+    return pc.is_in(pa.array(range(len(calls)), rows.type), rows)
 
 
 def _call_lines(row: Row) -> Iterator[dict[str, Any]]:
@@ -181,16 +165,12 @@ def _asked(row: Row) -> Iterator[str]:
     if parts:
         yield parts
     elif row["topics"]:
-        yield ", ".join(name or uuid or "?" for name, uuid in zip(row["topics"], _ids(row), strict=False))
+        yield ", ".join(name or "?" for name in topics_of(row))
     if row["acks"] is not None:
         yield f"acks {'all' if row['acks'] == -1 else row['acks']}"
         yield f"{row['record_count']} records" if row["record_count"] is not None else "records"
     if row["reason"]:
         yield str(row["reason"])
-
-
-def _ids(row: Row) -> list[str | None]:
-    return [*(row["topic_ids"] or ()), *[None] * len(row["topics"] or ())]
 
 
 def _partitions(row: Row) -> str:
@@ -212,14 +192,12 @@ def _told(row: Row) -> Iterator[str]:
         yield f"member {row['member_id']}"
 
 
-def _anomaly_line(row: Row) -> list[dict[str, Any]]:
+def _anomaly_lines(row: Row) -> list[dict[str, Any]]:
     return [_common(row) | {"time": row["time"], "packet": row["packet"], "way": "!", "call": row["code"],
                             "about": row["detail"]}]  # fmt: skip
 
 
 def _connection_lines(row: Row) -> list[dict[str, Any]]:
-    if row["event"] != CONNECTION:
-        return []
     ends = [address(row[f"{side}_ip"], row[f"{side}_port"]) for side in ("client", "broker")]
     who = " to ".join(map(str, ends))
     opened = "opened" if row["syn"] else "joined when it was open"

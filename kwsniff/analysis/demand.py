@@ -10,18 +10,8 @@ from typing import Any
 import numpy as np
 
 from kwsniff.analysis.errors import LEADER, ErrorTally, place, ranked
-from kwsniff.analysis.rule import (
-    CRITICAL,
-    NOTICE,
-    WARNING,
-    Context,
-    Finding,
-    Rule,
-    both,
-    command,
-    evidence,
-    literal,
-)
+from kwsniff.analysis.rule import Context, Finding, Rule, both, command, literal
+from kwsniff.analysis.tabular import columns
 from kwsniff.count.codes import OTHERS, Keys
 from kwsniff.count.eventrows import EventBatch, Picked
 from kwsniff.count.keyed import Key
@@ -44,7 +34,7 @@ class StaleLeader(Rule):
     code = "stale_leader"
     about = "leaders"
     several = "{count} clients ask brokers that do not lead: {answers:answer} said so. Their metadata is old."
-    needs = frozenset(("error_code", "topics", "topic_ids", "partitions"))
+    needs = columns("error_code topics topic_ids partitions")
     missing = "no decoded responses"
 
     calls: Tally
@@ -71,11 +61,11 @@ class StaleLeader(Rule):
             about = f"{client(client_id, ip)} asks {brokers}, which does not lead {where}"
             sentence = f"{about}: {said}. Its metadata is old."
             severe = entry.count >= MANY * self.thresholds.stale_leader_errors
-            yield Finding(
-                self.code, CRITICAL if severe else WARNING, client(client_id, ip), sentence,
-                {"answers": entry.count, "span_s": entry.span_s}, evidence(entry),
-                command("errors", "error_code in (6, 9, 74, 75)"), entry.count,
-                share=context.of_calls(entry.count), brief=f"{said}, about {where}",
+            yield self.found(
+                "critical" if severe else "warning", client(client_id, ip), sentence,
+                {"answers": entry.count, "span_s": entry.span_s}, entry,
+                command("errors", "error_code in (6, 9, 74, 75)"), share=context.of_calls(entry.count),
+                brief=f"{said}, about {where}",
             )  # fmt: skip
 
 
@@ -105,11 +95,10 @@ class _Storm(Rule):
             brief = f"{many(entry.count, f'{api} request')}{quick}, {size} of answers"
             who = client(client_id, ip)
             where = both(f"api == {literal(api)}", f"client_id == {literal(client_id)}")
-            yield Finding(
-                self.code, WARNING, who, f"{who} sent {brief}. {self.why}",
-                {"calls": entry.count, "span_s": entry.span_s, "response_bytes": entry.sums[0]},
-                evidence(entry), command("clients", where), entry.count,
-                share=context.of_calls(entry.count), brief=brief,
+            yield self.found(
+                "warning", who, f"{who} sent {brief}. {self.why}",
+                {"calls": entry.count, "span_s": entry.span_s, "response_bytes": entry.sums[0]}, entry,
+                command("clients", where), share=context.of_calls(entry.count), brief=brief,
             )  # fmt: skip
 
 
@@ -121,7 +110,7 @@ class MetadataStorm(_Storm):
 
     code = "metadata_storm"
     about = "Metadata storms"
-    needs = frozenset(("response_bytes",))
+    needs = columns("response_bytes")
     apis = (3, 10, 60, 75)
     """Metadata, FindCoordinator, DescribeCluster, DescribeTopicPartitions."""
     why = "Clients need it every five minutes and when a leader changes."
@@ -134,7 +123,7 @@ class ApiVersionsStorm(_Storm):
 
     code = "api_versions_storm"
     about = "ApiVersions storms"
-    needs = frozenset(("response_bytes",))
+    needs = columns("response_bytes")
     apis = (18,)
     why = "There is one for each connection: it connects anew all the time."
     several = "{count} clients sent {calls:ApiVersions request}: they connect anew all the time."
@@ -151,7 +140,7 @@ class Throttled(Rule):
         "{count} clients are throttled: {answers:answer} told them to wait, up to {max_throttle_max_ms}. "
         "They exceed a quota."
     )
-    needs = frozenset(("throttle_ms", "throttled_us"))
+    needs = columns("throttle_ms throttled_us")
     missing = "no response with a throttle time"
 
     clients: Tally
@@ -178,12 +167,11 @@ class Throttled(Rule):
             )
             sentence = f"{client(client_id, ip)} is throttled: {brief}. It exceeds a quota."
             numbers = {"answers": answers, "throttle_ms": total, "throttle_max_ms": entry.maxes[0]}
-            severity = WARNING if total >= self.thresholds.throttled_ms else NOTICE
             where = f"throttle_ms > 0 and client_id == {literal(client_id)}"
-            yield Finding(
-                self.code, severity, client(client_id, ip), sentence,
-                numbers | ({"throttled_us": held} if held else {}), evidence(entry),
-                command("slow", where), total, share=context.of_calls(answers), brief=brief,
+            yield self.found(
+                "warning" if total >= self.thresholds.throttled_ms else "notice", client(client_id, ip),
+                sentence, numbers | ({"throttled_us": held} if held else {}), entry, command("slow", where),
+                weight=total, share=context.of_calls(answers), brief=brief,
             )  # fmt: skip
 
 
@@ -195,7 +183,7 @@ PRODUCE = (0,)
 class _Produced(Rule):
     """Sums the batches that clients send to topics."""
 
-    needs = frozenset(("partitions", "acks"))
+    needs = columns("partitions acks")
     missing = "no record data from producers"
 
     batches: Tally
@@ -267,11 +255,10 @@ class TinyBatches(_Produced):
         )
         sentence = f"{client(*key)} sends tiny batches to {listed(topics)}: {brief}."
         numbers = {"batches": entry.count, "records_per_batch": records, "bytes_per_batch": total}
-        return Finding(
-            self.code, NOTICE, client(*key), sentence, numbers, evidence(entry),
-            command("clients", f"client_id == {literal(key[0])}"), entry.count,
-            share=context.of_calls(entry.count),
-            brief=f"{brief}, to {listed(topics)}",
+        return self.found(
+            "notice", client(*key), sentence, numbers, entry,
+            command("clients", f"client_id == {literal(key[0])}"), weight=entry.count,
+            share=context.of_calls(entry.count), brief=f"{brief}, to {listed(topics)}",
         )  # fmt: skip
 
 
@@ -295,11 +282,11 @@ class Uncompressed(_Produced):
             if plain < least:
                 continue
             what, within = f"{bytes_text(int(plain))} to {name(topic)}", f"within {duration(entry.span_s)}"
-            yield Finding(
-                self.code, NOTICE, client(client_id, ip),
+            yield self.found(
+                "notice", client(client_id, ip),
                 f"{client(client_id, ip)} sends {what} without compression, {within}.",
-                {"uncompressed_bytes": plain, "record_bytes": total}, evidence(entry),
-                command("clients", f"client_id == {literal(client_id)}"), plain, share=plain / max(whole, 1),
+                {"uncompressed_bytes": plain, "record_bytes": total}, entry,
+                command("clients", f"client_id == {literal(client_id)}"), share=plain / max(whole, 1),
                 brief=f"{what} {within}",
             )  # fmt: skip
 
@@ -363,9 +350,9 @@ class HotPartition(Rule):
             f"{bytes_text(int(total))} to {len(entries):,} partitions (from {who})"
         )
         whole = sum(each.sums[0] for each in self.partitions.entries.values())
-        return Finding(
-            self.code, NOTICE, spot, f"{spot} takes {brief}. Its keys are skewed.",
+        return self.found(
+            "notice", spot, f"{spot} takes {brief}. Its keys are skewed.",
             {"share_ratio": share, "bytes": entry.sums[0], "topic_bytes": total, "partitions": len(entries)},
-            evidence(entry), command("clients", f"{literal(topic)} in topics"), total,
+            entry, command("clients", f"{literal(topic)} in topics"), weight=total,
             share=entry.sums[0] / max(whole, 1), brief=brief,
         )  # fmt: skip

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.rule import NOTICE, WARNING, Context, Finding, Rule, command, evidence, summed
+from kwsniff.analysis.rule import Context, Finding, Rule, command, evidence, summed
 from kwsniff.analysis.tabular import (
     AnswerField,
     AnswerTable,
@@ -465,7 +465,7 @@ class NotableErrors(ErrorRule):
     code = "errors"
     about = "errors"
     several = "{answers:answer} carried one of {count} errors that need attention, or that keep coming."
-    needs = frozenset(("error_code", "topics", "topic_ids", "partitions", "user"))
+    needs = columns("error_code topics topic_ids partitions user")
 
     def which(self, calls: EventRows) -> Mask:
         return np.asarray(calls.ints("error_code") != 0)
@@ -510,10 +510,10 @@ class NotableErrors(ErrorRule):
         brief = f"{many(total, 'answer')} ({counted(apis)}) to {listed(who)}"
         again = AGAIN[context.retriable(code)]
         severe = why.kind == ATTENTION and total >= self.thresholds.errors
-        return Finding(
-            self.code, WARNING if severe else NOTICE, context.error(code),
+        return self.found(
+            "warning" if severe else "notice", context.error(code),
             f"{context.error(code)} in {brief}{about}{within}{words}{again}.", figures(code, answers=total),
-            shown, look(code), total, share=context.of_calls(total), brief=f"{brief}{words}",
+            shown, look(code), weight=total, share=context.of_calls(total), brief=f"{brief}{words}",
         )  # fmt: skip
 
 

@@ -40,13 +40,13 @@ from kwsniff.analysis.rule import (
     Context,
     Finding,
     Rule,
+    Thresholds,
     joined,
     order,
     table,
 )
 from kwsniff.analysis.slow import SlowBroker, SlowQueue
 from kwsniff.analysis.tabular import columns
-from kwsniff.analysis.thresholds import Thresholds
 from kwsniff.analysis.upgrade import OldClients
 from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.tally import NAME_LENGTH

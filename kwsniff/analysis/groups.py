@@ -27,18 +27,8 @@ from kwsniff.analysis.membership import (
     Life,
     share_text,
 )
-from kwsniff.analysis.rule import (
-    WARNING,
-    Context,
-    Finding,
-    Rule,
-    command,
-    evidence,
-    literal,
-    summed,
-)
+from kwsniff.analysis.rule import Context, Finding, Rule, Thresholds, command, literal, summed
 from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, columns, names_of
-from kwsniff.analysis.thresholds import Thresholds
 from kwsniff.count.codes import Coded, Keys
 from kwsniff.count.eventrows import UNKNOWN, EventBatch
 from kwsniff.count.spans import Spans
@@ -226,7 +216,7 @@ class Rebalances(Rule):
     code = "rebalances"
     about = "rebalances"
     several = "{count} groups rebalance again and again, {rebalances:time} in all."
-    needs = frozenset(("group_id", "member_id", "generation", "reason", "error_code"))
+    needs = columns("group_id member_id generation reason error_code")
     missing = NO_GROUPS
 
     members: Tally
@@ -283,9 +273,9 @@ class Rebalances(Rule):
         self, group: Any, brief: str, numbers: dict[str, float], entry: Entry, context: Context
     ) -> Finding:
         members = {key[1:3] for key in (*self.members.entries, *self.left.entries) if key[0] == group}
-        return Finding(
-            self.code, WARNING, name(group), f"Group {name(group)} {brief}.{self._why(group)}", numbers,
-            evidence(entry), command("groups", f"group_id == {literal(group)}"), numbers["rebalances"],
+        return self.found(
+            "warning", name(group), f"Group {name(group)} {brief}.{self._why(group)}", numbers, entry,
+            command("groups", f"group_id == {literal(group)}"), weight=numbers["rebalances"],
             share=context.of_clients(max(len(members), 1)), brief=brief,
         )  # fmt: skip
 
@@ -313,7 +303,7 @@ class MemberExpelled(Rule):
     code = "member_expelled"
     about = "expelled members"
     several = "{count} members lost their places in their groups, {times:time} in all."
-    needs = frozenset(("group_id", "reason", "error_code"))
+    needs = columns("group_id reason error_code")
     missing = NO_GROUPS
     apis = (*BEATS, SYNC_GROUP, JOIN_GROUP, 8)
     """8: OffsetCommit."""
@@ -337,10 +327,10 @@ class MemberExpelled(Rule):
         ):
             for (group, *who), entry in tally.entries.items():
                 brief = f"{what} group {name(group)} {times(entry.count)}: {why}"
-                yield Finding(
-                    self.code, WARNING, client(*who), f"{client(*who)} {brief}.", {"times": entry.count},
-                    evidence(entry), command("groups", f"group_id == {literal(group)}"), entry.count,
-                    share=context.of_clients(), brief=brief,
+                yield self.found(
+                    "warning", client(*who), f"{client(*who)} {brief}.", {"times": entry.count}, entry,
+                    command("groups", f"group_id == {literal(group)}"), share=context.of_clients(),
+                    brief=brief,
                 )  # fmt: skip
 
 
@@ -355,7 +345,7 @@ class StandsStill(Rule):
         "{count} members stand still, for up to {max_still_s}: they neither fetch nor commit while their "
         "heartbeats go on."
     )
-    needs = frozenset(("group_id",))
+    needs = columns("group_id")
     missing = NO_GROUPS
 
     members: Tally
@@ -393,10 +383,10 @@ class StandsStill(Rule):
                 f"{duration(seconds)} while its heartbeats went on. It is busy with, or stuck in, what it "
                 "was given."
             )
-            yield Finding(
-                self.code, WARNING, who, sentence, {"still_s": seconds},
+            yield self.found(
+                "warning", who, sentence, {"still_s": seconds},
                 tuple(self._packet(who, time) for time in still),
-                command("groups", f"group_id == {literal(group)}"), seconds, share=context.of_clients(),
+                command("groups", f"group_id == {literal(group)}"), share=context.of_clients(),
                 brief=f"in group {name(group)} for {duration(seconds)}",
             )  # fmt: skip
 

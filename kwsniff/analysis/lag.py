@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.analysis.rule import WARNING, Context, Finding, Rule, command, documented
-from kwsniff.analysis.tabular import Row, names_of
+from kwsniff.analysis.rule import Context, Finding, Rule, command, documented
+from kwsniff.analysis.tabular import Row, columns, names_of
 from kwsniff.count.codes import Keys
 from kwsniff.count.eventrows import UNKNOWN, EventBatch, Partitions
 from kwsniff.count.keyed import FIRST, LAST, NEVER, Columns, Key, Keyed
@@ -40,7 +40,7 @@ from kwsniff.rows.schema import TIMESTAMP
 
 PRODUCE, FETCH, OFFSET_FETCH, COMMITS = 0, 1, 9, (8, 28)
 APIS = (PRODUCE, FETCH, *COMMITS)
-NEEDED = frozenset(("partitions", "asked", "group_id", "response_time", "time", "api_key"))
+NEEDED = columns("partitions asked group_id response_time time api_key")
 Place = tuple[str | None, int]
 """Topic and partition."""
 LIMIT = 5_000
@@ -502,9 +502,9 @@ class FallsBehind(Rule):
         worst = max(rows, key=lambda row: (row.lag, row.place))
         more = f", {len(rows):,} partitions" if len(rows) > 1 else ""
         brief = f"{name(worst.place)} {many(worst.lag, 'record')}{more}, growing ({worst.words})"
-        return Finding(
-            self.code, WARNING, who, f"{subject} lags: {brief}.", {**worst.numbers, "partitions": len(rows)},
-            worst.shown, command("groups", "", f"--table lag {only}".rstrip()), worst.lag,
+        return self.found(
+            "warning", who, f"{subject} lags: {brief}.", {**worst.numbers, "partitions": len(rows)},
+            worst.shown, command("groups", "", f"--table lag {only}".rstrip()), weight=worst.lag,
             share=context.of_clients(), brief=brief,
         )  # fmt: skip
 

@@ -9,20 +9,18 @@ import numpy as np
 import pyarrow.compute as pc
 
 from kwsniff.analysis.rule import (
-    CRITICAL,
-    NOTICE,
-    WARNING,
     Context,
     Finding,
     Rule,
+    Severity,
     both,
     command,
-    evidence,
     is_broker,
     is_client,
     literal,
     summed,
 )
+from kwsniff.analysis.tabular import columns
 from kwsniff.count.codes import Keys, kinds_of
 from kwsniff.count.eventrows import EventBatch, EventRows, Picked, addresses
 from kwsniff.count.keyed import Key
@@ -68,9 +66,7 @@ class Retransmissions(_Tcp):
     code = "retransmissions"
     several = "Packets were lost or came late: {retransmissions:packet} were sent again on {count} paths."
     about = "retransmissions"
-    needs = frozenset(
-        ("client_retransmissions", "broker_retransmissions", "client_packets", "broker_packets")
-    )
+    needs = columns("client_retransmissions broker_retransmissions client_packets broker_packets")
     missing = "no count of retransmissions"
     counted = "retransmissions"
 
@@ -102,12 +98,12 @@ class Retransmissions(_Tcp):
             "or their acknowledgements were lost, or came late."
         )
         brief = f"{many(again, 'packet')} to {receiver}, {percent(ratio)} of all"
-        severity = WARNING if ratio >= SEVERE * self.thresholds.retransmitted_ratio else NOTICE
+        severity: Severity = "warning" if ratio >= SEVERE * self.thresholds.retransmitted_ratio else "notice"
         which = "client_retransmissions > 0" if from_client else "broker_retransmissions > 0"
         where = both(is_client(name, ip), which)
-        return Finding(
-            self.code, severity, client(name, ip) if from_client else str(broker), sentence,
-            {"retransmissions": again, "ratio": ratio}, evidence(entry), command("decode", where), again,
+        return self.found(
+            severity, client(name, ip) if from_client else str(broker), sentence,
+            {"retransmissions": again, "ratio": ratio}, entry, command("decode", where),
             share=context.of_connections(entry.count), brief=brief,
         )  # fmt: skip
 
@@ -122,7 +118,7 @@ class ZeroWindows(_Tcp):
     several = (
         "{count} receivers stop reading (TCP zero window, {zero_windows:time}): more comes than they read."
     )
-    needs = frozenset(("client_zero_windows", "broker_zero_windows"))
+    needs = columns("client_zero_windows broker_zero_windows")
     missing = "no TCP windows"
     counted = "zero_windows"
 
@@ -144,10 +140,11 @@ class ZeroWindows(_Tcp):
         what = f"TCP zero window, {times(closed)}"
         sends = "sends" if len(set(senders)) == 1 else "send"
         sentence = f"{receiver} stops reading ({what}): {listed(senders)} {sends} faster than it reads."
-        yield Finding(
-            self.code, NOTICE, receiver, sentence, {"zero_windows": closed, "connections": entry.count},
-            evidence(entry), command("decode", both(where, f"{side}_zero_windows > 0")), closed,
-            share=context.of_connections(entry.count), brief=f"{times(closed)}, sent to by {listed(senders)}",
+        yield self.found(
+            "notice", receiver, sentence, {"zero_windows": closed, "connections": entry.count}, entry,
+            command("decode", both(where, f"{side}_zero_windows > 0")),
+            share=context.of_connections(entry.count),
+            brief=f"{times(closed)}, sent to by {listed(senders)}",
         )  # fmt: skip
 
 
@@ -173,7 +170,7 @@ class Churn(Rule):
     code = "connection_churn"
     about = "reconnects"
     several = "{count} clients connected {connections:time}, for a moment each."
-    needs = frozenset(("first_time", "last_time", "syn", "client_bytes", "broker_bytes"))
+    needs = columns("first_time last_time syn client_bytes broker_bytes")
     missing = "no connections"
 
     short: Tally
@@ -201,9 +198,9 @@ class Churn(Rule):
             brief = f"{entry.count:,} times to {brokers}{quick}, for {duration(life)} each on average"
             sentence = f"{who(client_id, ip, context)} connected {brief}."
             numbers = {"connections": entry.count, "span_s": entry.span_s, "life_s": life}
-            yield Finding(
-                self.code, WARNING, client(client_id, ip), sentence, numbers, evidence(entry),
-                command("clients", is_client(client_id, ip)), entry.count,
+            yield self.found(
+                "warning", client(client_id, ip), sentence, numbers, entry,
+                command("clients", is_client(client_id, ip)), weight=entry.count,
                 share=context.of_connections(entry.count), brief=brief,
             )  # fmt: skip
 
@@ -218,7 +215,7 @@ class Unreachable(Rule):
     code = "unreachable"
     about = "addresses"
     several = "{attempts:attempt} to connect to {count} addresses failed."
-    needs = frozenset(("syn", "rst", "client_bytes", "broker_bytes", "broker_packets", "advertised"))
+    needs = columns("syn rst client_bytes broker_bytes broker_packets advertised")
     missing = "no connections"
 
     refused: Tally
@@ -285,13 +282,10 @@ class Unreachable(Rule):
         else:
             sentence += " If a broker names that address to clients, its advertised.listeners is wrong."
         where = both(is_broker(broker), "broker_bytes == 0")
-        severity = CRITICAL
-        if up or over:
-            severity = WARNING if entry.count >= self.thresholds.outage_refused else NOTICE
-        return Finding(
-            self.code, severity, str(broker), sentence, {"attempts": entry.count},
-            evidence(entry), command("decode", where), entry.count, share=context.of_connections(entry.count),
-            brief=brief,
+        notable: Severity = "warning" if entry.count >= self.thresholds.outage_refused else "notice"
+        return self.found(
+            notable if up or over else "critical", str(broker), sentence, {"attempts": entry.count}, entry,
+            command("decode", where), share=context.of_connections(entry.count), brief=brief,
         )  # fmt: skip
 
     def _is_over(self, entry: Entry) -> bool:
@@ -327,11 +321,11 @@ class Unanswered(Rule):
     code = "unanswered"
     about = "unanswered requests"
     several = "{calls:request} got no answer after up to {max_waited_us}, {{share}} of those that expect one."
-    needs = frozenset(
-        (
-            *("status", "unanswered_because", "closed_by", "waited_open_us", "max_wait_ms", "acks"),
-            *("client_missing_bytes", "broker_missing_bytes"),
-        )
+    needs = columns(
+        """
+        status unanswered_because closed_by waited_open_us max_wait_ms acks client_missing_bytes
+        broker_missing_bytes
+        """
     )
     missing = "no calls"
 
@@ -416,10 +410,9 @@ class Unanswered(Rule):
         produce = dict(apis).get("Produce", 0)
         enough = entry.count >= self.thresholds.unanswered
         waited = max(entry.maxes[0], 0)
-        return Finding(
-            self.code, CRITICAL if severe else WARNING if enough else NOTICE, str(broker),
+        return self.found(
+            "critical" if severe else "warning" if enough else "notice", str(broker),
             f"{sentence} {AT_STAKE}" if produce else sentence,
-            {"calls": entry.count, "waited_us": waited, "produce_calls": produce},
-            evidence(entry), command("decode", f"unanswered_because == {literal(because)}"), entry.count,
-            share=share, brief=brief,
+            {"calls": entry.count, "waited_us": waited, "produce_calls": produce}, entry,
+            command("decode", f"unanswered_because == {literal(because)}"), share=share, brief=brief,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,7 +136,7 @@ class Report:
     def write_csv(self, directory: str | Path) -> list[Path]:
         """Write `<table>.csv` for every table, and calls.csv if the calls were kept, into `directory`, which
         is made if it isn't there. Returns the files. Raises OSError if one cannot be written."""
-        from kwsniff.analysis.callrows import write_calls
+        from kwsniff.analysis.stored import write_calls
         from kwsniff.output.writers import write_table
 
         directory = Path(directory)
@@ -203,10 +203,8 @@ class Report:
 
 
 def _time(microseconds: int | None) -> datetime | None:
-    if microseconds is None:
-        return None
-    seconds, rest = divmod(microseconds, 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+    since = timedelta(microseconds=microseconds or 0)
+    return None if microseconds is None else datetime.fromtimestamp(0, UTC) + since
 
 
 def _iso(value: object) -> str:

@@ -15,24 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.rule import (
-    NOTICE,
-    WARNING,
-    Context,
-    Finding,
-    Rule,
-    both,
-    command,
-    evidence,
-    is_client,
-    literal,
-)
+from kwsniff.analysis.rule import Context, Finding, Rule, both, command, evidence, is_client, literal
 from kwsniff.analysis.tabular import (
     AnswerField,
     AnswerTable,
     Row,
     Sample,
     calls_of,
+    columns,
     grouped,
     merged,
     topics_of,
@@ -299,7 +289,7 @@ class SlowBroker(Rule):
     code = "slow_broker"
     several = "{count} brokers are slow: broker time of their slowest API p95 up to {max_p95_us}."
     about = "broker speed"
-    needs = frozenset((BROKER_LEAST, "latency_us", "in_flight", "client_retransmissions", "client_packets"))
+    needs = columns("broker_least_us latency_us in_flight client_retransmissions client_packets")
     missing = "no calls to measure"
 
     times: Histogram
@@ -364,10 +354,10 @@ class SlowBroker(Rule):
         limit = self.thresholds.slow_ms * 1000
         severe = any(each.half >= limit or each.most >= SEVERE * limit for each in slow)
         where = f"broker == {literal(str(broker))}"
-        return Finding(
-            self.code, WARNING if severe else NOTICE, str(broker), sentence, numbers,
+        return self.found(
+            "warning" if severe else "notice", str(broker), sentence, numbers,
             evidence(*shown) if shown else (nowhere(),),
-            command("slow", where if others else both(where, f"api == {literal(api)}")), weight,
+            command("slow", where if others else both(where, f"api == {literal(api)}")), weight=weight,
             share=context.of_calls(sum(entry.count for entry in shown)), brief=brief,
         )  # fmt: skip
 
@@ -383,7 +373,7 @@ class SlowQueue(Rule):
         "{count} clients queue on their connections: up to {max_in_flight} requests in flight, p95 up to "
         "{max_p95_us} in line."
     )
-    needs = frozenset(("queued_us", "broker_us", "in_flight"))
+    needs = columns("queued_us broker_us in_flight")
     missing = "no times in queues"
 
     times: Histogram
@@ -434,9 +424,8 @@ class SlowQueue(Rule):
         waited = sum(each.count for _, _, each in rows)
         severe = late >= SEVERE * self.thresholds.queued_ms * 1000
         shown = evidence(*(each for _, _, each in rows))
-        return Finding(
-            self.code, WARNING if severe else NOTICE, client(name, ip), sentence, {**numbers,
-            "brokers": len(rows)}, shown,
-            command("slow", is_client(name, ip)), sum(each for each, _, _ in rows),
+        return self.found(
+            "warning" if severe else "notice", client(name, ip), sentence, {**numbers, "brokers": len(rows)},
+            shown, command("slow", is_client(name, ip)), weight=sum(each for each, _, _ in rows),
             share=context.of_calls(waited), brief=brief,
         )  # fmt: skip

@@ -79,18 +79,14 @@ def tree_of(frame: bytes, api_key: int, version: int, direction: str, *, records
     reader = _Recorder(frame, LENGTH, len(frame), header)
     tree = Tree(f"{api.name} v{version} {direction}", nodes)
     try:
-        head = reader.body(header.at(header_version))
-        _describe(reader.top.children, head)
-        nodes += reader.top.children
+        _describe(reader.top.children, reader.body(header.at(header_version)))
     except DecodeError as error:
-        nodes += reader.top.children
         tree.problem = _told(error, LENGTH)
+    nodes += reader.top.children
+    if tree.problem:
         return tree
-    if (
-        api_key == API_VERSIONS
-        and direction == "response"
-        and quirks.is_downgraded(version, frame, reader.pos, len(frame))
-    ):
+    asked = api_key == API_VERSIONS and direction == "response"
+    if asked and quirks.is_downgraded(version, frame, reader.pos, len(frame)):
         version = 0
         tree.title += ", answered in version 0"
     _body(tree, frame, reader.pos, api.message(direction), version, records)
@@ -228,8 +224,7 @@ def _meaning(node: Node) -> str:
 
 def _moment(milliseconds: int) -> str:
     try:
-        return (
-            f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds):%Y-%m-%dT%H:%M:%S.%fZ}"
-        )
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:
         return ""
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"

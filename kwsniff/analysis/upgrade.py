@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.rule import NOTICE, Context, Finding, Rule, command, evidence
+from kwsniff.analysis.rule import Context, Finding, Rule, command, evidence
 from kwsniff.analysis.tabular import AnswerField, AnswerTable, Row, calls_of, columns, ends_of, grouped
 from kwsniff.count.codes import Keys
 from kwsniff.count.eventrows import EventBatch
@@ -320,7 +320,7 @@ class OldClients(Rule):
     code = "old_client"
     about = "old clients"
     several = "{clients:client} would not work with Kafka 4.0."
-    needs = frozenset(("api_version", "software_name", "software_version", "syn"))
+    needs = columns("api_version software_name software_version syn")
     missing = "no calls"
 
     old: Tally
@@ -391,8 +391,8 @@ class OldClients(Rule):
         brief = f"{'uses' if len(clients) == 1 else 'use'} {listed(versions, 3)} {why}"
         it = "it" if len(clients) == 1 else "they"
         sentence = f"{some} would not work with Kafka 4.0{named}: {it} {brief}."
-        return Finding(
-            self.code, NOTICE, some, sentence, {"clients": len(clients), "calls": calls},
-            evidence(*entries.values()), command(f"upgrade-check --target {TARGET}"), calls,
-            share=context.of_calls(calls), brief=brief,
+        return self.found(
+            "notice", some, sentence, {"clients": len(clients), "calls": calls}, evidence(*entries.values()),
+            command(f"upgrade-check --target {TARGET}"), weight=calls, share=context.of_calls(calls),
+            brief=brief,
         )  # fmt: skip

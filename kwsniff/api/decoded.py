@@ -13,8 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff.analysis.callrows import NAMED, NAMING
-from kwsniff.analysis.stored import is_stored, stored_events
+from kwsniff.analysis.stored import NAMED, NAMING, is_stored, stored_events
 from kwsniff.capture.memory import ETHERNET, segments_of_bytes, segments_of_file, segments_of_packets
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from kwsniff.analysis import Answer
-from kwsniff.analysis.callrows import NAMED, NAMING
 from kwsniff.analysis.compare import Profile, compared
 from kwsniff.analysis.questions import Question
-from kwsniff.analysis.stored import is_stored, stored_events
+from kwsniff.analysis.stored import NAMED, NAMING, is_stored, stored_events
 from kwsniff.analysis.tabular import AnswerTable
 from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.cli import problem

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kwsniff.analysis.callrows import NAMED, NAMING
+from kwsniff.analysis.stored import NAMED, NAMING
 from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.source import segments
 from kwsniff.cli import problem

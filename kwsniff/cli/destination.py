@@ -220,7 +220,7 @@ def open_writer(
 
         return JsonlWriter(stream, columns)
     if form == "csv":
-        from kwsniff.analysis.callrows import CsvWriter
+        from kwsniff.analysis.stored import CsvWriter
 
         return CsvWriter(stream, columns)
     from kwsniff.output.writers import ParquetWriter

@@ -171,7 +171,7 @@ def _config(values: Mapping[str, Any]) -> Config:
 
 def _thresholds(wanted: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """What `--threshold` says. Raises CommandError."""
-    from kwsniff.analysis.thresholds import Thresholds
+    from kwsniff.analysis.rule import Thresholds
 
     found = []
     for each in wanted:

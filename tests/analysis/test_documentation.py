@@ -18,8 +18,7 @@ import pytest
 
 from kwsniff.analysis.findings import FINDINGS, RULES, Rule
 from kwsniff.analysis.lag import LAG
-from kwsniff.analysis.rule import SEVERITIES
-from kwsniff.analysis.thresholds import Thresholds
+from kwsniff.analysis.rule import SEVERITIES, Thresholds
 from tests.analysis.conftest import QUIET, Ended, files
 from tests.cli.picture import REPORT, drawn, words
 from tests.samples import names, sample

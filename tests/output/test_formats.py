@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from kwsniff.analysis.callrows import CsvWriter
-from kwsniff.analysis.stored import as_events, is_stored, stored_events
+from kwsniff.analysis.stored import CsvWriter, as_events, is_stored, stored_events
 from kwsniff.analysis.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli.printing import Look, write_csv, write_json, write_text

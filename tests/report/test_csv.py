@@ -7,9 +7,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from kwsniff.analysis.callrows import CALLS
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.statistics import TABLES
+from kwsniff.analysis.stored import CALLS
 from kwsniff.output.writers import replacing, write_table
 
 from .events import batches, call, event

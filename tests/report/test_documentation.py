@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.analysis.callrows import CALLS, LISTS
 from kwsniff.analysis.statistics import FIGURES, TABLES
+from kwsniff.analysis.stored import CALLS, LISTS
 from kwsniff.rows.schema import COLUMNS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
