@@ -25,8 +25,8 @@ from kwsniff.analysis.tabular import columns
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.net.address import halves, text
-from kwsniff.rows import events as codes
 from kwsniff.rows.columns import Ints
+from kwsniff.rows.events import CALL
 from kwsniff.run.offline import events
 
 REQUEST, RESPONSE = "request", "response"
@@ -145,7 +145,7 @@ NEEDED = columns(
     """
 )
 """Columns of calls by which their messages are found."""
-CALL = NEEDED | columns(
+SUMMARY = NEEDED | columns(
     """
     event time api client_id status error error_code latency_us topics topic_ids partitions
     unanswered_because
@@ -186,10 +186,8 @@ def micros(moment: Any) -> int:
 
 # Calls of a capture by what a person can name: a packet, or a connection and a correlation id.
 
-COLUMNS = CALL | columns(
-    """
-    duration_us group_id queued_us throttled_us waited_us broker_us closed_by waited_open_us
-    """
+COLUMNS = SUMMARY | columns(
+    "duration_us group_id queued_us throttled_us waited_us broker_us closed_by waited_open_us"
 )
 """Columns of the calls that are found."""
 
@@ -218,7 +216,7 @@ def found_calls(path: str, target: Target, config: Config) -> list[Row]:
     it completes. Raises CaptureError."""
     found: list[Row] = []
     for batch in events([path], replace(config, columns=COLUMNS)):
-        mask = pc.and_(pc.equal(batch["event"], codes.CALL), pc.fill_null(_test(batch, target), False))
+        mask = pc.and_(pc.equal(batch["event"], CALL), pc.fill_null(_test(batch, target), False))
         found += batch.filter(mask).to_pylist()
     return found
 
@@ -235,7 +233,7 @@ def next_call(path: str, ends: frozenset[tuple[str, int]], packet: int, config: 
     """The call between these two ends whose message is the next to be complete from `packet` on."""
     best: tuple[int, Row] | None = None
     for batch in events([path], replace(config, columns=COLUMNS)):
-        for row in batch.filter(pc.equal(batch["event"], codes.CALL)).to_pylist():
+        for row in batch.filter(pc.equal(batch["event"], CALL)).to_pylist():
             own = {(row["client_ip"], row["client_port"]), (row["broker_ip"], row["broker_port"])}
             packets = (row["request_packet"] or -1, row["response_packet"] or -1)
             later = [each for each in packets if each >= packet]

@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from kwsniff.analysis.bytestream import CALL, Code, Row, between, directions, micros
+from kwsniff.analysis.bytestream import SUMMARY, Code, Row, between, directions, micros
 from kwsniff.capture.savefile import (
     INTERFACE,
     NANOSECONDS,
@@ -34,7 +34,7 @@ from kwsniff.net.packets import PacketBlock
 from kwsniff.net.segments import SYN
 from kwsniff.output.text import printable
 
-NEEDS = CALL
+NEEDS = SUMMARY
 """Columns of the calls."""
 COMMENT, APPLICATION = 1, 4
 """Codes of pcapng options: opt_comment, shb_userappl."""

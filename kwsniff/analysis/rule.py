@@ -457,19 +457,13 @@ class Rule(ABC):
         numbers: Mapping[str, float],
         shown: Entry | tuple[Packet, ...],
         command: str,
-        *,
-        share: float,
-        brief: str,
-        weight: float | None = None,
-        explains: tuple[str, ...] = (),
+        **more: Any,
     ) -> Finding:
-        """A finding of this rule, which `shown` proves; its weight is the first of its numbers if none is
-        given."""
+        """A finding of this rule, which `shown` proves; `more` are its other fields. The weight is the first
+        of its numbers if none is given."""
         packets = evidence(shown) if isinstance(shown, Entry) else shown
-        weight = next(iter(numbers.values())) if weight is None else weight
-        return Finding(
-            self.code, severity, subject, sentence, numbers, packets, command, weight, share, brief, explains
-        )
+        more = {"weight": next(iter(numbers.values())), **more}
+        return Finding(self.code, severity, subject, sentence, numbers, packets, command, **more)
 
     @classmethod
     def headline(cls, found: Sequence[Finding]) -> str:

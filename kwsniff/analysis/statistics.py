@@ -15,11 +15,11 @@ from kwsniff.count.eventrows import BROKER_LEAST, PARTS, address
 from kwsniff.count.keyed import NEVER, Array, Columns, folded
 from kwsniff.count.percentiles import QUANTILES, Samples
 from kwsniff.count.store import MEASURES, CallStore
+from kwsniff.rows.columns import Ints, Mask
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = npt.NDArray[np.int64]
 Table = dict[str, Any]
 """The columns of a table to be: arrays, with NaN for what is not known, or lists."""
 
@@ -403,7 +403,7 @@ def _sums(values: npt.NDArray[Any], group: Ints, size: int) -> npt.NDArray[Any]:
     return found
 
 
-def _known(values: Ints, known: npt.NDArray[np.bool_]) -> pa.Array:
+def _known(values: Ints, known: Mask) -> pa.Array:
     """Whole numbers, null where they are not known."""
     return pa.array(values, mask=~known)
 

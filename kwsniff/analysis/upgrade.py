@@ -113,12 +113,11 @@ Offer = dict[int, tuple[int, int]]
 
 
 @dataclass(slots=True)
-class JudgedClient:
+class JudgedClient(Asking):
     """What one client used, and how it asks."""
 
     used: Counter[tuple[Broker, int, int]] = field(default_factory=Counter)
     """Calls by broker, API key and version."""
-    asking: Asking = field(default_factory=Asking)
     broker: bool = False
     """It is a broker or a controller itself."""
     software: set[str] = field(default_factory=set)
@@ -161,7 +160,7 @@ class UpgradeCheck:
         place = (row["broker_ip"], row["broker_port"]), key
         self._served[place] = max(self._served.get(place, 0), version)
         if key == API_VERSIONS:
-            client.asking.asked = max(client.asking.asked, version)
+            client.asked = max(client.asked, version)
         else:
             client.broker |= key in BETWEEN_BROKERS or (row["client_id"] or "").startswith(REPLICAS)
             client.used[place[0], key, version] += row["event_count"]
@@ -173,7 +172,7 @@ class UpgradeCheck:
         if len(self._owners) < 2 * MAX_CLIENTS:
             self._owners[row["connection"]] = client
         if row["software_name"]:
-            client.asking.named = True
+            client.named = True
             client.software.add(" ".join(filter(None, (row["software_name"], row["software_version"]))))
 
     def _take_offer(self, row: Row) -> None:
@@ -198,8 +197,8 @@ class UpgradeCheck:
         """The verdict on each client, the worst first, and on each API it uses."""
         for connection, syn in self._ends.items():
             if connection in self._owners:
-                self._owners[connection].asking.whole |= syn
-                self._owners[connection].asking.partly |= not syn
+                self._owners[connection].whole |= syn
+                self._owners[connection].partly |= not syn
         clients = {who: client for who, client in self._clients.items() if not client.broker}
         checked = {who: list(self._checked(client)) for who, client in clients.items()}
         rows = [self._client_row(who, self._clients[who], found) for who, found in checked.items() if found]
@@ -227,7 +226,7 @@ class UpgradeCheck:
         if self._clients and not self._offers:
             found.append(
                 "no broker's answer to ApiVersions is in the input, so what the brokers offer is not known"
-                if self._bodies or any(client.asking.asked < 0 for client in self._clients.values())
+                if self._bodies or any(client.asked < 0 for client in self._clients.values())
                 else "the events hold no bodies, so what the brokers offer is not known: read the capture"
             )
         between = sum(sum(client.used.values()) for client in self._clients.values() if client.broker)
@@ -254,7 +253,7 @@ class UpgradeCheck:
         newest = max((each for each in known if each is not None), default=None)
         offered = self._offered(broker, key)
         served = releases().serves(self.target, key)
-        return verdict(client.asking, key, version, served, newest, f"offered {offered}" if offered else "")
+        return verdict(client, key, version, served, newest, f"offered {offered}" if offered else "")
 
     def _offered(self, broker: Broker, key: int) -> str | None:
         found = self._offers.get(broker, {}).get(key)
