@@ -10,9 +10,9 @@ Invariant: positions stay valid when the arena grows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
-from kwsniff.engine.numbers import FULL, int64_at
+from kwsniff.engine.numbers import FULL, int64_at, stop
 from kwsniff.engine.tables import EARLY, PIECES, REQUESTS, WANTS
 from kwsniff.native.mode import inlined, int64, kernel, uintp
 
@@ -42,7 +42,7 @@ def bin_of(size: int) -> int:
 
 @kernel
 def allocate(t: Any, size: int) -> int:
-    """Where a new block for `size` bytes begins; -1 if there is no room, and then nothing was changed."""
+    """Where a new block for `size` bytes begins. Stops if there is no room, and then nothing was changed."""
     run = t.run[0]
     number, block = bin_of(size), block_size(size)
     first = t.bins[number].first
@@ -52,7 +52,6 @@ def allocate(t: Any, size: int) -> int:
         return first
     if run.arena_used + block > len(t.arena):
         lacks(t, WANT_ARENA, block)
-        return -1
     at = run.arena_used
     run.arena_used += block
     run.arena_live += block
@@ -90,19 +89,29 @@ def copy(target: Any, to: int, source: Any, at: int, size: int) -> None:
 
 @inlined
 def take(t: Any, rows: Any, pool: int) -> int:
-    """A free row of a pool, the table of which is `rows`; -1 if there is none."""
-    free = t.pools[pool]
-    row = free.first
-    if row >= 0:
+    """A free row of a pool, the table of which is `rows`."""
+    row, free = next_row(t, rows, pool), t.pools[pool]
+    if free.first >= 0:
         free.first = rows[row].next
-    elif free.used < len(rows):
-        row = free.used
-        free.used += 1
     else:
-        lacks(t, pool, 1)
-        return -1
+        free.used += 1
     free.live += 1
     return row
+
+
+@inlined
+def next_row(t: Any, rows: Any, pool: int) -> int:
+    """The row that will be taken next."""
+    room_for_row(t, rows, pool)
+    free = t.pools[pool]
+    return free.first if free.first >= 0 else free.used
+
+
+@inlined
+def room_for_row(t: Any, rows: Any, pool: int) -> None:
+    """Stop if no row of a pool is free."""
+    if t.pools[pool].live >= len(rows):
+        lacks(t, pool, 1)
 
 
 @inlined
@@ -116,7 +125,7 @@ def drop(t: Any, rows: Any, pool: int, row: int) -> None:
 
 @kernel
 def take_piece(t: Any) -> int:
-    """A free row of `pieces`, -1 if there is none."""
+    """A free row of `pieces`."""
     return take(t, t.pieces, PIECES)
 
 
@@ -128,7 +137,7 @@ def drop_piece(t: Any, row: int) -> None:
 
 @kernel
 def take_request(t: Any) -> int:
-    """A free row of `requests`, -1 if there is none."""
+    """A free row of `requests`."""
     return take(t, t.requests, REQUESTS)
 
 
@@ -143,7 +152,7 @@ def drop_request(t: Any, row: int) -> None:
 
 @kernel
 def take_early(t: Any) -> int:
-    """A free row of `early`, -1 if there is none."""
+    """A free row of `early`."""
     return take(t, t.early, EARLY)
 
 
@@ -194,13 +203,11 @@ WANT_ARENA, WANT_DECISIONS, WANT_WORDS = (WANTS.index(name) for name in ("arena"
 
 
 @kernel
-def lacks(t: Any, which: int, room: int) -> int:
-    """Note that table `which` (a place in WANTS) has to have `room` rows, or room for so many more if it is
-    one that is emptied; returns FULL."""
-    run = t.run[0]
-    run.want = which
-    run.room = room
-    return FULL
+def lacks(t: Any, which: int, room: int) -> NoReturn:
+    """Stop: table `which` (a place in WANTS) has to have `room` rows, or room for so many more if it is one
+    that is emptied. Raises Stopped."""
+    t.run[0].want, t.run[0].room = which, room
+    stop(t, FULL)
 
 
 # A heap of 64-bit words for what waiting requests remember: blocks of a few sizes, free ones in lists.
@@ -238,7 +245,7 @@ def words_of_bin(number: int) -> int:
 
 @kernel
 def take_words(t: Any, size: int) -> int:
-    """Where a block of at least `size` words begins; FULL if there is none."""
+    """Where a block of at least `size` words begins."""
     store = t.store[0]
     number = bin_of_words(size)
     free = t.word_bins[number]
@@ -249,7 +256,7 @@ def take_words(t: Any, size: int) -> int:
     else:
         at = store.words
         if at + room > len(t.words):
-            return lacks(t, WANT_WORDS, at + room)
+            lacks(t, WANT_WORDS, at + room)
         store.words = at + room
     store.words_live += room
     return at

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import allocate, block_size, copy, drop_piece, release, take_piece
+from kwsniff.engine.arena import allocate, block_size, copy, drop_piece, release, room_for_row, take_piece
 from kwsniff.engine.notes import note
-from kwsniff.engine.numbers import FULL, OK, OVERLAP_DIFFERS
+from kwsniff.engine.numbers import OVERLAP_DIFFERS
+from kwsniff.engine.tables import PIECES
 from kwsniff.engine.texts import same
 from kwsniff.engine.trace import HELD, decided
 from kwsniff.native.mode import kernel
@@ -23,23 +24,26 @@ def empty_buffer(t: Any, s: Any) -> None:
 
 
 @kernel
-def append(t: Any, s: Any, data: Any, pos: int, size: int) -> int:
-    """Add bytes to the buffer of a side; FULL if the arena is."""
+def append(t: Any, s: Any, data: Any, pos: int, size: int) -> None:
+    """Add bytes to the buffer of a side."""
+    have_room(t, s, size)
+    copy(t.arena, s.buf + s.have, data, pos, size)
+    s.have += size
+
+
+@kernel
+def have_room(t: Any, s: Any, size: int) -> None:
+    """See that the buffer of a side has room for so many bytes more."""
     if s.have + size > s.room:
         # What is emptied at its front as it grows at its end is not moved each time.
         spare = s.have >> 1 if s.buf > s.block else 0
         room = block_size(s.have + size + spare)
         at = allocate(t, room)
-        if at < 0:
-            return FULL
         if s.buf >= 0:
             copy(t.arena, at, t.arena, s.buf, s.have)
             release(t, s.block, s.block_room)
         s.buf, s.room = at, room
         s.block, s.block_room = at, room
-    copy(t.arena, s.buf + s.have, data, pos, size)
-    s.have += size
-    return OK
 
 
 @kernel
@@ -69,24 +73,19 @@ def came(t: Any, s: Any, first: bool) -> None:
 
 
 @kernel
-def hold(t: Any, c: int, k: int, data: Any) -> int:
+def hold(t: Any, c: int, k: int, data: Any) -> None:
     """Keep the item at hand of a stream that is not judged."""
     conn, s, item = t.conns[c], t.sides[2 * c + k], t.item[0]
     size = item.size
-    row = take_piece(t)
-    if row < 0:
-        return FULL
-    at = -1
+    room_for_row(t, t.pieces, PIECES)
+    if size and not s.broken:
+        have_room(t, s, size)
+    at = allocate(t, size) if size else -1
     if size:
-        at = allocate(t, size)
-        if at < 0:
-            drop_piece(t, row)
-            return FULL
-        if not s.broken and append(t, s, data, item.pos, size) != OK:
-            release(t, at, size)
-            drop_piece(t, row)
-            return FULL
         copy(t.arena, at, data, item.pos, size)
+        if not s.broken:
+            append(t, s, data, item.pos, size)
+    row = take_piece(t)
     piece = t.pieces[row]
     piece.next, piece.side, piece.gap = -1, k, 0
     piece.start, piece.end, piece.at, piece.size = 0, item.length, at, size
@@ -104,7 +103,6 @@ def hold(t: Any, c: int, k: int, data: Any) -> int:
     conn.held += 1
     conn.held_bytes += size
     decided(t, c, HELD, k, conn.held_bytes, 0)
-    return OK
 
 
 @kernel
@@ -163,21 +161,18 @@ HISTORY = 2048
 
 
 @kernel
-def room_for_history(t: Any, s: Any, size: int, length: int) -> int:
-    """See that there is room for what `remember` keeps: OK or FULL."""
+def room_for_history(t: Any, s: Any, size: int, length: int) -> None:
+    """See that there is room for what `remember` keeps."""
     if size < length or size == 0:
-        return OK
+        return
     kept = block_size(min(size, HISTORY))
     if s.history_at >= 0 and s.history_room >= kept:
-        return OK
+        return
     at = allocate(t, kept)
-    if at < 0:
-        return FULL
     if s.history_at >= 0:
         copy(t.arena, at, t.arena, s.history_at, s.history)
         release(t, s.history_at, s.history_room)
     s.history_at, s.history_room = at, kept
-    return OK
 
 
 @kernel

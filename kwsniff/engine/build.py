@@ -26,8 +26,8 @@ from kwsniff.native.code import (
     ENDING,
     LEVELS,
     NATIVE,
-    OUT_OF_BOUNDS,
     READ,
+    STOPPED,
     digest,
     digest_now,
     path_of,
@@ -73,13 +73,12 @@ define i64 @OUTER(ptr %tables, i64 %what, i64 %how) {
   %status = call i32 @"INNER"(ptr %result, ptr %raised, ptr %tables, i64 %what, i64 %how)
   %value = load i64, ptr %result
   %good = icmp eq i32 %status, 0
-  %answer = select i1 %good, i64 %value, i64 OUT_OF_BOUNDS
+  %answer = select i1 %good, i64 %value, i64 STOPPED
   ret i64 %answer
 }
 """
-"""What is called from outside: numba's functions return their result by address, and say whether they ended
-as they should. The wrapper that numba writes for C needs Python to report what was raised; here only an index
-that is looked at can be wrong."""
+"""What is called from outside: numba's functions return their result by address, and say whether they raised.
+The wrapper that numba writes for C needs Python to report what."""
 
 
 class TablesType(types.Type):  # type: ignore[misc]
@@ -168,7 +167,7 @@ def module() -> Any:
         linked.link_in(part)
     for symbol, made in inner.items():
         entry = ENTRY.replace("INNER", made.fndesc.llvm_func_name).replace("OUTER", symbol)
-        linked.link_in(llvm.parse_assembly(entry.replace("OUT_OF_BOUNDS", str(OUT_OF_BOUNDS))))
+        linked.link_in(llvm.parse_assembly(entry.replace("STOPPED", str(STOPPED))))
     return linked
 
 

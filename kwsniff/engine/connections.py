@@ -95,11 +95,9 @@ _reset_side = made("reset_side", "row", SIDES.reset())
 
 @kernel
 def open_connection(t: Any, seg: Any) -> int:
-    """A new connection for a segment; -1 if there is no room."""
+    """A new connection for a segment."""
     run = t.run[0]
     c = take(t, t.conns, CONNS)
-    if c < 0:
-        return -1
     conn = t.conns[c]
     _reset_conn(conn)
     forward = is_forward(seg)

@@ -13,7 +13,6 @@ from kwsniff.engine.bodies import skim_request
 from kwsniff.engine.buffer import empty_buffer
 from kwsniff.engine.early import expire_early, orphan, remove_early
 from kwsniff.engine.headers import YES, names_client, request_at
-from kwsniff.engine.numbers import FULL, OK, REFUSED
 from kwsniff.engine.outcomes import give_up, room_for_frame, time_of
 from kwsniff.engine.requests import take_request_frame
 from kwsniff.engine.responses import take_response_frame
@@ -26,40 +25,31 @@ from kwsniff.native.mode import kernel
 
 
 @kernel
-def take_frame(t: Any, data: Any) -> int:
+def take_frame(t: Any, data: Any) -> None:
     """Take the frame at hand."""
     f = t.frame[0]
     f.body = f.start
-    if room_for_frame(t) != OK:
-        return FULL
+    room_for_frame(t)
     if f.side != t.conns[f.conn].client and is_on_trial(t.conns[f.conn]):
-        code = turn_if_asked(t, data)
-        if code != OK:
-            return code
+        turn_if_asked(t, data)
     if f.side == t.conns[f.conn].client:
-        return take_request_frame(t, data)
+        take_request_frame(t, data)
+        return
     if t.conns[f.conn].early:
-        code = expire_early(t, f.conn, time_of(f))
-        if code != OK:
-            return code
-    return take_response_frame(t, data)
+        expire_early(t, f.conn, time_of(f))
+    take_response_frame(t, data)
 
 
 @kernel
-def give_up_all(t: Any, c: int, because: int) -> int:
+def give_up_all(t: Any, c: int, because: int) -> None:
     """Report every request of a connection that waits as unanswered, and every response that does."""
     conn = t.conns[c]
     while conn.first_early >= 0:
-        code = orphan(t, c, conn.first_early)
-        if code != OK:
-            return code
+        orphan(t, c, conn.first_early)
     while conn.first_request >= 0:
-        code = give_up(t, c, conn.first_request, because)
-        if code != OK:
-            return code
+        give_up(t, c, conn.first_request, because)
     while conn.first_unasked >= 0:
         release(t, conn.first_unasked)
-    return OK
 
 
 # Turning a connection round when not the end that its port says is the client, but the other one.
@@ -77,19 +67,15 @@ def give_up_all(t: Any, c: int, because: int) -> int:
 
 
 @kernel
-def turn_if_asked(t: Any, data: Any) -> int:
+def turn_if_asked(t: Any, data: Any) -> None:
     """Turn the connection round if the frame at hand, of what is taken for the broker, is a request."""
     f = t.frame[0]
     if not f.whole or request_at(t, data, f.start, f.end, False) != YES:
-        return OK
+        return
     if not names_client(data, f.start) and has_asked(t, f.conn):
-        return OK
-    code = skim_request(t, data, f.start, f.end)
-    if code == REFUSED:
-        return OK
-    if code == OK:
+        return
+    if skim_request(t, data, f.start, f.end):
         turn(t, f.conn)
-    return code
 
 
 @kernel

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import WANT_CALLS, allocate, copy, drop_early, lacks, release, take_early
+from kwsniff.engine.arena import allocate, copy, drop_early, release, room_for_row, take_early
 from kwsniff.engine.headers import AHEAD
-from kwsniff.engine.numbers import FULL, OK
-from kwsniff.engine.outcomes import blank, time_of
-from kwsniff.engine.tables import ORPHAN_, UNKNOWN
-from kwsniff.engine.trace import DROPPED, EARLY, ORPHANED, decided
+from kwsniff.engine.outcomes import blank, room_for_call, time_of
+from kwsniff.engine.tables import EARLY, ORPHAN_, UNKNOWN
+from kwsniff.engine.trace import DROPPED, ORPHANED, WAITS_EARLY, decided
 from kwsniff.native.mode import kernel
 
 MAX_EARLY = 1000
@@ -23,22 +22,15 @@ MAX_EARLY = 1000
 
 
 @kernel
-def wait_for_request(t: Any, data: Any, found: int) -> int:
+def wait_for_request(t: Any, data: Any, found: int) -> None:
     """Keep a response that no request waits for."""
     f = t.frame[0]
     conn = t.conns[f.conn]
     if conn.early >= MAX_EARLY:
-        code = orphan(t, f.conn, conn.first_early)
-        if code != OK:
-            return code
+        orphan(t, f.conn, conn.first_early)
     have = f.end - f.start
-    at = allocate(t, have)
-    if at < 0:
-        return FULL
-    row = take_early(t)
-    if row < 0:
-        release(t, at, have)
-        return FULL
+    room_for_row(t, t.early, EARLY)
+    at, row = allocate(t, have), take_early(t)
     copy(t.arena, at, data, f.start, have)
     early = t.early[row]
     early.correlation_id, early.order = found, t.run[0].order
@@ -52,8 +44,7 @@ def wait_for_request(t: Any, data: Any, found: int) -> int:
     conn.early += 1
     conn.frames += 1
     conn.stray_low, conn.stray_high = min(conn.stray_low, found), max(conn.stray_high, found)
-    decided(t, f.conn, EARLY, f.side, found, 0)
-    return OK
+    decided(t, f.conn, WAITS_EARLY, f.side, found, 0)
 
 
 @kernel
@@ -87,45 +78,38 @@ def remove_early(t: Any, c: int, row: int) -> None:
 
 
 @kernel
-def pass_early(t: Any, c: int, last: int) -> int:
+def pass_early(t: Any, c: int, last: int) -> None:
     """Give up the responses before `last`, or all if it is -1: a later one found its request, and requests
     come in the order in which brokers answer them."""
     while t.conns[c].first_early != last:
-        code = orphan(t, c, t.conns[c].first_early)
-        if code != OK:
-            return code
-    return OK
+        orphan(t, c, t.conns[c].first_early)
 
 
 @kernel
-def expire_early(t: Any, c: int, now: int) -> int:
+def expire_early(t: Any, c: int, now: int) -> None:
     """Give up responses that waited too long for their requests, unless requests wait behind a hole."""
     conn = t.conns[c]
     if conn.client >= 0 and t.sides[2 * c + conn.client].waiting and conn.early <= MAX_EARLY:
-        return OK
+        return
     if not conn.proven:
-        return OK  # they are told if the connection proves to be Kafka
+        return  # they are told if the connection proves to be Kafka
     limits = t.limits[0]
     # Where no response came after its request yet, the clocks of the two directions may differ.
     unsure = conn.skewed or conn.answered == UNKNOWN
     limit = now - (max(limits.hole_time, limits.orphan_time) if unsure else limits.orphan_time)
     while conn.first_early >= 0 and time_of(t.early[conn.first_early]) < limit:
-        code = orphan(t, c, conn.first_early)
-        if code != OK:
-            return code
-    return OK
+        orphan(t, c, conn.first_early)
 
 
 @kernel
-def orphan(t: Any, c: int, row: int) -> int:
+def orphan(t: Any, c: int, row: int) -> None:
     """Report a response whose request does not come any more."""
     run = t.run[0]
     if not t.conns[c].proven or is_chance(t, c, t.early[row].correlation_id):
         decided(t, c, DROPPED, 0, t.early[row].correlation_id, t.conns[c].proven)
         remove_early(t, c, row)
-        return OK
-    if run.calls + 1 > len(t.calls):
-        return lacks(t, WANT_CALLS, 1)
+        return
+    room_for_call(t)
     early, call = t.early[row], t.calls[run.calls]
     blank(t, call, c)
     call.correlation_id = early.correlation_id
@@ -135,7 +119,6 @@ def orphan(t: Any, c: int, row: int) -> int:
     run.calls += 1
     decided(t, c, ORPHANED, 0, early.correlation_id, 0)
     remove_early(t, c, row)
-    return OK
 
 
 @kernel

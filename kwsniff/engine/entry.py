@@ -13,13 +13,13 @@ from kwsniff.engine.merging import merge_all
 from kwsniff.engine.numbers import (
     ADOPT,
     COMPACT_TEXTS,
+    DONE,
     FINISH,
     FOLLOW,
     INTERN,
     LEAVE,
     LINK,
     MERGE,
-    OK,
     REHASH_CONNECTIONS,
     REHASH_REQUESTS,
     REHASH_TEXTS,
@@ -33,18 +33,18 @@ from kwsniff.native.mode import kernel
 
 @kernel
 def act(t: Any, what: int, how: int) -> int:
-    """Do one of the actions of `kwsniff.engine.numbers` with the tables: OK, FULL or PROGRAM."""
+    """Do one of the actions of `kwsniff.engine.numbers` with the tables. Raises Stopped."""
     if what == FOLLOW:
-        return follow(t, how)
-    if what == FINISH:
-        return finish(t)
-    if what == TICK:
-        return tick(t, how)
-    if what == WATCH:
-        return watch(t, how)
-    if what == INTERN:
-        return intern(t, how)
-    if what == COMPACT_TEXTS:
+        follow(t, how)
+    elif what == FINISH:
+        finish(t)
+    elif what == TICK:
+        tick(t, how)
+    elif what == WATCH:
+        watch(t, how)
+    elif what == INTERN:
+        intern(t, how)
+    elif what == COMPACT_TEXTS:
         compact_texts(t)
     elif what == LEAVE:
         leave(t)
@@ -60,4 +60,4 @@ def act(t: Any, what: int, how: int) -> int:
         rehash(t)
     elif what == REHASH_CONNECTIONS:
         rehash_connections(t)
-    return OK
+    return DONE

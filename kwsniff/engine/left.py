@@ -20,7 +20,7 @@ from kwsniff.engine.connections import append_number, append_quiet, remove, take
 from kwsniff.engine.early import remove_early
 from kwsniff.engine.frames import TOKEN_FRAMES
 from kwsniff.engine.leaving import MASK, close_left, digest, print_of
-from kwsniff.engine.numbers import FULL, OK, REFUSED, distance
+from kwsniff.engine.numbers import LEFT, distance, stop
 from kwsniff.engine.packing import move_connection, move_request
 from kwsniff.engine.streams import drop_first
 from kwsniff.engine.tables import (
@@ -46,22 +46,22 @@ from kwsniff.native.mode import kernel
 
 
 @kernel
-def settle_left(t: Any, seg: Any) -> int:
-    """After the last segment of a head: OK if the connection is what the part took it for."""
+def settle_left(t: Any, seg: Any) -> None:
+    """After the last segment of a head: take the connection out if it is what the part took it for, and stop
+    if it isn't."""
     run = t.run[0]
     c = run.conn
     if seg.stop == BEGINS:
         if t.conns[c].number != seg.order + 1:
-            return REFUSED
+            stop(t, LEFT)
         remove(t, c)
-        return OK
+        return
     left = t.lefts[seg.left]
     left.before = c
     left.verdict = verdict_of(t, c, left)
     if left.verdict != FITS:
-        return REFUSED
+        stop(t, LEFT)
     detach(t, c)
-    return OK
 
 
 @kernel
@@ -212,16 +212,13 @@ def leave(t: Any) -> None:
 
 
 @kernel
-def intern(t: Any, count: int) -> int:
-    """Give `count` texts, the places of which in `extra` are in `marks`, numbers of this run: OK or FULL.
+def intern(t: Any, count: int) -> None:
+    """Give `count` texts, the places of which in `extra` are in `marks`, numbers of this run.
     What becomes of each number is in `texts.moved`."""
     for number in range(count):
         row = t.marks[number]
         found = texts.text(t, t.extra, row.order, row.number, row.kind)
-        if found == FULL:
-            return FULL
         row.conn = found
-    return OK
 
 
 @kernel

@@ -3,8 +3,8 @@
 Theory of operation. Compiled, a table is a NumPy array with a record type, and `act` is code that was
 written when the package was installed (see `kwsniff.engine.build` and `kwsniff.native.code`): ctypes calls it
 with addresses and lengths, and other threads run meanwhile. Interpreted, a table is a list of rows, and `act`
-is the very same function. A kernel that finds a table full says which; `Machine.act` makes it larger, or lets
-its owner empty it, and calls again.
+is the very same function. A kernel that finds a table full raises Stopped; `Machine.act` makes it larger, or
+lets its owner empty it, and calls again.
 
 Invariant: rows are found by their numbers only, so tables may move when they grow.
 """
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from kwsniff.engine import numbers as entry
 from kwsniff.engine.arena import BINS, WORD_BINS, reset_words
-from kwsniff.engine.numbers import FULL, LEFT, OK, PROGRAM
+from kwsniff.engine.numbers import DONE, FULL, LEFT, PROGRAM, Stopped
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.engine.tables import ARRAYS, OWN, POOLS, SPECS, WANTS, Tables
-from kwsniff.native.code import ACT, load, places
+from kwsniff.native.code import ACT, STOPPED, load, places
 from kwsniff.native.rowcopies import copied, put
 
 ROWS = {
@@ -224,7 +224,7 @@ class Machine:
         """Carry out one of the actions of `kwsniff.engine.entry`, with as much room as it takes. Yields
         whenever what was told (calls, notes, ends) has to be taken out of the tables: False for what packets
         before the one at hand settled, True for everything; None if only the bodies have to."""
-        while (code := self._call(what, how)) != OK:
+        while (code := self._call(what, how)) != DONE:
             if code == PROGRAM:
                 run = self.t.run[0]
                 self.learn(int(run.key), int(run.version))
@@ -233,17 +233,20 @@ class Machine:
             elif code == LEFT:
                 self.refused = True
                 return
-            else:
-                raise AssertionError(f"kernel returned {code}")
 
     def _call(self, what: int, how: int) -> int:
+        """Why kernels stopped, DONE if they did not."""
         if self._native is None:
             from kwsniff.engine.entry import act
 
-            return act(self.t, what, how)
+            try:
+                return act(self.t, what, how)
+            except Stopped:
+                return int(self.t.run[0].stopped)
         if self._places is None:
             self._places = places(self.t)
-        return self._native(self._places.ctypes.data, what, how)
+        code = self._native(self._places.ctypes.data, what, how)
+        return int(self.t.run[0].stopped) if code == STOPPED else code
 
     def _make_room(self, name: str, room: int) -> Iterator[bool | None]:
         table = getattr(self.t, name)

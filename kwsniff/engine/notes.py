@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.engine.arena import WANT_NOTES, drop_piece, lacks, take_piece
-from kwsniff.engine.numbers import BATCH_MALFORMED, CLOCKS_DIFFER, CODEC_UNKNOWN, CRC_MISMATCH, OK
+from kwsniff.engine.numbers import BATCH_MALFORMED, CLOCKS_DIFFER, CODEC_UNKNOWN, CRC_MISMATCH
 from kwsniff.engine.records import CODEC_UNKNOWN as UNKNOWN
 from kwsniff.engine.records import CUT_SHORT, MALFORMED
 from kwsniff.engine.tables import PIECES, PROBING
@@ -16,13 +16,12 @@ MAX_PENDING = 100
 
 
 @kernel
-def room_for_notes(t: Any, count: int) -> int:
-    """OK if so many notes can be added, or can wait, else FULL."""
+def room_for_notes(t: Any, count: int) -> None:
+    """See that so many notes can be added, or can wait."""
     if t.run[0].notes + count > len(t.notes):
-        return lacks(t, WANT_NOTES, count)
+        lacks(t, WANT_NOTES, count)
     if t.pools[PIECES].live + count > len(t.pieces):
-        return lacks(t, PIECES, count)
-    return OK
+        lacks(t, PIECES, count)
 
 
 @kernel
@@ -31,12 +30,11 @@ def note(t: Any, c: int, code: int, packet: int, time: int, a: int, b: int) -> N
     client is, it waits: its row names the client."""
     if t.conns[c].state == PROBING and t.conns[c].pending_notes < MAX_PENDING:
         at = take_piece(t)
-        if at >= 0:
-            piece = t.pieces[at]
-            piece.start, piece.packet, piece.time, piece.end, piece.side = code, packet, time, a, b
-            append_note(t, c, at)
-            return
-    add_note(t, c, code, packet, time, a, b)
+        piece = t.pieces[at]
+        piece.start, piece.packet, piece.time, piece.end, piece.side = code, packet, time, a, b
+        append_note(t, c, at)
+    else:
+        add_note(t, c, code, packet, time, a, b)
 
 
 @kernel

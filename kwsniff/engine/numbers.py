@@ -6,23 +6,37 @@ What is read from a byte array is made a 64-bit integer at once: compiled, a `ui
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from kwsniff.native.mode import byte, inlined, int64, int64_at, kernel, signed64, uint32, uintp
 from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.events import ANOMALIES
 
 __all__ = [
-    "FULL", "NONE", "OK", "PROGRAM", "REFUSED", "SECOND", "byte", "distance", "int16", "int32", "int64_at",
-    "signed64", "uint32", "uvarint",
+    "NONE", "SECOND", "byte", "distance", "int16", "int32", "int64_at", "signed64", "uint32", "uvarint",
 ]  # fmt: skip
 
 SECOND = 1_000_000_000
 """In nanoseconds."""
-OK, REFUSED, FULL, PROGRAM, LEFT = 1, 0, -1, -2, -3
-"""What functions return. FULL: a table has no room left, `run.want` says which. PROGRAM: the layout that
-`run.key` and `run.version` name has to be loaded. LEFT: a connection of a part was not what it was taken for
-(`kwsniff.engine.left`). After each, the caller is called again as it was."""
+(DONE, FULL, PROGRAM, LEFT) = range(4)
+"""Why kernels stopped, in `run.stopped`. FULL: a table has no room left, `run.want` says which. PROGRAM: the
+layout that `run.key` and `run.version` name has to be loaded. LEFT: a connection of a part was not what it
+was taken for (`kwsniff.engine.left`)."""
+
+
+class Stopped(Exception):  # noqa: N818 (no error: they go on)
+    """Kernels can't go on before the driver has done something: `run.stopped` says what. Whatever is going on
+    is left as it is, and called again then: so a function that may be stopped changes nothing before, or
+    nothing that it would do twice."""
+
+
+@kernel
+def stop(t: Any, why: int) -> NoReturn:
+    """Raise Stopped."""
+    t.run[0].stopped = why
+    raise Stopped
+
+
 (FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, COMPACT_TEXTS, WATCH, LEAVE, INTERN,
  ADOPT, MERGE, LINK) = range(13)  # fmt: skip
 """What kernels can be asked to do (`kwsniff.engine.entry.act`)."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from kwsniff.engine.arena import give_words, take_words
 from kwsniff.engine.facts import clear
-from kwsniff.engine.numbers import FULL, NONE, OK
+from kwsniff.engine.numbers import NONE
 from kwsniff.engine.row_tables import KEPT
 from kwsniff.engine.tables import CONNS, REQUESTS, SPEC_OF
 from kwsniff.engine.texts import compact, mark, moved, unmark
@@ -80,8 +80,8 @@ def width_of(columns: int) -> int:
 
 
 @kernel
-def keep(t: Any, row: int) -> int:
-    """Keep what `facts[0]` and its lists say with a row of `requests`; OK or FULL."""
+def keep(t: Any, row: int) -> None:
+    """Keep what `facts[0]` and its lists say with a row of `requests`."""
     fact, request = t.facts[0], t.requests[row]
     if not fact.clean:
         acks = fact.acks
@@ -95,8 +95,6 @@ def keep(t: Any, row: int) -> int:
     request.words = -1
     if names + rows + resources > 0:
         at = take_words(t, names + rows * width_of(fact.columns) + OF_RESOURCE * resources)
-        if at == FULL:
-            return FULL
         request.words = at
         _pack(t, at, names, rows, resources, fact.columns)
     request.names, request.rows, request.resources = names, rows, resources
@@ -104,11 +102,9 @@ def keep(t: Any, row: int) -> int:
     _keep_said(request, fact)
     if not fact.clean:
         request.acks = NONE
-    request.software = request.software_version = -1
     request.records, request.record_bytes = fact.records, fact.record_bytes
     request.named = _named(t, request, names, rows, resources)
     t.store[0].named += request.named
-    return OK
 
 
 @kernel

@@ -1,7 +1,5 @@
 """Frames of the broker: each takes the request with its correlation id, is read by that request's API and
 version, and makes a call.
-
-Every function that may find a table full leaves everything so that it can be called again.
 """
 
 from __future__ import annotations
@@ -14,11 +12,8 @@ from kwsniff.engine.facts import after_tags, clear
 from kwsniff.engine.leaving import lacks_responses
 from kwsniff.engine.notes import compare, note, note_damage, room_for_notes
 from kwsniff.engine.numbers import (
-    FULL,
     HEADER_MALFORMED,
     NONE,
-    OK,
-    REFUSED,
     REPLY_TO_ACKS_0,
     RESPONSE_BEFORE_REQUEST,
     RESPONSE_OUT_OF_ORDER,
@@ -49,19 +44,19 @@ of those that follow."""
 
 
 @kernel
-def take_response_frame(t: Any, data: Any) -> int:
+def take_response_frame(t: Any, data: Any) -> None:
     """Take a frame that the broker sent."""
     f = t.frame[0]
     conn = t.conns[f.conn]
     if conn.raw_waiting and not conn.in_flight:
         conn.raw_waiting -= 1
-        return OK
+        return
     if f.end - f.start < 8:
         if conn.raw_tokens and not conn.in_flight:
             conn.raw_waiting -= 1  # captured before the token that it answers
         else:
             unreadable(t, 1)
-        return OK
+        return
     found = int32(data, f.start + 4)
     row = find_waiting(t, f.conn, found)
     if row < 0 and found == 0 and conn.first_request >= 0:
@@ -69,53 +64,46 @@ def take_response_frame(t: Any, data: Any) -> int:
         if oldest.layout >= 0 and t.layouts[oldest.layout].answered_zero:
             row = conn.first_request
     if row < 0:
-        return unexpected(t, data, found)
+        unexpected(t, data, found)
+        return
     if conn.first_request != row:
-        code = overtake(t, row)
-        if code != OK:
-            return code
-    return answer(t, row, data)
+        overtake(t, row)
+    answer(t, row, data)
 
 
 @kernel
-def unexpected(t: Any, data: Any, found: int) -> int:
+def unexpected(t: Any, data: Any, found: int) -> None:
     """No request waits for this response."""
     f = t.frame[0]
     row = find_unasked(t, f.conn, found)
     if row < 0:
-        return wait_for_request(t, data, found)
+        wait_for_request(t, data, found)
+        return
     release(t, row)
     note(t, f.conn, REPLY_TO_ACKS_0, f.packet, time_of(f), found, 0)
     t.conns[f.conn].frames += 1
-    return OK
 
 
 @kernel
-def overtake(t: Any, row: int) -> int:
+def overtake(t: Any, row: int) -> None:
     """A response of a request that is not the oldest: brokers answer in order, so the older ones will not be
     answered. If nothing was lost the order was broken, which `answer` notes."""
     f = t.frame[0]
     conn = t.conns[f.conn]
     if not lacks_responses(t, f.conn):
-        return OK
+        return
     while conn.first_request != row:
-        code = give_up(t, f.conn, conn.first_request, GAP_REASON)
-        if code != OK:
-            return code
-    return OK
+        give_up(t, f.conn, conn.first_request, GAP_REASON)
 
 
 @kernel
-def answer(t: Any, row: int, data: Any) -> int:
+def answer(t: Any, row: int, data: Any) -> None:
     """Make a call of a request and its response."""
     f, request = t.frame[0], t.requests[row]
     conn = t.conns[f.conn]
-    if room_for_frame(t) != OK:
-        return FULL
+    room_for_frame(t)
     if t.run[0].pairing < 0:
-        code = pass_early(t, f.conn, -1)
-        if code != OK:
-            return code
+        pass_early(t, f.conn, -1)
     status = request.status
     facts = t.facts[1]
     clear(t, 1)
@@ -124,26 +112,20 @@ def answer(t: Any, row: int, data: Any) -> int:
     if not f.whole:
         status = TRUNCATED_
     elif request.layout >= 0 or newer(t, row) >= 0:
-        code = read_response(t, row, data)
-        if code == REFUSED:
+        if not read_response(t, row, data):
             bad = 1
             if status != TRUNCATED_:
                 status = UNDECODED_
-        elif code != OK:
-            return code
         elif facts.error != NONE and facts.error != 0 and (status == OK_ or is_refused(t, row)):
             status = ERROR_
-        if room_for_damage(t, 1) != OK:
-            return FULL
+        room_for_damage(t, 1)
     if facts.clean and request.status == OK_ and facts.trailing <= EXTRA:
         conn.proven = 1
     if f.whole and not bad and t.run[0].pairing < 0:
         t.sides[2 * f.conn + f.side].assumed = 0
     reason, offset = facts.code, facts.offset
     shown = is_shown(t, 1) and conn.proven
-    code = tell(t, row, True, status, 0)
-    if code != OK:
-        return code
+    tell(t, row, True, status, 0)
     facts.code, facts.offset = reason, offset  # joining forgets what of a response was not decoded
     if conn.first_request != row and not lacks_responses(t, f.conn) and t.run[0].pairing < 0:
         note(t, f.conn, RESPONSE_OUT_OF_ORDER, f.packet, time_of(f), request.correlation_id,
@@ -165,33 +147,32 @@ def answer(t: Any, row: int, data: Any) -> int:
     if shown:
         keep_body(t, data, 1, 1 if request.layout < 0 else 0)
     answered(t, row)
-    return OK
 
 
 @kernel
-def read_response(t: Any, row: int, data: Any) -> int:
-    """Read the body of a whole response into facts 1."""
+def read_response(t: Any, row: int, data: Any) -> bool:
+    """Read the body of a whole response into facts 1: whether it could be read."""
     f, request = t.frame[0], t.requests[row]
     pos = f.start + 8
     expected = request.layout if request.layout >= 0 else newer(t, row)
     chosen = downgraded(t, data, pos, f.end, expected)
     layout = t.layouts[chosen]
     if layout.response < 0:
-        return wants_program(t, chosen)
+        wants_program(t, chosen)
     if layout.flexible_response:
         pos = after_tags(data, pos, f.end)
         if pos < 0:
             t.facts[1].code = -1
-            return REFUSED if request.layout >= 0 else OK
+            return request.layout < 0
     f.body, f.layout = pos, chosen
-    code = read(t, data, pos, f.end, layout.response, False)
-    if code == REFUSED and chosen != expected:
+    good = read(t, data, pos, f.end, layout.response, False)
+    if not good and chosen != expected:
         unsupported(t)
-        return OK
-    if request.layout < 0 and (code == REFUSED or t.facts[1].trailing):
+        return True
+    if request.layout < 0 and (not good or t.facts[1].trailing):
         clear(t, 1)  # as with requests: what does not fit to the last byte says nothing
-        return code if code == FULL else OK
-    return code
+        return True
+    return good
 
 
 @kernel
@@ -227,16 +208,14 @@ def answered(t: Any, row: int) -> None:
 
 
 @kernel
-def pair_early(t: Any, row: int) -> int:
+def pair_early(t: Any, row: int) -> None:
     """The request that just came was answered before, as the capture has it."""
     request = t.requests[row]
     c = request.conn
     found = find_early(t, c, request.correlation_id)
     if found < 0:
-        return OK
-    code = pass_early(t, c, found)
-    if code != OK:
-        return code
+        return
+    pass_early(t, c, found)
     early = t.early[found]
     f = t.frame[0]
     f.conn, f.side = c, 1 - t.conns[c].client
@@ -244,24 +223,18 @@ def pair_early(t: Any, row: int) -> int:
     f.first_time, f.last_time, f.packet = early.first_time, early.last_time, early.packet
     f.whole = 1 if early.have == early.size else 0
     f.body = f.start
-    if room_for_notes(t, NOTES) != OK:
-        return FULL
+    room_for_notes(t, NOTES)
     before = early.first_time < request.last_time
     correlation_id = request.correlation_id
-    code = answer(t, row, t.arena)
-    if code != OK:
-        return code
+    answer(t, row, t.arena)
     t.conns[c].frames -= 1
     if before:
         note(t, c, RESPONSE_BEFORE_REQUEST, early.packet, early.last_time, correlation_id, 0)
     remove_early(t, c, found)
-    return OK
 
 
 @kernel
-def pair_pending(t: Any) -> int:
+def pair_pending(t: Any) -> None:
     """Pair the request that came last with the response that came before it."""
-    code = pair_early(t, t.run[0].pairing)
-    if code == OK:
-        t.run[0].pairing = -1
-    return code
+    pair_early(t, t.run[0].pairing)
+    t.run[0].pairing = -1

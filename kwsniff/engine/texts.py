@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.engine.arena import lacks
-from kwsniff.engine.numbers import FULL, OK, byte
+from kwsniff.engine.numbers import byte
 from kwsniff.engine.tables import WANTS
 from kwsniff.native import mode as native
 from kwsniff.native.mode import inlined, int64, kernel, uintp
@@ -181,11 +181,11 @@ def _new(t: Any, data: Any, pos: int, size: int, kind: int, found: int, slot: in
     store = t.store[0]
     number = store.texts
     if number >= len(t.texts):
-        return lacks(t, _TEXTS, number + 1)
+        lacks(t, _TEXTS, number + 1)
     if 2 * number + 2 > len(t.text_slots):
-        return lacks(t, _SLOTS, 2 * number + 2)
+        lacks(t, _SLOTS, 2 * number + 2)
     if store.text_bytes + size > len(t.text_bytes):
-        return lacks(t, _BYTES, store.text_bytes + size)
+        lacks(t, _BYTES, store.text_bytes + size)
     row = t.texts[uintp(number)]
     row.at, row.size, row.kind, row.hash = store.text_bytes, size, kind, found
     copy(data, pos, size, t.text_bytes, store.text_bytes)
@@ -197,7 +197,7 @@ def _new(t: Any, data: Any, pos: int, size: int, kind: int, found: int, slot: in
 
 @inlined
 def text(t: Any, data: Any, pos: int, size: int, kind: int) -> int:
-    """The number of a text (`kind` TEXT) or uuid (UUID); FULL if there is no room."""
+    """The number of a text (`kind` TEXT) or uuid (UUID)."""
     found = hashed(data, pos, size, kind, t.limits[0].seed)
     mask = int64(len(t.text_slots)) - 1
     slot = found & mask
@@ -274,12 +274,11 @@ def compact(t: Any) -> None:
 
 
 @kernel
-def open_places(t: Any, count: int) -> int:
-    """Empty the table and see that it has room for `count` rows: OK or FULL."""
+def open_places(t: Any, count: int) -> None:
+    """Empty the table and see that it has room for `count` rows."""
     if 2 * count > len(t.places):
-        return lacks(t, _PLACES, 2 * count)
+        lacks(t, _PLACES, 2 * count)
     t.store[0].stamp += 1
-    return OK
 
 
 @kernel
@@ -317,21 +316,20 @@ def row_place(t: Any, name: int, uuid: int, partition: int, at: int) -> int:
 
 @kernel
 def add_name(t: Any, names: int, name: int, uuid: int) -> int:
-    """Append a topic to the first `names` rows of `names` if it is not among them: how many there are then,
-    or FULL. All of them must have come this way."""
+    """Append a topic to the first `names` rows of `names` if it is not among them: how many there are then.
+    All of them must have come this way."""
     if names > 0:
         last = t.names[uintp(names - 1)]
         if last.name == name and last.uuid == uuid:
             return names
     if names == 1:
-        if open_places(t, int64(2)) == FULL:
-            return FULL
+        open_places(t, int64(2))
         first = t.names[0]
         name_place(t, first.name, first.uuid, int64(0))
     if 2 * (names + 1) > len(t.places):
-        return lacks(t, _PLACES, 2 * (names + 1))
+        lacks(t, _PLACES, 2 * (names + 1))
     if names >= len(t.names):
-        return lacks(t, _NAMES, names + 1)
+        lacks(t, _NAMES, names + 1)
     if names > 0 and name_place(t, name, uuid, names) != names:
         return names
     topic = t.names[uintp(names)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.engine.arena import WANT_DECISIONS, lacks
-from kwsniff.engine.numbers import OK
 from kwsniff.native.mode import kernel
 
 DECISIONS = (
@@ -20,19 +19,18 @@ DECISIONS = (
 """What is decided, by number."""
 (
     OPENED, SEGMENT, WAITS, OUT_OF_WINDOW, SEEN, IGNORED, GAP_GIVEN_UP, HELD, LET_GO, ACCEPTED,
-    REFUSED_, TURNED, FRAMING_LOST, FRAMING_FOUND, CUT_SHORT, REQUEST, PAIRED, EARLY, PAIRED_EARLY, ORPHANED,
-    DROPPED, UNANSWERED, LIMITED, CLOSING, UNASKED,
+    REFUSED_, TURNED, FRAMING_LOST, FRAMING_FOUND, CUT_SHORT, REQUEST, PAIRED, WAITS_EARLY, PAIRED_EARLY,
+    ORPHANED, DROPPED, UNANSWERED, LIMITED, CLOSING, UNASKED,
 ) = range(len(DECISIONS))  # fmt: skip
 EACH = 256
 """Decisions for which there is room before a segment is taken: hardly one brings more."""
 
 
 @kernel
-def room_for_decisions(t: Any) -> int:
-    """OK if what a segment brings can be noted, or nobody wants it; else FULL."""
+def room_for_decisions(t: Any) -> None:
+    """See that what a segment brings can be noted, if somebody wants it."""
     if t.limits[0].trace and t.run[0].decisions + EACH > len(t.decisions):
-        return lacks(t, WANT_DECISIONS, t.run[0].decisions + EACH)
-    return OK
+        lacks(t, WANT_DECISIONS, t.run[0].decisions + EACH)
 
 
 @kernel

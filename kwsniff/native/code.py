@@ -31,8 +31,9 @@ BOUNDS = "kwsniff_bounds"
 COVERED = "kwsniff_covered"
 """In the same code: returns the address of how often each block of it ran: how many there are, then a byte of
 each."""
-OUT_OF_BOUNDS = -3
-"""What functions of such code return when an index was wrong."""
+STOPPED = -3
+"""What functions return that raised: kernels stopped (`kwsniff.engine.numbers.Stopped`), or, in code that
+checks indexes, one was wrong."""
 AROUND = frozenset(
     (
         *(
@@ -251,8 +252,9 @@ def covered() -> NDArray[np.uint8]:
 def _raising(native: Native, wrong: _Wrong) -> Native:
     def call(*given: int) -> int:
         code = native(*given)
-        if code == OUT_OF_BOUNDS:
-            raise IndexError(f"{wrong.place.decode()}: {wrong.index} of {wrong.size}")
+        if code == STOPPED and wrong.place:
+            place, wrong.place = wrong.place.decode(), None
+            raise IndexError(f"{place}: {wrong.index} of {wrong.size}")
         return code
 
     return call
