@@ -35,7 +35,6 @@ from kwsniff.engine.facts import (
     tag,
 )
 from kwsniff.engine.headers import is_known
-from kwsniff.engine.numbers import NONE, PROGRAM, int16, stop, uvarint
 from kwsniff.engine.steps import (
     add_broker,
     add_partitions,
@@ -49,8 +48,9 @@ from kwsniff.engine.steps import (
     read_text,
     read_uuid,
 )
-from kwsniff.engine.tables import WANTS
-from kwsniff.native.mode import int64, kernel, uintp
+from kwsniff.engine.tables import PROGRAM, WANTS, stop
+from kwsniff.native.mode import int16, int64, kernel, uintp, uvarint
+from kwsniff.native.rowcopies import NONE
 from kwsniff.spec import instructions as i
 
 UNSUPPORTED_VERSION = 35
@@ -267,6 +267,17 @@ def layout_of(t: Any, key: int, version: int) -> int:
     if not is_known(t, key, version):
         return -1
     return t.apis[key].first + version - t.apis[key].low
+
+
+@kernel
+def newer(t: Any, row: int) -> int:
+    """The newest layout of an API of which a version newer than known was asked for, -1 if it is not that: a
+    broker that does not know the version either answers in one that is known."""
+    request = t.requests[row]
+    if request.key < 0 or request.key >= len(t.apis) or t.apis[request.key].first < 0:
+        return -1
+    api = t.apis[request.key]
+    return api.first + api.high - api.low if request.version > api.high else -1
 
 
 @kernel

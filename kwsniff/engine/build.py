@@ -54,7 +54,7 @@ from numba.extending import models, register_model
 from numba.np import arrayobj
 
 from kwsniff.engine import tables
-from kwsniff.engine.entry import act
+from kwsniff.engine.follow import act
 from kwsniff.native.code import as_library
 from kwsniff.native.rowcopies import Spec
 from kwsniff.net import inout as packets

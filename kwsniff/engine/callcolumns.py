@@ -14,7 +14,7 @@ from kwsniff.config import Config
 from kwsniff.engine import tables as k
 from kwsniff.engine.drained import Chosen, Drained, Placed, Strings
 from kwsniff.engine.eventcolumns import CALLS, Arranged, closers
-from kwsniff.engine.numbers import NONE
+from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.arrays import (
     Columns,
     durations,

@@ -13,11 +13,11 @@ from typing import Any
 
 from kwsniff.engine.arena import lacks
 from kwsniff.engine.facts import clear
-from kwsniff.engine.numbers import NONE
 from kwsniff.engine.packing import unpack
 from kwsniff.engine.tables import SPEC_OF, WANTS
 from kwsniff.engine.texts import name_place, open_places, row_place
 from kwsniff.native.mode import inlined, int64, kernel, made, uintp
+from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.schema import COLUMNS, OF_REQUEST, OF_RESPONSE, REQUEST_FIRST, RESPONSE_FIRST
 from kwsniff.spec import instructions as i
 

@@ -1,6 +1,6 @@
 """The end of a connection: what waits is delivered, and its row is told.
 
-Theory of operation. Closing goes through the steps of `kwsniff.engine.states`. A table may be full in each of
+Theory of operation. Closing goes through STEPS (`kwsniff.engine.connections`). A table may be full in each of
 them; then the step is entered again. A connection that was closed stays for a while, for the stray segments
 that belong to it, and then ends: its row is told and given back.
 """
@@ -9,24 +9,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import WANT_ENDS, lacks
-from kwsniff.engine.buffer import empty_buffer
-from kwsniff.engine.connections import ENDED, RESET, TALKING, UNSORTED, is_reset, patience, remove, spoke
-from kwsniff.engine.conversation import give_up_all
-from kwsniff.engine.early import expire_early
+from kwsniff.engine.arena import WANT_ENDS, empty_buffer, lacks
+from kwsniff.engine.connections import (
+    CLOSED_,
+    ENDED,
+    FINISHING,
+    FLUSHING,
+    GIVING_UP,
+    JUDGING,
+    OPEN,
+    RESET,
+    TALKING,
+    UNSORTED,
+    advance_to,
+    become,
+    is_reset,
+    patience,
+    remove,
+    spoke,
+)
 from kwsniff.engine.frames import finish_frame
 from kwsniff.engine.leaving import close_left, lacks_responses
-from kwsniff.engine.notes import note_now, room_for_notes
-from kwsniff.engine.numbers import CONNECTION_LIMIT, FRAME_INCOMPLETE, NOT_KAFKA
+from kwsniff.engine.notes import (
+    CLOSING,
+    CONNECTION_LIMIT,
+    FRAME_INCOMPLETE,
+    NOT_KAFKA,
+    decided,
+    note_now,
+    room_for_decisions,
+    room_for_notes,
+)
 from kwsniff.engine.outcomes import give_up
-from kwsniff.engine.responses import pair_pending
+from kwsniff.engine.responses import expire_early, orphan, pair_pending
 from kwsniff.engine.roles import judge
-from kwsniff.engine.states import CLOSED_, FINISHING, FLUSHING, GIVING_UP, JUDGING, OPEN, advance_to, become
+from kwsniff.engine.row_tables import CONNECTIONS
 from kwsniff.engine.streams import FAR, flush, replay, set_free
 from kwsniff.engine.tables import (
     CAPTURE_REASON,
     CLOSED_REASON,
-    CONNECTIONS,
     COUNTED_OF_ENDS,
     GAP_REASON,
     KAFKA,
@@ -40,7 +61,7 @@ from kwsniff.engine.tables import (
     TIMEOUT_REASON,
     TLS,
 )
-from kwsniff.engine.trace import CLOSING, decided, room_for_decisions
+from kwsniff.engine.waiting import release
 from kwsniff.native.mode import kernel, made
 
 
@@ -78,6 +99,18 @@ def close(t: Any, c: int, reason: int) -> None:
         conn.reset_time = -1
         spoke(t, c)
     run.cursor = 0
+
+
+@kernel
+def give_up_all(t: Any, c: int, because: int) -> None:
+    """Report every request of a connection that waits as unanswered, and every response that does."""
+    conn = t.conns[c]
+    while conn.first_early >= 0:
+        orphan(t, c, conn.first_early)
+    while conn.first_request >= 0:
+        give_up(t, c, conn.first_request, because)
+    while conn.first_unasked >= 0:
+        release(t, conn.first_unasked)
 
 
 @kernel

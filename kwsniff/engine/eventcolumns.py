@@ -12,9 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.engine import tables as k
-from kwsniff.engine.details import distinct
-from kwsniff.engine.drained import Drained, Rows
-from kwsniff.engine.numbers import BAD_BODY, CODES
+from kwsniff.engine.drained import Drained, Rows, distinct
+from kwsniff.engine.notes import BAD_BODY, CODES
 from kwsniff.net.address import text
 from kwsniff.rows.arrays import Columns, column, durations, flags, not_negative, places, spread, timestamps
 from kwsniff.rows.schema import EVENTS

@@ -18,9 +18,8 @@ from kwsniff.engine.headers import (
     names_client,
     request_at,
 )
-from kwsniff.engine.numbers import int16, int32
-from kwsniff.engine.tables import UNKNOWN
-from kwsniff.native.mode import kernel
+from kwsniff.engine.row_tables import UNKNOWN
+from kwsniff.native.mode import int16, int32, kernel
 
 PIECES = 64
 """Pieces of each end that are looked at."""

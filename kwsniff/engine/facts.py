@@ -6,9 +6,9 @@ from typing import Any
 
 from kwsniff.engine import texts
 from kwsniff.engine.headers import is_printable
-from kwsniff.engine.numbers import NONE, byte, int16, int32, int64_at, uvarint
 from kwsniff.engine.tables import SPEC_OF
-from kwsniff.native.mode import inlined, int64, kernel, made
+from kwsniff.native.mode import byte, inlined, int16, int32, int64, int64_at, kernel, made, uvarint
+from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.events import ANOMALIES
 from kwsniff.spec import instructions as i
 

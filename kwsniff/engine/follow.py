@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import present_segment
-from kwsniff.engine.buffer import remember, room_for_history, seen_before
-from kwsniff.engine.closing import close, end, make_room, sweep
-from kwsniff.engine.connections import find, is_reset, open_connection, patience
+from kwsniff.engine import texts
+from kwsniff.engine.arena import present_segment, remember, room_for_history
+from kwsniff.engine.closing import close, end, finish, make_room, sweep, tick
+from kwsniff.engine.connections import (
+    CLOSED_,
+    OPEN,
+    find,
+    is_reset,
+    open_connection,
+    patience,
+    rehash_connections,
+)
 from kwsniff.engine.flags import (
     ACK,
     RST,
@@ -25,29 +33,51 @@ from kwsniff.engine.flags import (
     take_flags,
     take_handshake,
 )
+from kwsniff.engine.joining import adopt, intern, leave, link_all, merge_all, settle_left
 from kwsniff.engine.leaving import mark, note_segment
-from kwsniff.engine.left import settle_left
 from kwsniff.engine.limits import keep_within_limits
-from kwsniff.engine.notes import room_for_notes
-from kwsniff.engine.numbers import SECOND, distance
-from kwsniff.engine.states import CLOSED_, OPEN
-from kwsniff.engine.streams import MASK, advance, deliver, insert, replay, set_free
+from kwsniff.engine.notes import (
+    OUT_OF_WINDOW,
+    SEEN,
+    SEGMENT,
+    WAITS,
+    decided,
+    room_for_decisions,
+    room_for_notes,
+)
+from kwsniff.engine.packing import compact_texts
+from kwsniff.engine.streams import MASK, advance, deliver, insert, replay, seen_before, set_free
 from kwsniff.engine.tables import (
+    ADOPT,
     BEGINS,
     CLOSED_REASON,
+    COMPACT_TEXTS,
+    DONE,
+    FINISH,
+    FOLLOW,
+    INTERN,
     KAFKA,
     KNOWN,
+    LEAVE,
+    LINK,
+    MERGE,
     OTHER,
     PROBING,
+    REHASH_CONNECTIONS,
+    REHASH_REQUESTS,
+    REHASH_TEXTS,
     RESET_REASON,
+    SECOND,
     SKIP,
     SWEEP,
     SWEPT,
+    TICK,
     TLS,
     UNTIL,
+    WATCH,
 )
-from kwsniff.engine.trace import OUT_OF_WINDOW, SEEN, SEGMENT, WAITS, decided, room_for_decisions
-from kwsniff.native.mode import kernel
+from kwsniff.engine.waiting import rehash
+from kwsniff.native.mode import distance, kernel
 
 DAY = 86_400 * SECOND
 """So far ahead a packet's time is not believed unless the next bears it out."""
@@ -325,3 +355,38 @@ def is_older(t: Any, c: int, k: int, seg: Any) -> bool:
     if seg.flags & ACK == 0 or other.from_start == 0 or other.next_seq < 0:
         return False
     return other.offset + distance(seg.ack, other.next_seq) < 0
+
+
+# The one function that the driver calls, compiled or interpreted.
+
+
+@kernel
+def act(t: Any, what: int, how: int) -> int:
+    """Do one of the actions of `kwsniff.engine.tables` with the tables. Raises Stopped."""
+    if what == FOLLOW:
+        follow(t, how)
+    elif what == FINISH:
+        finish(t)
+    elif what == TICK:
+        tick(t, how)
+    elif what == WATCH:
+        watch(t, how)
+    elif what == INTERN:
+        intern(t, how)
+    elif what == COMPACT_TEXTS:
+        compact_texts(t)
+    elif what == LEAVE:
+        leave(t)
+    elif what == ADOPT:
+        adopt(t, how)
+    elif what == MERGE:
+        merge_all(t)
+    elif what == LINK:
+        link_all(t, how)
+    elif what == REHASH_TEXTS:
+        texts.rehash(t)
+    elif what == REHASH_REQUESTS:
+        rehash(t)
+    elif what == REHASH_CONNECTIONS:
+        rehash_connections(t)
+    return DONE

@@ -21,16 +21,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.buffer import append, came, drop_front, empty_buffer
-from kwsniff.engine.conversation import take_frame
-from kwsniff.engine.headers import REQUEST_HEADER, begins_request, comes_next, correlation_id, is_known
-from kwsniff.engine.notes import note, room_for_notes
-from kwsniff.engine.numbers import FRAME_SIZE_INVALID, FRAME_TOO_LARGE, int16, int32
-from kwsniff.engine.responses import pair_pending
+from kwsniff.engine.arena import append, came, drop_front, empty_buffer
+from kwsniff.engine.bodies import skim_request
+from kwsniff.engine.connections import is_on_trial
+from kwsniff.engine.headers import (
+    REQUEST_HEADER,
+    YES,
+    begins_request,
+    comes_next,
+    correlation_id,
+    is_known,
+    names_client,
+    request_at,
+)
+from kwsniff.engine.notes import (
+    ENDS_EARLY,
+    FRAME_SIZE_INVALID,
+    FRAME_TOO_LARGE,
+    FRAMING_LOST,
+    TURNED,
+    decided,
+    note,
+    room_for_notes,
+)
+from kwsniff.engine.outcomes import room_for_frame, time_of
+from kwsniff.engine.requests import take_request_frame
+from kwsniff.engine.responses import expire_early, pair_pending, remove_early, take_response_frame
+from kwsniff.engine.row_tables import UNKNOWN
 from kwsniff.engine.search import EFFORT, hides_response, lose_framing, search, search_buffer
-from kwsniff.engine.tables import UNKNOWN
-from kwsniff.engine.trace import CUT_SHORT, FRAMING_LOST, decided
-from kwsniff.native.mode import kernel
+from kwsniff.engine.waiting import release
+from kwsniff.native.mode import int16, int32, kernel
 
 MIN_FRAME = 4
 """The shortest frame holds a correlation id ..."""
@@ -139,7 +159,7 @@ def cut_short(t: Any, c: int, k: int, packet: int) -> None:
     s = t.sides[2 * c + k]
     room_for_notes(t, 1)
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
-    decided(t, c, CUT_SHORT, k, s.size, s.got)
+    decided(t, c, ENDS_EARLY, k, s.size, s.got)
     if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
         s.size = s.got = s.have
     else:
@@ -271,3 +291,85 @@ def unbuffer(t: Any, c: int, k: int) -> None:
     count_frame(t, c, s, k, t.arena, s.buf, s.buf + size + 4)
     s.first_time = s.frame_time
     drop_front(t, s, size + 4)
+
+
+# A frame goes to the end that sent it.
+#
+# A request is read at once and waits (`requests`); a response takes the request with its correlation id, or
+# waits for it (`responses`), and makes a call (`outcomes`). Pairing comes first and needs only the header:
+# whatever is wrong with a body, the call has its latency.
+
+
+@kernel
+def take_frame(t: Any, data: Any) -> None:
+    """Take the frame at hand."""
+    f = t.frame[0]
+    f.body = f.start
+    room_for_frame(t)
+    if f.side != t.conns[f.conn].client and is_on_trial(t.conns[f.conn]):
+        turn_if_asked(t, data)
+    if f.side == t.conns[f.conn].client:
+        take_request_frame(t, data)
+        return
+    if t.conns[f.conn].early:
+        expire_early(t, f.conn, time_of(f))
+    take_response_frame(t, data)
+
+
+# Turning a connection round when not the end that its port says is the client, but the other one.
+#
+# Theory of operation. A connection that is met in the middle, and of which nothing is proven while no more
+# can be held, is believed for its port: it is on trial (`states.is_on_trial`) and tells no calls. A port
+# may be wrong: a client may have taken one that is named, or both ends have one. Lengths stand in front of
+# requests and responses alike, so a stream of the client is cut rightly although it is read as the
+# broker's. A frame of it that decodes as a request turns the connection round, before anything is made of
+# it.
+#
+# What the wrong guess left is let go: frames of the broker that looked like requests, and frames of the
+# client that looked like responses. None of the latter decodes as a request of a named client, or it had
+# turned the connection.
+
+
+@kernel
+def turn_if_asked(t: Any, data: Any) -> None:
+    """Turn the connection round if the frame at hand, of what is taken for the broker, is a request."""
+    f = t.frame[0]
+    if not f.whole or request_at(t, data, f.start, f.end, False) != YES:
+        return
+    if not names_client(data, f.start) and has_asked(t, f.conn):
+        return
+    if skim_request(t, data, f.start, f.end):
+        turn(t, f.conn)
+
+
+@kernel
+def has_asked(t: Any, c: int) -> bool:
+    """Whether the end that is taken for the client sent a frame that decodes: a request without the name of
+    its client says less than that."""
+    conn = t.conns[c]
+    return t.sides[2 * c + conn.client].frames > conn.undecoded
+
+
+@kernel
+def turn(t: Any, c: int) -> None:
+    """Take the other end for the client."""
+    conn = t.conns[c]
+    broker = t.sides[2 * c + conn.client]
+    conn.client = 1 - conn.client
+    conn.turned = 1 - conn.turned
+    decided(t, c, TURNED, conn.client, 0, 0)
+    while conn.first_early >= 0:
+        remove_early(t, c, conn.first_early)
+    while conn.first_request >= 0:
+        release(t, conn.first_request)
+    while conn.first_unasked >= 0:
+        release(t, conn.first_unasked)
+    conn.answered, conn.known_since, conn.client_id = UNKNOWN, -1, -2
+    conn.undecoded = 0
+    if conn.closed_by:
+        conn.closed_by ^= 3
+    if broker.broken:
+        broker.skipped += broker.have
+        empty_buffer(t, broker)
+    lose_framing(broker)
+    broker.latest = UNKNOWN

@@ -15,7 +15,7 @@ something, that must be in place and answer a request of the part; else the conn
 Whether responses were lost before a connection was known decides why requests go unanswered, until none is in
 flight. The part assumes that none were (`conns.unsure`), and notes in `lefts.gap` when it asked for it.
 
-What joins the parts (`kwsniff.engine.left`) feeds the head to the connection as it was before, and
+What joins the parts (`kwsniff.engine.joining`) feeds the head to the connection as it was before, and
 compares. Counters go on as they are; what they were is in `lefts`, so the difference can be added.
 """
 
@@ -23,10 +23,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.engine.row_tables import COUNTED, COUNTED_OF_SIDES, UNKNOWN
 from kwsniff.engine.tables import (
     ANSWERING,
-    COUNTED,
-    COUNTED_OF_SIDES,
     HEAD,
     HEAD_,
     HEARD,
@@ -38,7 +37,6 @@ from kwsniff.engine.tables import (
     SPARE_,
     SPOILT,
     TLS,
-    UNKNOWN,
 )
 from kwsniff.native.mode import kernel, made
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import allocate, copy, release
-from kwsniff.engine.buffer import empty_buffer, forget_latest
-from kwsniff.engine.early import orphan
+from kwsniff.engine.arena import allocate, empty_buffer, forget_latest, free
+from kwsniff.engine.connections import OPEN
 from kwsniff.engine.leaving import lacks_responses
-from kwsniff.engine.notes import note_now, room_for_notes
-from kwsniff.engine.numbers import BUFFER_LIMIT, OUTSTANDING_LIMIT
+from kwsniff.engine.notes import BUFFER_LIMIT, LIMITED, OUTSTANDING_LIMIT, decided, note_now, room_for_notes
 from kwsniff.engine.outcomes import give_up
+from kwsniff.engine.responses import orphan
 from kwsniff.engine.roles import judge
-from kwsniff.engine.states import OPEN
 from kwsniff.engine.streams import flush, replay
 from kwsniff.engine.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING
-from kwsniff.engine.trace import LIMITED, decided
+from kwsniff.native.memory import copy
 from kwsniff.native.mode import kernel
 
 BUFFERS, IN_FLIGHT = 1, 2
@@ -177,7 +175,7 @@ def shrink(t: Any, s: Any) -> None:
     if s.have <= KEPT:
         return
     at = allocate(t, KEPT)
-    copy(t.arena, at, t.arena, s.buf, KEPT)
-    release(t, s.block, s.block_room)
+    copy(t.arena, s.buf, KEPT, t.arena, at)
+    free(t, s.block, s.block_room)
     s.buf, s.room, s.have = at, KEPT, KEPT
     s.block, s.block_room = at, KEPT

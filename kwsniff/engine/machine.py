@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import numbers as entry
-from kwsniff.engine.arena import BINS, WORD_BINS, reset_words
-from kwsniff.engine.numbers import DONE, FULL, LEFT, PROGRAM, Stopped
+from kwsniff.engine import tables as entry
+from kwsniff.engine.arena import BINS
+from kwsniff.engine.packing import WORD_BINS, reset_words
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.engine.tables import ARRAYS, OWN, POOLS, SPECS, WANTS, Tables
+from kwsniff.engine.tables import ARRAYS, DONE, FULL, LEFT, OWN, POOLS, PROGRAM, SPECS, WANTS, Stopped, Tables
 from kwsniff.native.code import ACT, STOPPED, load, places
 from kwsniff.native.rowcopies import copied, put
 
@@ -221,7 +221,7 @@ class Machine:
     # Kernels
 
     def act(self, what: int, how: int = 0) -> Iterator[bool | None]:
-        """Carry out one of the actions of `kwsniff.engine.entry`, with as much room as it takes. Yields
+        """Carry out one of the actions of `kwsniff.engine.follow`, with as much room as it takes. Yields
         whenever what was told (calls, notes, ends) has to be taken out of the tables: False for what packets
         before the one at hand settled, True for everything; None if only the bodies have to."""
         while (code := self._call(what, how)) != DONE:
@@ -237,7 +237,7 @@ class Machine:
     def _call(self, what: int, how: int) -> int:
         """Why kernels stopped, DONE if they did not."""
         if self._native is None:
-            from kwsniff.engine.entry import act
+            from kwsniff.engine.follow import act
 
             try:
                 return act(self.t, what, how)

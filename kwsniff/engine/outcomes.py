@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import WANT_BODIES, WANT_BODY_DATA, WANT_CALLS, WANT_KEEP, copy, lacks
+from kwsniff.engine.arena import WANT_BODIES, WANT_BODY_DATA, WANT_CALLS, WANT_KEEP, lacks
 from kwsniff.engine.calls import join
 from kwsniff.engine.facts import clear
-from kwsniff.engine.notes import KINDS, note, room_for_notes
-from kwsniff.engine.numbers import BAD_BODY, BUFFER_LIMIT, HEADER_MALFORMED, NONE
+from kwsniff.engine.notes import (
+    BAD_BODY,
+    BUFFER_LIMIT,
+    HEADER_MALFORMED,
+    KINDS,
+    UNANSWERED,
+    decided,
+    note,
+    room_for_notes,
+)
 from kwsniff.engine.tables import SPEC_OF, TRUNCATED_, UNANSWERED_
-from kwsniff.engine.trace import UNANSWERED, decided
 from kwsniff.engine.waiting import release
+from kwsniff.native.memory import copy
 from kwsniff.native.mode import kernel, made
-from kwsniff.native.rowcopies import TEXT
+from kwsniff.native.rowcopies import NONE, TEXT
 
 MAX_TOLD = 16 << 20
 """Bytes of texts that calls may refer to before they are made into events."""
@@ -226,7 +234,7 @@ def keep_body(t: Any, data: Any, direction: int, guessed: int) -> None:
     body.guessed = guessed
     body.rank, body.left = run.rank, t.conns[f.conn].left
     body.at, body.size = run.body_bytes, f.end - f.body
-    copy(t.body_data, body.at, data, f.body, body.size)
+    copy(data, f.body, body.size, t.body_data, body.at)
     run.bodies += 1
     run.body_bytes += body.size
     run.serial += 1

@@ -6,25 +6,24 @@ from typing import Any
 
 from kwsniff.engine import texts
 from kwsniff.engine.arena import drop_request, next_row, take_request
-from kwsniff.engine.bodies import layout_of, peek_acks, read, wants_program
+from kwsniff.engine.bodies import layout_of, newer, peek_acks, read, wants_program
 from kwsniff.engine.calls import room_for_lists
-from kwsniff.engine.early import find_early, remove_early
 from kwsniff.engine.facts import after_tags, clear, learn_user
 from kwsniff.engine.headers import YES, names_client, request_at
 from kwsniff.engine.leaving import lacks_responses
-from kwsniff.engine.notes import note, note_damage
-from kwsniff.engine.numbers import (
+from kwsniff.engine.notes import (
     CORRELATION_ID_REUSED,
     HEADER_MALFORMED,
-    NONE,
     OUTSTANDING_LIMIT,
     REPLY_TO_ACKS_0,
+    REQUEST,
     TRAILING_BYTES,
+    UNASKED,
     UNKNOWN_API,
     UNKNOWN_VERSION,
-    byte,
-    int16,
-    int32,
+    decided,
+    note,
+    note_damage,
 )
 from kwsniff.engine.outcomes import (
     give_up,
@@ -40,10 +39,11 @@ from kwsniff.engine.outcomes import (
     wait_no_more,
 )
 from kwsniff.engine.packing import forget, keep
+from kwsniff.engine.responses import find_early, remove_early
 from kwsniff.engine.tables import GAP_REASON, LIMIT_REASON, NO_REPLY_, OK_, REQUESTS, TRUNCATED_, UNDECODED_
-from kwsniff.engine.trace import REQUEST, UNASKED, decided
 from kwsniff.engine.waiting import find_waiting, link, release
-from kwsniff.native.mode import kernel
+from kwsniff.native.mode import byte, int16, int32, kernel
+from kwsniff.native.rowcopies import NONE
 
 MAX_UNASKED = 250
 """Requests without reply that are remembered of a connection."""
@@ -154,17 +154,6 @@ def read_newer(t: Any, row: int, data: Any, pos: int) -> None:
         clear(t, 0)
     if layout.acks_zero:
         t.facts[0].acks = peek_acks(t, data, pos, f.end, t.requests[row].version)
-
-
-@kernel
-def newer(t: Any, row: int) -> int:
-    """The newest layout of an API of which a version newer than known was asked for, -1 if it is not that: a
-    broker that does not know the version either answers in one that is known."""
-    request = t.requests[row]
-    if request.key < 0 or request.key >= len(t.apis) or t.apis[request.key].first < 0:
-        return -1
-    api = t.apis[request.key]
-    return api.first + api.high - api.low if request.version > api.high else -1
 
 
 @kernel

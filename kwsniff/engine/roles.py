@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.buffer import empty_buffer, let_go, let_go_half
+from kwsniff.engine.arena import empty_buffer, let_go, let_go_half
+from kwsniff.engine.connections import become
 from kwsniff.engine.evidence import PLAUSIBLE, PROVEN, REFUTED, UNDECIDED, answers_alone, evidence
 from kwsniff.engine.headers import (
     MORE,
@@ -29,12 +30,19 @@ from kwsniff.engine.headers import (
     names_client,
     request_at,
 )
-from kwsniff.engine.notes import note_now, release_notes, room_for_notes
-from kwsniff.engine.numbers import NOT_KAFKA, int32
-from kwsniff.engine.states import become
+from kwsniff.engine.notes import (
+    ACCEPTED,
+    LET_GO,
+    NOT_KAFKA,
+    REFUSED_,
+    TURNED,
+    decided,
+    note_now,
+    release_notes,
+    room_for_notes,
+)
 from kwsniff.engine.tables import HEAD, KAFKA, OTHER, PROBING, TLS
-from kwsniff.engine.trace import ACCEPTED, LET_GO, REFUSED_, TURNED, decided
-from kwsniff.native.mode import kernel
+from kwsniff.native.mode import int32, kernel
 
 MAX_FIRST = 4 << 20
 """Bytes of a first request that are held, on any port; producers send up to a mebibyte by default."""

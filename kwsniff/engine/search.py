@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.engine.arena import append, came, drop_front
 from kwsniff.engine.bodies import skim_answer, skim_request
-from kwsniff.engine.buffer import append, came, drop_front
+from kwsniff.engine.connections import become, is_on_trial
 from kwsniff.engine.headers import (
     AHEAD,
     MORE,
@@ -29,15 +30,13 @@ from kwsniff.engine.headers import (
     names_client,
     request_at,
 )
-from kwsniff.engine.notes import note, room_for_notes
-from kwsniff.engine.numbers import RESYNCHRONISED as FOUND_AGAIN
-from kwsniff.engine.numbers import byte, int16, int32, uint32
-from kwsniff.engine.states import become, is_on_trial
-from kwsniff.engine.tables import TLS, UNKNOWN
-from kwsniff.engine.texts import same
-from kwsniff.engine.trace import FRAMING_FOUND, decided
+from kwsniff.engine.notes import FRAMING_FOUND, decided, note, room_for_notes
+from kwsniff.engine.notes import RESYNCHRONISED as FOUND_AGAIN
+from kwsniff.engine.row_tables import UNKNOWN
+from kwsniff.engine.tables import TLS
 from kwsniff.engine.waiting import find_waiting
-from kwsniff.native.mode import inlined, kernel, uintp
+from kwsniff.native.memory import same
+from kwsniff.native.mode import byte, inlined, int16, int32, kernel, uint32, uintp
 
 MAX_HOPE = 256 * 1024
 """Bytes of a response that are held until it is seen whether it ends with a segment."""

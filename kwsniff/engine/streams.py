@@ -22,22 +22,32 @@ from typing import Any
 from kwsniff.engine import frames
 from kwsniff.engine.arena import (
     allocate,
-    copy,
     drop_piece,
+    free,
+    hold,
+    pop_held,
     present_hole,
     present_piece,
-    release,
+    remember,
+    room_for_history,
     room_for_row,
     take_piece,
 )
-from kwsniff.engine.buffer import hold, note_overlap, pop_held, remember, room_for_history
-from kwsniff.engine.notes import note_now, room_for_notes
-from kwsniff.engine.numbers import GAP, REORDER_LIMIT, distance
+from kwsniff.engine.notes import (
+    GAP,
+    GAP_GIVEN_UP,
+    HELD,
+    OVERLAP_DIFFERS,
+    REORDER_LIMIT,
+    decided,
+    note,
+    note_now,
+    room_for_notes,
+)
 from kwsniff.engine.roles import judge
 from kwsniff.engine.tables import KAFKA, LIMIT_REASON, PIECES, PROBING
-from kwsniff.engine.texts import same
-from kwsniff.engine.trace import GAP_GIVEN_UP, decided
-from kwsniff.native.mode import kernel
+from kwsniff.native.memory import copy, same
+from kwsniff.native.mode import distance, kernel
 
 FAR = 1 << 20
 """How many bytes behind the last one seen an acknowledgement, a FIN or an RST is believed to know of."""
@@ -62,6 +72,7 @@ def deliver(t: Any, c: int, k: int, data: Any) -> None:
         s.spoken = 1
     if conn.state == PROBING and run.cursor == 0 and not conn.held_pending:
         hold(t, c, k, data)
+        decided(t, c, HELD, k, conn.held_bytes, 0)
         conn.held_pending = 1
     if conn.held_pending:
         if conn.state == PROBING:
@@ -200,7 +211,7 @@ def drop_first(t: Any, s: Any) -> None:
     s.waiting -= 1
     s.waiting_bytes -= COST + piece.size
     if piece.at >= 0:
-        release(t, piece.at, piece.size)
+        free(t, piece.at, piece.size)
     drop_piece(t, row)
 
 
@@ -262,7 +273,7 @@ def put(t: Any, s: Any, before: int, begin: int, stop: int, start: int, data: An
     at = allocate(t, kept) if kept else -1
     row = take_piece(t)
     if kept:
-        copy(t.arena, at, data, item.pos + begin - start, kept)
+        copy(data, item.pos + begin - start, kept, t.arena, at)
     piece = t.pieces[row]
     piece.start, piece.end, piece.at, piece.size, piece.gap = begin, stop, at, kept, 0
     after = t.pieces[before].next if before >= 0 else s.wait_first
@@ -295,3 +306,34 @@ def acknowledge(t: Any, s: Any, ack: int) -> bool:
         return False
     s.acked = max(s.acked, offset)
     return True
+
+
+# What was delivered already, and comes again.
+
+COPY = 512
+"""Of a segment's `flags`, see `kwsniff.net.segments`."""
+
+
+@kernel
+def note_overlap(t: Any, c: int, packet: int) -> None:
+    """A retransmission carries other bytes than the first copy; that there is room was seen to."""
+    note(t, c, OVERLAP_DIFFERS, packet, t.conns[c].last_time, 0, 0)
+
+
+@kernel
+def seen_before(t: Any, c: int, k: int, start: int, data: Any, seg: Any) -> None:
+    """Compare what of a segment, whose offset is `start`, was delivered already with the first copy, as far
+    as that is kept."""
+    s = t.sides[2 * c + k]
+    end = start + seg.length
+    s.retransmitted += min(end, s.offset) - start
+    if end == s.offset and end - start == 1:
+        return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
+    if seg.flags & COPY == 0:
+        s.again += 1
+    first = max(start, s.offset - s.history)
+    last = min(start + seg.captured, s.offset)
+    if first < last and not same(
+        data, seg.start + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
+    ):
+        note_overlap(t, c, seg.packet)

@@ -25,34 +25,32 @@ from numpy.typing import NDArray
 FOLDER = Path(__file__).parent / "compiled"
 ENDING = ".kernels"
 ACT, READ = "kwsniff_act", "kwsniff_read"
-"""What can be called: `kwsniff.engine.entry.act`, `kwsniff.net.layers.read`."""
+"""What can be called: `kwsniff.engine.follow.act`, `kwsniff.net.layers.read`."""
 BOUNDS = "kwsniff_bounds"
 """In code that checks indexes: returns the address of what is known of the first wrong one."""
 COVERED = "kwsniff_covered"
 """In the same code: returns the address of how often each block of it ran: how many there are, then a byte of
 each."""
 STOPPED = -3
-"""What functions return that raised: kernels stopped (`kwsniff.engine.numbers.Stopped`), or, in code that
+"""What functions return that raised: kernels stopped (`kwsniff.engine.tables.Stopped`), or, in code that
 checks indexes, one was wrong."""
 AROUND = frozenset(
     (
-        *(
-            "analyze",
-            "callcolumns",
-            "decisions",
-            "details",
-            "drained",
-            "emitter",
-            "eventcolumns",
-            "engine",
-            "machine",
-        ),
-        *("programs", "checkpoint"),
+        "analyze",
+        "callcolumns",
+        "checkpoint",
+        "details",
+        "drained",
+        "emitter",
+        "eventcolumns",
+        "machine",
+        "programs",
     )
 )
 """Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""
 BESIDE = (
-    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/rowcopies.py",
+    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/memory.py",
+    "native/rowcopies.py",
     *(
         f"net/{name}.py"
         for name in ("copies", "inout", "ip", "layers", "link", "segments", "tcp", "tunnel")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.config import MAX_ELEMENTS
-from kwsniff.engine import arena, bodies, calls, texts
-from kwsniff.engine.numbers import NONE, Stopped
+from kwsniff.engine import bodies, calls, packing, texts
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Tables
+from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Stopped, Tables
+from kwsniff.native.rowcopies import NONE
 from kwsniff.spec import instructions as i
 from kwsniff.spec.messageset import CODEC_NAMES
 from kwsniff.spec.runtime import uuid_text
@@ -20,7 +20,7 @@ SINGLE = {
     "limits": 1,
     "store": 1,
     "facts": 2,
-    "word_bins": arena.WORD_BINS,
+    "word_bins": packing.WORD_BINS,
     "pools": 4,
     "reading": 1,
 }
@@ -50,7 +50,7 @@ class Machine:
         limits = self.row("limits")
         limits.max_elements, limits.verify_crc, limits.lists = elements, int(verify), int(lists)
         limits.seed = 0x0123456789ABCDEF
-        arena.reset_words(self.t)
+        packing.reset_words(self.t)
         apis, layouts = api_rows()
         self._fill("apis", apis)
         self._fill("layouts", layouts)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.engine import engine as driver
+from kwsniff.engine import analyze as driver
 from kwsniff.engine.machine import _SPECS, ROWS, Machine
 from kwsniff.engine.tables import ARRAYS
 from kwsniff.net.segments import segment_columns

@@ -12,7 +12,7 @@ import pytest
 from body_machine import Machine, calls, number
 from test_bodies import CONFIG, MESSAGES, codec
 
-from kwsniff.engine import arena, packing, texts
+from kwsniff.engine import packing, texts
 from kwsniff.engine.packing import compact_texts
 from kwsniff.engine.tables import CONNS, REQUESTS
 from kwsniff.spec.binary import DecodeError
@@ -154,10 +154,10 @@ def test_blocks_of_the_heap_are_used_again_and_never_overlap() -> None:
     for _ in range(3000):
         if taken and rng.random() < 0.5:
             at = rng.choice(list(taken))
-            arena.give_words(machine.t, at, taken.pop(at))
+            packing.give_words(machine.t, at, taken.pop(at))
             continue
         size = rng.choice((1, 2, 3, 5, 7, 100, rng.randrange(1, 3000)))
-        at = machine.call(arena.take_words, size)
+        at = machine.call(packing.take_words, size)
         assert at >= 0
         assert at + size <= len(machine.t.words)
         assert all(at + size <= other or other + taken[other] <= at for other in taken)
@@ -165,10 +165,10 @@ def test_blocks_of_the_heap_are_used_again_and_never_overlap() -> None:
         for place in (at, at + size - 1):
             machine.t.words[place] = -7
     for at, size in taken.items():
-        arena.give_words(machine.t, at, size)
+        packing.give_words(machine.t, at, size)
     assert machine.row("store").words_live == 0
     used = machine.row("store").words
-    assert machine.call(arena.take_words, 5) < used
+    assert machine.call(packing.take_words, 5) < used
 
 
 def test_what_waiting_requests_refer_to_outlives_compacting() -> None:
