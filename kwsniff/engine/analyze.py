@@ -27,6 +27,7 @@ from kwsniff.engine import tables as entry
 from kwsniff.engine.details import Decisions
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import Emitter
+from kwsniff.engine.eventcolumns import end_weight
 from kwsniff.engine.machine import BODIES, BODY_DATA, Machine
 from kwsniff.engine.tables import SECOND
 from kwsniff.net.segments import SegmentColumns, segment_columns, tells_time, time_told
@@ -345,20 +346,11 @@ def keyed(
 
 # Dividing connections among engines that are all fed the same segments.
 
-_MIX = tuple(np.uint64(mix) for mix in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9))
-
 
 def share_of(segments: SegmentColumns, count: int) -> Ints:
     """Which of `count` engines follows the connection of each segment: the same for both directions."""
-    a, b, _ = _MIX
-    source = _end(segments.src_hi, segments.src_lo, segments.src_port)
-    target = _end(segments.dst_hi, segments.dst_lo, segments.dst_port)
-    low, high = np.minimum(source, target), np.maximum(source, target)
-    mixed = (low ^ high * a) * b
+    x, y = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+    source = end_weight(segments.src_hi, segments.src_lo, segments.src_port)
+    target = end_weight(segments.dst_hi, segments.dst_lo, segments.dst_port)
+    mixed = (np.minimum(source, target) ^ np.maximum(source, target) * x) * y
     return ((mixed ^ mixed >> np.uint64(32)) % np.uint64(count)).astype(np.int64)
-
-
-def _end(hi: Ints, lo: Ints, port: Ints) -> NDArray[np.uint64]:
-    a, b, c = _MIX
-    mixed = hi.view(np.uint64) * a ^ (lo.view(np.uint64) + port.astype(np.uint64) * c) * b
-    return mixed ^ mixed >> np.uint64(29)

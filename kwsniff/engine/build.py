@@ -56,12 +56,9 @@ from numba.np import arrayobj
 from kwsniff.engine import tables
 from kwsniff.engine.follow import act
 from kwsniff.native.code import as_library
-from kwsniff.native.rowcopies import Spec
+from kwsniff.native.rowcopies import TYPES, Spec
 from kwsniff.net import inout as packets
 from kwsniff.net.layers import read
-
-KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
-
 
 ENTRY = """
 declare i32 @"INNER"(ptr, ptr, ptr, i64, i64)
@@ -88,7 +85,7 @@ class TablesType(types.Type):  # type: ignore[misc]
         super().__init__(name=name)
         self.names = [*(spec.name for spec in specs), *arrays]
         kinds = {spec.name: np.dtype([(name, np.int64) for name in spec.names]) for spec in specs}
-        kinds |= {name: np.dtype(KINDS[kind]) for name, kind in arrays.items()}
+        kinds |= {name: np.dtype(TYPES[kind]) for name, kind in arrays.items()}
         self.elements = {name: numba.from_dtype(kind) for name, kind in kinds.items()}
 
 

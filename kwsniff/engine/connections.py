@@ -16,6 +16,7 @@ from kwsniff.engine.notes import opened
 from kwsniff.engine.row_tables import CONNECTIONS, SIDES
 from kwsniff.engine.tables import CONNS, KAFKA, OTHER, PROBING, TLS
 from kwsniff.native.mode import inlined, kernel, made
+from kwsniff.native.rowcopies import linked
 
 
 @kernel
@@ -122,35 +123,13 @@ def open_connection(t: Any, seg: Any) -> int:
     for k in range(2):
         _reset_side(t.sides[2 * c + k])
     append_quiet(t, c, TALKING)
-    append_number(t, c)
+    append_number(t.conns, run, c)
     opened(t, c, seg.packet)
     return c
 
 
-@kernel
-def append_number(t: Any, c: int) -> None:
-    """A connection has the highest number."""
-    run, conn = t.run[0], t.conns[c]
-    conn.older, conn.newer = run.newest, -1
-    if run.newest >= 0:
-        t.conns[run.newest].newer = c
-    else:
-        run.oldest = c
-    run.newest = c
-
-
-@kernel
-def remove_number(t: Any, c: int) -> None:
-    """Take a connection out of the list by number."""
-    run, conn = t.run[0], t.conns[c]
-    if conn.older >= 0:
-        t.conns[conn.older].newer = conn.newer
-    else:
-        run.oldest = conn.newer
-    if conn.newer >= 0:
-        t.conns[conn.newer].older = conn.older
-    else:
-        run.newest = conn.older
+append_number, remove_number = linked("older", "newer", "oldest", "newest")
+"""All connections by their number, in `run`: a new one has the highest."""
 
 
 @inlined
@@ -179,8 +158,8 @@ def take_out(t: Any, c: int) -> None:
         while t.conns[at].next != c:
             at = t.conns[at].next
         t.conns[at].next = following
-    remove_number(t, c)
-    remove_quiet(t, c)
+    remove_number(t.conns, t.run[0], c)
+    _remove_quiet(t.conns, t.lists[t.conns[c].list], c)
     t.run[0].followed -= 1
 
 
@@ -216,34 +195,14 @@ UNSORTED = 2_000_000_000
 for which segments may be overtaken: silence is looked at once a second."""
 TALKING, RESET, ENDED = range(3)
 """Lists of connections by silence: in each of them the one that was silent longest is due first."""
+_append_quiet, _remove_quiet = linked("silent_before", "silent_after", "first", "last")
 
 
 @kernel
 def append_quiet(t: Any, c: int, which: int) -> None:
     """A connection spoke last of all in a list."""
-    conn, list_ = t.conns[c], t.lists[which]
-    conn.list, conn.listed = which, t.run[0].order
-    conn.silent_before, conn.silent_after = list_.last, -1
-    if list_.last >= 0:
-        t.conns[list_.last].silent_after = c
-    else:
-        list_.first = c
-    list_.last = c
-
-
-@kernel
-def remove_quiet(t: Any, c: int) -> None:
-    """Take a connection out of its list by silence."""
-    conn = t.conns[c]
-    list_ = t.lists[conn.list]
-    if conn.silent_before >= 0:
-        t.conns[conn.silent_before].silent_after = conn.silent_after
-    else:
-        list_.first = conn.silent_after
-    if conn.silent_after >= 0:
-        t.conns[conn.silent_after].silent_before = conn.silent_before
-    else:
-        list_.last = conn.silent_before
+    t.conns[c].list, t.conns[c].listed = which, t.run[0].order
+    _append_quiet(t.conns, t.lists[which], c)
 
 
 @kernel
@@ -252,7 +211,7 @@ def spoke(t: Any, c: int) -> None:
     conn = t.conns[c]
     which = ENDED if conn.step == CLOSED_ else RESET if conn.reset_time >= 0 else TALKING
     if conn.list != which or t.lists[which].last != c:
-        remove_quiet(t, c)
+        _remove_quiet(t.conns, t.lists[conn.list], c)
         append_quiet(t, c, which)
     conn.listed = t.run[0].order  # also where it stays the last: others may be followed elsewhere
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kwsniff.config import Config
 from kwsniff.engine.drained import distinct
 from kwsniff.engine.eventcolumns import connection_id
-from kwsniff.engine.machine import Machine
+from kwsniff.engine.machine import RECORDS, Machine
 from kwsniff.engine.notes import BAD_BODY, CODES, DECISIONS, OPENED
 from kwsniff.engine.tables import OTHER, TLS
 from kwsniff.engine.texts import UUID
@@ -190,7 +190,7 @@ class Decisions:
         """What was decided since the last time."""
         run = self._machine.t.run[0]
         rows = self._machine.array("decisions", int(run.decisions)).tolist()
-        names = self._machine.dtype("decisions").names or ()
+        names = RECORDS["decisions"].names or ()
         found = [self._decision(dict(zip(names, row, strict=True))) for row in rows]
         if run.undecided:
             found.append(Decision("", -1, -1, "", f"{int(run.undecided):,} decisions more, not noted"))

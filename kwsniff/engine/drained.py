@@ -303,14 +303,6 @@ class Texts:
         self._count = -1
         self._offsets = np.zeros(1, np.int64)
 
-    def chosen(self, at: Ints, limit: int = 0) -> pa.Array:
-        """As of `Strings`, of the texts that there are now."""
-        return self.now().chosen(at, limit)
-
-    def uuids(self, at: Ints) -> pa.Array:
-        """The same for uuids."""
-        return self.now().uuids(at)
-
     def forget(self) -> None:
         """The numbers of texts have changed."""
         self._count = -1

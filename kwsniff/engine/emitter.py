@@ -17,7 +17,7 @@ from kwsniff.engine.callcolumns import BODIES, CallColumns
 from kwsniff.engine.details import details_of
 from kwsniff.engine.drained import LISTS, Drained, PacketNote, Problem, Texts, listed, owners_of
 from kwsniff.engine.eventcolumns import KINDS, Arranged, Owners, anomaly_columns, arranged, end_columns
-from kwsniff.engine.machine import Machine
+from kwsniff.engine.machine import RECORDS, Machine
 from kwsniff.native.rowcopies import copied, picked, put
 from kwsniff.rows.arrays import Columns, places, record_batch, repeated
 from kwsniff.rows.schema import EVENTS
@@ -135,7 +135,7 @@ class Emitter:
         packet_notes, problems = due
         if not (len(calls) or len(notes) or len(shown) or packet_notes or problems):
             return None
-        problem_rows = np.array([each[0] for each in problems], machine.dtype("bodies"))
+        problem_rows = np.array([each[0] for each in problems], RECORDS["bodies"])
         bodies = {}
         if self.bodies is not None:
             bodies = {name: self.bodies.take(calls[f"{name}_body"]) for name in BODIES}
@@ -160,12 +160,12 @@ class Emitter:
 
     def names(self, texts: Ints) -> list[str | None]:
         """Texts by their numbers."""
-        return self._texts.chosen(texts).to_pylist()  # type: ignore[no-any-return]
+        return self._texts.now().chosen(texts).to_pylist()  # type: ignore[no-any-return]
 
     def ended(self, ends: Rows) -> pa.RecordBatch:
         """EVENTS of connections that are over, given as rows of `ends`."""
         owners, whose = owners_of(self._machine, [ends], ends)
-        calls, notes = (np.zeros(0, self._machine.dtype(name)) for name in ("calls", "notes"))
+        calls, notes = (np.zeros(0, RECORDS[name]) for name in ("calls", "notes"))
         drained = Drained(
             calls=calls, lists={}, notes=notes, packet_notes=[], problems=[], ends=ends, bodies={},
             texts=self._texts.now(), details=[], owners=owners, whose=whose,
@@ -183,7 +183,7 @@ class Emitter:
 
     def batch(self, drained: Drained) -> pa.RecordBatch:
         """An EVENTS batch of what was drained. A thread may make one after the other while kernels go on."""
-        rows = arranged(drained, self._machine.dtype("bodies"))
+        rows = arranged(drained, RECORDS["bodies"])
         self.keys, self.ranks, self.numbers = rows.keys, rows.ranks, rows.numbers
         columns = self._calls.of(drained, rows) | anomaly_columns(drained, rows)
         columns |= end_columns(drained, rows) | self._identity(drained, rows)

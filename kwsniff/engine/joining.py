@@ -248,7 +248,7 @@ def link_all(t: Any, count: int) -> None:
         append_quiet(t, t.marks[at].row, conn.list)
         conn.listed = since
     for at in range(count, 2 * count):
-        append_number(t, t.marks[at].row)
+        append_number(t.conns, run, t.marks[at].row)
 
 
 # Going on: a connection that a part knew from some segment on, and what it was before.

@@ -22,9 +22,21 @@ from kwsniff.engine import tables as entry
 from kwsniff.engine.arena import BINS
 from kwsniff.engine.packing import WORD_BINS, reset_words
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.engine.tables import ARRAYS, DONE, FULL, LEFT, OWN, POOLS, PROGRAM, SPECS, WANTS, Stopped, Tables
+from kwsniff.engine.tables import (
+    ARRAYS,
+    DONE,
+    FULL,
+    LEFT,
+    OWN,
+    POOLS,
+    PROGRAM,
+    SPEC_OF,
+    WANTS,
+    Stopped,
+    Tables,
+)
 from kwsniff.native.code import ACT, STOPPED, load, places
-from kwsniff.native.rowcopies import copied, put
+from kwsniff.native.rowcopies import TYPES, copied, put
 
 ROWS = {
     "segments": 0, "run": 1, "limits": 1, "item": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1,
@@ -38,30 +50,23 @@ ROWS = {
     "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18, "marks": 64, "lefts": 64,
 }  # fmt: skip
 """Rows that tables have at first."""
-INTERPRETED = ROWS | {
-    "conns": 64, "sides": 128, "slots": 256, "pieces": 64, "requests": 64, "asked": 256, "code": 64,
-    "texts": 64, "text_slots": 256, "rows": 64, "calls": 64, "notes": 64, "ends": 64, "call_names": 64,
-    "call_rows": 64, "call_resources": 64, "call_brokers": 64,
-}  # fmt: skip
+INTERPRETED = {
+    name: count if name in ARRAYS and name != "text_slots" else min(count, 64) for name, count in ROWS.items()
+} | {"sides": 128, "slots": 256, "asked": 256, "text_slots": 256}
 """The same if kernels are interpreted: a row is a Python object then, and takes microseconds to make."""
 SCRATCH = 65_536
 """Rows above which the lists of the body at hand are made small again."""
-KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
-PARTS = {
-    "calls": 16_384, "notes": 16_384, "ends": 8192, "call_names": 16_384, "call_rows": 32_768,
-    "call_resources": 1024, "call_brokers": 1024, "keep": 1 << 18,
-}  # fmt: skip
+EMITTED = (
+    "calls", "notes", "ends", "call_names", "call_rows", "call_resources", "call_brokers", "keep"
+)  # fmt: skip
+"""Tables that are emptied when they are full."""
+PARTS = {name: ROWS[name] for name in EMITTED}
 """Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the
 order of rows does not depend on it."""
-EMITTED = frozenset(
-    ("calls", "notes", "ends", "call_names", "call_rows", "call_resources", "call_brokers", "keep")
-)
-"""Tables that are emptied when they are full."""
 BODIES = 8192
 BODY_DATA = 4 << 20
 """Bodies, and bytes of them, that stand in the tables at a time if they are shown."""
-_SPECS = {spec.name: spec for spec in SPECS}
-RECORDS = {name: np.dtype([(field, np.int64) for field in spec.names]) for name, spec in _SPECS.items()}
+RECORDS = {name: np.dtype([(field, np.int64) for field in spec.names]) for name, spec in SPEC_OF.items()}
 Ints = NDArray[np.int64]
 
 
@@ -86,11 +91,11 @@ class Machine:
     def _empty(self, name: str, count: int) -> Any:
         if name in ARRAYS:
             if self.compiled:
-                return np.zeros(count, KINDS[ARRAYS[name]])
+                return np.zeros(count, TYPES[ARRAYS[name]])
             return bytearray(count) if ARRAYS[name] == "bytes" else [0] * count
         if self.compiled:
             return np.zeros(count, RECORDS[name]).view(np.recarray)
-        make = _SPECS[name].row
+        make = SPEC_OF[name].row
         return [make() for _ in range(count)]
 
     def _reset(self) -> None:
@@ -110,19 +115,9 @@ class Machine:
 
     def put(self, name: str, rows: list[dict[str, int]]) -> None:
         """Replace a table by these rows."""
-        table = self._empty(name, len(rows))
-        self._write(table, rows)
-        self.replace(name, table)
-
-    def _write(self, table: Any, rows: list[dict[str, int]]) -> None:
-        """Write rows that have all the same fields into the first rows of a table."""
-        for field in rows[0] if rows else ():
-            values = [row[field] for row in rows]
-            if self.compiled:
-                table[field][: len(rows)] = values
-            else:
-                for at, value in enumerate(values):
-                    setattr(table[at], field, value)
+        self.replace(name, self._empty(name, len(rows)))
+        columns = {field: [row[field] for row in rows] for field in (rows[0] if rows else ())}
+        self.set_columns(name, {field: np.array(values, np.int64) for field, values in columns.items()})
 
     def set_column(self, name: str, field: str, value: int) -> None:
         """Write the same value into a field of all rows."""
@@ -161,7 +156,7 @@ class Machine:
             table.extend(bytes(count - len(table)) if ARRAYS[name] == "bytes" else [0] * (count - len(table)))
             grown = table
         else:
-            make = _SPECS[name].row
+            make = SPEC_OF[name].row
             table.extend(make() for _ in range(count - len(table)))
             grown = table
         self.replace(name, grown)
@@ -171,15 +166,11 @@ class Machine:
         table = getattr(self.t, name)
         if self.compiled:
             return np.asarray(table)[first:end]
-        fields = _SPECS[name].names
+        fields = SPEC_OF[name].names
         made = np.zeros(end - first, RECORDS[name])
         for field in fields:
             made[field] = [getattr(row, field) for row in table[first:end]]
         return made
-
-    def dtype(self, name: str) -> np.dtype[Any]:
-        """The record type of the rows of a table."""
-        return RECORDS[name]
 
     def text(self, number: int) -> tuple[int, bytes]:
         """Kind and bytes of a text."""

@@ -17,31 +17,22 @@ from kwsniff.rows.events import ANOMALIES
 CODES = tuple(ANOMALIES)
 """The code of each number."""
 
-GAP = CODES.index("gap")
-OVERLAP_DIFFERS = CODES.index("overlap_differs")
-REORDER_LIMIT = CODES.index("reorder_limit")
-TIME_BACKWARDS = CODES.index("time_backwards")
-CLOCKS_DIFFER = CODES.index("clocks_differ")
-RESYNCHRONISED = CODES.index("resynchronised")
-FRAME_SIZE_INVALID = CODES.index("frame_size_invalid")
-FRAME_TOO_LARGE = CODES.index("frame_too_large")
-FRAME_INCOMPLETE = CODES.index("frame_incomplete")
-BUFFER_LIMIT = CODES.index("buffer_limit")
-NOT_KAFKA = CODES.index("not_kafka")
-UNKNOWN_API = CODES.index("unknown_api")
-UNKNOWN_VERSION = CODES.index("unknown_version")
-HEADER_MALFORMED = CODES.index("header_malformed")
-CORRELATION_ID_REUSED = CODES.index("correlation_id_reused")
-RESPONSE_OUT_OF_ORDER = CODES.index("response_out_of_order")
-RESPONSE_BEFORE_REQUEST = CODES.index("response_before_request")
-REPLY_TO_ACKS_0 = CODES.index("reply_to_acks_0")
-OUTSTANDING_LIMIT = CODES.index("outstanding_limit")
-CONNECTION_LIMIT = CODES.index("connection_limit")
-TRAILING_BYTES = CODES.index("trailing_bytes")
-CRC_MISMATCH = CODES.index("crc_mismatch")
-BATCH_MALFORMED = CODES.index("batch_malformed")
-CODEC_UNKNOWN = CODES.index("codec_unknown")
-
+(
+    GAP, OVERLAP_DIFFERS, REORDER_LIMIT, TIME_BACKWARDS, CLOCKS_DIFFER, RESYNCHRONISED, FRAME_SIZE_INVALID,
+    FRAME_TOO_LARGE, FRAME_INCOMPLETE, BUFFER_LIMIT, NOT_KAFKA, UNKNOWN_API, UNKNOWN_VERSION,
+    HEADER_MALFORMED, CORRELATION_ID_REUSED, RESPONSE_OUT_OF_ORDER, RESPONSE_BEFORE_REQUEST,
+    REPLY_TO_ACKS_0, OUTSTANDING_LIMIT, CONNECTION_LIMIT, TRAILING_BYTES, CRC_MISMATCH, BATCH_MALFORMED,
+    CODEC_UNKNOWN,
+) = (
+    CODES.index(code)
+    for code in (
+        "gap", "overlap_differs", "reorder_limit", "time_backwards", "clocks_differ", "resynchronised",
+        "frame_size_invalid", "frame_too_large", "frame_incomplete", "buffer_limit", "not_kafka",
+        "unknown_api", "unknown_version", "header_malformed", "correlation_id_reused",
+        "response_out_of_order", "response_before_request", "reply_to_acks_0", "outstanding_limit",
+        "connection_limit", "trailing_bytes", "crc_mismatch", "batch_malformed", "codec_unknown",
+    )
+)  # fmt: skip
 BAD_BODY = 1000
 """Added to the code of what is wrong with a body in `notes.code`: the wording needs the bytes."""
 MAX_PENDING = 100

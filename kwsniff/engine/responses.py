@@ -46,7 +46,7 @@ from kwsniff.engine.tables import EARLY, ERROR_, GAP_REASON, OK_, ORPHAN_, TRUNC
 from kwsniff.engine.waiting import find_unasked, find_waiting, release
 from kwsniff.native.memory import copy
 from kwsniff.native.mode import int32, kernel
-from kwsniff.native.rowcopies import NONE
+from kwsniff.native.rowcopies import NONE, linked
 
 RESERVED = 0x7FFFFFF8
 """From here on the Java client takes its correlation ids while it authenticates (KIP-368); they say nothing
@@ -258,6 +258,7 @@ def pair_pending(t: Any) -> None:
 
 MAX_EARLY = 1000
 """Responses without request that a connection may have."""
+_append_early, _remove_early = linked("before", "next", "first_early", "last_early")
 
 
 @kernel
@@ -274,12 +275,8 @@ def wait_for_request(t: Any, data: Any, found: int) -> None:
     early = t.early[row]
     early.correlation_id, early.order = found, t.run[0].order
     early.first_time, early.last_time, early.size, early.packet = f.first_time, f.last_time, f.size, f.packet
-    early.at, early.have, early.room, early.next, early.before = at, have, have, -1, conn.last_early
-    if conn.last_early >= 0:
-        t.early[conn.last_early].next = row
-    else:
-        conn.first_early = row
-    conn.last_early = row
+    early.at, early.have, early.room = at, have, have
+    _append_early(t.early, conn, row)
     conn.early += 1
     conn.frames += 1
     conn.stray_low, conn.stray_high = min(conn.stray_low, found), max(conn.stray_high, found)
@@ -301,17 +298,9 @@ def find_early(t: Any, c: int, correlation_id: int) -> int:
 @kernel
 def remove_early(t: Any, c: int, row: int) -> None:
     """Take a response out of those that wait for their requests."""
-    conn = t.conns[c]
     early = t.early[row]
-    if early.before >= 0:
-        t.early[early.before].next = early.next
-    else:
-        conn.first_early = early.next
-    if early.next >= 0:
-        t.early[early.next].before = early.before
-    else:
-        conn.last_early = early.before
-    conn.early -= 1
+    _remove_early(t.early, t.conns[c], row)
+    t.conns[c].early -= 1
     free(t, early.at, early.room)
     drop_early(t, row)
 
