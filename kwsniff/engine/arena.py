@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from kwsniff.engine.tables import EARLY, FULL, PIECES, REQUESTS, WANTS, stop
-from kwsniff.native.memory import copy
+from kwsniff.engine.tables import FULL, PIECES, REQUESTS, WANTS, stop
 from kwsniff.native.mode import inlined, int64_at, kernel, uintp
+from kwsniff.native.octets import copy
 
 LEAST = 6
 """The smallest block has 2 ** LEAST bytes."""
@@ -129,30 +129,12 @@ def drop_piece(t: Any, row: int) -> None:
 
 
 @kernel
-def take_request(t: Any) -> int:
-    """A free row of `requests`."""
-    return take(t, t.requests, REQUESTS)
-
-
-@kernel
 def drop_request(t: Any, row: int) -> None:
     """Give a row of `requests` back."""
     t.run[0].bodies_waiting -= t.requests[row].shown
     t.requests[row].shown = 0
     t.requests[row].conn = -1
     drop(t, t.requests, REQUESTS, row)
-
-
-@kernel
-def take_early(t: Any) -> int:
-    """A free row of `early`."""
-    return take(t, t.early, EARLY)
-
-
-@kernel
-def drop_early(t: Any, row: int) -> None:
-    """Give a row of `early` back."""
-    drop(t, t.early, EARLY, row)
 
 
 # Bytes at hand.

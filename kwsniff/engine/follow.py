@@ -33,7 +33,6 @@ from kwsniff.engine.flags import (
     take_flags,
     take_handshake,
 )
-from kwsniff.engine.joining import adopt, intern, leave, link_all, merge_all, settle_left
 from kwsniff.engine.leaving import mark, note_segment
 from kwsniff.engine.limits import keep_within_limits
 from kwsniff.engine.notes import (
@@ -46,6 +45,7 @@ from kwsniff.engine.notes import (
     room_for_notes,
 )
 from kwsniff.engine.packing import compact_texts
+from kwsniff.engine.resumed import adopt, intern, leave, link_all, merge_all, settle_left
 from kwsniff.engine.streams import MASK, advance, deliver, insert, replay, seen_before, set_free
 from kwsniff.engine.tables import (
     ADOPT,

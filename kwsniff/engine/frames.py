@@ -160,18 +160,13 @@ def cut_short(t: Any, c: int, k: int, packet: int) -> None:
     room_for_notes(t, 1)
     note(t, c, FRAME_SIZE_INVALID, packet, t.conns[c].last_time, s.size - 4, 2 + k)
     decided(t, c, ENDS_EARLY, k, s.size, s.got)
-    if k == t.conns[c].client and s.have >= REQUEST_HEADER and has_known_api(t, t.arena, s.buf):
+    is_request = k == t.conns[c].client and s.have >= REQUEST_HEADER
+    if is_request and is_known(t, int16(t.arena, s.buf + 4), int16(t.arena, s.buf + 6)):
         s.size = s.got = s.have
     else:
         s.skipped += s.have
         empty_buffer(t, s)
         s.size = s.got = s.broken = 0
-
-
-@kernel
-def has_known_api(t: Any, data: Any, pos: int) -> bool:
-    """Whether bytes are the header of a request of a known version, but for their length."""
-    return is_known(t, int16(data, pos + 4), int16(data, pos + 6))
 
 
 @kernel

@@ -15,7 +15,7 @@ something, that must be in place and answer a request of the part; else the conn
 Whether responses were lost before a connection was known decides why requests go unanswered, until none is in
 flight. The part assumes that none were (`conns.unsure`), and notes in `lefts.gap` when it asked for it.
 
-What joins the parts (`kwsniff.engine.joining`) feeds the head to the connection as it was before, and
+What joins the parts (`kwsniff.engine.resumed`) feeds the head to the connection as it was before, and
 compares. Counters go on as they are; what they were is in `lefts`, so the difference can be added.
 """
 
@@ -259,25 +259,25 @@ def add(found: int, word: int) -> int:
     return (found ^ (found >> 19)) & MASK
 
 
-def _adding(*names: str) -> Any:
+def _adding(names: tuple[str, ...]) -> Any:
     """A kernel that adds these fields of a row to a hash."""
     lines = [f"found = add(found, row.{name})" for name in names]
     return made("add_fields", "found, row", [*lines, "return found"], add=add)
 
 
-_add_any = _adding("state", "step", "client", "reset_time", "last_time", "fin", "rst", "closed_by")
-_add_kafka = _adding("proven", "raw_tokens", "turned", "raw_waiting")
-_add_answers = _adding("in_flight", "answered", "response_end")
+_add_any = _adding(("state", "step", "client", "reset_time", "last_time", "fin", "rst", "closed_by"))
+_add_kafka = _adding(("proven", "raw_tokens", "turned", "raw_waiting"))
+_add_answers = _adding(("in_flight", "answered", "response_end"))
 _add_request = _adding(
-    "correlation_id", "key", "version", "status", "packet", "size", "first_time", "last_time"
+    ("correlation_id", "key", "version", "status", "packet", "size", "first_time", "last_time")
 )
-_add_early = _adding("order", "correlation_id")
-_add_stream = _adding(
+_add_early = _adding(("order", "correlation_id"))
+_add_stream = _adding((
     "next_seq", "doubted", "synchronised", "assumed", "broken", "shut", "size", "got", "have", "block_room",
     "latest", "searched", "hope", "syn_next", "syn_ack",
-)  # fmt: skip
-_add_frame = _adding("first_time", "frame_time", "frame_order")
-_add_heard = _adding("history", "lost", "spoken")
+))  # fmt: skip
+_add_frame = _adding(("first_time", "frame_time", "frame_order"))
+_add_heard = _adding(("history", "lost", "spoken"))
 """What decides of connections of any kind, of Kafka's, and of all that they hold."""
 
 

@@ -13,8 +13,8 @@ from kwsniff.engine.responses import orphan
 from kwsniff.engine.roles import judge
 from kwsniff.engine.streams import flush, replay
 from kwsniff.engine.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING
-from kwsniff.native.memory import copy
 from kwsniff.native.mode import kernel
+from kwsniff.native.octets import copy
 
 BUFFERS, IN_FLIGHT = 1, 2
 """What is given up, in `run.giving`."""

@@ -23,8 +23,8 @@ from kwsniff.engine.notes import (
 )
 from kwsniff.engine.tables import SPEC_OF, TRUNCATED_, UNANSWERED_
 from kwsniff.engine.waiting import release
-from kwsniff.native.memory import copy
 from kwsniff.native.mode import kernel, made
+from kwsniff.native.octets import copy
 from kwsniff.native.rowcopies import NONE, TEXT
 
 MAX_TOLD = 16 << 20
@@ -36,7 +36,7 @@ _reset = made("reset_call", "row", SPEC_OF["calls"].reset())
 
 @kernel
 def blank(t: Any, call: Any, c: int) -> None:
-    """What a call has whatever it says."""
+    """Reset a call row and fill the fields of its connection."""
     run, conn = t.run[0], t.conns[c]
     _reset(call)
     call.order, call.conn, call.number = run.order, c, conn.number
@@ -229,7 +229,7 @@ def keep_body(t: Any, data: Any, direction: int, guessed: int) -> None:
     body = t.bodies[run.bodies]
     body.order, body.conn, body.number = run.order, f.conn, t.conns[f.conn].number
     body.serial, body.direction = run.serial, direction
-    body.packet, body.time = f.packet, f.last_time if f.last_time >= 0 else f.first_time
+    body.packet, body.time = f.packet, time_of(f)
     body.key, body.version = t.layouts[f.layout].key, t.layouts[f.layout].version
     body.guessed = guessed
     body.rank, body.left = run.rank, t.conns[f.conn].left
@@ -268,5 +268,4 @@ def keep_request(t: Any, row: int, data: Any) -> None:
     if request.serial >= 0:
         keep_body(t, data, 0, 1 if request.layout < 0 else 0)
     else:
-        note(t, f.conn, BUFFER_LIMIT, f.packet, f.last_time if f.last_time >= 0 else f.first_time,
-             f.end - f.body, 0)  # fmt: skip
+        note(t, f.conn, BUFFER_LIMIT, f.packet, time_of(f), f.end - f.body, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.engine import texts
-from kwsniff.engine.arena import drop_request, next_row, take_request
+from kwsniff.engine.arena import drop_request, next_row, take
 from kwsniff.engine.bodies import layout_of, newer, peek_acks, read, wants_program
 from kwsniff.engine.calls import room_for_lists
 from kwsniff.engine.facts import after_tags, clear, learn_user
@@ -193,7 +193,7 @@ def settle_request(t: Any, row: int, data: Any) -> None:
         room_for_call(t)
         room_for_lists(t, t.facts[0], t.facts[1])
     keep(t, row)
-    take_request(t)
+    take(t, t.requests, REQUESTS)
     request.conn = f.conn
     if is_shown(t, 0):
         let_wait(t, row)

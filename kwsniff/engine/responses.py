@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import allocate, drop_early, free, room_for_row, take_early
+from kwsniff.engine.arena import allocate, drop, free, room_for_row, take
 from kwsniff.engine.bodies import EXTRA, downgraded, newer, read, unsupported, wants_program
 from kwsniff.engine.facts import after_tags, clear
 from kwsniff.engine.headers import AHEAD
@@ -44,8 +44,8 @@ from kwsniff.engine.outcomes import (
 from kwsniff.engine.row_tables import UNKNOWN
 from kwsniff.engine.tables import EARLY, ERROR_, GAP_REASON, OK_, ORPHAN_, TRUNCATED_, UNDECODED_
 from kwsniff.engine.waiting import find_unasked, find_waiting, release
-from kwsniff.native.memory import copy
 from kwsniff.native.mode import int32, kernel
+from kwsniff.native.octets import copy
 from kwsniff.native.rowcopies import NONE, linked
 
 RESERVED = 0x7FFFFFF8
@@ -270,7 +270,7 @@ def wait_for_request(t: Any, data: Any, found: int) -> None:
         orphan(t, f.conn, conn.first_early)
     have = f.end - f.start
     room_for_row(t, t.early, EARLY)
-    at, row = allocate(t, have), take_early(t)
+    at, row = allocate(t, have), take(t, t.early, EARLY)
     copy(data, f.start, have, t.arena, at)
     early = t.early[row]
     early.correlation_id, early.order = found, t.run[0].order
@@ -302,7 +302,7 @@ def remove_early(t: Any, c: int, row: int) -> None:
     _remove_early(t.early, t.conns[c], row)
     t.conns[c].early -= 1
     free(t, early.at, early.room)
-    drop_early(t, row)
+    drop(t, t.early, EARLY, row)
 
 
 @kernel

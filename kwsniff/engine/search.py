@@ -35,8 +35,8 @@ from kwsniff.engine.notes import RESYNCHRONISED as FOUND_AGAIN
 from kwsniff.engine.row_tables import UNKNOWN
 from kwsniff.engine.tables import TLS
 from kwsniff.engine.waiting import find_waiting
-from kwsniff.native.memory import same
 from kwsniff.native.mode import byte, inlined, int16, int32, kernel, uint32, uintp
+from kwsniff.native.octets import same
 
 MAX_HOPE = 256 * 1024
 """Bytes of a response that are held until it is seen whether it ends with a segment."""

@@ -11,8 +11,8 @@ from kwsniff.engine.arena import lacks
 from kwsniff.engine.facts import ARRAY, ELEMENTS, NOT_TEXT, TRUNCATED, count, is_zero_uuid, length
 from kwsniff.engine.tables import SPEC_OF, WANTS
 from kwsniff.engine.texts import TEXT, UUID, add_name, text
-from kwsniff.native.memory import crc32, crc32c, invalid_at
 from kwsniff.native.mode import byte, inlined, int16, int32, int64, int64_at, kernel, made, uint32, uintp
+from kwsniff.native.octets import crc32, crc32c, invalid_at
 from kwsniff.native.rowcopies import NONE
 from kwsniff.spec import instructions as i
 

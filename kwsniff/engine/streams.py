@@ -46,8 +46,8 @@ from kwsniff.engine.notes import (
 )
 from kwsniff.engine.roles import judge
 from kwsniff.engine.tables import KAFKA, LIMIT_REASON, PIECES, PROBING
-from kwsniff.native.memory import copy, same
 from kwsniff.native.mode import distance, kernel
+from kwsniff.native.octets import copy, same
 
 FAR = 1 << 20
 """How many bytes behind the last one seen an acknowledgement, a FIN or an RST is believed to know of."""

@@ -88,7 +88,7 @@ SPECS: list[Spec] = [
         pairing="request whose response came before it and is to be paired now, -1 if none",
         now="time told by a source that goes on for ever, -1 if none",
         rank="place of what is told among what the same packet settles, see OWN",
-        sparse="1: the input at hand is the beginning of some connections in a part, see `kwsniff.engine.joining`",
+        sparse="1: the input at hand is the beginning of some connections in a part, see `kwsniff.engine.resumed`",
         marks="rows of marks filled", lefts="rows of lefts filled",
         most_bytes="most bytes of the arena that were in use", most_waiting="most requests in flight",
         most_followed="most connections followed", most_shown="most bytes of bodies that were to wait",
@@ -258,7 +258,7 @@ SECOND = 1_000_000_000
 (DONE, FULL, PROGRAM, LEFT) = range(4)
 """Why kernels stopped, in `run.stopped`. FULL: a table has no room left, `run.want` says which. PROGRAM: the
 layout that `run.key` and `run.version` name has to be loaded. LEFT: a connection of a part was not what it
-was taken for (`kwsniff.engine.joining`)."""
+was taken for (`kwsniff.engine.resumed`)."""
 
 
 class Stopped(Exception):  # noqa: N818 (no error: they go on)

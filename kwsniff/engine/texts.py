@@ -16,8 +16,8 @@ from typing import Any
 
 from kwsniff.engine.arena import lacks
 from kwsniff.engine.tables import WANTS
-from kwsniff.native.memory import copy, hashed, mixed, same
 from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.native.octets import copy, hashed, mixed, same
 
 TEXT, UUID = 0, 1
 """Kinds."""

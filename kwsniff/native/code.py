@@ -49,7 +49,7 @@ AROUND = frozenset(
 )
 """Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""
 BESIDE = (
-    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/memory.py",
+    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/octets.py",
     "native/rowcopies.py",
     *(
         f"net/{name}.py"

@@ -1,7 +1,7 @@
 """Parts of the input put together: the state of all connections, and what each part makes of it.
 
 Theory of operation. A `Joiner` is a run that holds the true state at a cut. `join` feeds it the heads of
-the part behind the cut (`kwsniff.engine.joining`), names the connections that the part knew only from there
+the part behind the cut (`kwsniff.engine.resumed`), names the connections that the part knew only from there
 on, and takes over the part's tail. A connection that was not what the part took it for is fed with all its
 segments of the part, which `again` has to find: it is decoded again. If the part as a whole cannot be
 believed (a limit over all connections could have been reached, or the clock jumped at the cut),

@@ -42,8 +42,8 @@ from kwsniff.engine.tables import (
     stop,
 )
 from kwsniff.engine.waiting import move_first, release
-from kwsniff.native.memory import copy
 from kwsniff.native.mode import distance, kernel, made
+from kwsniff.native.octets import copy
 
 # Comparing
 
