@@ -30,9 +30,8 @@ from kwsniff.cli.request import (
 from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
 from kwsniff.config import Config
 from kwsniff.count.naming import named
-from kwsniff.engine.analyze import analyze
-from kwsniff.engine.decisions import Decision, matching
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine, analyze
+from kwsniff.engine.details import Decision, matching
 from kwsniff.net.segments import segment_columns
 from kwsniff.output.text import iso_times
 from kwsniff.rows.prefetch import prefetched

@@ -1,23 +1,309 @@
-"""From SEGMENTS to EVENTS: one function, the same in one process and in Spark."""
+"""From SEGMENTS to EVENTS: one function, the same in one process and in Spark, and the engine behind it.
+
+Theory of operation. The columns of a batch become rows of `segments`, and the kernels take them one after the
+other, in capture order. What they tell (calls, anomalies, connections that are over) stands in tables of a
+fixed size; when one is full, or the batch is over, it is made into EVENTS and the tables are emptied.
+
+Rows come out in the order of the packets that settled them, whatever the size of batches and tables: a table
+that is full is emptied up to the packet at hand only.
+
+Between two batches an engine may be pickled: what it holds is then as large as what waits (see
+`kwsniff.engine.checkpoint`), and it goes on in any process of the same version, compiled there or not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
+from kwsniff.engine import checkpoint
+from kwsniff.engine import tables as entry
+from kwsniff.engine.details import Decisions
 from kwsniff.engine.drained import Drained
-from kwsniff.engine.engine import Engine
-from kwsniff.net.segments import segment_columns, tells_time, time_told
+from kwsniff.engine.emitter import Emitter
+from kwsniff.engine.eventcolumns import end_weight
+from kwsniff.engine.machine import BODIES, BODY_DATA, Machine
+from kwsniff.engine.tables import SECOND
+from kwsniff.net.segments import SegmentColumns, segment_columns, tells_time, time_told
 from kwsniff.rows.prefetch import prefetched
 
 Ints = NDArray[np.int64]
 Part = tuple[pa.RecordBatch, Ints]
 """Events and the keys that order them."""
+AT_ONCE = 16_384
+"""Segments that stand in the table at a time."""
+MAX_TEXTS, MAX_TEXT_BYTES = 32_768, 8 << 20
+"""Texts, and bytes of them, above which those are dropped that nothing refers to."""
+NOTHING = np.zeros(0, np.uint8)
+OF_LISTS = frozenset(
+    ("topics", "topic_ids", "partitions", "asked", "advertised", "resources", "waited_us", "broker_us")
+)
+"""Columns of calls that are made from the lists of bodies."""
+
+
+class Engine:
+    """All connections of one input. What `feed`, `finish` and `tick` yield has to be taken to the end before
+    the next of them is called."""
+
+    kind = Machine
+
+    def __init__(
+        self, config: Config, share: tuple[int, int] | None = None, *, compiled: bool | None = None
+    ) -> None:
+        """`share` is (index, count): follow only the connections that fall to this one of several engines,
+        each of which is fed everything. `compiled` as for `Machine`; None also leaves it to the config."""
+        self.config = config
+        self._share = share
+        if compiled is None and config.kernels == "never":
+            compiled = False
+        self.machine = self.kind(compiled=compiled)
+        self.emitter = Emitter(self.machine, config)
+        self._most_texts, self._most_bytes = MAX_TEXTS, MAX_TEXT_BYTES
+        self._set_limits(config)
+        if config.full:
+            self.machine.grow("bodies", BODIES)
+            self.machine.grow("body_data", BODY_DATA)
+
+    def _set_limits(self, config: Config) -> None:
+        limits = self.machine.t.limits[0]
+        limits.idle_time = int(config.idle_timeout * SECOND)
+        limits.reorder_packets = config.reorder_packets
+        limits.reorder_time = int(config.reorder_time * SECOND)
+        limits.hole_time = int(config.hole_time * SECOND)
+        limits.orphan_time = int(config.orphan_time * SECOND)
+        limits.request_timeout = (
+            -1 if config.request_timeout is None else int(config.request_timeout * SECOND)
+        )
+        for name in (
+            "max_reorder_bytes", "max_frame_bytes", "max_connection_bytes", "max_buffered_bytes",
+            "max_outstanding", "max_outstanding_total", "max_connections", "detect_bytes", "max_elements",
+        ):  # fmt: skip
+            setattr(limits, name, getattr(config, name))
+        limits.detect, limits.verify_crc = config.detect, config.verify_crc
+        limits.full, limits.records = config.full, config.records
+        wanted = config.columns
+        limits.lists = wanted is None or bool(wanted & OF_LISTS)
+        self.machine.put("ports", [{"port": port} for port in config.ports])
+
+    def feed(self, segments: SegmentColumns) -> Iterator[pa.RecordBatch]:
+        """Take a batch of segments in capture order; yield the events it settles."""
+        return self._made(self.follow(segments))
+
+    def follow(self, segments: SegmentColumns) -> Iterator[Drained]:
+        """The same before columns are made of it: `events` makes them, in one other thread if need be, while
+        this one goes on."""
+        machine = self.machine
+        run = machine.t.run[0]
+        run.capture = self.emitter.capture(segments.capture)
+        first = int(run.order)
+        if self._share is None or self._share[0] == 0:  # they belong to no connection
+            self.emitter.note_packets(segments.notes, first, int(run.capture))
+        buffer, start = self._set_buffers(segments)
+        for at, stop in self._slices(segments):
+            self._set_segments(segments, buffer, start, at, stop)
+            run = machine.t.run[0]
+            run.row, run.phase = 0, 0
+            self._before(stop - at)
+            yield from self.act(entry.FOLLOW, stop - at)
+            self._after(segments, at, stop)
+            if self.texts_are_many():
+                yield from self.drain(everything=True)
+                self.compact()
+        yield from self.drain(everything=True)
+        machine.shrink()
+
+    def take(self, batch: pa.RecordBatch) -> Iterator[Drained]:
+        """The same of a SEGMENTS batch, or of one that tells the time."""
+        if tells_time(batch):
+            return self.pass_time(time_told(batch))
+        return self.follow(segment_columns(batch))
+
+    def drained(self, segments: Iterable[pa.RecordBatch]) -> Generator[Drained]:
+        """What SEGMENTS batches in capture order and the end of the input tell."""
+        for batch in segments:
+            yield from self.take(batch)
+        yield from self.end()
+
+    def keyed(self, drained: Iterator[Drained]) -> Iterator[Part]:
+        """What was drained as events, with the keys that order them."""
+        for batch in self._made(drained):
+            yield batch, self.keys
+
+    def _slices(self, segments: SegmentColumns) -> Iterator[tuple[int, int]]:
+        """Parts of a batch to take one after the other: texts that nothing refers to go between them."""
+        ends = np.cumsum(segments.captured)
+        at = 0
+        while at < len(segments):
+            most = (ends[at - 1] if at else 0) + self.config.slice_bytes
+            stop = min(at + AT_ONCE, max(at + 1, int(np.searchsorted(ends, most, "right"))))
+            yield at, min(stop, len(segments))
+            at = stop
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The input is over: what is still open ends, oldest connection first."""
+        return self._made(self.end())
+
+    def end(self) -> Iterator[Drained]:
+        """The same before columns are made of it."""
+        run = self.machine.t.run[0]
+        run.finished = run.order
+        yield from self.act(entry.FINISH)
+        yield from self.drain(everything=True)
+
+    def tick(self, now: int) -> Iterator[pa.RecordBatch]:
+        """No segment before `now` (nanoseconds since 1970) is still to come: yield what that settles."""
+        return self._made(self.pass_time(now))
+
+    def pass_time(self, now: int) -> Iterator[Drained]:
+        """The same before columns are made of it."""
+        yield from self.act(entry.TICK, now)
+        yield from self.drain(everything=True)
+
+    def events(self, drained: Drained) -> pa.RecordBatch:
+        """What was drained as an EVENTS batch; one after the other, in the order in which it was drained."""
+        return self.emitter.batch(drained)
+
+    def _made(self, drained: Iterator[Drained]) -> Iterator[pa.RecordBatch]:
+        return map(self.events, drained)
+
+    def _before(self, count: int) -> None:
+        """So many segments are about to be taken."""
+
+    def _after(self, segments: SegmentColumns, first: int, stop: int) -> None:
+        """The segments from `first` to `stop` were taken."""
+
+    def trace(self) -> Decisions:
+        """Note from now on what is decided of every connection, and why. What it returns gives it out; it has
+        to be asked after every batch, for a decision is a row that stays until then."""
+        return Decisions(self.machine)
+
+    # How it stands
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its kernels are."""
+        return self.machine.compiled
+
+    @property
+    def connections(self) -> int:
+        """Connections followed at present."""
+        return int(self.machine.t.run[0].followed)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for a response, of all connections."""
+        return int(self.machine.t.run[0].waiting)
+
+    @property
+    def keys(self) -> Ints:
+        """Of the rows of the batch that was yielded last: numbers that ascend, and by which rows of engines
+        that share the connections come into the order that one engine would give them. What one packet
+        settled of several connections has the same number."""
+        return self.emitter.keys
+
+    def may_be_kafka(self, segments: SegmentColumns) -> NDArray[np.bool_]:
+        """For each of some segments that were fed, whether its connection is Kafka, or may yet be."""
+        found = np.zeros(len(segments), np.bool_)
+        nowhere = np.zeros(len(segments), np.int64)
+        for at in range(0, len(segments), AT_ONCE):
+            stop = min(at + AT_ONCE, len(segments))
+            self._set_segments(segments, nowhere, nowhere, at, stop)
+            list(self.machine.act(entry.WATCH, stop - at))
+            found[at:stop] = self.machine.array("segments", stop - at)["watched"] != 0
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "config": self.config,
+            "share": self._share,
+            "tables": checkpoint.state(self.machine),
+            "drained": self.emitter.state(),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["config"], state["share"])  # type: ignore[misc]
+        checkpoint.restore(self.machine, state["tables"])
+        self.emitter.go_on(state["drained"])
+
+    @property
+    def steps(self) -> int:
+        """Work done so far: segments, bytes searched and entries of lists passed."""
+        return int(self.machine.t.run[0].steps)
+
+    def act(self, what: int, how: int = 0) -> Iterator[Drained]:
+        for everything in self.machine.act(what, how):
+            if everything is None:
+                self.emitter.show()
+            else:
+                yield from self.drain(everything)
+
+    def drain(self, everything: bool) -> Iterator[Drained]:
+        drained = self.emitter.take(everything)
+        if drained is not None:
+            yield drained
+
+    def texts_are_many(self) -> bool:
+        store = self.machine.t.store[0]
+        return bool(store.texts > self._most_texts or store.text_bytes > self._most_bytes)
+
+    def compact(self) -> None:
+        """Drop texts; again when there are twice as many as are left, or a quarter more of their bytes."""
+        self.machine.compact_texts()
+        self.emitter.forget_texts()
+        store = self.machine.t.store[0]
+        self._most_texts = max(MAX_TEXTS, 2 * int(store.texts))
+        held = int(store.text_bytes)
+        self._most_bytes = held + max(MAX_TEXT_BYTES, held // 4)
+
+    # Segments in
+
+    def _set_buffers(self, segments: SegmentColumns) -> tuple[Ints, Ints]:
+        """Give the kernels the bytes of a batch; where those of each segment are then."""
+        buffers = segments.buffers
+        buffer, start = segments.buffer, segments.start
+        odd = buffer > 1
+        extra: Any = b""
+        if odd.any():
+            buffer, start = buffer.copy(), start.copy()
+            pieces, at = [], 0
+            for row in np.flatnonzero(odd).tolist():
+                first, size = int(start[row]), int(segments.captured[row])
+                pieces.append(bytes(buffers[int(buffer[row])][first : first + size]))
+                buffer[row], start[row] = 2, at
+                at += size
+            extra = b"".join(pieces)
+        chosen = {"inline": buffers[0] if buffers else b"", "block": buffers[1] if len(buffers) > 1 else b"",
+                  "extra": extra}  # fmt: skip
+        for name, data in chosen.items():
+            self.machine.replace(name, self.bytes_of(data))
+        return buffer, start
+
+    def bytes_of(self, data: Any) -> Any:
+        if self.machine.compiled:
+            return np.frombuffer(data, np.uint8) if len(data) else NOTHING
+        return data if isinstance(data, bytes) else bytes(data)
+
+    def _set_segments(
+        self, segments: SegmentColumns, buffer: Ints, start: Ints, first: int, stop: int
+    ) -> None:
+        columns = {
+            name: getattr(segments, name)[first:stop]
+            for name in ("packet", "time", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port",
+                         "seq", "ack", "flags", "tsval", "length", "captured")
+        } | {"buffer": buffer[first:stop], "start": start[first:stop]}  # fmt: skip
+        if self._share is not None:
+            index, shares = self._share
+            whose = share_of(segments, shares)
+            columns["apart"] = (whose[first:stop] != index).astype(np.int64)
+        if len(self.machine.t.segments) < stop - first:
+            self.machine.grow("segments", stop - first)
+        self.machine.set_columns("segments", columns)
 
 
 def analyze(
@@ -34,12 +320,12 @@ def analyze(
     given, is a new one of the same `config`, for those who want to know how it stands. With `prefetch` a
     thread of its own follows the connections, ahead of who takes the events.
     """
-    analysis = Analysis(config, engine=engine)
-    drained = analysis.drained(segments)
-    if prefetch and analysis.engine.compiled:
+    engine = engine or Engine(config)
+    drained = engine.drained(segments)
+    if prefetch and engine.compiled:
         drained = prefetched(drained)
     with closing(drained):
-        yield from map(analysis.engine.events, drained)
+        yield from map(engine.events, drained)
 
 
 def keyed(
@@ -52,45 +338,19 @@ def keyed(
     give the order in which one process yields the events. Each batch's parts have to be taken before the
     next batch is asked for.
     """
-    analysis = Analysis(config, share)
+    engine = Engine(config, share)
     for batch in segments:
-        yield analysis.feed(batch)
-    yield analysis.finish()
+        yield engine.keyed(engine.take(batch))
+    yield engine.keyed(engine.end())
 
 
-class Analysis:
-    """A run of `analyze` that can be left between two batches: pickled then, it goes on where it was, in
-    another process of the same version of kwsniff."""
+# Dividing connections among engines that are all fed the same segments.
 
-    def __init__(
-        self, config: Config, share: tuple[int, int] | None = None, engine: Engine | None = None
-    ) -> None:
-        """`share` as for `keyed`, `engine` as for `analyze`."""
-        self.engine = engine or Engine(config, share)
 
-    def drained(self, segments: Iterable[pa.RecordBatch]) -> Generator[Drained]:
-        """What SEGMENTS batches in capture order and the end of the input tell, not made into events yet."""
-        for batch in segments:
-            if tells_time(batch):
-                yield from self.engine.pass_time(time_told(batch))
-            else:
-                yield from self.engine.follow(segment_columns(batch))
-        yield from self.engine.end()
-
-    def feed(self, batch: pa.RecordBatch) -> Iterator[Part]:
-        """The events that a SEGMENTS batch completes, in parts; all have to be taken."""
-        return self._keyed(self.events(batch))
-
-    def finish(self) -> Iterator[Part]:
-        """The input is over: what is still open ends."""
-        return self._keyed(self.engine.finish())
-
-    def events(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The same as `feed` without keys."""
-        if tells_time(batch):
-            return self.engine.tick(time_told(batch))
-        return self.engine.feed(segment_columns(batch))
-
-    def _keyed(self, events: Iterator[pa.RecordBatch]) -> Iterator[Part]:
-        for batch in events:
-            yield batch, self.engine.keys
+def share_of(segments: SegmentColumns, count: int) -> Ints:
+    """Which of `count` engines follows the connection of each segment: the same for both directions."""
+    x, y = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+    source = end_weight(segments.src_hi, segments.src_lo, segments.src_port)
+    target = end_weight(segments.dst_hi, segments.dst_lo, segments.dst_port)
+    mixed = (np.minimum(source, target) ^ np.maximum(source, target) * x) * y
+    return ((mixed ^ mixed >> np.uint64(32)) % np.uint64(count)).astype(np.int64)

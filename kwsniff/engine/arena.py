@@ -1,5 +1,5 @@
-"""Room for bytes that outlive their block: unfinished frames, and what waits behind a hole or for a verdict.
-And room for rows, which are taken and given back (see POOLS).
+"""Room for bytes that outlive their block: unfinished frames, what waits behind a hole or for a verdict, and
+what was delivered last. And room for rows, which are taken and given back (see POOLS).
 
 Theory of operation. Blocks have sizes that are powers of two, from 64 bytes on. A free block holds, in its
 first eight bytes, where the next free one of its size is; `bins` says where the first is. What no free block
@@ -10,11 +10,11 @@ Invariant: positions stay valid when the arena grows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
-from kwsniff.engine.numbers import FULL, int64_at
-from kwsniff.engine.tables import EARLY, PIECES, REQUESTS, WANTS
-from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.engine.tables import FULL, PIECES, REQUESTS, WANTS, stop
+from kwsniff.native.mode import inlined, int64_at, kernel, uintp
+from kwsniff.native.octets import copy
 
 LEAST = 6
 """The smallest block has 2 ** LEAST bytes."""
@@ -42,7 +42,7 @@ def bin_of(size: int) -> int:
 
 @kernel
 def allocate(t: Any, size: int) -> int:
-    """Where a new block for `size` bytes begins; -1 if there is no room, and then nothing was changed."""
+    """Where a new block for `size` bytes begins. Stops if there is no room, and then nothing was changed."""
     run = t.run[0]
     number, block = bin_of(size), block_size(size)
     first = t.bins[number].first
@@ -52,7 +52,6 @@ def allocate(t: Any, size: int) -> int:
         return first
     if run.arena_used + block > len(t.arena):
         lacks(t, WANT_ARENA, block)
-        return -1
     at = run.arena_used
     run.arena_used += block
     run.arena_live += block
@@ -60,7 +59,7 @@ def allocate(t: Any, size: int) -> int:
 
 
 @kernel
-def release(t: Any, at: int, size: int) -> None:
+def free(t: Any, at: int, size: int) -> None:
     """Give back the block at `at` that was taken for `size` bytes."""
     run = t.run[0]
     number = bin_of(size)
@@ -76,13 +75,6 @@ def release(t: Any, at: int, size: int) -> None:
     t.bins[number].first = at
 
 
-@kernel
-def copy(target: Any, to: int, source: Any, at: int, size: int) -> None:
-    """Copy bytes from one array to another, or forward to the front within one."""
-    for index in range(uintp(size)):
-        target[uintp(to) + index] = source[uintp(at) + index]
-
-
 # Pools: tables whose rows are taken and given back. There are four, see POOLS.
 #
 # A row that was given back stands in a list, by `next`, and is the first to be taken again.
@@ -90,19 +82,29 @@ def copy(target: Any, to: int, source: Any, at: int, size: int) -> None:
 
 @inlined
 def take(t: Any, rows: Any, pool: int) -> int:
-    """A free row of a pool, the table of which is `rows`; -1 if there is none."""
-    free = t.pools[pool]
-    row = free.first
-    if row >= 0:
+    """A free row of a pool, the table of which is `rows`."""
+    row, free = next_row(t, rows, pool), t.pools[pool]
+    if free.first >= 0:
         free.first = rows[row].next
-    elif free.used < len(rows):
-        row = free.used
-        free.used += 1
     else:
-        lacks(t, pool, 1)
-        return -1
+        free.used += 1
     free.live += 1
     return row
+
+
+@inlined
+def next_row(t: Any, rows: Any, pool: int) -> int:
+    """The row that will be taken next."""
+    room_for_row(t, rows, pool)
+    free = t.pools[pool]
+    return free.first if free.first >= 0 else free.used
+
+
+@inlined
+def room_for_row(t: Any, rows: Any, pool: int) -> None:
+    """Stop if no row of a pool is free."""
+    if t.pools[pool].live >= len(rows):
+        lacks(t, pool, 1)
 
 
 @inlined
@@ -116,7 +118,7 @@ def drop(t: Any, rows: Any, pool: int, row: int) -> None:
 
 @kernel
 def take_piece(t: Any) -> int:
-    """A free row of `pieces`, -1 if there is none."""
+    """A free row of `pieces`."""
     return take(t, t.pieces, PIECES)
 
 
@@ -127,30 +129,12 @@ def drop_piece(t: Any, row: int) -> None:
 
 
 @kernel
-def take_request(t: Any) -> int:
-    """A free row of `requests`, -1 if there is none."""
-    return take(t, t.requests, REQUESTS)
-
-
-@kernel
 def drop_request(t: Any, row: int) -> None:
     """Give a row of `requests` back."""
     t.run[0].bodies_waiting -= t.requests[row].shown
     t.requests[row].shown = 0
     t.requests[row].conn = -1
     drop(t, t.requests, REQUESTS, row)
-
-
-@kernel
-def take_early(t: Any) -> int:
-    """A free row of `early`, -1 if there is none."""
-    return take(t, t.early, EARLY)
-
-
-@kernel
-def drop_early(t: Any, row: int) -> None:
-    """Give a row of `early` back."""
-    drop(t, t.early, EARLY, row)
 
 
 # Bytes at hand.
@@ -194,80 +178,188 @@ WANT_ARENA, WANT_DECISIONS, WANT_WORDS = (WANTS.index(name) for name in ("arena"
 
 
 @kernel
-def lacks(t: Any, which: int, room: int) -> int:
-    """Note that table `which` (a place in WANTS) has to have `room` rows, or room for so many more if it is
-    one that is emptied; returns FULL."""
-    run = t.run[0]
-    run.want = which
-    run.room = room
-    return FULL
+def lacks(t: Any, which: int, room: int) -> NoReturn:
+    """Stop: table `which` (a place in WANTS) has to have `room` rows, or room for so many more if it is one
+    that is emptied. Raises Stopped."""
+    t.run[0].want, t.run[0].room = which, room
+    stop(t, FULL)
 
 
-# A heap of 64-bit words for what waiting requests remember: blocks of a few sizes, free ones in lists.
-#
-# Theory of operation. A block has a power of two of words, or three quarters of one. A freed block goes to
-# the list of its size; its first word then holds where the next free one is. New blocks come from the end
-# of the used part. Blocks are neither split nor joined: what waits at one time has about the sizes of what
-# waits at another, so the heap stays within a small multiple of its largest use, and the driver may shrink
-# it when nothing waits.
-#
-# Invariant: `words_live` counts the words of all blocks that were taken and not freed.
-
-WORD_BINS = 64
-"""Rows of `word_bins`."""
+# Bytes of the frame in progress, or of what is searched.
 
 
 @kernel
-def bin_of_words(size: int) -> int:
-    """The list of blocks that hold `size` words: 2, 3, 4, 6, 8, 12, … by number."""
-    number, room = int64(0), int64(2)
-    while room < size:
-        if room + (room >> 1) >= size:
-            return number + 1
-        room <<= 1
-        number += 2
-    return number
+def empty_buffer(t: Any, s: Any) -> None:
+    """Let go of the bytes of the frame in progress, or of what was searched."""
+    if s.buf >= 0:
+        free(t, s.block, s.block_room)
+    s.buf, s.room, s.have, s.searched, s.hope = -1, 0, 0, 0, 0
+    s.block_room = 0
 
 
 @kernel
-def words_of_bin(number: int) -> int:
-    """Words of the blocks of a list."""
-    room = int64(2) << (number >> 1)
-    return room + (room >> 1) if number & 1 else room
+def append(t: Any, s: Any, data: Any, pos: int, size: int) -> None:
+    """Add bytes to the buffer of a side."""
+    have_room(t, s, size)
+    copy(data, pos, size, t.arena, s.buf + s.have)
+    s.have += size
 
 
 @kernel
-def take_words(t: Any, size: int) -> int:
-    """Where a block of at least `size` words begins; FULL if there is none."""
-    store = t.store[0]
-    number = bin_of_words(size)
-    free = t.word_bins[number]
-    room = words_of_bin(number)
-    at = free.first
-    if at >= 0:
-        free.first = t.words[uintp(at)]
+def have_room(t: Any, s: Any, size: int) -> None:
+    """See that the buffer of a side has room for so many bytes more."""
+    if s.have + size > s.room:
+        # What is emptied at its front as it grows at its end is not moved each time.
+        spare = s.have >> 1 if s.buf > s.block else 0
+        room = block_size(s.have + size + spare)
+        at = allocate(t, room)
+        if s.buf >= 0:
+            copy(t.arena, s.buf, s.have, t.arena, at)
+            free(t, s.block, s.block_room)
+        s.buf, s.room = at, room
+        s.block, s.block_room = at, room
+
+
+@kernel
+def drop_front(t: Any, s: Any, count: int) -> None:
+    """Forget the first bytes of the buffer."""
+    if count >= s.have:
+        empty_buffer(t, s)
+    elif count > 0:
+        s.buf += count
+        s.room -= count
+        s.have -= count
+        s.searched = max(s.searched - count, 0)
+
+
+@kernel
+def came(t: Any, s: Any, first: bool) -> None:
+    """Note the packet that brought bytes of the frame in progress."""
+    item = t.item[0]
+    if first:
+        s.first_time = item.time
+        s.frame_order = -1
+    if item.order >= s.frame_order:
+        s.frame_order, s.frame_time, s.frame_packet = item.order, item.time, item.packet
+
+
+# What both streams deliver before it is known what they carry: it is held.
+
+
+@kernel
+def hold(t: Any, c: int, k: int, data: Any) -> None:
+    """Keep the item at hand of a stream that is not judged."""
+    conn, s, item = t.conns[c], t.sides[2 * c + k], t.item[0]
+    size = item.size
+    room_for_row(t, t.pieces, PIECES)
+    if size and not s.broken:
+        have_room(t, s, size)
+    at = allocate(t, size) if size else -1
+    if size:
+        copy(data, item.pos, size, t.arena, at)
+        if not s.broken:
+            append(t, s, data, item.pos, size)
+    row = take_piece(t)
+    piece = t.pieces[row]
+    piece.next, piece.side, piece.gap = -1, k, 0
+    piece.start, piece.end, piece.at, piece.size = 0, item.length, at, size
+    piece.time, piece.packet, piece.order = item.time, item.packet, item.order
+    if size < item.length:
+        if s.have == 0:
+            s.from_start = 0
+        else:
+            s.broken = 1
+    if conn.held_last >= 0:
+        t.pieces[conn.held_last].next = row
     else:
-        at = store.words
-        if at + room > len(t.words):
-            return lacks(t, WANT_WORDS, at + room)
-        store.words = at + room
-    store.words_live += room
-    return at
+        conn.held_first = row
+    conn.held_last = row
+    conn.held += 1
+    conn.held_bytes += size
 
 
 @kernel
-def give_words(t: Any, at: int, size: int) -> None:
-    """Give back a block that was taken for `size` words."""
-    number = bin_of_words(size)
-    free = t.word_bins[number]
-    t.words[uintp(at)] = free.first
-    free.first = at
-    t.store[0].words_live -= words_of_bin(number)
+def let_go(t: Any, c: int) -> None:
+    """Forget what is held."""
+    conn = t.conns[c]
+    while conn.held_first >= 0:
+        row = conn.held_first
+        piece = t.pieces[row]
+        t.sides[2 * c + piece.side].skipped += piece.size
+        pop_held(t, c)
+    for k in range(2):
+        s = t.sides[2 * c + k]
+        empty_buffer(t, s)
+        s.broken = s.from_start = 0
 
 
 @kernel
-def reset_words(t: Any) -> None:
-    """Empty the heap."""
-    t.store[0].words = t.store[0].words_live = 0
-    for number in range(len(t.word_bins)):
-        t.word_bins[number].first = -1
+def pop_held(t: Any, c: int) -> None:
+    """Forget the first piece that is held."""
+    conn = t.conns[c]
+    row = conn.held_first
+    piece = t.pieces[row]
+    conn.held_first = piece.next
+    if piece.next < 0:
+        conn.held_last = -1
+    conn.held -= 1
+    conn.held_bytes -= piece.size
+    if piece.at >= 0:
+        free(t, piece.at, piece.size)
+    drop_piece(t, row)
+
+
+@kernel
+def let_go_half(t: Any, c: int) -> None:
+    """Forget the older half of what is held; all of it, if bytes are missing in between."""
+    conn = t.conns[c]
+    if t.sides[2 * c].broken or t.sides[2 * c + 1].broken:
+        let_go(t, c)
+        return
+    while conn.held_first >= 0 and 2 * conn.held_bytes > t.limits[0].detect_bytes:
+        piece = t.pieces[conn.held_first]
+        s = t.sides[2 * c + piece.side]
+        s.skipped += piece.size
+        s.from_start = 0
+        drop_front(t, s, piece.size)
+        pop_held(t, c)
+
+
+# What was delivered last, kept to compare retransmissions with.
+
+HISTORY = 2048
+"""Bytes of the latest segment kept to compare retransmissions with."""
+
+
+@kernel
+def room_for_history(t: Any, s: Any, size: int, length: int) -> None:
+    """See that there is room for what `remember` keeps."""
+    if size < length or size == 0:
+        return
+    kept = block_size(min(size, HISTORY))
+    if s.history_at >= 0 and s.history_room >= kept:
+        return
+    at = allocate(t, kept)
+    if s.history_at >= 0:
+        copy(t.arena, s.history_at, s.history, t.arena, at)
+        free(t, s.history_at, s.history_room)
+    s.history_at, s.history_room = at, kept
+
+
+@kernel
+def remember(t: Any, s: Any, data: Any, pos: int, size: int, length: int) -> None:
+    """Keep the end of the latest segment, to compare retransmissions with; that there is room was seen to."""
+    if size < length or size == 0:
+        s.history = 0
+        return
+    kept = min(size, HISTORY)
+    copy(data, pos + size - kept, kept, t.arena, s.history_at)
+    s.history = kept
+
+
+@kernel
+def forget_latest(t: Any, s: Any) -> None:
+    """Keep nothing of the latest segment of a side: retransmissions of it are taken to be the same."""
+    if s.history_at >= 0:
+        free(t, s.history_at, s.history_room)
+    s.history, s.history_at, s.history_room = 0, -1, 0

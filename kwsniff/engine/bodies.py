@@ -10,12 +10,13 @@ whether a response is due. `code` and `offset` say what was found first; where i
 interpreter of `kwsniff.spec.interpret` finds out from the same bytes.
 
 Invariants: for any bytes, what is accepted and what is refused, and for which reason, is what the decoder of
-`kwsniff.spec.instructions` says. FULL leaves nothing behind but texts, so the body can be read again.
+`kwsniff.spec.instructions` says. Where a table is full nothing is left behind but texts, and the body is read
+again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from kwsniff.engine.arena import lacks
 from kwsniff.engine.facts import (
@@ -34,9 +35,7 @@ from kwsniff.engine.facts import (
     tag,
 )
 from kwsniff.engine.headers import is_known
-from kwsniff.engine.numbers import FULL, NONE, OK, PROGRAM, REFUSED, int16, uvarint
 from kwsniff.engine.steps import (
-    NO_ROOM,
     add_broker,
     add_partitions,
     add_resource,
@@ -49,8 +48,9 @@ from kwsniff.engine.steps import (
     read_text,
     read_uuid,
 )
-from kwsniff.engine.tables import WANTS
-from kwsniff.native.mode import int64, kernel, uintp
+from kwsniff.engine.tables import PROGRAM, WANTS, stop
+from kwsniff.native.mode import int16, int64, kernel, uintp, uvarint
+from kwsniff.native.rowcopies import NONE
 from kwsniff.spec import instructions as i
 
 UNSUPPORTED_VERSION = 35
@@ -60,19 +60,19 @@ _REGISTERS = WANTS.index("registers")
 
 
 @kernel
-def read(t: Any, data: Any, pos: int, end: int, entry: int, is_request: bool) -> int:
+def read(t: Any, data: Any, pos: int, end: int, entry: int, is_request: bool) -> bool:
     """Read the body `data[pos:end]` by row `entry` of `programs`.
 
     Fills row 0 of `facts` for a request, row 1 for a response, and `names`, `rows`, `brokers`, `resources`
-    from their starts. Returns OK, REFUSED (then `facts` has the reason, and of the rest only `acks`) or FULL.
+    from their starts. Whether it could be read: else `facts` has the reason, and of the rest only `acks`.
     """
     return run(t, data, pos, end, entry, 0 if is_request else 1, True)
 
 
 @kernel
-def skim(t: Any, data: Any, pos: int, end: int, entry: int, is_request: bool) -> int:
-    """Whether `read` would take the body, with nothing kept: OK, REFUSED or FULL. The row of `facts` is that
-    of a body without texts and lists."""
+def skim(t: Any, data: Any, pos: int, end: int, entry: int, is_request: bool) -> bool:
+    """Whether `read` would take the body, with nothing kept. The row of `facts` is that of a body without
+    texts and lists."""
     return run(t, data, pos, end, entry, 0 if is_request else 1, False)
 
 
@@ -114,11 +114,11 @@ def peek_acks(t: Any, data: Any, pos: int, end: int, version: int) -> int:
 
 
 @kernel
-def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool) -> int:
+def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool) -> bool:
     """Run row `entry` of `programs` over a body; `side` is the row of `facts`. See `read` and `skim`."""
     program, fact, r = t.programs[entry], t.facts[side], t.registers
     if program.registers > len(r):
-        return lacks(t, _REGISTERS, program.registers)
+        lacks(t, _REGISTERS, program.registers)
     begin(t, program, pos, side, keep)
     first, outer = pos, end
     steps, ip = t.code, program.start
@@ -165,9 +165,9 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
         elif op == i.UUID:
             pos, wrong = read_uuid(t, data, pos, end, step)
         elif op == i.ROW:
-            wrong = add_row(t, data, step, side)
+            add_row(t, data, step, side)
         elif op == i.NAME:
-            wrong = add_topic(t, step, side)
+            add_topic(t, step, side)
         elif op == i.PARTITIONS:
             pos, wrong = add_partitions(t, data, pos, end, step, side)
         elif op == i.MARKER:
@@ -200,22 +200,20 @@ def run(t: Any, data: Any, pos: int, end: int, entry: int, side: int, keep: bool
         elif op == i.COPY:
             copy_register(r, step)
         elif op == i.BROKER:
-            wrong = add_broker(t, step, side)
+            add_broker(t, step, side)
         elif op == i.RESOURCE:
-            wrong = add_resource(t, step, side)
+            add_resource(t, step, side)
         else:
             break
         if wrong:
-            if wrong == NO_ROOM:
-                return FULL
             if fact.code == 0:
                 fact.code, fact.offset = wrong, pos - first
             break
     if fact.code:
         refuse(t, side)
-        return REFUSED
+        return False
     accept(t, program, outer - pos, side)
-    return OK
+    return True
 
 
 @kernel
@@ -272,38 +270,46 @@ def layout_of(t: Any, key: int, version: int) -> int:
 
 
 @kernel
-def wants_program(t: Any, layout: int) -> int:
-    """Ask for the program of a layout."""
-    t.run[0].key, t.run[0].version = t.layouts[layout].key, t.layouts[layout].version
-    return PROGRAM
+def newer(t: Any, row: int) -> int:
+    """The newest layout of an API of which a version newer than known was asked for, -1 if it is not that: a
+    broker that does not know the version either answers in one that is known."""
+    request = t.requests[row]
+    if request.key < 0 or request.key >= len(t.apis) or t.apis[request.key].first < 0:
+        return -1
+    api = t.apis[request.key]
+    return api.first + api.high - api.low if request.version > api.high else -1
 
 
 @kernel
-def skim_request(t: Any, data: Any, pos: int, end: int) -> int:
-    """Whether the request from its length at `pos` to `end` decodes: OK, REFUSED, or another code. Its header
-    is known to be plausible up to the client id."""
+def wants_program(t: Any, layout: int) -> NoReturn:
+    """Stop: the program of a layout has to be loaded."""
+    t.run[0].key, t.run[0].version = t.layouts[layout].key, t.layouts[layout].version
+    stop(t, PROGRAM)
+
+
+@kernel
+def skim_request(t: Any, data: Any, pos: int, end: int) -> bool:
+    """Whether the request from its length at `pos` to `end` decodes. Its header is known to be plausible up
+    to the client id."""
     key, version, size = int16(data, pos + 4), int16(data, pos + 6), int16(data, pos + 12)
     at = layout_of(t, key, version)
     if at < 0:
-        return REFUSED
+        return False
     layout = t.layouts[at]
     pos += 14 + max(size, 0) if layout.client_id else 12
     if pos > end:
-        return REFUSED
+        return False
     if layout.flexible_request:
         pos = after_tags(data, pos, end)
         if pos < 0:
-            return REFUSED
+            return False
     if layout.request < 0:
-        return wants_program(t, at)
-    code = skim(t, data, pos, end, layout.request, True)
-    if code == OK and t.facts[0].trailing > EXTRA:
-        return REFUSED
-    return code
+        wants_program(t, at)
+    return skim(t, data, pos, end, layout.request, True) and t.facts[0].trailing <= EXTRA
 
 
 @kernel
-def skim_response(t: Any, data: Any, pos: int, end: int, asked: int) -> int:
+def skim_response(t: Any, data: Any, pos: int, end: int, asked: int) -> bool:
     """Whether the response from `pos` to `end` decodes as that to the request whose length is at `asked`. One
     of a version to come shows nothing, unless the broker does not know it either."""
     key, version = int16(data, asked + 4), int16(data, asked + 6)
@@ -311,34 +317,31 @@ def skim_response(t: Any, data: Any, pos: int, end: int, asked: int) -> int:
     at = layout_of(t, key, version)
     if at < 0:
         if key < 0 or key >= len(t.apis) or t.apis[key].first < 0 or version <= t.apis[key].high:
-            return REFUSED
+            return False
         newest = t.apis[key].first + t.apis[key].high - t.apis[key].low
         at = downgraded(t, data, pos, end, newest)
         if at == newest:
-            return REFUSED
+            return False
         return skim_body(t, data, pos, end, at)
     return skim_answer(t, data, pos, end, at)
 
 
 @kernel
-def skim_answer(t: Any, data: Any, pos: int, end: int, at: int) -> int:
+def skim_answer(t: Any, data: Any, pos: int, end: int, at: int) -> bool:
     """Whether the response whose correlation id ends at `pos` decodes as one to a request of a layout."""
     if downgraded(t, data, pos, end, at) != at:
-        return OK  # error 35 is what proves something; librdkafka's mock cluster leaves out the rest
+        return True  # error 35 is what proves something; librdkafka's mock cluster leaves out the rest
     return skim_body(t, data, pos, end, at)
 
 
 @kernel
-def skim_body(t: Any, data: Any, pos: int, end: int, at: int) -> int:
+def skim_body(t: Any, data: Any, pos: int, end: int, at: int) -> bool:
     """The same, of the version that the layout is of."""
     layout = t.layouts[at]
     if layout.flexible_response:
         pos = after_tags(data, pos, end)
         if pos < 0:
-            return REFUSED
+            return False
     if layout.response < 0:
-        return wants_program(t, at)
-    code = skim(t, data, pos, end, layout.response, False)
-    if code == OK and t.facts[1].trailing > EXTRA:
-        return REFUSED
-    return code
+        wants_program(t, at)
+    return skim(t, data, pos, end, layout.response, False) and t.facts[1].trailing <= EXTRA

@@ -26,8 +26,8 @@ from kwsniff.native.code import (
     ENDING,
     LEVELS,
     NATIVE,
-    OUT_OF_BOUNDS,
     READ,
+    STOPPED,
     digest,
     digest_now,
     path_of,
@@ -54,14 +54,11 @@ from numba.extending import models, register_model
 from numba.np import arrayobj
 
 from kwsniff.engine import tables
-from kwsniff.engine.entry import act
+from kwsniff.engine.follow import act
 from kwsniff.native.code import as_library
-from kwsniff.native.rowcopies import Spec
+from kwsniff.native.rowcopies import TYPES, Spec
 from kwsniff.net import inout as packets
 from kwsniff.net.layers import read
-
-KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
-
 
 ENTRY = """
 declare i32 @"INNER"(ptr, ptr, ptr, i64, i64)
@@ -73,13 +70,12 @@ define i64 @OUTER(ptr %tables, i64 %what, i64 %how) {
   %status = call i32 @"INNER"(ptr %result, ptr %raised, ptr %tables, i64 %what, i64 %how)
   %value = load i64, ptr %result
   %good = icmp eq i32 %status, 0
-  %answer = select i1 %good, i64 %value, i64 OUT_OF_BOUNDS
+  %answer = select i1 %good, i64 %value, i64 STOPPED
   ret i64 %answer
 }
 """
-"""What is called from outside: numba's functions return their result by address, and say whether they ended
-as they should. The wrapper that numba writes for C needs Python to report what was raised; here only an index
-that is looked at can be wrong."""
+"""What is called from outside: numba's functions return their result by address, and say whether they raised.
+The wrapper that numba writes for C needs Python to report what."""
 
 
 class TablesType(types.Type):  # type: ignore[misc]
@@ -89,7 +85,7 @@ class TablesType(types.Type):  # type: ignore[misc]
         super().__init__(name=name)
         self.names = [*(spec.name for spec in specs), *arrays]
         kinds = {spec.name: np.dtype([(name, np.int64) for name in spec.names]) for spec in specs}
-        kinds |= {name: np.dtype(KINDS[kind]) for name, kind in arrays.items()}
+        kinds |= {name: np.dtype(TYPES[kind]) for name, kind in arrays.items()}
         self.elements = {name: numba.from_dtype(kind) for name, kind in kinds.items()}
 
 
@@ -168,7 +164,7 @@ def module() -> Any:
         linked.link_in(part)
     for symbol, made in inner.items():
         entry = ENTRY.replace("INNER", made.fndesc.llvm_func_name).replace("OUTER", symbol)
-        linked.link_in(llvm.parse_assembly(entry.replace("OUT_OF_BOUNDS", str(OUT_OF_BOUNDS))))
+        linked.link_in(llvm.parse_assembly(entry.replace("STOPPED", str(STOPPED))))
     return linked
 
 

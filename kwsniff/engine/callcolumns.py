@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from kwsniff.config import Config
 from kwsniff.engine import tables as k
+from kwsniff.engine.details import REASONS
 from kwsniff.engine.drained import Chosen, Drained, Placed, Strings
 from kwsniff.engine.eventcolumns import CALLS, Arranged, closers
-from kwsniff.engine.numbers import NONE
+from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.arrays import (
     Columns,
     durations,
@@ -44,10 +45,7 @@ from kwsniff.spec.load import catalog
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
-REASONS = pa.array(
-    ["", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout"],
-    pa.string(),
-)
+_REASONS = pa.array(list(REASONS), pa.string())
 _STATUSES = pa.array(list(STATUSES), pa.string())
 BODIES = frozenset(("request", "response"))
 ALWAYS = frozenset(("event", "time", "status", "request_time", "response_time"))
@@ -272,7 +270,7 @@ def wanted_columns(config: Config) -> frozenset[str]:
 
 
 def _reasons(because: Ints) -> pa.Array:
-    return REASONS.take(places(because, because == 0))
+    return _REASONS.take(places(because, because == 0))
 
 
 def _codec_names(codes: int) -> str | None:

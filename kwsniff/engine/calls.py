@@ -13,11 +13,11 @@ from typing import Any
 
 from kwsniff.engine.arena import lacks
 from kwsniff.engine.facts import clear
-from kwsniff.engine.numbers import FULL, NONE, OK
 from kwsniff.engine.packing import unpack
 from kwsniff.engine.tables import SPEC_OF, WANTS
 from kwsniff.engine.texts import name_place, open_places, row_place
 from kwsniff.native.mode import inlined, int64, kernel, made, uintp
+from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.schema import COLUMNS, OF_REQUEST, OF_RESPONSE, REQUEST_FIRST, RESPONSE_FIRST
 from kwsniff.spec import instructions as i
 
@@ -60,17 +60,16 @@ _join_said = made(
 
 
 @kernel
-def join(t: Any, row: int, call: int) -> int:
+def join(t: Any, row: int, call: int) -> None:
     """Fill row `call` of `calls` with what a row of `requests` and the response in `facts[1]` say, which is
-    not clean if there is none or it was not decoded. OK or FULL."""
+    not clean if there is none or it was not decoded."""
     query, reply = t.requests[row], t.facts[1]
     if not reply.clean:
         clear(t, 1)
     out = t.calls[call]
     out.names = out.uuids = out.rows = out.asked = out.resources = out.brokers = 0
     if t.limits[0].lists:
-        if _room(t, query, reply) == FULL:
-            return FULL
+        room_for_lists(t, query, reply)
         if query.words >= 0:
             unpack(t, query, reply.names, reply.rows, reply.resources)
         _join_names(t, query, reply, out)
@@ -90,33 +89,31 @@ def join(t: Any, row: int, call: int) -> int:
         out.records, out.record_bytes = query.records, query.record_bytes
     else:
         out.records, out.record_bytes = reply.records, reply.record_bytes
-    return OK
 
 
 @kernel
-def _room(t: Any, query: Any, reply: Any) -> int:
-    """OK if all tables have room for the lists of both, else FULL."""
+def room_for_lists(t: Any, query: Any, reply: Any) -> None:
+    """See that all tables have room for the lists of both."""
     store, names, rows = t.store[0], query.names + reply.names, query.rows + reply.rows
     if names > len(t.names):
-        return lacks(t, _NAMES, names)
+        lacks(t, _NAMES, names)
     if rows > len(t.rows):
-        return lacks(t, _ROWS, rows)
+        lacks(t, _ROWS, rows)
     if store.call_names + names > len(t.call_names):
-        return lacks(t, _CALL_NAMES, names)
+        lacks(t, _CALL_NAMES, names)
     if store.call_rows + rows > len(t.call_rows):
-        return lacks(t, _CALL_ROWS, rows)
+        lacks(t, _CALL_ROWS, rows)
     resources = query.resources + reply.resources
     if resources > len(t.resources):
-        return lacks(t, _RESOURCES, resources)
+        lacks(t, _RESOURCES, resources)
     if store.call_resources + resources > len(t.call_resources):
-        return lacks(t, _CALL_RESOURCES, resources)
+        lacks(t, _CALL_RESOURCES, resources)
     if store.call_brokers + reply.brokers > len(t.call_brokers):
-        return lacks(t, _CALL_BROKERS, reply.brokers)
-    if query.names and reply.names and open_places(t, names) == FULL:
-        return FULL
-    if query.rows > 1 and open_places(t, query.rows) == FULL:
-        return FULL
-    return OK
+        lacks(t, _CALL_BROKERS, reply.brokers)
+    if query.names and reply.names:
+        open_places(t, names)
+    if query.rows > 1:
+        open_places(t, query.rows)
 
 
 @kernel

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import numbers as entry
-from kwsniff.engine.arena import bin_of_words, block_size, words_of_bin
+from kwsniff.engine import tables as entry
+from kwsniff.engine.arena import block_size
 from kwsniff.engine.machine import RECORDS, Machine
-from kwsniff.engine.packing import OF_RESOURCE, width_of
+from kwsniff.engine.packing import OF_RESOURCE, bin_of_words, width_of, words_of_bin
 from kwsniff.engine.tables import POOLS, SPEC_OF
 from kwsniff.native.rowcopies import REF, copied, picked
 

@@ -1,6 +1,6 @@
 """The end of a connection: what waits is delivered, and its row is told.
 
-Theory of operation. Closing goes through the steps of `kwsniff.engine.states`. A table may be full in each of
+Theory of operation. Closing goes through STEPS (`kwsniff.engine.connections`). A table may be full in each of
 them; then the step is entered again. A connection that was closed stays for a while, for the stray segments
 that belong to it, and then ends: its row is told and given back.
 """
@@ -9,24 +9,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import WANT_ENDS, lacks
-from kwsniff.engine.buffer import empty_buffer
-from kwsniff.engine.connections import ENDED, RESET, TALKING, UNSORTED, is_reset, patience, remove, spoke
-from kwsniff.engine.conversation import give_up_all
-from kwsniff.engine.early import expire_early
+from kwsniff.engine.arena import WANT_ENDS, empty_buffer, lacks
+from kwsniff.engine.connections import (
+    CLOSED_,
+    ENDED,
+    FINISHING,
+    FLUSHING,
+    GIVING_UP,
+    JUDGING,
+    OPEN,
+    RESET,
+    TALKING,
+    UNSORTED,
+    advance_to,
+    become,
+    is_reset,
+    patience,
+    remove,
+    spoke,
+)
 from kwsniff.engine.frames import finish_frame
 from kwsniff.engine.leaving import close_left, lacks_responses
-from kwsniff.engine.notes import note_now, room_for_notes
-from kwsniff.engine.numbers import CONNECTION_LIMIT, FRAME_INCOMPLETE, FULL, NOT_KAFKA, OK
+from kwsniff.engine.notes import (
+    CLOSING,
+    CONNECTION_LIMIT,
+    FRAME_INCOMPLETE,
+    NOT_KAFKA,
+    decided,
+    note_now,
+    room_for_decisions,
+    room_for_notes,
+)
 from kwsniff.engine.outcomes import give_up
-from kwsniff.engine.responses import pair_pending
+from kwsniff.engine.responses import expire_early, orphan, pair_pending
 from kwsniff.engine.roles import judge
-from kwsniff.engine.states import CLOSED_, FINISHING, FLUSHING, GIVING_UP, JUDGING, OPEN, advance_to, become
+from kwsniff.engine.row_tables import CONNECTIONS
 from kwsniff.engine.streams import FAR, flush, replay, set_free
 from kwsniff.engine.tables import (
     CAPTURE_REASON,
     CLOSED_REASON,
-    CONNECTIONS,
     COUNTED_OF_ENDS,
     GAP_REASON,
     KAFKA,
@@ -40,57 +61,56 @@ from kwsniff.engine.tables import (
     TIMEOUT_REASON,
     TLS,
 )
-from kwsniff.engine.trace import CLOSING, decided, room_for_decisions
+from kwsniff.engine.waiting import release
 from kwsniff.native.mode import kernel, made
 
 
 @kernel
-def close(t: Any, c: int, reason: int) -> int:
+def close(t: Any, c: int, reason: int) -> None:
     """Deliver what still waits and end the conversation; segments that follow are only counted."""
     conn = t.conns[c]
     run = t.run[0]
     if conn.step == OPEN:
-        if room_for_decisions(t) != OK:
-            return FULL
+        room_for_decisions(t)
         conn.ending = reason
         advance_to(t, c, FLUSHING)
         decided(t, c, CLOSING, 0, reason, 0)
     if conn.step == FLUSHING:
         for k in range(2):
-            code = flush(t, c, k)
-            if code != OK:
-                return code
+            flush(t, c, k)
         advance_to(t, c, JUDGING)
     if conn.step == JUDGING:
         if conn.state == PROBING:
-            code = judge(t, c, True)
-            if code != OK:
-                return code
-        code = replay(t, c)
-        if code != OK:
-            return code
+            judge(t, c, True)
+        replay(t, c)
         lose_tails(t, c)
         advance_to(t, c, FINISHING)
     if conn.step == FINISHING:
-        code = finish_frames(t, c)
-        if code != OK:
-            return code
+        finish_frames(t, c)
         advance_to(t, c, GIVING_UP)
     if conn.step == GIVING_UP:
         because = conn.ending
         if because != RESET_REASON and conn.in_flight and lacks_responses(t, c):
             because = GAP_REASON
-        code = give_up_all(t, c, because)
-        if code == OK:
-            code = room_for_notes(t, 1)
-        if code != OK:
-            return code
+        give_up_all(t, c, because)
+        room_for_notes(t, 1)
         settle(t, c)
         advance_to(t, c, CLOSED_)
         conn.reset_time = -1
         spoke(t, c)
     run.cursor = 0
-    return OK
+
+
+@kernel
+def give_up_all(t: Any, c: int, because: int) -> None:
+    """Report every request of a connection that waits as unanswered, and every response that does."""
+    conn = t.conns[c]
+    while conn.first_early >= 0:
+        orphan(t, c, conn.first_early)
+    while conn.first_request >= 0:
+        give_up(t, c, conn.first_request, because)
+    while conn.first_unasked >= 0:
+        release(t, conn.first_unasked)
 
 
 @kernel
@@ -125,35 +145,29 @@ def ended_tail(s: Any) -> int:
 
 
 @kernel
-def finish_frames(t: Any, c: int) -> int:
+def finish_frames(t: Any, c: int) -> None:
     """Take what is there of the frames that are not whole."""
     conn = t.conns[c]
     if conn.state != KAFKA:
-        return OK
+        return
     if t.run[0].pairing >= 0:
-        code = pair_pending(t)
-        if code != OK:
-            return code
+        pair_pending(t)
     for k in range(2):
         s = t.sides[2 * c + k]
         if s.size > 0:
-            if room_for_notes(t, 12) != OK:
-                return FULL
+            room_for_notes(t, 12)
             if s.got < s.size:
                 note_now(t, c, FRAME_INCOMPLETE, (0 if k == conn.client else 1) | (s.size << 1), s.have)
                 if not s.broken and s.have == s.got and not is_tail_missing(s):
                     conn.ended_inside |= 1 if k == conn.client else 2
                     t.notes[t.run[0].notes - 1].c = conn.closed_by
                 s.broken, s.frame_time, s.got = 1, -1, s.size
-            code = finish_frame(t, c, k)
-            if code == OK and t.run[0].pairing >= 0:
-                code = pair_pending(t)
-            if code != OK:
-                return code
+            finish_frame(t, c, k)
+            if t.run[0].pairing >= 0:
+                pair_pending(t)
         elif s.have:
             s.skipped += s.have
             empty_buffer(t, s)
-    return OK
 
 
 @kernel
@@ -167,7 +181,7 @@ def settle(t: Any, c: int) -> None:
 
 
 @kernel
-def end(t: Any, c: int, reason: int) -> int:
+def end(t: Any, c: int, reason: int) -> None:
     """The connection is over: tell its row, and give it back."""
     run, conn = t.run[0], t.conns[c]
     if conn.step != CLOSED_:
@@ -176,14 +190,11 @@ def end(t: Any, c: int, reason: int) -> int:
                 reason = RESET_REASON
             elif conn.fin:
                 reason = CLOSED_REASON
-        code = close(t, c, reason)
-        if code != OK:
-            return code
+        close(t, c, reason)
     if run.ends + 1 > len(t.ends):
-        return lacks(t, WANT_ENDS, 1)
+        lacks(t, WANT_ENDS, 1)
     emit_end(t, c)
     remove(t, c)
-    return OK
 
 
 _ENDS = SPEC_OF["ends"].names
@@ -221,27 +232,25 @@ def emit_end(t: Any, c: int) -> None:
 
 
 @kernel
-def sweep(t: Any, now: int) -> int:
+def sweep(t: Any, now: int) -> None:
     """End the connections that were silent for too long, and close those that were reset: what they hold is
     given up at once. Only those that are due are looked at, and those that stand among them: a connection
     that was reset comes into its list later than it was last heard of."""
     run = t.run[0]
-    code = close_reset(t, now)
+    close_reset(t, now)
     for which in range(2):
         c = t.lists[TALKING if which == 0 else ENDED].first
-        while code == OK and c >= 0:
+        while c >= 0:
             left = patience(t, c) - (now - t.conns[c].last_time)
             following = t.conns[c].silent_after
             if left < 0:
                 run.steps += 1
                 run.rank = rank_of(t, c)
-                code = end(t, c, CLOSED_REASON)
+                end(t, c, CLOSED_REASON)
             elif left > t.limits[0].reorder_time + UNSORTED:
                 break
             c = following
-    if code == OK:
-        run.rank = OWN
-    return code
+    run.rank = OWN
 
 
 @kernel
@@ -253,7 +262,7 @@ def rank_of(t: Any, c: int) -> int:
 
 
 @kernel
-def close_reset(t: Any, now: int) -> int:
+def close_reset(t: Any, now: int) -> None:
     """Close the connections that were reset."""
     c = t.lists[RESET].first
     while c >= 0:
@@ -261,17 +270,14 @@ def close_reset(t: Any, now: int) -> int:
         following = t.conns[c].silent_after
         if t.conns[c].step != OPEN or is_reset(t, c, now):
             t.run[0].rank = rank_of(t, c)
-            code = close(t, c, RESET_REASON)
-            if code != OK:
-                return code
+            close(t, c, RESET_REASON)
         elif now <= t.conns[c].last_time + t.limits[0].reorder_time:
             break
         c = following
-    return OK
 
 
 @kernel
-def make_room(t: Any) -> int:
+def make_room(t: Any) -> None:
     """More connections than are followed at once: end a tenth, those that were silent longest, closed ones
     first."""
     run = t.run[0]
@@ -282,19 +288,15 @@ def make_room(t: Any) -> int:
         if c < 0:
             c = t.lists[RESET].first if t.lists[RESET].first >= 0 else t.lists[TALKING].first
         if t.conns[c].step == OPEN:
-            if room_for_notes(t, 1) != OK:
-                return FULL
+            room_for_notes(t, 1)
             note_now(t, c, CONNECTION_LIMIT, run.clock - t.conns[c].last_time, 0)
-        code = end(t, c, LIMIT_REASON)
-        if code != OK:
-            return code
+        end(t, c, LIMIT_REASON)
         run.crowd -= 1
     run.crowd = 0
-    return OK
 
 
 @kernel
-def end_all(t: Any) -> int:
+def finish(t: Any) -> None:
     """The input is over: end all that is open, oldest connection first. Each has a place of its own behind
     the last segment, the same whatever other connections are followed in this run."""
     run = t.run[0]
@@ -303,20 +305,11 @@ def end_all(t: Any) -> int:
         run.steps += 1
         run.order = run.finished + t.conns[oldest].number
         expired = run.clock - t.conns[oldest].last_time > patience(t, oldest)
-        code = end(t, oldest, CLOSED_REASON if expired else CAPTURE_REASON)
-        if code != OK:
-            return code
-    return OK
+        end(t, oldest, CLOSED_REASON if expired else CAPTURE_REASON)
 
 
 @kernel
-def finish(t: Any) -> int:
-    """The input is over."""
-    return end_all(t)
-
-
-@kernel
-def tick(t: Any, now: int) -> int:
+def tick(t: Any, now: int) -> None:
     """No segment before `now` is still to come: do what waited for the time."""
     run = t.run[0]
     if now > run.clock:
@@ -324,39 +317,35 @@ def tick(t: Any, now: int) -> int:
     c = run.oldest
     while c >= 0:
         following = t.conns[c].newer
-        code = settle_in_time(t, c, now)
-        if code != OK:
-            return code
+        settle_in_time(t, c, now)
         c = following
-    return sweep(t, now)
+    sweep(t, now)
 
 
 @kernel
-def settle_in_time(t: Any, c: int, now: int) -> int:
+def settle_in_time(t: Any, c: int, now: int) -> None:
     """What the time alone settles of one connection: an RST, holes, responses and requests that wait."""
     conn = t.conns[c]
     if conn.step != OPEN and conn.step != CLOSED_:
-        return close(t, c, conn.ending)
+        close(t, c, conn.ending)
+        return
     if is_reset(t, c, now):
-        return close(t, c, RESET_REASON)
+        close(t, c, RESET_REASON)
+        return
     if conn.step != OPEN or conn.state == OTHER or conn.state == TLS:
-        return OK
-    code = replay(t, c)
-    if code != OK:
-        return code
+        return
+    replay(t, c)
     for k in range(2):
         if t.sides[2 * c + k].wait_first >= 0:
-            code = set_free(t, c, k, now, False)
-            if code != OK:
-                return code
-    code = expire_early(t, c, now) if conn.early else OK
-    if code == OK and t.limits[0].request_timeout >= 0:
-        code = time_out(t, c, now)
-    return code
+            set_free(t, c, k, now, False)
+    if conn.early:
+        expire_early(t, c, now)
+    if t.limits[0].request_timeout >= 0:
+        time_out(t, c, now)
 
 
 @kernel
-def time_out(t: Any, c: int, now: int) -> int:
+def time_out(t: Any, c: int, now: int) -> None:
     """Report requests that have waited for too long: for longer than they let the broker wait, and more."""
     conn = t.conns[c]
     row = conn.first_request
@@ -368,8 +357,5 @@ def time_out(t: Any, c: int, now: int) -> int:
             allowed += t.layouts[request.layout].held
         # The end of a request that is not whole was not captured, so neither was when it came.
         if now - max(request.first_time, request.last_time) > allowed:
-            code = give_up(t, c, row, GAP_REASON if lacks_responses(t, c) else TIMEOUT_REASON)
-            if code != OK:
-                return code
+            give_up(t, c, row, GAP_REASON if lacks_responses(t, c) else TIMEOUT_REASON)
         row = following
-    return OK

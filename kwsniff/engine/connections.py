@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import drop, take
-from kwsniff.engine.buffer import forget_latest
+from kwsniff.engine.arena import drop, forget_latest, take
 from kwsniff.engine.leaving import note_opened
-from kwsniff.engine.states import CLOSED_, OPEN
-from kwsniff.engine.tables import CONNECTIONS, CONNS, PROBING, SIDES
-from kwsniff.engine.trace import opened
+from kwsniff.engine.notes import opened
+from kwsniff.engine.row_tables import CONNECTIONS, SIDES
+from kwsniff.engine.tables import CONNS, KAFKA, OTHER, PROBING, TLS
 from kwsniff.native.mode import inlined, kernel, made
+from kwsniff.native.rowcopies import linked
 
 
 @kernel
@@ -95,11 +95,9 @@ _reset_side = made("reset_side", "row", SIDES.reset())
 
 @kernel
 def open_connection(t: Any, seg: Any) -> int:
-    """A new connection for a segment; -1 if there is no room."""
+    """A new connection for a segment."""
     run = t.run[0]
     c = take(t, t.conns, CONNS)
-    if c < 0:
-        return -1
     conn = t.conns[c]
     _reset_conn(conn)
     forward = is_forward(seg)
@@ -125,35 +123,13 @@ def open_connection(t: Any, seg: Any) -> int:
     for k in range(2):
         _reset_side(t.sides[2 * c + k])
     append_quiet(t, c, TALKING)
-    append_number(t, c)
+    append_number(t.conns, run, c)
     opened(t, c, seg.packet)
     return c
 
 
-@kernel
-def append_number(t: Any, c: int) -> None:
-    """A connection has the highest number."""
-    run, conn = t.run[0], t.conns[c]
-    conn.older, conn.newer = run.newest, -1
-    if run.newest >= 0:
-        t.conns[run.newest].newer = c
-    else:
-        run.oldest = c
-    run.newest = c
-
-
-@kernel
-def remove_number(t: Any, c: int) -> None:
-    """Take a connection out of the list by number."""
-    run, conn = t.run[0], t.conns[c]
-    if conn.older >= 0:
-        t.conns[conn.older].newer = conn.newer
-    else:
-        run.oldest = conn.newer
-    if conn.newer >= 0:
-        t.conns[conn.newer].older = conn.older
-    else:
-        run.newest = conn.older
+append_number, remove_number = linked("older", "newer", "oldest", "newest")
+"""All connections by their number, in `run`: a new one has the highest."""
 
 
 @inlined
@@ -182,8 +158,8 @@ def take_out(t: Any, c: int) -> None:
         while t.conns[at].next != c:
             at = t.conns[at].next
         t.conns[at].next = following
-    remove_number(t, c)
-    remove_quiet(t, c)
+    remove_number(t.conns, t.run[0], c)
+    _remove_quiet(t.conns, t.lists[t.conns[c].list], c)
     t.run[0].followed -= 1
 
 
@@ -219,34 +195,14 @@ UNSORTED = 2_000_000_000
 for which segments may be overtaken: silence is looked at once a second."""
 TALKING, RESET, ENDED = range(3)
 """Lists of connections by silence: in each of them the one that was silent longest is due first."""
+_append_quiet, _remove_quiet = linked("silent_before", "silent_after", "first", "last")
 
 
 @kernel
 def append_quiet(t: Any, c: int, which: int) -> None:
     """A connection spoke last of all in a list."""
-    conn, list_ = t.conns[c], t.lists[which]
-    conn.list, conn.listed = which, t.run[0].order
-    conn.silent_before, conn.silent_after = list_.last, -1
-    if list_.last >= 0:
-        t.conns[list_.last].silent_after = c
-    else:
-        list_.first = c
-    list_.last = c
-
-
-@kernel
-def remove_quiet(t: Any, c: int) -> None:
-    """Take a connection out of its list by silence."""
-    conn = t.conns[c]
-    list_ = t.lists[conn.list]
-    if conn.silent_before >= 0:
-        t.conns[conn.silent_before].silent_after = conn.silent_after
-    else:
-        list_.first = conn.silent_after
-    if conn.silent_after >= 0:
-        t.conns[conn.silent_after].silent_before = conn.silent_before
-    else:
-        list_.last = conn.silent_before
+    t.conns[c].list, t.conns[c].listed = which, t.run[0].order
+    _append_quiet(t.conns, t.lists[which], c)
 
 
 @kernel
@@ -255,7 +211,7 @@ def spoke(t: Any, c: int) -> None:
     conn = t.conns[c]
     which = ENDED if conn.step == CLOSED_ else RESET if conn.reset_time >= 0 else TALKING
     if conn.list != which or t.lists[which].last != c:
-        remove_quiet(t, c)
+        _remove_quiet(t.conns, t.lists[conn.list], c)
         append_quiet(t, c, which)
     conn.listed = t.run[0].order  # also where it stays the last: others may be followed elsewhere
 
@@ -273,3 +229,59 @@ def is_reset(t: Any, c: int, now: int) -> bool:
     """Whether an RST closed a connection: segments that it overtook had time to come."""
     conn = t.conns[c]
     return conn.step == OPEN and conn.reset_time >= 0 and now > conn.reset_time + t.limits[0].reorder_time
+
+
+# The life of a connection: its states and what leads from one to the next, in one table.
+#
+# What a connection carries is its `state`; how far it was closed is its `step`, which only goes forward. A
+# connection that ended and comes again is another one.
+
+(OPEN, FLUSHING, JUDGING, FINISHING, GIVING_UP, CLOSED_) = range(6)
+"""Steps of closing, in `conns.step`."""
+
+TRANSITIONS = {
+    (PROBING, KAFKA): "content proves it, or a Kafka port says so and no more can be held",
+    (PROBING, TLS): "it begins with TLS records, on a Kafka port",
+    (PROBING, OTHER): "content refutes it, nothing proved it until the end, or TLS on any other port",
+    (KAFKA, TLS): "a connection met in the middle holds TLS records and never held a frame",
+    (KAFKA, OTHER): "it is closed, and neither proved to be Kafka nor held a frame",
+}
+"""What leads from state to state; nothing else does."""
+STEPS = {
+    (OPEN, FLUSHING): "FIN of both ends, RST, silence, another SYN, a limit, the end of the input",
+    (FLUSHING, JUDGING): "what waited behind holes was delivered",
+    (JUDGING, FINISHING): "what was held until it was judged was delivered, or let go",
+    (FINISHING, GIVING_UP): "frames in progress were taken as they are",
+    (GIVING_UP, CLOSED_): "requests and responses that wait were told",
+}
+"""What leads from step to step. Each may be entered again, when a table was full."""
+
+_STATES = 8
+_ALLOWED = sum(1 << (before * _STATES + after) for before, after in TRANSITIONS)
+
+
+@kernel
+def may_become(before: int, after: int) -> bool:
+    """Whether a state leads to another."""
+    return (_ALLOWED >> (before * _STATES + after)) & 1 != 0
+
+
+@kernel
+def is_on_trial(conn: Any) -> bool:
+    """Whether only a port says that a connection is Kafka, and which end is the client: no SYN was captured,
+    and nothing that was said proved it yet."""
+    return conn.proven == 0 and conn.syn == 0
+
+
+@kernel
+def become(t: Any, c: int, state: int) -> None:
+    """Go on to another state, if this one leads there."""
+    if may_become(t.conns[c].state, state):
+        t.conns[c].state = state
+
+
+@kernel
+def advance_to(t: Any, c: int, step: int) -> None:
+    """One more step of closing was done."""
+    if step == t.conns[c].step + 1:
+        t.conns[c].step = step

@@ -1,27 +1,26 @@
-"""Anomalies in words, and bodies as JSON."""
+"""Anomalies and decisions in words."""
 
 from __future__ import annotations
 
-import functools
 import uuid
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine.machine import Machine
-from kwsniff.engine.numbers import BAD_BODY, CODES
+from kwsniff.engine.drained import distinct
+from kwsniff.engine.eventcolumns import connection_id
+from kwsniff.engine.machine import RECORDS, Machine
+from kwsniff.engine.notes import BAD_BODY, CODES, DECISIONS, OPENED
+from kwsniff.engine.tables import OTHER, TLS
 from kwsniff.engine.texts import UUID
-from kwsniff.rows.events import MAX_TOPIC
+from kwsniff.net.address import text
+from kwsniff.rows.events import MAX_TOPIC, UNANSWERED_REASONS
 from kwsniff.spec.binary import DecodeError
-from kwsniff.spec.compile import decoder
 from kwsniff.spec.interpret import interpret
 from kwsniff.spec.load import catalog
-from kwsniff.spec.render import render
 
 Ints = NDArray[np.int64]
 ENDS = ("request", "response")
@@ -59,18 +58,6 @@ def details_of(rows: Any, config: Config, machine: Any) -> list[str | None]:
     notes = zip(*(rows[name][first].tolist() for name in _Note._fields), strict=True)
     said = [_detail_of(_Note(*fields), config, machine) for fields in notes]
     return [said[at] for at in which.tolist()]
-
-
-def distinct(columns: list[Ints]) -> tuple[Ints, Ints]:
-    """Of rows that are given column by column: one of each that there is, and which of these each row is."""
-    order = np.lexsort(columns)
-    new = np.zeros(len(order), np.bool_)
-    new[:1] = True
-    for values in columns:
-        new[1:] |= np.diff(values[order]) != 0
-    which = np.empty(len(order), np.int64)
-    which[order] = np.cumsum(new) - 1
-    return order[new], which
 
 
 def _detail_of(row: _Note, config: Config, machine: Any) -> str:
@@ -159,134 +146,161 @@ def _body(row: _Note, machine: Any) -> str:
     return f"{direction}, offset {offset}"
 
 
-# Bodies as JSON text, for the columns `request` and `response`.
+# What a traced run decided: rows of `decisions` as lines that a person reads.
 #
-# Theory of operation. The kernels keep the bytes of each body under a number, which its call refers to. When
-# their table is full, or events are made, all that stand there are made into text by the decoders of
-# `kwsniff.spec`; a request's text waits here until its call is told. Most are told soon; the number of those
-# that aren't (of connections that turned out to be none of Kafka's) is small, and they are looked for when
-# there are twice as many as there were.
-#
-# Texts that wait are compressed when they take much: bodies that say little can be long as JSON.
+# `kwsniff.engine.notes` says what is noted and when. A connection has an id only once both ends and its first
+# packet are known, so each OPENED row names them, and the others bear its number.
 
-DIRECTIONS = ("request", "response")
-Problem = tuple[Any, str, str]
-"""The row of `bodies`, code and detail of an anomaly."""
-MUCH = 32 << 20
-"""Bytes of texts that wait above which they are compressed ..."""
-LONG = 256
-"""... if they are longer than this."""
-MANY = 4096
-"""Texts that wait before those are looked for that nobody asks for any more."""
+FLAGS = ((2, "SYN"), (1, "FIN"), (4, "RST"))
+HOLES = (
+    "", "the receiver acknowledged them, so the capture lost them", "nothing was captured of the receiver",
+    "too much waits behind them", "the connection ends or its content has to be settled",
+)  # fmt: skip
+"""Why a hole is given up, in the order of `kwsniff.engine.streams`."""
+REASONS = (
+    "", "connection_closed", "connection_reset", "capture_ended", "gap_in_responses", "limit", "timeout",
+)  # fmt: skip
+"""UNANSWERED_REASONS in the order of `kwsniff.engine.tables`."""
 
 
-Body = tuple[int, int, int, int, int]
-"""API, version, direction, and where it begins in the bytes at hand, and its size."""
-Rendered = tuple[bytes | None, list[tuple[str, str]]]
-"""The text of a body, if it has one, and codes and details of what is wrong inside it."""
-Renderer = Callable[[bytes, list[Body]], Iterable[Rendered]]
+class Decision(NamedTuple):
+    """One line of a trace."""
+
+    connection: str
+    """Id of the connection."""
+    packet: int
+    """Number of the packet at which it was decided: the connection's latest."""
+    time: int
+    """Its time, in nanoseconds since 1970."""
+    end: str
+    """`client`, `broker`, or, while that is not known, `end a` or `end b`, a being the lower address."""
+    what: str
+    """The decision and its reason."""
 
 
-def rendered(config: Config, data: bytes, bodies: Iterable[Body]) -> Iterator[Rendered]:
-    """Bodies as texts."""
-    for key, version, direction, at, size in bodies:
-        said = DIRECTIONS[direction]
-        try:
-            body, _ = decoder(key, version, said)(data, at, at + size, config.max_elements)
-        except DecodeError as error:
-            # What an event takes from it could be read: a text that nothing is taken from is none.
-            where = f"{said} {error.path}".rstrip()
-            yield None, [(error.code, where if error.offset < 0 else f"{where}, offset {error.offset}")]
-            continue
-        problems: list[tuple[str, str]] = []
-        yield render(key, version, said, body, config, problems).encode(), problems
+class Decisions:
+    """Takes the decisions of a run out of its tables."""
 
-
-class Bodies:
-    """Texts of bodies by their numbers; see the module's head."""
-
-    def __init__(self, machine: Machine, config: Config) -> None:
+    def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self.renderer: Renderer = functools.partial(rendered, config)
-        """What makes texts of bodies: other processes, if there are some."""
-        self._texts: dict[int, bytes] = {}
-        self._packed: dict[int, bytes] = {}
-        self._size = 0
-        """Bytes in `_texts`."""
-        self._problems: list[Problem] = []
-        self._many = MANY
+        self._ids: dict[int, str] = {}
+        machine.t.limits[0].trace = 1
 
-    def waiting(self) -> dict[int, bytes]:
-        """Compressed texts of the bodies of requests in flight, for another process to go on with."""
-        self._drop()
-        return self._packed | {serial: zlib.compress(text, 1) for serial, text in self._texts.items()}
-
-    def go_on(self, waiting: dict[int, bytes]) -> None:
-        """Go on with the texts that another process had waiting."""
-        self._packed = waiting
-
-    def render(self) -> None:
-        """Make texts of all bodies in the table, and empty it."""
+    def take(self) -> list[Decision]:
+        """What was decided since the last time."""
         run = self._machine.t.run[0]
-        if not run.bodies:
-            return
-        rows = self._machine.array("bodies", int(run.bodies))
-        data = self._machine.data("body_data", 0, int(run.body_bytes))
-        run.bodies = run.body_bytes = 0
-        names = ("key", "version", "direction", "at", "size")
-        given = list(zip(*(rows[name].tolist() for name in names), strict=True))
-        serials = rows["serial"].tolist()
-        for place, (text, found) in enumerate(self.renderer(data, given)):
-            if text is not None:
-                self._texts[serials[place]] = text
-                self._size += len(text)
-            if found and not rows[place]["guessed"]:
-                self._problems += [(rows[place].copy(), code, detail) for code, detail in found]
+        rows = self._machine.array("decisions", int(run.decisions)).tolist()
+        names = RECORDS["decisions"].names or ()
+        found = [self._decision(dict(zip(names, row, strict=True))) for row in rows]
+        if run.undecided:
+            found.append(Decision("", -1, -1, "", f"{int(run.undecided):,} decisions more, not noted"))
+        run.decisions = run.undecided = 0
+        return found
 
-    def problems(self, before: int | None) -> list[Problem]:
-        """Take the anomalies found inside bodies: all, or those of packets before a place in the input."""
-        if not self._problems:
-            return []
-        problems = self._problems
-        count = len(problems)
-        while before is not None and count and problems[count - 1][0]["order"] >= before:
-            count -= 1
-        self._problems = problems[count:]
-        return problems[:count]
+    def _decision(self, row: dict[str, int]) -> Decision:
+        number = row["number"]
+        if row["what"] == OPENED:
+            ends = [(row[f"{end}_hi"], row[f"{end}_lo"], row[f"{end}_port"]) for end in "ab"]
+            self._ids[number] = connection_id(ends[0], ends[1], row["time"])
+            said = " and ".join(f"{text(hi, lo)} port {port}" for hi, lo, port in ends)
+            known = "a Kafka port is known" if row["a"] else "no port says that it is Kafka"
+            return Decision(self._ids[number], row["packet"], row["time"], "", f"new between {said}: {known}")
+        what = WORDS[DECISIONS[row["what"]]](row["a"], row["b"])
+        return Decision(self._ids.get(number, "?"), row["packet"], row["time"], _end(row), what)
 
-    def take(self, serials: NDArray[np.int64]) -> pa.Array:
-        """The texts of bodies by their numbers, null for those that are not shown; each can be taken once."""
-        return pa.array([self._taken(serial) for serial in serials.tolist()], pa.string())
 
-    def _taken(self, serial: int) -> bytes | None:
-        text = self._texts.pop(serial, None)
-        if text is not None:
-            self._size -= len(text)
-            return text
-        packed = self._packed.pop(serial, None)
-        return None if packed is None else zlib.decompress(packed)
+def _end(row: dict[str, int]) -> str:
+    if DECISIONS[row["what"]] in OF_NO_END:
+        return ""
+    if row["client"] < 0:
+        return "end a" if row["side"] == 0 else "end b"
+    return "client" if row["side"] == row["client"] else "broker"
 
-    def put(self, first: int, texts: dict[int, bytes]) -> None:
-        """Take texts of requests that wait, which are numbered from `first` on here."""
-        self._packed |= {first + serial: text for serial, text in texts.items()}
 
-    def tidy(self) -> None:
-        """After everything was told: drop texts that nobody will ask for, and compress others if need be."""
-        if len(self._texts) + len(self._packed) > self._many:
-            self._drop()
-            self._many = max(2 * (len(self._texts) + len(self._packed)), MANY)
-        if self._size > MUCH:
-            self._pack()
+OF_NO_END = frozenset(("let_go", "refused", "orphan", "dropped", "unanswered", "limit", "closing"))
+"""Decisions on the connection as a whole."""
 
-    def _drop(self) -> None:
-        requests = self._machine.array("requests", self._machine.used("requests"))
-        awaited = set(requests["serial"][requests["conn"] >= 0].tolist())
-        self._texts = {serial: text for serial, text in self._texts.items() if serial in awaited}
-        self._packed = {serial: text for serial, text in self._packed.items() if serial in awaited}
-        self._size = sum(map(len, self._texts.values()))
 
-    def _pack(self) -> None:
-        for serial in [serial for serial, text in self._texts.items() if len(text) > LONG]:
-            text = self._texts.pop(serial)
-            self._size -= len(text)
-            self._packed[serial] = zlib.compress(text, 1)
+def _flags(flags: int) -> str:
+    return " ".join(name for bit, name in FLAGS if flags & bit)
+
+
+def _segment(length: int, flags: int) -> str:
+    said = _flags(flags)
+    return f"segment of {length:,} bytes" + (f", {said}" if said else "")
+
+
+def _accepted(proven: int, _: int) -> str:
+    return "accepted as Kafka, this end is the client" + (
+        ": content proved it" if proven else ": by its port, until content proves it"
+    )
+
+
+def _refused(state: int, _: int) -> str:
+    return {TLS: "left alone: it is TLS", OTHER: "refused: it is no Kafka that can be read"}[state]
+
+
+def _lost(size: int, invalid: int) -> str:
+    why = f"no frame has a length of {size:,}" if invalid else f"{size:,} missing bytes may hold a length"
+    return f"framing lost: {why}"
+
+
+def _request(correlation_id: int, call: int) -> str:
+    key, version = call >> 16, call & 0xFFFF
+    api = catalog().apis.get(key)
+    return f"{api.name if api else f'API {key}'} v{version}, correlation id {correlation_id}"
+
+
+def _because(reason: int) -> str:
+    name = REASONS[reason]
+    return f"{name}: {UNANSWERED_REASONS[name]}"
+
+
+def _paired(correlation_id: int, proven: int) -> str:
+    doubt = "" if proven else "; not told, as content has not proved it to be Kafka"
+    return f"response {correlation_id} paired with its request{doubt}"
+
+
+def _dropped(correlation_id: int, proven: int) -> str:
+    why = (
+        "its id is far from those of the requests" if proven else "nothing proved the connection to be Kafka"
+    )
+    return f"response {correlation_id} dropped: {why}"
+
+
+def _limit(count: int, requests: int) -> str:
+    what = "requests in flight" if requests == 2 else "bytes held"
+    return f"{count:,} {what} given up to keep within a limit of the run"
+
+
+WORDS: dict[str, Callable[[int, int], str]] = {
+    "segment": _segment,
+    "waits": lambda ahead, _: f"waits behind a hole of {ahead:,} bytes",
+    "out_of_window": lambda ahead, _: f"{ahead:,} bytes ahead: no receiver takes it",
+    "seen": lambda size, _: f"{size:,} bytes were seen before",
+    "ignored": lambda flag, away: f"{_flags(flag)} {away:,} bytes from where the stream stands: ignored",
+    "gap": lambda size, why: f"gap of {size:,} bytes given up: {HOLES[why]}",
+    "held": lambda held, _: f"held until the connection is judged, {held:,} bytes by now",
+    "let_go": lambda tries, _: f"nothing proves a direction: older half let go, for the {tries}. time",
+    "accepted": _accepted,
+    "refused": _refused,
+    "turned": lambda *_: "content says that this end is the client, against SYN or port: turned round",
+    "framing_lost": _lost,
+    "framing_found": lambda skipped, _: f"framing found, {skipped:,} bytes skipped",
+    "cut_short": lambda size, got: f"frame of {size:,} bytes ends after {got:,}: another begins in it",
+    "request": lambda found, call: f"request {_request(found, call)} waits for its response",
+    "unasked": lambda found, call: f"request {_request(found, call)} wants no response",
+    "paired": _paired,
+    "early": lambda found, _: f"response {found} came before its request: it waits",
+    "paired_early": lambda found, _: f"response {found}, captured before its request, paired with it",
+    "orphan": lambda found, _: f"response {found} told as orphan: its request did not come",
+    "dropped": _dropped,
+    "unanswered": lambda found, why: f"request {found} told as unanswered: {_because(why)}",
+    "limit": _limit,
+    "closing": lambda why, _: f"closed, {_because(why)}",
+}
+
+
+def matching(decisions: list[Decision], connection: str) -> list[Decision]:
+    """Those of connections whose id begins so, and what is about no single connection."""
+    return [each for each in decisions if not each.connection or each.connection.startswith(connection)]

@@ -8,7 +8,7 @@ in order once it is made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,8 @@ Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 PacketNote = tuple[int, str, str, int, int, int]
 """Place in the input, code, detail, number and time of the packet, number of the capture."""
-if TYPE_CHECKING:
-    from kwsniff.engine.details import Problem
+Problem = tuple[Any, str, str]
+"""The row of `bodies`, code and detail of an anomaly."""
 
 LISTS = {
     "call_names": ("names",), "call_rows": ("rows", "asked"), "call_resources": ("resources",),
@@ -212,6 +212,18 @@ def _distinct(numbers: Ints, conns: Ints, room: int) -> tuple[Ints, Ints, Ints]:
     return ascending[new], order[new], whose
 
 
+def distinct(columns: list[Ints]) -> tuple[Ints, Ints]:
+    """Of rows that are given column by column: one of each that there is, and which of these each row is."""
+    order = np.lexsort(columns)
+    new = np.zeros(len(order), np.bool_)
+    new[:1] = True
+    for values in columns:
+        new[1:] |= np.diff(values[order]) != 0
+    which = np.empty(len(order), np.int64)
+    which[order] = np.cumsum(new) - 1
+    return order[new], which
+
+
 def _of_open(machine: Machine, conns: Ints) -> dict[str, Ints]:
     """Fields of connections that are still in the table."""
     if machine.compiled:
@@ -290,14 +302,6 @@ class Texts:
         self._machine = machine
         self._count = -1
         self._offsets = np.zeros(1, np.int64)
-
-    def chosen(self, at: Ints, limit: int = 0) -> pa.Array:
-        """As of `Strings`, of the texts that there are now."""
-        return self.now().chosen(at, limit)
-
-    def uuids(self, at: Ints) -> pa.Array:
-        """The same for uuids."""
-        return self.now().uuids(at)
 
     def forget(self) -> None:
         """The numbers of texts have changed."""

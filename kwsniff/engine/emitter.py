@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +15,15 @@ from kwsniff.config import Config
 from kwsniff.engine import tables as k
 from kwsniff.engine.callcolumns import BODIES, CallColumns
 from kwsniff.engine.details import details_of
-from kwsniff.engine.drained import LISTS, Drained, PacketNote, Texts, listed, owners_of
+from kwsniff.engine.drained import LISTS, Drained, PacketNote, Problem, Texts, listed, owners_of
 from kwsniff.engine.eventcolumns import KINDS, Arranged, Owners, anomaly_columns, arranged, end_columns
-from kwsniff.engine.machine import Machine
+from kwsniff.engine.machine import RECORDS, Machine
 from kwsniff.native.rowcopies import copied, picked, put
 from kwsniff.rows.arrays import Columns, places, record_batch, repeated
 from kwsniff.rows.schema import EVENTS
+from kwsniff.spec.binary import DecodeError
+from kwsniff.spec.compile import decoder
+from kwsniff.spec.render import render
 
 __all__ = ["KINDS", "Emitter"]
 
@@ -25,8 +31,6 @@ Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 State = tuple[dict[int, str | None], dict[int, bytes]]
 """Names of capture files by their numbers, and texts of bodies by theirs."""
-if TYPE_CHECKING:
-    from kwsniff.engine.details import Bodies, Problem
 
 
 class Emitter:
@@ -41,7 +45,7 @@ class Emitter:
         """Of the rows of the latest batch: places in the input (see `KINDS`) that ascend, places among those
         of the same key, and numbers of connections, 0 for none."""
         self._packet_notes: list[PacketNote] = []
-        self.bodies = _bodies(machine, config) if config.full else None
+        self.bodies = Bodies(machine, config) if config.full else None
         self._calls = CallColumns(config)
 
     def state(self) -> State:
@@ -131,7 +135,7 @@ class Emitter:
         packet_notes, problems = due
         if not (len(calls) or len(notes) or len(shown) or packet_notes or problems):
             return None
-        problem_rows = np.array([each[0] for each in problems], machine.dtype("bodies"))
+        problem_rows = np.array([each[0] for each in problems], RECORDS["bodies"])
         bodies = {}
         if self.bodies is not None:
             bodies = {name: self.bodies.take(calls[f"{name}_body"]) for name in BODIES}
@@ -156,12 +160,12 @@ class Emitter:
 
     def names(self, texts: Ints) -> list[str | None]:
         """Texts by their numbers."""
-        return self._texts.chosen(texts).to_pylist()  # type: ignore[no-any-return]
+        return self._texts.now().chosen(texts).to_pylist()  # type: ignore[no-any-return]
 
     def ended(self, ends: Rows) -> pa.RecordBatch:
         """EVENTS of connections that are over, given as rows of `ends`."""
         owners, whose = owners_of(self._machine, [ends], ends)
-        calls, notes = (np.zeros(0, self._machine.dtype(name)) for name in ("calls", "notes"))
+        calls, notes = (np.zeros(0, RECORDS[name]) for name in ("calls", "notes"))
         drained = Drained(
             calls=calls, lists={}, notes=notes, packet_notes=[], problems=[], ends=ends, bodies={},
             texts=self._texts.now(), details=[], owners=owners, whose=whose,
@@ -179,7 +183,7 @@ class Emitter:
 
     def batch(self, drained: Drained) -> pa.RecordBatch:
         """An EVENTS batch of what was drained. A thread may make one after the other while kernels go on."""
-        rows = arranged(drained, self._machine.dtype("bodies"))
+        rows = arranged(drained, RECORDS["bodies"])
         self.keys, self.ranks, self.numbers = rows.keys, rows.ranks, rows.numbers
         columns = self._calls.of(drained, rows) | anomaly_columns(drained, rows)
         columns |= end_columns(drained, rows) | self._identity(drained, rows)
@@ -230,8 +234,132 @@ class Emitter:
         return pa.array(self.captures[first : last + 1], pa.string()).take(places(numbers - first))
 
 
-def _bodies(machine: Machine, config: Config) -> Bodies:
-    # What decodes bodies to show them is loaded when they are asked for.
-    from kwsniff.engine.details import Bodies
+# Bodies as JSON text, for the columns `request` and `response`.
+#
+# Theory of operation. The kernels keep the bytes of each body under a number, which its call refers to. When
+# their table is full, or events are made, all that stand there are made into text by the decoders of
+# `kwsniff.spec`; a request's text waits here until its call is told. Most are told soon; the number of those
+# that aren't (of connections that turned out to be none of Kafka's) is small, and they are looked for when
+# there are twice as many as there were.
+#
+# Texts that wait are compressed when they take much: bodies that say little can be long as JSON.
 
-    return Bodies(machine, config)
+DIRECTIONS = ("request", "response")
+MUCH = 32 << 20
+"""Bytes of texts that wait above which they are compressed ..."""
+LONG = 256
+"""... if they are longer than this."""
+MANY = 4096
+"""Texts that wait before those are looked for that nobody asks for any more."""
+
+
+Body = tuple[int, int, int, int, int]
+"""API, version, direction, and where it begins in the bytes at hand, and its size."""
+Rendered = tuple[bytes | None, list[tuple[str, str]]]
+"""The text of a body, if it has one, and codes and details of what is wrong inside it."""
+Renderer = Callable[[bytes, list[Body]], Iterable[Rendered]]
+
+
+def rendered(config: Config, data: bytes, bodies: Iterable[Body]) -> Iterator[Rendered]:
+    """Bodies as texts."""
+    for key, version, direction, at, size in bodies:
+        said = DIRECTIONS[direction]
+        try:
+            body, _ = decoder(key, version, said)(data, at, at + size, config.max_elements)
+        except DecodeError as error:
+            # What an event takes from it could be read: a text that nothing is taken from is none.
+            where = f"{said} {error.path}".rstrip()
+            yield None, [(error.code, where if error.offset < 0 else f"{where}, offset {error.offset}")]
+            continue
+        problems: list[tuple[str, str]] = []
+        yield render(key, version, said, body, config, problems).encode(), problems
+
+
+class Bodies:
+    """Texts of bodies by their numbers; see the module's head."""
+
+    def __init__(self, machine: Machine, config: Config) -> None:
+        self._machine = machine
+        self.renderer: Renderer = functools.partial(rendered, config)
+        """What makes texts of bodies: other processes, if there are some."""
+        self._texts: dict[int, bytes] = {}
+        self._packed: dict[int, bytes] = {}
+        self._size = 0
+        """Bytes in `_texts`."""
+        self._problems: list[Problem] = []
+        self._many = MANY
+
+    def waiting(self) -> dict[int, bytes]:
+        """Compressed texts of the bodies of requests in flight, for another process to go on with."""
+        self._drop()
+        return self._packed | {serial: zlib.compress(text, 1) for serial, text in self._texts.items()}
+
+    def go_on(self, waiting: dict[int, bytes]) -> None:
+        """Go on with the texts that another process had waiting."""
+        self._packed = waiting
+
+    def render(self) -> None:
+        """Make texts of all bodies in the table, and empty it."""
+        run = self._machine.t.run[0]
+        if not run.bodies:
+            return
+        rows = self._machine.array("bodies", int(run.bodies))
+        data = self._machine.data("body_data", 0, int(run.body_bytes))
+        run.bodies = run.body_bytes = 0
+        names = ("key", "version", "direction", "at", "size")
+        given = list(zip(*(rows[name].tolist() for name in names), strict=True))
+        serials = rows["serial"].tolist()
+        for place, (text, found) in enumerate(self.renderer(data, given)):
+            if text is not None:
+                self._texts[serials[place]] = text
+                self._size += len(text)
+            if found and not rows[place]["guessed"]:
+                self._problems += [(rows[place].copy(), code, detail) for code, detail in found]
+
+    def problems(self, before: int | None) -> list[Problem]:
+        """Take the anomalies found inside bodies: all, or those of packets before a place in the input."""
+        if not self._problems:
+            return []
+        problems = self._problems
+        count = len(problems)
+        while before is not None and count and problems[count - 1][0]["order"] >= before:
+            count -= 1
+        self._problems = problems[count:]
+        return problems[:count]
+
+    def take(self, serials: NDArray[np.int64]) -> pa.Array:
+        """The texts of bodies by their numbers, null for those that are not shown; each can be taken once."""
+        return pa.array([self._taken(serial) for serial in serials.tolist()], pa.string())
+
+    def _taken(self, serial: int) -> bytes | None:
+        text = self._texts.pop(serial, None)
+        if text is not None:
+            self._size -= len(text)
+            return text
+        packed = self._packed.pop(serial, None)
+        return None if packed is None else zlib.decompress(packed)
+
+    def put(self, first: int, texts: dict[int, bytes]) -> None:
+        """Take texts of requests that wait, which are numbered from `first` on here."""
+        self._packed |= {first + serial: text for serial, text in texts.items()}
+
+    def tidy(self) -> None:
+        """After everything was told: drop texts that nobody will ask for, and compress others if need be."""
+        if len(self._texts) + len(self._packed) > self._many:
+            self._drop()
+            self._many = max(2 * (len(self._texts) + len(self._packed)), MANY)
+        if self._size > MUCH:
+            self._pack()
+
+    def _drop(self) -> None:
+        requests = self._machine.array("requests", self._machine.used("requests"))
+        awaited = set(requests["serial"][requests["conn"] >= 0].tolist())
+        self._texts = {serial: text for serial, text in self._texts.items() if serial in awaited}
+        self._packed = {serial: text for serial, text in self._packed.items() if serial in awaited}
+        self._size = sum(map(len, self._texts.values()))
+
+    def _pack(self) -> None:
+        for serial in [serial for serial, text in self._texts.items() if len(text) > LONG]:
+            text = self._texts.pop(serial)
+            self._size -= len(text)
+            self._packed[serial] = zlib.compress(text, 1)

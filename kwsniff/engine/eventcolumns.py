@@ -12,9 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.engine import tables as k
-from kwsniff.engine.details import distinct
-from kwsniff.engine.drained import Drained, Rows
-from kwsniff.engine.numbers import BAD_BODY, CODES
+from kwsniff.engine.drained import Drained, Rows, distinct
+from kwsniff.engine.notes import BAD_BODY, CODES
 from kwsniff.net.address import text
 from kwsniff.rows.arrays import Columns, column, durations, flags, not_negative, places, spread, timestamps
 from kwsniff.rows.schema import EVENTS
@@ -294,7 +293,7 @@ def connection_ids(rows: Rows) -> NDArray[np.uint8]:
     """The ids of connections, SIZE bytes in a row each, of their ends (`a_hi` to `b_port`) and `first_time`:
     column by column, for a capture may have a hundred thousand of them."""
     a, b = ([rows[f"{end}_{part}"] for part in ("hi", "lo", "port")] for end in "ab")
-    turned = _weight(*a) > _weight(*b)
+    turned = end_weight(*a) > end_weight(*b)
     ends = [np.where(turned, second, first) for first, second in zip(a + b, b + a, strict=True)]
     words = np.stack([*ends, rows["first_time"]], axis=1)
     said = (_SAID * len(rows) % tuple(words.ravel().tolist())).splitlines()
@@ -302,7 +301,7 @@ def connection_ids(rows: Rows) -> NDArray[np.uint8]:
     return np.frombuffer(hashed, np.uint8).reshape(-1, SIZE)
 
 
-def _weight(hi: Rows, lo: Rows, port: Rows) -> NDArray[np.uint64]:
+def end_weight(hi: Rows, lo: Rows, port: Rows) -> NDArray[np.uint64]:
     """What puts the ends in an order that has nothing to do with who is the client. Products wrap."""
     x, y, z = (np.uint64(each) for each in _MIX)
     hi, lo, port = (np.ascontiguousarray(each).view(np.uint64) for each in (hi, lo, port))

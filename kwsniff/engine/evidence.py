@@ -18,9 +18,8 @@ from kwsniff.engine.headers import (
     names_client,
     request_at,
 )
-from kwsniff.engine.numbers import OK, REFUSED, int16, int32
-from kwsniff.engine.tables import UNKNOWN
-from kwsniff.native.mode import kernel
+from kwsniff.engine.row_tables import UNKNOWN
+from kwsniff.native.mode import int16, int32, kernel
 
 PIECES = 64
 """Pieces of each end that are looked at."""
@@ -66,27 +65,27 @@ def answers_alone(t: Any, c: int, k: int, final: bool) -> bool:
 
 
 @kernel
-def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
-    """OK and how much speaks for end `k` as the client; or another code."""
+def evidence(t: Any, c: int, k: int, final: bool) -> int:
+    """How much speaks for end `k` as the client."""
     conn, s = t.conns[c], t.sides[2 * c + k]
     if s.from_start:
         if s.have == 0:
-            return OK, UNDECIDED
+            return UNDECIDED
         looks = request_at(t, t.arena, s.buf, s.buf + s.have, True)
         if looks == MORE:
             if conn.ports and s.broken and s.have >= REQUEST_HEADER:
-                return OK, PLAUSIBLE  # the snap length took the rest of the client id
-            return OK, UNDECIDED
+                return PLAUSIBLE  # the snap length took the rest of the client id
+            return UNDECIDED
         if looks == NO:
             if conn.ports and is_gssapi(t.arena, s.buf, s.buf + s.have):
                 conn.raw_tokens = 1
-                return OK, PLAUSIBLE
-            return OK, unusual(t, c, k, final)
-        code, found = chain(t, c, k, s.buf, s.buf + s.have, True, final)
-        if code == OK and UNDECIDED <= found < PROVEN and t.sides[2 * c + 1 - k].from_start:
+                return PLAUSIBLE
+            return unusual(t, c, k, final)
+        found = chain(t, c, k, s.buf, s.buf + s.have, True, final)
+        if UNDECIDED <= found < PROVEN and t.sides[2 * c + 1 - k].from_start:
             if answered_in_order(t, c, k) >= (SEVERAL if conn.ports else FRAMED):
-                return OK, PROVEN
-        return code, found
+                return PROVEN
+        return found
     best = UNDECIDED
     row, seen, offset = conn.held_first, 0, 0
     while row >= 0 and seen < PIECES and offset < s.have:
@@ -96,13 +95,9 @@ def evidence(t: Any, c: int, k: int, final: bool) -> tuple[int, int]:
             at, end = s.buf + offset, s.buf + s.have
             offset += piece.size
             if request_at(t, t.arena, at, end, True) == YES:
-                code, found = chain(t, c, k, at, end, False, final)
-                if code != OK:
-                    return code, UNDECIDED
-                if found > best:
-                    best = found
+                best = max(best, chain(t, c, k, at, end, False, final))
         row = piece.next
-    return OK, best
+    return best
 
 
 @kernel
@@ -127,9 +122,9 @@ def is_framed(t: Any, at: int) -> bool:
 
 
 @kernel
-def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) -> tuple[int, int]:
-    """What speaks for the requests that follow each other from `at` on: OK and how much, or another code.
-    With `begins` the stream does so there."""
+def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) -> int:
+    """How much the requests speak for it that follow each other from `at` on. With `begins` the stream does
+    so there."""
     named = names_client(t.arena, at)
     good, bad, seen, unknown, goes_on = 0, 0, 0, 0, False
     before = UNKNOWN
@@ -145,47 +140,39 @@ def chain(t: Any, c: int, k: int, at: int, end: int, begins: bool, final: bool) 
             goes_on = seen == 1 and known
             if known and t.sides[2 * c + k].broken and names_client(t.arena, at):
                 # The snap length took the rest of the request.
-                code, fits = is_answered(t, c, 1 - k, at, False)
-                if code != OK or fits:
-                    return code, PROVEN if fits else UNDECIDED
+                if is_answered(t, c, 1 - k, at, False):
+                    return PROVEN
             break
-        code = skim_request(t, t.arena, at, after)
-        wants_answer = True
-        if code == OK:
+        decodes, wants_answer = skim_request(t, t.arena, at, after), True
+        if decodes:
             good += 1
             wants_answer = t.facts[0].acks != 0 or int16(t.arena, at + 4) != 0
-        elif code != REFUSED:
-            return code, UNDECIDED
         elif is_known(t, int16(t.arena, at + 4), int16(t.arena, at + 6)):
             bad += 1
             wants_answer = False
         else:
             unknown += 1
-        if wants_answer:
-            code, fits = is_answered(t, c, 1 - k, at, code == OK and named)
-            if code != OK:
-                return code, UNDECIDED
-            if fits:
-                return OK, PROVEN
+        if wants_answer and is_answered(t, c, 1 - k, at, decodes and named):
+            return PROVEN
         at = after
     if not named:
         if begins and good and not bad and t.conns[c].ports:
-            return OK, PLAUSIBLE
-        return OK, REFUTED if begins and bad and not t.sides[2 * c + k].broken else UNDECIDED
+            return PLAUSIBLE
+        return REFUTED if begins and bad and not t.sides[2 * c + k].broken else UNDECIDED
     if good:
-        return OK, PROVEN if good >= SEVERAL else PLAUSIBLE
+        return PROVEN if good >= SEVERAL else PLAUSIBLE
     if begins:
         if bad >= BAD:
-            return OK, PLAUSIBLE if t.conns[c].ports else REFUTED
+            return PLAUSIBLE if t.conns[c].ports else REFUTED
         if goes_on or unknown or final:
-            return OK, PLAUSIBLE
-    return OK, UNDECIDED
+            return PLAUSIBLE
+    return UNDECIDED
 
 
 @kernel
-def is_answered(t: Any, c: int, k: int, at: int, sure: bool) -> tuple[int, bool]:
-    """OK and whether end `k` answers the request at `at` with a body that decodes; or another code. Of an
-    answer to a request that is `sure` to be one, because it decodes, the beginning is enough."""
+def is_answered(t: Any, c: int, k: int, at: int, sure: bool) -> bool:
+    """Whether end `k` answers the request at `at` with a body that decodes. Of an answer to a request that is
+    `sure` to be one, because it decodes, the beginning is enough."""
     asked, s = int32(t.arena, at + 8), t.sides[2 * c + k]
     row, seen, offset, behind = t.conns[c].held_first, 0, 0, 0
     while row >= 0 and seen < PIECES and offset < s.have:
@@ -200,16 +187,15 @@ def is_answered(t: Any, c: int, k: int, at: int, sure: bool) -> tuple[int, bool]
                     break
                 if int32(t.arena, start + 4) == asked:
                     whole = start + 4 + size <= stop
-                    code = skim_response(t, t.arena, start, start + 4 + size, at) if whole else REFUSED
-                    if code == OK or (sure and not whole):
-                        return OK, True
-                    if code != REFUSED:
-                        return code, False
+                    if sure and not whole:
+                        return True
+                    if whole and skim_response(t, t.arena, start, start + 4 + size, at):
+                        return True
                 start += 4 + size
                 if s.from_start:
                     behind = start  # frames begin where the stream does: no other chain is looked at
         row = piece.next
-    return OK, False
+    return False
 
 
 @kernel

@@ -6,9 +6,9 @@ from typing import Any
 
 from kwsniff.engine import texts
 from kwsniff.engine.headers import is_printable
-from kwsniff.engine.numbers import FULL, NONE, OK, byte, int16, int32, int64_at, uvarint
 from kwsniff.engine.tables import SPEC_OF
-from kwsniff.native.mode import inlined, int64, kernel, made
+from kwsniff.native.mode import byte, inlined, int16, int32, int64, int64_at, kernel, made, uvarint
+from kwsniff.native.rowcopies import NONE
 from kwsniff.rows.events import ANOMALIES
 from kwsniff.spec import instructions as i
 
@@ -189,11 +189,11 @@ MAX_USER = 512
 
 
 @kernel
-def learn_user(t: Any, c: int, data: Any, pos: int, end: int) -> int:
-    """Keep the user whom a token names; FULL if there is no room for the name."""
+def learn_user(t: Any, c: int, data: Any, pos: int, end: int) -> None:
+    """Keep the user whom a token names."""
     conn = t.conns[c]
     if conn.user >= 0 or conn.mechanism < 0:
-        return OK
+        return
     first, behind = 0, 0
     if is_plain(t, conn.mechanism):
         first, behind = plain_user(data, pos, end)
@@ -201,12 +201,9 @@ def learn_user(t: Any, c: int, data: Any, pos: int, end: int) -> int:
         first, behind = scram_user(data, pos, end)
     size = min(behind - first, MAX_USER)
     if size <= 0 or not is_printable(data, first, first + size):
-        return OK
+        return
     found = texts.text(t, data, first, size, 0)
-    if found == FULL:
-        return FULL
     conn.user = found
-    return OK
 
 
 @kernel

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.buffer import COPY
-from kwsniff.engine.connections import spoke
+from kwsniff.engine.connections import CLOSED_, OPEN, spoke
 from kwsniff.engine.headers import MAX_ALERT, TLS_ALERT, alert_of
-from kwsniff.engine.notes import compare, note
-from kwsniff.engine.numbers import SECOND, TIME_BACKWARDS, distance
-from kwsniff.engine.states import CLOSED_, OPEN
-from kwsniff.engine.streams import FAR, MASK, acknowledge, last_seen
-from kwsniff.engine.tables import KAFKA, PROBING
-from kwsniff.engine.trace import IGNORED, decided
-from kwsniff.native.mode import kernel
+from kwsniff.engine.notes import IGNORED, TIME_BACKWARDS, compare, decided, note
+from kwsniff.engine.streams import COPY, FAR, MASK, acknowledge, last_seen
+from kwsniff.engine.tables import KAFKA, PROBING, SECOND
+from kwsniff.native.mode import distance, kernel
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 ZERO_WINDOW = 256

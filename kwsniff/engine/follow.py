@@ -1,7 +1,7 @@
 """Segments in capture order, one after the other: what each does to its connection.
 
 Theory of operation. A segment goes through phases, and `run.phase` says which was reached. A function that
-finds a table full returns at once; when the driver has made room it calls again, and the segment goes on in
+finds a table full raises Stopped; when the driver has made room it calls again, and the segment goes on in
 its phase. So every phase may be entered again, and nothing is done twice.
 """
 
@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import present_segment
-from kwsniff.engine.buffer import remember, room_for_history, seen_before
-from kwsniff.engine.closing import close, end, make_room, sweep
-from kwsniff.engine.connections import find, is_reset, open_connection, patience
+from kwsniff.engine import texts
+from kwsniff.engine.arena import present_segment, remember, room_for_history
+from kwsniff.engine.closing import close, end, finish, make_room, sweep, tick
+from kwsniff.engine.connections import (
+    CLOSED_,
+    OPEN,
+    find,
+    is_reset,
+    open_connection,
+    patience,
+    rehash_connections,
+)
 from kwsniff.engine.flags import (
     ACK,
     RST,
@@ -26,28 +34,50 @@ from kwsniff.engine.flags import (
     take_handshake,
 )
 from kwsniff.engine.leaving import mark, note_segment
-from kwsniff.engine.left import settle_left
 from kwsniff.engine.limits import keep_within_limits
-from kwsniff.engine.notes import room_for_notes
-from kwsniff.engine.numbers import FULL, LEFT, OK, SECOND, distance
-from kwsniff.engine.states import CLOSED_, OPEN
-from kwsniff.engine.streams import MASK, advance, deliver, insert, replay, set_free
+from kwsniff.engine.notes import (
+    OUT_OF_WINDOW,
+    SEEN,
+    SEGMENT,
+    WAITS,
+    decided,
+    room_for_decisions,
+    room_for_notes,
+)
+from kwsniff.engine.packing import compact_texts
+from kwsniff.engine.resumed import adopt, intern, leave, link_all, merge_all, settle_left
+from kwsniff.engine.streams import MASK, advance, deliver, insert, replay, seen_before, set_free
 from kwsniff.engine.tables import (
+    ADOPT,
     BEGINS,
     CLOSED_REASON,
+    COMPACT_TEXTS,
+    DONE,
+    FINISH,
+    FOLLOW,
+    INTERN,
     KAFKA,
     KNOWN,
+    LEAVE,
+    LINK,
+    MERGE,
     OTHER,
     PROBING,
+    REHASH_CONNECTIONS,
+    REHASH_REQUESTS,
+    REHASH_TEXTS,
     RESET_REASON,
+    SECOND,
     SKIP,
     SWEEP,
     SWEPT,
+    TICK,
     TLS,
     UNTIL,
+    WATCH,
 )
-from kwsniff.engine.trace import OUT_OF_WINDOW, SEEN, SEGMENT, WAITS, decided, room_for_decisions
-from kwsniff.native.mode import kernel
+from kwsniff.engine.waiting import rehash
+from kwsniff.native.mode import distance, kernel
 
 DAY = 86_400 * SECOND
 """So far ahead a packet's time is not believed unless the next bears it out."""
@@ -61,74 +91,57 @@ another one; or it shows that an RST was the end."""
 
 
 @kernel
-def follow(t: Any, stop: int) -> int:
+def follow(t: Any, stop: int) -> None:
     """Take segments from `run.row` on, up to `stop`."""
     run = t.run[0]
     while run.row < stop:
         seg = t.segments[run.row]
         if run.sparse and seg.stop >= SWEEP:
-            code = sweep_as_noted(t, seg)
-            if code != OK:
-                return code
+            sweep_as_noted(t, seg)
             run.row += 1
             continue
         if run.sparse:
             run.order, run.capture = seg.order, seg.file
         if seg.apart:
-            code = pass_time(t, seg)
-            if code != OK:
-                return code
+            pass_time(t, seg)
         else:
             if run.phase != WITHIN:
-                code = take_segment(t, seg)
-                if code != OK:
-                    return code
+                take_segment(t, seg)
                 if t.limits[0].part:
                     note_segment(t, run.conn, seg)
                 run.phase = WITHIN
-            code = keep_within_limits(t)
-            if code != OK:
-                return code
+            keep_within_limits(t)
         run.row += 1
         run.order += 1
         run.phase = FIND
         run.packet_bytes = 0
         if run.sparse and (seg.stop == UNTIL or seg.stop == BEGINS):
-            if settle_left(t, seg) != OK:
-                return LEFT
-    return OK
+            settle_left(t, seg)
 
 
 @kernel
-def sweep_as_noted(t: Any, seg: Any) -> int:
+def sweep_as_noted(t: Any, seg: Any) -> None:
     """Look for silent connections when a part did."""
     run = t.run[0]
     if seg.stop == SKIP:
-        return OK
+        return
     run.order = seg.order
     if seg.time // SECOND > run.swept // SECOND:
-        code = sweep(t, seg.time)
-        if code != OK:
-            return code
+        sweep(t, seg.time)
         run.swept = seg.time
     run.clock = max(run.clock, seg.time)
-    return OK
 
 
 @kernel
-def take_segment(t: Any, seg: Any) -> int:
+def take_segment(t: Any, seg: Any) -> None:
     """Take one segment, from the phase that it has reached."""
     run = t.run[0]
     if run.phase == FIND:
-        if room_for_decisions(t) != OK:
-            return FULL
-        code = find_connection(t, seg)
-        if code != OK:
-            return code
+        room_for_decisions(t)
+        find_connection(t, seg)
         run.phase = COUNT
     if run.phase == COUNT:
-        if room_for_notes(t, 2) != OK:
-            return FULL
+        room_for_notes(t, 2)
         count(t, run.conn, seg)
         decided(t, run.conn, SEGMENT, 0 if is_from_a(t.conns[run.conn], seg) else 1, seg.length, seg.flags)
         run.phase = HOLES
@@ -136,89 +149,67 @@ def take_segment(t: Any, seg: Any) -> int:
     conn = t.conns[c]
     if conn.step != OPEN or conn.state == OTHER or conn.state == TLS or run.refused:
         if run.phase != FLAGS:
-            return OK
+            return
     k = 0 if is_from_a(conn, seg) else 1
     if run.phase == HOLES:
-        code = replay(t, c)
-        if code != OK:
-            return code
+        replay(t, c)
         if seg.flags & SYN and not is_own_syn(t, c, k, seg):
-            return OK
+            return
         # What this end sent before may just be filled: its own holes are looked at afterwards.
         if t.sides[2 * c + 1 - k].wait_first >= 0:
-            code = set_free(t, c, 1 - k, seg.time, False)
-            if code != OK:
-                return code
+            set_free(t, c, 1 - k, seg.time, False)
         run.phase = PAYLOAD
         run.cursor, run.item = 0, -1
     if run.phase == PAYLOAD:
         if seg.length > 0 and not seg.flags & RST:
-            code = take_payload(t, c, k, seg)
-            if code != OK:
-                return code
+            take_payload(t, c, k, seg)
         run.phase = GO_ON
         run.cursor, run.item = 0, -1
     if run.phase == GO_ON:
-        code = replay(t, c)
-        if code != OK:
-            return code
+        replay(t, c)
         if t.sides[2 * c + k].wait_first >= 0:
-            code = set_free(t, c, k, seg.time, False)
-            if code != OK:
-                return code
+            set_free(t, c, k, seg.time, False)
         run.phase = FLAGS
         take_flags(t, c, k, seg)
-    return close_if_over(t, c)
+    close_if_over(t, c)
 
 
 # The connection
 
 
 @kernel
-def find_connection(t: Any, seg: Any) -> int:
+def find_connection(t: Any, seg: Any) -> None:
     """The connection that a segment is of, a new one if need be, in `run.conn`."""
     run = t.run[0]
-    code = pass_time(t, seg)
-    if code != OK:
-        return code
+    pass_time(t, seg)
     run.conn = find(t, seg)
     if run.conn >= 0:
-        code = succeed(t, run.conn, seg)
-        if code != OK:
-            return code
+        succeed(t, run.conn, seg)
     if run.conn < 0:
         if run.followed >= t.limits[0].max_connections or run.crowd:
-            code = make_room(t)
-            if code != OK:
-                return code
+            make_room(t)
         run.conn = open_connection(t, seg)
-        if run.conn < 0:
-            return FULL
         t.conns[run.conn].syn_time = run.syn_time
         t.sides[2 * run.conn].born, t.sides[2 * run.conn + 1].born = run.a_born, run.b_born
         if run.begun >= 0:
             take_handshake(t, run.conn, run.begun, seg)
         run.begun = run.syn_time = run.a_born = run.b_born = -1
-    return OK
 
 
 @kernel
-def pass_time(t: Any, seg: Any) -> int:
+def pass_time(t: Any, seg: Any) -> None:
     """End what had been silent for too long when a segment came; its time is `run.moment` then."""
     run = t.run[0]
     if run.moment_row != run.order:
         run.moment, run.moment_row = agreed_time(t, seg), run.order
     # Once in every second of packet time: that depends on no beginning.
     if run.moment // SECOND > run.swept // SECOND and not run.sparse:
-        code = sweep(t, run.moment)
-        if code != OK:
-            return code
+        sweep(t, run.moment)
         run.swept = run.moment
         if t.limits[0].part:
             mark(t, SWEPT, -1, run.moment)
     if run.moment > run.clock:
         run.clock = run.moment
-    return OK
 
 
 @kernel
@@ -237,29 +228,23 @@ def agreed_time(t: Any, seg: Any) -> int:
 
 
 @kernel
-def succeed(t: Any, c: int, seg: Any) -> int:
+def succeed(t: Any, c: int, seg: Any) -> None:
     """If a segment begins another connection of the same ends, end the one that is there; `run.conn` is -1
     then."""
     run, conn = t.run[0], t.conns[c]
     k = 0 if is_from_a(conn, seg) else 1
     if conn.step != OPEN and conn.step != CLOSED_:
-        code = close(t, c, conn.ending)
-        if code != OK:
-            return code
+        close(t, c, conn.ending)
     if run.fate == GOES_ON:
         run.fate = fate_of(t, c, k, seg)
-    code = OK
     if run.fate == CLOSES:
-        code = close(t, c, RESET_REASON)
+        close(t, c, RESET_REASON)
     elif run.fate != GOES_ON:
         if conn.left == KNOWN and run.fate != EXPIRES:
             t.lefts[conn.left_row].by_end, t.lefts[conn.left_row].by_seq = k, seg.seq
-        code = end(t, c, CLOSED_REASON)
-        if code == OK:
-            run.conn = -1
-    if code == OK:
-        run.fate = GOES_ON
-    return code
+        end(t, c, CLOSED_REASON)
+        run.conn = -1
+    run.fate = GOES_ON
 
 
 @kernel
@@ -275,26 +260,24 @@ def fate_of(t: Any, c: int, k: int, seg: Any) -> int:
 
 
 @kernel
-def close_if_over(t: Any, c: int) -> int:
+def close_if_over(t: Any, c: int) -> None:
     """Close a connection both ends of which have ended."""
     conn = t.conns[c]
     if conn.step == CLOSED_:
-        return OK
+        return
     a, b = t.sides[2 * c], t.sides[2 * c + 1]
     ended = a.fin_at >= 0 and b.fin_at >= 0 and a.offset >= a.fin_at and b.offset >= b.fin_at
     if ended or conn.step != OPEN:
-        return close(t, c, CLOSED_REASON)
-    return OK
+        close(t, c, CLOSED_REASON)
 
 
 @kernel
-def watch(t: Any, stop: int) -> int:
+def watch(t: Any, stop: int) -> None:
     """Say of each segment that was taken whether its connection is Kafka, or may yet be."""
     for at in range(stop):
         seg = t.segments[at]
         c = find(t, seg)
         seg.watched = 1 if c < 0 or t.conns[c].state == KAFKA or t.conns[c].state == PROBING else 0
-    return OK
 
 
 # The payload of a segment: delivered if its place has come, kept if not.
@@ -307,42 +290,42 @@ WINDOW = 65_535 << 14
 
 
 @kernel
-def take_payload(t: Any, c: int, k: int, seg: Any) -> int:
+def take_payload(t: Any, c: int, k: int, seg: Any) -> None:
     """Put the payload of a segment in its place in the stream."""
     if seg.buffer == 0:
-        return place(t, c, k, seg, t.inline)
-    if seg.buffer == 1:
-        return place(t, c, k, seg, t.block)
-    return place(t, c, k, seg, t.extra)
+        place(t, c, k, seg, t.inline)
+    elif seg.buffer == 1:
+        place(t, c, k, seg, t.block)
+    else:
+        place(t, c, k, seg, t.extra)
 
 
 @kernel
-def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
+def place(t: Any, c: int, k: int, seg: Any, data: Any) -> None:
     """Deliver the payload of a segment if its place has come, let it wait if not."""
     run = t.run[0]
     s = t.sides[2 * c + k]
     seq = (seg.seq + 1) & MASK if seg.flags & SYN else seg.seq
     if s.next_seq < 0:
         if is_older(t, c, k, seg):
-            return OK
+            return
         s.next_seq = seq
     start = s.offset + distance(seq, s.next_seq)
     end, item = start + seg.length, t.item[0]
     present_segment(t, seg)
     if start - s.offset > WINDOW:
         decided(t, c, OUT_OF_WINDOW, k, start - s.offset, 0)
-        return OK
+        return
     if start < s.offset:
         if run.cursor == 0:
-            if room_for_notes(t, 1) != OK:
-                return FULL
+            room_for_notes(t, 1)
             if not run.compared:
                 seen_before(t, c, k, start, data, seg)
                 decided(t, c, SEEN, k, min(end, s.offset) - start, 0)
                 run.compared = 1
         if end <= s.offset:
             run.compared = 0
-            return OK
+            return
         cut = s.offset - start
         start = s.offset
         item.pos, item.size, item.length = item.pos + cut, max(item.size - cut, 0), item.length - cut
@@ -350,23 +333,18 @@ def place(t: Any, c: int, k: int, seg: Any, data: Any) -> int:
         if s.wait_first < 0:
             s.hole_packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
             s.hole_time = seg.time
-        code = insert(t, c, k, start, data)
-        if code == OK:
-            decided(t, c, WAITS, k, start - s.offset, 0)
+        insert(t, c, k, start, data)
+        decided(t, c, WAITS, k, start - s.offset, 0)
     elif s.wait_first >= 0 and t.pieces[s.wait_first].start < end:
         # It reaches into what waits: the parts that are new wait with it for a moment.
-        code = insert(t, c, k, start, data)
+        insert(t, c, k, start, data)
     else:
-        if room_for_history(t, s, item.size, item.length) != OK:
-            return FULL
-        code = deliver(t, c, k, data)
-        if code == OK:
-            s.missing += item.length - item.size
-            advance(s, item.length)
-            remember(t, s, data, item.pos, item.size, item.length)
-    if code == OK:
-        run.compared = 0
-    return code
+        room_for_history(t, s, item.size, item.length)
+        deliver(t, c, k, data)
+        s.missing += item.length - item.size
+        advance(s, item.length)
+        remember(t, s, data, item.pos, item.size, item.length)
+    run.compared = 0
 
 
 @kernel
@@ -377,3 +355,38 @@ def is_older(t: Any, c: int, k: int, seg: Any) -> bool:
     if seg.flags & ACK == 0 or other.from_start == 0 or other.next_seq < 0:
         return False
     return other.offset + distance(seg.ack, other.next_seq) < 0
+
+
+# The one function that the driver calls, compiled or interpreted.
+
+
+@kernel
+def act(t: Any, what: int, how: int) -> int:
+    """Do one of the actions of `kwsniff.engine.tables` with the tables. Raises Stopped."""
+    if what == FOLLOW:
+        follow(t, how)
+    elif what == FINISH:
+        finish(t)
+    elif what == TICK:
+        tick(t, how)
+    elif what == WATCH:
+        watch(t, how)
+    elif what == INTERN:
+        intern(t, how)
+    elif what == COMPACT_TEXTS:
+        compact_texts(t)
+    elif what == LEAVE:
+        leave(t)
+    elif what == ADOPT:
+        adopt(t, how)
+    elif what == MERGE:
+        merge_all(t)
+    elif what == LINK:
+        link_all(t, how)
+    elif what == REHASH_TEXTS:
+        texts.rehash(t)
+    elif what == REHASH_REQUESTS:
+        rehash(t)
+    elif what == REHASH_CONNECTIONS:
+        rehash_connections(t)
+    return DONE

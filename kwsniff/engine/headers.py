@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.numbers import byte, int16, int32, uint32
-from kwsniff.engine.tables import UNKNOWN
-from kwsniff.native.mode import int64, kernel
+from kwsniff.engine.row_tables import UNKNOWN
+from kwsniff.native.mode import byte, int16, int32, int64, kernel, uint32
 
 REQUEST_HEADER = 14
 """Bytes of a request up to the length of its client id, with that."""

@@ -15,7 +15,7 @@ something, that must be in place and answer a request of the part; else the conn
 Whether responses were lost before a connection was known decides why requests go unanswered, until none is in
 flight. The part assumes that none were (`conns.unsure`), and notes in `lefts.gap` when it asked for it.
 
-What joins the parts (`kwsniff.engine.left`) feeds the head to the connection as it was before, and
+What joins the parts (`kwsniff.engine.resumed`) feeds the head to the connection as it was before, and
 compares. Counters go on as they are; what they were is in `lefts`, so the difference can be added.
 """
 
@@ -23,10 +23,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.engine.row_tables import COUNTED, COUNTED_OF_SIDES, UNKNOWN
 from kwsniff.engine.tables import (
     ANSWERING,
-    COUNTED,
-    COUNTED_OF_SIDES,
     HEAD,
     HEAD_,
     HEARD,
@@ -38,7 +37,6 @@ from kwsniff.engine.tables import (
     SPARE_,
     SPOILT,
     TLS,
-    UNKNOWN,
 )
 from kwsniff.native.mode import kernel, made
 
@@ -140,22 +138,23 @@ def listen(t: Any, c: int, seg: Any) -> None:
             mark(t, SPARE_, c, conn.left_row)
 
 
+_SPOILING = ("again", "retransmitted", "missing", "skipped")
+_same_of_a, _same_of_b = (
+    made(
+        "same", "left, s", ["return " + " and ".join(f"s.{name} == left.{end}_{name}" for name in _SPOILING)]
+    )
+    for end in "ab"
+)
+"""Whether nothing was counted of a direction that shows that it isn't in place."""
+
+
 @kernel
 def heard(t: Any, c: int, seg: Any, left: Any) -> int:
     """What a quiet broker said so far, see QUIETS."""
-    conn, a, b = t.conns[c], t.sides[2 * c], t.sides[2 * c + 1]
-    s = b if conn.client == 0 else a
-    if s.again != (left.b_again if conn.client == 0 else left.a_again):
-        return SPOILT
-    if s.retransmitted != (left.b_retransmitted if conn.client == 0 else left.a_retransmitted):
-        return SPOILT
-    if s.missing != (left.b_missing if conn.client == 0 else left.a_missing):
-        return SPOILT
-    if s.skipped != (left.b_skipped if conn.client == 0 else left.a_skipped):
-        return SPOILT
-    if not s.synchronised or s.wait_first >= 0:
-        return SPOILT
-    if conn.early or seg.time < left.time:
+    conn = t.conns[c]
+    s = t.sides[2 * c + 1 - conn.client]
+    in_place = _same_of_b(left, s) if conn.client == 0 else _same_of_a(left, s)
+    if not in_place or not s.synchronised or s.wait_first >= 0 or conn.early or seg.time < left.time:
         return SPOILT
     if conn.answered == UNKNOWN:
         return QUIET
@@ -260,43 +259,51 @@ def add(found: int, word: int) -> int:
     return (found ^ (found >> 19)) & MASK
 
 
+def _adding(names: tuple[str, ...]) -> Any:
+    """A kernel that adds these fields of a row to a hash."""
+    lines = [f"found = add(found, row.{name})" for name in names]
+    return made("add_fields", "found, row", [*lines, "return found"], add=add)
+
+
+_add_any = _adding(("state", "step", "client", "reset_time", "last_time", "fin", "rst", "closed_by"))
+_add_kafka = _adding(("proven", "raw_tokens", "turned", "raw_waiting"))
+_add_answers = _adding(("in_flight", "answered", "response_end"))
+_add_request = _adding(
+    ("correlation_id", "key", "version", "status", "packet", "size", "first_time", "last_time")
+)
+_add_early = _adding(("order", "correlation_id"))
+_add_stream = _adding((
+    "next_seq", "doubted", "synchronised", "assumed", "broken", "shut", "size", "got", "have", "block_room",
+    "latest", "searched", "hope", "syn_next", "syn_ack",
+))  # fmt: skip
+_add_frame = _adding(("first_time", "frame_time", "frame_order"))
+_add_heard = _adding(("history", "lost", "spoken"))
+"""What decides of connections of any kind, of Kafka's, and of all that they hold."""
+
+
 @kernel
 def digest(t: Any, c: int, seed: int, quiet: int, unsure: int) -> int:
     """All of a connection's state that a part can know and that decides what it tells from here on; of one
     that is quiet the part does not know what was answered last, or still waits."""
     conn = t.conns[c]
-    found = add(seed, conn.state)
-    found = add(found, conn.step)
-    found = add(found, conn.client)
-    found = add(found, conn.reset_time)
-    found = add(found, conn.last_time)
-    found = add(found, conn.fin + 2 * conn.rst + 4 * conn.closed_by)
+    found = _add_any(seed, conn)
     if conn.state != KAFKA:
         return add(found, t.sides[2 * c].shut + 2 * t.sides[2 * c + 1].shut)
-    gap = 0 if unsure else conn.response_gap
-    found = add(found, gap + 2 * conn.proven + 4 * conn.raw_tokens + 8 * conn.turned)
-    found = add(found, conn.raw_waiting)
+    found = add(_add_kafka(found, conn), 0 if unsure else conn.response_gap)
     if not quiet:
-        found = add(add(add(found, conn.in_flight), conn.answered), conn.response_end)
+        found = _add_answers(found, conn)
     found = add(found, print_of(t, conn.client_id))
     row = conn.first_request if not quiet else -1
     while row >= 0:
-        request = t.requests[row]
-        found = add(found, request.correlation_id)
-        found = add(found, request.key * 65536 + request.version)
-        found = add(found, request.status * 65536 + request.packet)
-        found = add(add(add(found, request.size), request.first_time), request.last_time)
-        found = add(found, print_of(t, request.client_id))
-        row = request.after
+        found = add(_add_request(found, t.requests[row]), print_of(t, t.requests[row].client_id))
+        row = t.requests[row].after
     row = conn.first_early
     while row >= 0:
-        found = add(add(found, t.early[row].order), t.early[row].correlation_id)
+        found = _add_early(found, t.early[row])
         row = t.early[row].next
     for k in range(2):
-        silent = quiet != ANSWERING and k != conn.client
-        if not silent:
-            found = add(found, t.sides[2 * c + k].history)
-            found = add(found, t.sides[2 * c + k].lost + 2 * t.sides[2 * c + k].spoken)
+        if quiet == ANSWERING or k == conn.client:
+            found = _add_heard(found, t.sides[2 * c + k])
         found = add_side(t, c, k, found)
     return found
 
@@ -305,41 +312,21 @@ def digest(t: Any, c: int, seed: int, quiet: int, unsure: int) -> int:
 def add_side(t: Any, c: int, k: int, found: int) -> int:
     """The same of one direction."""
     s = t.sides[2 * c + k]
-    found = add(found, s.next_seq)
-    found = add(add(found, max(s.acked - s.offset, 0)), s.doubted)
+    packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
+    found = add(_add_stream(found, s), max(s.acked - s.offset, 0))
     found = add(found, s.fin_at - s.offset if s.fin_at >= 0 else -1)
-    found = add(found, s.synchronised + 2 * s.assumed + 4 * s.broken + 16 * s.shut)
-    found = add(found, s.size)
-    found = add(found, s.got)
-    found = add(found, s.have)
-    found = add(found, s.block_room)
+    found = add(found, s.skipped - s.skipped_before)
     if s.got or s.have:
-        found = add(found, s.first_time)
-        found = add(found, s.frame_time)
-        found = add(found, s.frame_order)
-    found = add(found, s.latest)
-    found = add(found, s.searched)
-    found = add(found, s.hope)
+        found = _add_frame(found, s)
     if s.rst_at >= 0:
         found = add(add(found, s.rst_at - s.offset), s.rst_time)
-    found = add(add(found, s.syn_next), s.syn_ack)
-    found = add(found, s.skipped - s.skipped_before)
     if s.wait_first >= 0:
-        found = add(found, s.hole_time)
-        found = add(found, t.sides[2 * c].packets + t.sides[2 * c + 1].packets - s.hole_packets)
+        found = add(add(found, s.hole_time), packets - s.hole_packets)
     row = s.wait_first
     while row >= 0:
-        found = add_piece(t, row, s.offset, found)
-        found = add(found, t.sides[2 * c].packets + t.sides[2 * c + 1].packets - t.pieces[row].packets)
-        row = t.pieces[row].next
+        piece = t.pieces[row]
+        found = add(add(found, piece.order), piece.size)
+        found = add(add(found, piece.start - s.offset), piece.end - s.offset)
+        found = add(found, packets - piece.packets)
+        row = piece.next
     return found
-
-
-@kernel
-def add_piece(t: Any, row: int, offset: int, found: int) -> int:
-    """The same of a piece that waits."""
-    piece = t.pieces[row]
-    found = add(found, piece.order)
-    found = add(found, piece.start - offset)
-    found = add(found, piece.end - offset)
-    return add(found, piece.size)

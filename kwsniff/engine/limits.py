@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import allocate, copy, release
-from kwsniff.engine.buffer import empty_buffer, forget_latest
-from kwsniff.engine.early import orphan
+from kwsniff.engine.arena import allocate, empty_buffer, forget_latest, free
+from kwsniff.engine.connections import OPEN
 from kwsniff.engine.leaving import lacks_responses
-from kwsniff.engine.notes import note_now, room_for_notes
-from kwsniff.engine.numbers import BUFFER_LIMIT, FULL, OK, OUTSTANDING_LIMIT
+from kwsniff.engine.notes import BUFFER_LIMIT, LIMITED, OUTSTANDING_LIMIT, decided, note_now, room_for_notes
 from kwsniff.engine.outcomes import give_up
+from kwsniff.engine.responses import orphan
 from kwsniff.engine.roles import judge
-from kwsniff.engine.states import OPEN
 from kwsniff.engine.streams import flush, replay
 from kwsniff.engine.tables import GAP_REASON, KAFKA, LIMIT_REASON, PIECES, PROBING
-from kwsniff.engine.trace import LIMITED, decided
 from kwsniff.native.mode import kernel
+from kwsniff.native.octets import copy
 
 BUFFERS, IN_FLIGHT = 1, 2
 """What is given up, in `run.giving`."""
@@ -62,7 +60,7 @@ def early_bytes(t: Any, c: int) -> int:
 
 
 @kernel
-def keep_within_limits(t: Any) -> int:
+def keep_within_limits(t: Any) -> None:
     """After each segment: give up what is more than the run may hold, half of it at once. Giving up goes over
     all connections, first those that hold much, then those that hold half of that, and so on."""
     run, limits = t.run[0], t.limits[0]
@@ -75,12 +73,12 @@ def keep_within_limits(t: Any) -> int:
             run.limited = 1
             held = forget_latest_segments(t)
             if held <= limits.max_buffered_bytes // 4 * 3:
-                return OK
+                return
             run.giving, run.goal, run.least = BUFFERS, limits.max_buffered_bytes // 2, held // 2
         elif outstanding(t) > limits.max_outstanding_total:
             run.giving, run.goal, run.least = IN_FLIGHT, limits.max_outstanding_total // 2, run.waiting // 2
         else:
-            return OK
+            return
         run.giver, run.limited = run.oldest, 1
     while run.least > 0:
         while run.giver >= 0:
@@ -89,15 +87,12 @@ def keep_within_limits(t: Any) -> int:
                 run.least = 0
                 break
             run.steps += 1
-            code = give_up_some(t, run.giver)
-            if code != OK:
-                return code
+            give_up_some(t, run.giver)
             run.giver = t.conns[run.giver].newer
         run.least >>= 1
         run.giver = run.oldest
     run.floor = in_use(t) if run.giving == BUFFERS and in_use(t) > run.goal else 0
     run.giving, run.giver = 0, -1
-    return OK
 
 
 @kernel
@@ -126,77 +121,61 @@ def outstanding(t: Any) -> int:
 
 
 @kernel
-def give_up_some(t: Any, c: int) -> int:
+def give_up_some(t: Any, c: int) -> None:
     """Give up what one connection holds if that is much."""
     run, conn = t.run[0], t.conns[c]
     if run.giving == BUFFERS:
         held = buffered(t, c) if conn.step == OPEN else 0
-        return let_go(t, c, held) if conn.giving or held >= max(run.least, LITTLE) else OK
+        if conn.giving or held >= max(run.least, LITTLE):
+            let_go(t, c, held)
+        return
     if not conn.giving:
         if conn.in_flight < run.least or conn.in_flight == 0:
-            return OK
-        if room_for_notes(t, 1) != OK:
-            return FULL
+            return
+        room_for_notes(t, 1)
         note_now(t, c, OUTSTANDING_LIMIT, conn.in_flight, 1)
         decided(t, c, LIMITED, 0, conn.in_flight, IN_FLIGHT)
         conn.giving = 1
     while conn.first_request >= 0:
-        code = give_up(t, c, conn.first_request, GAP_REASON if lacks_responses(t, c) else LIMIT_REASON)
-        if code != OK:
-            return code
+        give_up(t, c, conn.first_request, GAP_REASON if lacks_responses(t, c) else LIMIT_REASON)
     conn.giving = 0
-    return OK
 
 
 @kernel
-def let_go(t: Any, c: int, held: int) -> int:
+def let_go(t: Any, c: int, held: int) -> None:
     """Give up holes and the bytes of frames in progress of one connection."""
     conn = t.conns[c]
     if conn.giving == 0:
-        if room_for_notes(t, 1) != OK:
-            return FULL
+        room_for_notes(t, 1)
         note_now(t, c, BUFFER_LIMIT, held, 0)
         decided(t, c, LIMITED, 0, held, BUFFERS)
         conn.giving = 1
     for k in range(2):
-        code = flush(t, c, k)
-        if code != OK:
-            return code
+        flush(t, c, k)
     if conn.state == PROBING:
-        code = judge(t, c, True)
-        if code != OK:
-            return code
-        code = replay(t, c)
-        if code != OK:
-            return code
+        judge(t, c, True)
+        replay(t, c)
     if conn.state == KAFKA:
         for k in range(2):
             s = t.sides[2 * c + k]
             if s.size > 0:
                 s.broken = 1
-                if shrink(t, s) != OK:
-                    return FULL
+                shrink(t, s)
             elif s.have > 8:
                 s.skipped += s.have
                 empty_buffer(t, s)
     while conn.first_early >= 0:
-        code = orphan(t, c, conn.first_early)
-        if code != OK:
-            return code
+        orphan(t, c, conn.first_early)
     conn.giving = 0
-    return OK
 
 
 @kernel
-def shrink(t: Any, s: Any) -> int:
-    """Keep only the beginning of the frame in progress: OK or FULL."""
+def shrink(t: Any, s: Any) -> None:
+    """Keep only the beginning of the frame in progress."""
     if s.have <= KEPT:
-        return OK
+        return
     at = allocate(t, KEPT)
-    if at < 0:
-        return FULL
-    copy(t.arena, at, t.arena, s.buf, KEPT)
-    release(t, s.block, s.block_room)
+    copy(t.arena, s.buf, KEPT, t.arena, at)
+    free(t, s.block, s.block_room)
     s.buf, s.room, s.have = at, KEPT, KEPT
     s.block, s.block_room = at, KEPT
-    return OK

@@ -3,8 +3,8 @@
 Theory of operation. Compiled, a table is a NumPy array with a record type, and `act` is code that was
 written when the package was installed (see `kwsniff.engine.build` and `kwsniff.native.code`): ctypes calls it
 with addresses and lengths, and other threads run meanwhile. Interpreted, a table is a list of rows, and `act`
-is the very same function. A kernel that finds a table full says which; `Machine.act` makes it larger, or lets
-its owner empty it, and calls again.
+is the very same function. A kernel that finds a table full raises Stopped; `Machine.act` makes it larger, or
+lets its owner empty it, and calls again.
 
 Invariant: rows are found by their numbers only, so tables may move when they grow.
 """
@@ -18,13 +18,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwsniff.engine import numbers as entry
-from kwsniff.engine.arena import BINS, WORD_BINS, reset_words
-from kwsniff.engine.numbers import FULL, LEFT, OK, PROGRAM
+from kwsniff.engine import tables as entry
+from kwsniff.engine.arena import BINS
+from kwsniff.engine.packing import WORD_BINS, reset_words
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.engine.tables import ARRAYS, OWN, POOLS, SPECS, WANTS, Tables
-from kwsniff.native.code import ACT, load, places
-from kwsniff.native.rowcopies import copied, put
+from kwsniff.engine.tables import (
+    ARRAYS,
+    DONE,
+    FULL,
+    LEFT,
+    OWN,
+    POOLS,
+    PROGRAM,
+    SPEC_OF,
+    WANTS,
+    Stopped,
+    Tables,
+)
+from kwsniff.native.code import ACT, STOPPED, load, places
+from kwsniff.native.rowcopies import TYPES, copied, put
 
 ROWS = {
     "segments": 0, "run": 1, "limits": 1, "item": 1, "frame": 1, "lists": 3, "pools": len(POOLS), "store": 1,
@@ -38,30 +50,23 @@ ROWS = {
     "programs": 64, "code": 4096, "arena": 1 << 18, "keep": 1 << 18, "marks": 64, "lefts": 64,
 }  # fmt: skip
 """Rows that tables have at first."""
-INTERPRETED = ROWS | {
-    "conns": 64, "sides": 128, "slots": 256, "pieces": 64, "requests": 64, "asked": 256, "code": 64,
-    "texts": 64, "text_slots": 256, "rows": 64, "calls": 64, "notes": 64, "ends": 64, "call_names": 64,
-    "call_rows": 64, "call_resources": 64, "call_brokers": 64,
-}  # fmt: skip
+INTERPRETED = {
+    name: count if name in ARRAYS and name != "text_slots" else min(count, 64) for name, count in ROWS.items()
+} | {"sides": 128, "slots": 256, "asked": 256, "text_slots": 256}
 """The same if kernels are interpreted: a row is a Python object then, and takes microseconds to make."""
 SCRATCH = 65_536
 """Rows above which the lists of the body at hand are made small again."""
-KINDS = {"bytes": np.uint8, "words": np.int32, "longs": np.int64}
-PARTS = {
-    "calls": 16_384, "notes": 16_384, "ends": 8192, "call_names": 16_384, "call_rows": 32_768,
-    "call_resources": 1024, "call_brokers": 1024, "keep": 1 << 18,
-}  # fmt: skip
+EMITTED = (
+    "calls", "notes", "ends", "call_names", "call_rows", "call_resources", "call_brokers", "keep"
+)  # fmt: skip
+"""Tables that are emptied when they are full."""
+PARTS = {name: ROWS[name] for name in EMITTED}
 """Rows that one packet may fill before they are told in parts: whatever the size of tables, so that the
 order of rows does not depend on it."""
-EMITTED = frozenset(
-    ("calls", "notes", "ends", "call_names", "call_rows", "call_resources", "call_brokers", "keep")
-)
-"""Tables that are emptied when they are full."""
 BODIES = 8192
 BODY_DATA = 4 << 20
 """Bodies, and bytes of them, that stand in the tables at a time if they are shown."""
-_SPECS = {spec.name: spec for spec in SPECS}
-RECORDS = {name: np.dtype([(field, np.int64) for field in spec.names]) for name, spec in _SPECS.items()}
+RECORDS = {name: np.dtype([(field, np.int64) for field in spec.names]) for name, spec in SPEC_OF.items()}
 Ints = NDArray[np.int64]
 
 
@@ -86,11 +91,11 @@ class Machine:
     def _empty(self, name: str, count: int) -> Any:
         if name in ARRAYS:
             if self.compiled:
-                return np.zeros(count, KINDS[ARRAYS[name]])
+                return np.zeros(count, TYPES[ARRAYS[name]])
             return bytearray(count) if ARRAYS[name] == "bytes" else [0] * count
         if self.compiled:
             return np.zeros(count, RECORDS[name]).view(np.recarray)
-        make = _SPECS[name].row
+        make = SPEC_OF[name].row
         return [make() for _ in range(count)]
 
     def _reset(self) -> None:
@@ -110,19 +115,9 @@ class Machine:
 
     def put(self, name: str, rows: list[dict[str, int]]) -> None:
         """Replace a table by these rows."""
-        table = self._empty(name, len(rows))
-        self._write(table, rows)
-        self.replace(name, table)
-
-    def _write(self, table: Any, rows: list[dict[str, int]]) -> None:
-        """Write rows that have all the same fields into the first rows of a table."""
-        for field in rows[0] if rows else ():
-            values = [row[field] for row in rows]
-            if self.compiled:
-                table[field][: len(rows)] = values
-            else:
-                for at, value in enumerate(values):
-                    setattr(table[at], field, value)
+        self.replace(name, self._empty(name, len(rows)))
+        columns = {field: [row[field] for row in rows] for field in (rows[0] if rows else ())}
+        self.set_columns(name, {field: np.array(values, np.int64) for field, values in columns.items()})
 
     def set_column(self, name: str, field: str, value: int) -> None:
         """Write the same value into a field of all rows."""
@@ -161,7 +156,7 @@ class Machine:
             table.extend(bytes(count - len(table)) if ARRAYS[name] == "bytes" else [0] * (count - len(table)))
             grown = table
         else:
-            make = _SPECS[name].row
+            make = SPEC_OF[name].row
             table.extend(make() for _ in range(count - len(table)))
             grown = table
         self.replace(name, grown)
@@ -171,15 +166,11 @@ class Machine:
         table = getattr(self.t, name)
         if self.compiled:
             return np.asarray(table)[first:end]
-        fields = _SPECS[name].names
+        fields = SPEC_OF[name].names
         made = np.zeros(end - first, RECORDS[name])
         for field in fields:
             made[field] = [getattr(row, field) for row in table[first:end]]
         return made
-
-    def dtype(self, name: str) -> np.dtype[Any]:
-        """The record type of the rows of a table."""
-        return RECORDS[name]
 
     def text(self, number: int) -> tuple[int, bytes]:
         """Kind and bytes of a text."""
@@ -221,10 +212,10 @@ class Machine:
     # Kernels
 
     def act(self, what: int, how: int = 0) -> Iterator[bool | None]:
-        """Carry out one of the actions of `kwsniff.engine.entry`, with as much room as it takes. Yields
+        """Carry out one of the actions of `kwsniff.engine.follow`, with as much room as it takes. Yields
         whenever what was told (calls, notes, ends) has to be taken out of the tables: False for what packets
         before the one at hand settled, True for everything; None if only the bodies have to."""
-        while (code := self._call(what, how)) != OK:
+        while (code := self._call(what, how)) != DONE:
             if code == PROGRAM:
                 run = self.t.run[0]
                 self.learn(int(run.key), int(run.version))
@@ -233,17 +224,20 @@ class Machine:
             elif code == LEFT:
                 self.refused = True
                 return
-            else:
-                raise AssertionError(f"kernel returned {code}")
 
     def _call(self, what: int, how: int) -> int:
+        """Why kernels stopped, DONE if they did not."""
         if self._native is None:
-            from kwsniff.engine.entry import act
+            from kwsniff.engine.follow import act
 
-            return act(self.t, what, how)
+            try:
+                return act(self.t, what, how)
+            except Stopped:
+                return int(self.t.run[0].stopped)
         if self._places is None:
             self._places = places(self.t)
-        return self._native(self._places.ctypes.data, what, how)
+        code = self._native(self._places.ctypes.data, what, how)
+        return int(self.t.run[0].stopped) if code == STOPPED else code
 
     def _make_room(self, name: str, room: int) -> Iterator[bool | None]:
         table = getattr(self.t, name)

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import WANT_BODIES, WANT_BODY_DATA, WANT_CALLS, WANT_KEEP, copy, lacks
+from kwsniff.engine.arena import WANT_BODIES, WANT_BODY_DATA, WANT_CALLS, WANT_KEEP, lacks
 from kwsniff.engine.calls import join
 from kwsniff.engine.facts import clear
-from kwsniff.engine.notes import KINDS, note, room_for_notes
-from kwsniff.engine.numbers import BAD_BODY, BUFFER_LIMIT, FULL, HEADER_MALFORMED, NONE, OK
+from kwsniff.engine.notes import (
+    BAD_BODY,
+    BUFFER_LIMIT,
+    HEADER_MALFORMED,
+    KINDS,
+    UNANSWERED,
+    decided,
+    note,
+    room_for_notes,
+)
 from kwsniff.engine.tables import SPEC_OF, TRUNCATED_, UNANSWERED_
-from kwsniff.engine.trace import UNANSWERED, decided
 from kwsniff.engine.waiting import release
 from kwsniff.native.mode import kernel, made
-from kwsniff.native.rowcopies import TEXT
+from kwsniff.native.octets import copy
+from kwsniff.native.rowcopies import NONE, TEXT
 
 MAX_TOLD = 16 << 20
 """Bytes of texts that calls may refer to before they are made into events."""
@@ -28,7 +36,7 @@ _reset = made("reset_call", "row", SPEC_OF["calls"].reset())
 
 @kernel
 def blank(t: Any, call: Any, c: int) -> None:
-    """What a call has whatever it says."""
+    """Reset a call row and fill the fields of its connection."""
     run, conn = t.run[0], t.conns[c]
     _reset(call)
     call.order, call.conn, call.number = run.order, c, conn.number
@@ -39,16 +47,13 @@ def blank(t: Any, call: Any, c: int) -> None:
 
 
 @kernel
-def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
+def tell(t: Any, row: int, replied: bool, status: int, because: int) -> None:
     """Add a call: a request with the response at hand, or without."""
     run, request = t.run[0], t.requests[row]
     conn = t.conns[request.conn]
     if not conn.proven:
-        return OK
-    if run.emitted_bytes > MAX_TOLD:
-        return lacks(t, WANT_CALLS, 0)
-    if run.calls + 1 > len(t.calls):
-        return lacks(t, WANT_CALLS, 1)
+        return
+    room_for_call(t)
     call = t.calls[run.calls]
     blank(t, call, request.conn)
     call.key, call.version, call.correlation_id = request.key, request.version, request.correlation_id
@@ -76,12 +81,18 @@ def tell(t: Any, row: int, replied: bool, status: int, because: int) -> int:
             call.closed_by = conn.closed_by
         if because:
             call.open_until = conn.last_time
-    code = join(t, row, run.calls)
-    if code != OK:
-        return code
+    join(t, row, run.calls)
     run.calls += 1
     weigh(t, call)
-    return OK
+
+
+@kernel
+def room_for_call(t: Any) -> None:
+    """See that a call can be added."""
+    if t.run[0].emitted_bytes > MAX_TOLD:
+        lacks(t, WANT_CALLS, 0)
+    if t.run[0].calls + 1 > len(t.calls):
+        lacks(t, WANT_CALLS, 1)
 
 
 @kernel
@@ -110,17 +121,14 @@ def weigh(t: Any, call: Any) -> None:
 
 
 @kernel
-def give_up(t: Any, c: int, row: int, because: int) -> int:
+def give_up(t: Any, c: int, row: int, because: int) -> None:
     """Report a request that waits as unanswered; one whose end was not captured has no answer to wait for."""
     if t.requests[row].status == TRUNCATED_ and t.requests[row].last_time < 0:
-        code = tell(t, row, False, TRUNCATED_, 0)
+        tell(t, row, False, TRUNCATED_, 0)
     else:
-        code = tell(t, row, False, UNANSWERED_, because)
-    if code != OK:
-        return code
+        tell(t, row, False, UNANSWERED_, because)
     decided(t, c, UNANSWERED, 0, t.requests[row].correlation_id, because)
     release(t, row)
-    return OK
 
 
 # What is said of single frames: what is wrong with them, and when they came.
@@ -138,23 +146,23 @@ def time_of(f: Any) -> int:
 
 
 @kernel
-def room_for_frame(t: Any) -> int:
-    """OK if there is room for what the frame at hand may bring, else FULL."""
+def room_for_frame(t: Any) -> None:
+    """See that there is room for what the frame at hand may bring."""
     f = t.frame[0]
     if t.run[0].calls + 2 > len(t.calls):
-        return lacks(t, WANT_CALLS, 2)
-    if room_for_notes(t, NOTES) != OK:
-        return FULL
+        lacks(t, WANT_CALLS, 2)
+    room_for_notes(t, NOTES)
     if t.run[0].kept + min(f.end - f.start, MAX_EXPLAINED) > len(t.keep):
-        return lacks(t, WANT_KEEP, MAX_EXPLAINED)
-    return room_for_body(t)
+        lacks(t, WANT_KEEP, MAX_EXPLAINED)
+    room_for_body(t)
 
 
 @kernel
-def room_for_damage(t: Any, direction: int) -> int:
-    """OK if what is wrong with the record data of a body can be told, else FULL."""
+def room_for_damage(t: Any, direction: int) -> None:
+    """See that what is wrong with the record data of a body can be told."""
     damaged = t.facts[direction].damaged
-    return room_for_notes(t, NOTES + KINDS * damaged) if damaged else OK
+    if damaged:
+        room_for_notes(t, NOTES + KINDS * damaged)
 
 
 @kernel
@@ -197,16 +205,15 @@ SHARE = 4
 
 
 @kernel
-def room_for_body(t: Any) -> int:
-    """OK if the body of the frame at hand can be kept, else FULL."""
+def room_for_body(t: Any) -> None:
+    """See that the body of the frame at hand can be kept."""
     run, f = t.run[0], t.frame[0]
     if t.limits[0].full == 0:
-        return OK
+        return
     if run.bodies + 1 > len(t.bodies):
-        return lacks(t, WANT_BODIES, 1)
+        lacks(t, WANT_BODIES, 1)
     if run.body_bytes + f.end - f.start > len(t.body_data):
-        return lacks(t, WANT_BODY_DATA, f.end - f.start)
-    return OK
+        lacks(t, WANT_BODY_DATA, f.end - f.start)
 
 
 @kernel
@@ -222,12 +229,12 @@ def keep_body(t: Any, data: Any, direction: int, guessed: int) -> None:
     body = t.bodies[run.bodies]
     body.order, body.conn, body.number = run.order, f.conn, t.conns[f.conn].number
     body.serial, body.direction = run.serial, direction
-    body.packet, body.time = f.packet, f.last_time if f.last_time >= 0 else f.first_time
+    body.packet, body.time = f.packet, time_of(f)
     body.key, body.version = t.layouts[f.layout].key, t.layouts[f.layout].version
     body.guessed = guessed
     body.rank, body.left = run.rank, t.conns[f.conn].left
     body.at, body.size = run.body_bytes, f.end - f.body
-    copy(t.body_data, body.at, data, f.body, body.size)
+    copy(data, f.body, body.size, t.body_data, body.at)
     run.bodies += 1
     run.body_bytes += body.size
     run.serial += 1
@@ -261,5 +268,4 @@ def keep_request(t: Any, row: int, data: Any) -> None:
     if request.serial >= 0:
         keep_body(t, data, 0, 1 if request.layout < 0 else 0)
     else:
-        note(t, f.conn, BUFFER_LIMIT, f.packet, f.last_time if f.last_time >= 0 else f.first_time,
-             f.end - f.body, 0)  # fmt: skip
+        note(t, f.conn, BUFFER_LIMIT, f.packet, time_of(f), f.end - f.body, 0)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.arena import give_words, take_words
+from kwsniff.engine.arena import WANT_WORDS, lacks
 from kwsniff.engine.facts import clear
-from kwsniff.engine.numbers import FULL, NONE, OK
 from kwsniff.engine.row_tables import KEPT
 from kwsniff.engine.tables import CONNS, REQUESTS, SPEC_OF
 from kwsniff.engine.texts import compact, mark, moved, unmark
 from kwsniff.native.mode import inlined, int64, kernel, made, uintp
+from kwsniff.native.rowcopies import NONE
 from kwsniff.native.rowcopies import TEXT as FIELD_TEXT
 from kwsniff.spec import instructions as i
 
@@ -80,8 +80,8 @@ def width_of(columns: int) -> int:
 
 
 @kernel
-def keep(t: Any, row: int) -> int:
-    """Keep what `facts[0]` and its lists say with a row of `requests`; OK or FULL."""
+def keep(t: Any, row: int) -> None:
+    """Keep what `facts[0]` and its lists say with a row of `requests`."""
     fact, request = t.facts[0], t.requests[row]
     if not fact.clean:
         acks = fact.acks
@@ -95,8 +95,6 @@ def keep(t: Any, row: int) -> int:
     request.words = -1
     if names + rows + resources > 0:
         at = take_words(t, names + rows * width_of(fact.columns) + OF_RESOURCE * resources)
-        if at == FULL:
-            return FULL
         request.words = at
         _pack(t, at, names, rows, resources, fact.columns)
     request.names, request.rows, request.resources = names, rows, resources
@@ -104,11 +102,9 @@ def keep(t: Any, row: int) -> int:
     _keep_said(request, fact)
     if not fact.clean:
         request.acks = NONE
-    request.software = request.software_version = -1
     request.records, request.record_bytes = fact.records, fact.record_bytes
     request.named = _named(t, request, names, rows, resources)
     t.store[0].named += request.named
-    return OK
 
 
 @kernel
@@ -282,3 +278,73 @@ def compact_texts(t: Any) -> None:
     for row in range(t.pools[REQUESTS].used):
         if t.requests[row].conn >= 0:
             move_request(t, row)
+
+
+# A heap of 64-bit words for what waiting requests remember: blocks of a few sizes, free ones in lists.
+#
+# Theory of operation. A block has a power of two of words, or three quarters of one. A freed block goes to
+# the list of its size; its first word then holds where the next free one is. New blocks come from the end
+# of the used part. Blocks are neither split nor joined: what waits at one time has about the sizes of what
+# waits at another, so the heap stays within a small multiple of its largest use, and the driver may shrink
+# it when nothing waits.
+#
+# Invariant: `words_live` counts the words of all blocks that were taken and not freed.
+
+WORD_BINS = 64
+"""Rows of `word_bins`."""
+
+
+@kernel
+def bin_of_words(size: int) -> int:
+    """The list of blocks that hold `size` words: 2, 3, 4, 6, 8, 12, … by number."""
+    number, room = int64(0), int64(2)
+    while room < size:
+        if room + (room >> 1) >= size:
+            return number + 1
+        room <<= 1
+        number += 2
+    return number
+
+
+@kernel
+def words_of_bin(number: int) -> int:
+    """Words of the blocks of a list."""
+    room = int64(2) << (number >> 1)
+    return room + (room >> 1) if number & 1 else room
+
+
+@kernel
+def take_words(t: Any, size: int) -> int:
+    """Where a block of at least `size` words begins."""
+    store = t.store[0]
+    number = bin_of_words(size)
+    free = t.word_bins[number]
+    room = words_of_bin(number)
+    at = free.first
+    if at >= 0:
+        free.first = t.words[uintp(at)]
+    else:
+        at = store.words
+        if at + room > len(t.words):
+            lacks(t, WANT_WORDS, at + room)
+        store.words = at + room
+    store.words_live += room
+    return at
+
+
+@kernel
+def give_words(t: Any, at: int, size: int) -> None:
+    """Give back a block that was taken for `size` words."""
+    number = bin_of_words(size)
+    free = t.word_bins[number]
+    t.words[uintp(at)] = free.first
+    free.first = at
+    t.store[0].words_live -= words_of_bin(number)
+
+
+@kernel
+def reset_words(t: Any) -> None:
+    """Empty the heap."""
+    t.store[0].words = t.store[0].words_live = 0
+    for number in range(len(t.word_bins)):
+        t.word_bins[number].first = -1

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwsniff.engine.buffer import empty_buffer, let_go, let_go_half
+from kwsniff.engine.arena import empty_buffer, let_go, let_go_half
+from kwsniff.engine.connections import become
 from kwsniff.engine.evidence import PLAUSIBLE, PROVEN, REFUTED, UNDECIDED, answers_alone, evidence
 from kwsniff.engine.headers import (
     MORE,
@@ -29,12 +30,19 @@ from kwsniff.engine.headers import (
     names_client,
     request_at,
 )
-from kwsniff.engine.notes import note_now, release_notes, room_for_notes
-from kwsniff.engine.numbers import FULL, NOT_KAFKA, OK, int32
-from kwsniff.engine.states import become
+from kwsniff.engine.notes import (
+    ACCEPTED,
+    LET_GO,
+    NOT_KAFKA,
+    REFUSED_,
+    TURNED,
+    decided,
+    note_now,
+    release_notes,
+    room_for_notes,
+)
 from kwsniff.engine.tables import HEAD, KAFKA, OTHER, PROBING, TLS
-from kwsniff.engine.trace import ACCEPTED, LET_GO, REFUSED_, TURNED, decided
-from kwsniff.native.mode import kernel
+from kwsniff.native.mode import int32, kernel
 
 MAX_FIRST = 4 << 20
 """Bytes of a first request that are held, on any port; producers send up to a mebibyte by default."""
@@ -47,16 +55,13 @@ TRIES_OF_HEAD = 8
 
 
 @kernel
-def judge(t: Any, c: int, final: bool) -> int:
+def judge(t: Any, c: int, final: bool) -> None:
     """Decide on what is held, if that can be done; `final` when no more will come."""
     conn = t.conns[c]
     if not final and conn.held > 16 and conn.held_bytes < conn.judged + (conn.judged >> 2):
-        return OK
-    if room_for_notes(t, 1 + conn.pending_notes) != OK:
-        return FULL
-    code, verdict = verdict_of(t, c, final)
-    if code != OK:
-        return code
+        return
+    room_for_notes(t, 1 + conn.pending_notes)
+    verdict = verdict_of(t, c, final)
     conn.judged = conn.held_bytes
     if verdict == PROBING and (final or conn.held_bytes > enough(t, c)):
         verdict = forced(t, c, final)
@@ -66,7 +71,6 @@ def judge(t: Any, c: int, final: bool) -> int:
         refuse(t, c, verdict)
     if verdict != PROBING and conn.pending_notes:
         release_notes(t, c)
-    return OK
 
 
 @kernel
@@ -168,21 +172,17 @@ def accept(t: Any, c: int) -> None:
 
 
 @kernel
-def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
-    """OK and a state, PROBING while it cannot be said; or another code."""
+def verdict_of(t: Any, c: int, final: bool) -> int:
+    """A state, PROBING while it cannot be said."""
     conn = t.conns[c]
     tls = tls_of(t, c)
     if tls == YES:
-        return OK, TLS if conn.ports else OTHER
+        return TLS if conn.ports else OTHER
     if not conn.ports and not t.limits[0].detect:
-        return OK, OTHER
-    code, best, client = most_evidence(t, c, final)
-    if code != OK:
-        return code, PROBING
+        return OTHER
+    best, client = most_evidence(t, c, final)
     if best < PLAUSIBLE and is_port_to_decide(t, c, final):
-        code, found = evidence(t, c, 1 - conn.client, final)
-        if code != OK:
-            return code, PROBING
+        found = evidence(t, c, 1 - conn.client, final)
         if found >= PLAUSIBLE:
             best, client = found, 1 - conn.client
     if best == PROVEN or (best == PLAUSIBLE and conn.ports):
@@ -192,12 +192,12 @@ def verdict_of(t: Any, c: int, final: bool) -> tuple[int, int]:
             decided(t, c, TURNED, client, 0, 0)
         conn.client = client
         conn.proven = 1
-        return OK, KAFKA
+        return KAFKA
     if tls == MORE:
-        return OK, PROBING if not final else TLS if conn.ports else OTHER
+        return PROBING if not final else TLS if conn.ports else OTHER
     if best == REFUTED:
-        return OK, OTHER
-    return OK, by_port(t, c, final) if conn.ports else PROBING
+        return OTHER
+    return by_port(t, c, final) if conn.ports else PROBING
 
 
 @kernel
@@ -225,15 +225,13 @@ def tls_of(t: Any, c: int) -> int:
 
 
 @kernel
-def most_evidence(t: Any, c: int, final: bool) -> tuple[int, int, int]:
-    """OK, how much speaks for an end as the client, and for which; or another code. Against what SYN or port
-    say of the ends only a proof counts: either may be damaged, or chosen badly."""
+def most_evidence(t: Any, c: int, final: bool) -> tuple[int, int]:
+    """How much speaks for an end as the client, and for which. Against what SYN or port say of the ends only
+    a proof counts: either may be damaged, or chosen badly."""
     conn = t.conns[c]
     best, client = REFUTED, -1
     for k in range(2):
-        code, found = evidence(t, c, k, final)
-        if code != OK:
-            return code, best, client
+        found = evidence(t, c, k, final)
         if conn.client >= 0 and conn.client != k and found < PROVEN:
             continue
         if found > best:
@@ -243,7 +241,7 @@ def most_evidence(t: Any, c: int, final: bool) -> tuple[int, int, int]:
                 client = conn.client
             else:
                 best = UNDECIDED  # both ways round seem right
-    return OK, best, client
+    return best, client
 
 
 @kernel

@@ -1,5 +1,5 @@
-"""Tables of what bodies say (programs, registers, texts, lists, and the fields that requests and calls get)
-and of what is told.
+"""Tables of what bodies say (programs, registers, texts, lists, and the fields that requests and calls get),
+of what is told, and of connections.
 
 `kwsniff.engine.tables` takes them in; what a field is, stands beside it. Fields for roles follow from the
 columns of calls that declare one (`kwsniff.rows.schema`).
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kwsniff.native.rowcopies import Spec, nullable, ref, text, unknown
+from kwsniff.native.rowcopies import COUNTER, TEXT, Field, Spec, counter, nullable, ref, text, unknown
 from kwsniff.rows.schema import COLUMNS, OF_RESPONSE
 from kwsniff.spec import instructions as i
 from kwsniff.spec.model import ROLES
 
+UNKNOWN = -(1 << 40)
+"""No correlation id was seen before: clients may use any number, some do use -1."""
 _COLUMNS = [column for column in COLUMNS if column.role]
 KEPT = (
     *(column.role for column in _COLUMNS if column.whose != OF_RESPONSE), "coordinator_key", "coordinator_type",
@@ -190,7 +192,7 @@ EVENT_SPECS: list[Spec] = [
         "decisions",
         "what was decided of a connection, if the run is traced",
         number="of the connection", packet="number of its latest packet", time="packet time",
-        what="see kwsniff.engine.trace", side="end it is about", client="end of the client, -1 while unknown",
+        what="see kwsniff.engine.notes", side="end it is about", client="end of the client, -1 while unknown",
         a="how much, or which", b="further",
         a_hi="of OPENED: address of end a, upper half", a_lo="lower half",
         b_hi="of end b", b_lo="lower half", a_port="port of end a", b_port="port of end b",
@@ -246,6 +248,155 @@ EVENT_SPECS: list[Spec] = [
         guessed="1: it is of a newer version than is known",
         at="where in body_data it is", size="bytes",
         rank="of run when it was kept", left="of its connection",
+    ),
+]
+
+
+# Connections, and what a part of the input has to remember of them.
+
+CONNECTIONS = Spec(
+    "conns",
+    "a TCP connection; end a is the one with the lower address",
+    a_hi="address of end a, upper half", a_lo="lower half", b_hi="of end b", b_lo="lower half",
+    a_port="port of end a", b_port="port of end b",
+    next="next of the same hash, or next free",
+    number="place in the input of its first packet, from 1; 0 if the row is free, negative if it was taken out",
+    state="see STATES",
+    client="end of the client, 0 or 1; -1 while unknown",
+    ports="bit 0: end a is on a Kafka port, bit 1: end b; bit 2: neither, but one began like a client",
+    capture="number of the capture file of its latest packet",
+    first_time="of its first packet", last_time="latest packet time",
+    first_packet="number of the first packet",
+    last_packet=unknown("number of the latest packet"), last_order=unknown("its place in the input"),
+    syn_time=unknown("of the SYN"), syn_ack_time=unknown("of the SYN-ACK"),
+    early_syn_ack=unknown("of a SYN-ACK that came before the SYN, -1 if none"),
+    client_time=unknown("of the ACK that came before the SYN-ACK, -1 if none"),
+    handshake=unknown("from SYN to the ACK that ends it"),
+    reset_time=unknown("of an RST that has not closed it yet"), reset_order=unknown("its place"),
+    closed_by="0 unknown, 1 client, 2 broker, with 4 for RST, 8 for FIN",
+    closed_time="packet time of that",
+    syn="1: a SYN was seen", fin="1: a FIN was seen", rst="1: an RST was seen",
+    copies=counter("segments that the capture holds twice"),
+    alert=unknown("256 * level + description of the first TLS alert in the clear, -1 if none"),
+    alert_side="end that sent it",
+    backwards="1: time ran backwards", skewed="1: the clocks of its directions differ",
+    ended_inside="bit 0: a request ends where the connection did, and nothing of it is missing, bit 1: a response",
+    step="how far it was closed, see `kwsniff.engine.connections`",
+    ending="reason for which it is being closed, see REASONS; 0 if it is not",
+    list="which of lists it is in", listed="place in the input where it came to its end",
+    silent_before="neighbour that was silent longer", silent_after="neighbour that spoke later",
+    older="neighbour with a lower number", newer="neighbour with a higher one",
+    held_first=ref("pieces", "first piece held while it is not judged"), held_last=ref("pieces", "last one"),
+    held_bytes="bytes of them", held="how many",
+    judged="bytes held when it was judged in vain", tries="how often what was held was let go",
+    pending_first=ref("pieces", "first anomaly that waits for a verdict (pieces)"), pending_last=ref("pieces", "last one"),
+    pending_notes="how many",
+    held_pending="1: the item at hand was held and is to be judged",
+    first_request=ref("requests", "request in flight that came first"), last_request=ref("requests", "the one that came last"),
+    in_flight="requests in flight",
+    jumbled="1: their correlation ids may not ascend",
+    first_unasked=ref("requests", "oldest remembered request without reply"), last_unasked=ref("requests", "latest"), unasked="how many",
+    first_early=ref("early", "oldest response without request"), last_early=ref("early", "latest"), early="how many",
+    response_gap="1: response bytes were lost since the last call",
+    answered=Field("correlation id of the latest answered request, UNKNOWN if none", null=UNKNOWN),
+    raw_tokens="1: SASL tokens follow that are no messages",
+    raw_waiting="such tokens of the client without the broker's",
+    mechanism=text("SASL mechanism"), user=text("SASL user"), tokens=counter("SASL tokens seen"),
+    software=text("client library"), software_version=text("its version"),
+    client_id=Field("latest client id, -1 null, -2 none seen", TEXT, -2),
+    response_end=unknown("time at which the latest response ended"),
+    throttled_until=unknown("time until which the broker said it mutes the connection"),
+    undecoded=counter("frames with an undecoded body"),
+    frames=counter("frames cut, both ways"),
+    proven="1: content proved that it is Kafka; before that it tells no calls",
+    giving="1: it is giving up what it holds",
+    turned="1: the roles of its ends were turned round",
+    left="of a connection that a part did not see begin, see `kwsniff.engine.resumed`: HEAD, then KNOWN",
+    left_row=unknown("its row of lefts"),
+    head_bytes="bytes of its head so far",
+    unsure="1: whether responses were lost before the part it is not known, and would still matter",
+    known_since=unknown("place of the first answer to a request of the part, -1 if none"),
+    stray_low=Field("lowest correlation id of its responses without request", null=-UNKNOWN), stray_high=Field("highest one", null=UNKNOWN),
+    syns="SYNs that began no new connection",
+)
+SIDES = Spec(
+    "sides",
+    "one direction of a connection: row 2 * connection + end",
+    next_seq=unknown("sequence number of the next byte wanted, -1 until the first segment"),
+    offset="bytes of the stream before it, gaps included",
+    from_start="1: the first byte of the stream was captured",
+    isn=unknown("sequence number of the SYN, -1 if not seen"),
+    fin_at=unknown("offset of the FIN, -1 if not seen"), rst_at=unknown("offset of an RST that may be taken, -1 if none"), rst_time=unknown("its time"),
+    born=unknown("TCP timestamp of the SYN, -1 if none"), oldest=unknown("lowest TCP timestamp of its segments, in a part"),
+    syn_next=unknown("sequence number behind a SYN that nobody has answered yet and that is none of this connection, -1 if none"),
+    syn_ack=unknown("what it acknowledged, -1 if it was no SYN-ACK"), syn_time=unknown("its time"),
+    syn_tsval=unknown("its TCP timestamp"),
+    packets=counter("packets from this end"), bytes=counter("payload bytes from it"),
+    missing=counter("bytes that the capture lacks"), retransmitted=counter("payload bytes that were seen before"),
+    again=counter("segments of them, without keep-alives and copies"),
+    zero_windows=counter("how often it closed its window"), shut="1: its window is closed",
+    acked=unknown("highest offset that the other end acknowledged, -1 if none"),
+    doubted=unknown("sequence number behind a segment from this end that acknowledged what nobody saw, -1 if none"),
+    hole_packets="packets of the connection when the first hole opened", hole_time="and its time",
+    wait_first=ref("pieces", "first piece behind a hole"), wait_last=ref("pieces", "last one"), waiting="how many",
+    waiting_bytes="bytes they take",
+    spoken="1: payload of this end was captured",
+    history="bytes kept of what was delivered last, to compare retransmissions with",
+    history_at=ref("arena", "where in the arena, -1 if none"), history_room="bytes taken there",
+    synchronised="1: it is known where frames begin",
+    lost="1: it was known once",
+    buf=ref("arena", "where the frame in progress, or what is searched, lies in the arena; -1: nowhere"),
+    room="bytes there", have="bytes used",
+    block="where its block in the arena begins", block_room="bytes of that",
+    size="bytes of the frame in progress with its length, 0 while unknown",
+    got="bytes of it that went by, lost ones included",
+    broken="1: bytes of it are missing or not kept",
+    first_time=unknown("time of its first byte"), frame_time=unknown("time of the packet that came last"),
+    frame_order=unknown("place of that packet"), frame_packet=unknown("its number"),
+    frames=counter("frames cut"), resynchronised=counter("how often framing was found again"),
+    skipped=counter("bytes that belong to no frame"), skipped_before="of them when framing was last found",
+    latest=Field("correlation id of the latest request, UNKNOWN if none", null=UNKNOWN),
+    searched="bytes of the buffer that were searched in vain",
+    hope="bytes that what is searched would have if a response begins there, 0 if none may",
+    assumed="1: framing was found by what bytes look like, and no frame has borne it out yet",
+)
+COUNTED, COUNTED_OF_SIDES = CONNECTIONS.of(COUNTER), SIDES.of(COUNTER)
+"""What is counted from the beginning of a connection, of it and of its directions."""
+
+PART_SPECS: list[Spec] = [
+    Spec(
+        "marks",
+        "what a part has to remember of a segment",
+        kind="HEAD_: it is of a head, OPENED: it opened a connection, SWEPT: silent connections were looked for,"
+        " SPARE_: it is of a quiet connection",
+        row="of segments", conn="of conns", number="of the connection", order="place in the input",
+        time="of the sweep; of a quiet connection its row of lefts",
+    ),
+    Spec(
+        "lefts",
+        "a connection that a part did not see begin, from the segment on at which its state was known",
+        conn="row of conns", number="of the connection", order="place of that segment",
+        digest="of its state then",
+        quiet="whether the broker had answered nothing yet, see QUIETS", time="of that segment",
+        latest="correlation id of the latest request then", spare="1: all its segments since are kept",
+        verdict="whether it is what it was taken for, see VERDICTS",
+        before="row of the connection that it goes on with", over="1: it ended in the part",
+        software="its text then (as `print_of` has it)", software_version="the same", user="the same",
+        mechanism="the same",
+        last_software="as it ended or the part did", last_version="the same", last_user="the same",
+        last_mechanism="the same",
+        backwards="as of the connection then", last_backwards="at its end",
+        skewed="as of the connection then", last_skewed="at its end",
+        throttled_until="as of the connection then",
+        **dict.fromkeys(COUNTED, "then"),
+        **{f"{end}_{name}": f"of end {end} then" for end in "ab" for name in ("offset", *COUNTED_OF_SIDES)},
+        stray_low="lowest correlation id of the responses without request since", stray_high="highest one",
+        syns="SYNs that began no new connection since",
+        a_oldest="lowest TCP timestamp of end a since, -1 if none", b_oldest="of end b",
+        by_end="end whose SYN began the next connection, -1 if none", by_seq="sequence number of that",
+        unsteady="bit 0: framing of end a was lost since, bit 1: of end b",
+        waiting="requests in flight as it ended or the part did",
+        gap="1: whether responses were lost before that segment was not known then, 2: and it was asked for",
     ),
 ]
 # fmt: on

@@ -5,20 +5,20 @@ at the beginning of a segment, or with the client id that the connection is know
 that comes next. Elsewhere the frame has to be followed by another, to fill what came, or to have a body that
 decodes. A header alone that may be the beginning of a record batch is never believed.
 
-Reading a body may need a program that is not loaded yet, or more room: a search then ends with that code, as
-if it had not begun, and is made again.
+Reading a body may need a program that is not loaded yet, or more room: a search is stopped then, as if it had
+not begun, and is made again.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from kwsniff.engine.arena import append, came, drop_front
 from kwsniff.engine.bodies import skim_answer, skim_request
-from kwsniff.engine.buffer import append, came, drop_front
+from kwsniff.engine.connections import become, is_on_trial
 from kwsniff.engine.headers import (
     AHEAD,
     MORE,
-    NO,
     REQUEST_HEADER,
     RESPONSE_HEADER,
     YES,
@@ -30,15 +30,13 @@ from kwsniff.engine.headers import (
     names_client,
     request_at,
 )
-from kwsniff.engine.notes import note, room_for_notes
-from kwsniff.engine.numbers import FULL, OK, REFUSED, byte, int16, int32, uint32
-from kwsniff.engine.numbers import RESYNCHRONISED as FOUND_AGAIN
-from kwsniff.engine.states import become, is_on_trial
-from kwsniff.engine.tables import TLS, UNKNOWN
-from kwsniff.engine.texts import same
-from kwsniff.engine.trace import FRAMING_FOUND, decided
+from kwsniff.engine.notes import FRAMING_FOUND, decided, note, room_for_notes
+from kwsniff.engine.notes import RESYNCHRONISED as FOUND_AGAIN
+from kwsniff.engine.row_tables import UNKNOWN
+from kwsniff.engine.tables import TLS
 from kwsniff.engine.waiting import find_waiting
-from kwsniff.native.mode import inlined, kernel, uintp
+from kwsniff.native.mode import byte, inlined, int16, int32, kernel, uint32, uintp
+from kwsniff.native.octets import same
 
 MAX_HOPE = 256 * 1024
 """Bytes of a response that are held until it is seen whether it ends with a segment."""
@@ -49,15 +47,15 @@ EFFORT = 4
 
 
 @kernel
-def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
-    """Where a request begins, and YES; or up to where none does, and NO; or another code. A segment begins
-    at `mark`, -1 if none does."""
+def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, bool]:
+    """Where a request begins, or up to where none does, and which of both. A segment begins at `mark`, -1 if
+    none does."""
     top = t.limits[0].max_frame_bytes >> 24
     last = end - REQUEST_HEADER
     at = pos
     while at <= last:
         if at == mark and begins_request(t, data, at, end) and is_in_order(t, c, k, data, at, end):
-            return at, YES
+            return at, True
         # Lengths are below 2^28, keys and versions small: most positions are ruled out by three bytes.
         # Where four bytes in a row are not zero, each of six is, by the first byte of its key or version.
         if has_no_zero(data, at + 6):
@@ -71,13 +69,11 @@ def find_request(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: in
         ):
             looks = request_at(t, data, at, end, False)
             if looks == MORE and names_client(data, at):
-                return at, NO
-            if looks == YES:
-                sure = convinces(t, c, k, data, at, end)
-                if sure != NO:
-                    return at, sure
+                return at, False
+            if looks == YES and convinces(t, c, k, data, at, end):
+                return at, True
         at += 1
-    return max(pos, last + 1), NO
+    return max(pos, last + 1), False
 
 
 @inlined
@@ -104,74 +100,63 @@ def is_in_order(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def convinces(t: Any, c: int, k: int, data: Any, at: int, end: int) -> int:
-    """Whether what looks like a request is one: YES, NO or another code."""
+def convinces(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
+    """Whether what looks like a request is one."""
     conn, s = t.conns[c], t.sides[2 * c + k]
     named = names_client(data, at)
     found = int32(data, at + 8)
     if conn.client_id >= 0 and named:
         if not is_text(t, conn.client_id, data, at + REQUEST_HEADER, int16(data, at + 12)):
-            return NO
+            return False
         if s.latest != UNKNOWN and comes_next(found, s.latest):
-            return YES
+            return True
     elif conn.client_id >= 0 and s.latest != UNKNOWN:
-        return NO
+        return False
     after = at + 4 + int32(data, at)
     if after > end:
-        return YES if named and conn.client_id < 0 and not may_be_batch(data, at, end) else NO
-    code = decodes(t, data, at, after)
-    if code != OK:
-        return NO if code == REFUSED else code
-    if named or (after + REQUEST_HEADER <= end and request_at(t, data, after, end, False) == YES):
-        return YES
-    return NO
+        return named and conn.client_id < 0 and not may_be_batch(data, at, end)
+    if not may_read(t, 4 + int32(data, at)) or not skim_request(t, data, at, after):
+        return False
+    return named or (after + REQUEST_HEADER <= end and request_at(t, data, after, end, False) == YES)
 
 
 @kernel
-def decodes(t: Any, data: Any, at: int, end: int) -> int:
-    """Whether the request from `at` to `end`, whose header is plausible, has a body of its version: OK,
-    REFUSED or another code. Bytes may be made to look like requests inside requests: so no more is read than
-    there is, a few times over."""
-    t.run[0].effort -= end - at
-    if t.run[0].effort < 0:
-        return REFUSED
-    return skim_request(t, data, at, end)
+def may_read(t: Any, size: int) -> bool:
+    """Whether a frame of `size` bytes may be decoded to see whether it is one. Bytes may be made to look like
+    requests inside requests: so no more is read than there is, a few times over."""
+    t.run[0].spent += size
+    return t.run[0].spent <= t.run[0].effort
 
 
 @kernel
-def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
-    """Where a response begins, and YES; or up to where none does, and NO; or another code. A segment begins
-    at `mark`, -1 if none does."""
-    s = t.sides[2 * c + k]
-    if s.hope:
+def find_response(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, bool, int]:
+    """Where a response begins, or up to where none does, which of both, and how long one would be that may
+    begin there, 0 if none may. A segment begins at `mark`, -1 if none does."""
+    hope = t.sides[2 * c + k].hope
+    if hope:
         if mark >= 0 and end - mark >= RESPONSE_HEADER and is_sure(t, c, data, mark, end):
-            s.hope = 0
-            return mark, YES
-        if end - pos < s.hope:
-            return pos, NO
-        after = pos + s.hope
-        s.hope = 0
-        if after in (end, mark):
-            return pos, YES
+            return mark, True, 0
+        if end - pos < hope:
+            return pos, False, hope
+        if pos + hope in (end, mark):
+            return pos, True, 0
         pos += 1
     last = end - RESPONSE_HEADER
     at = pos
     while at <= last:
         if at == mark:
             if is_due(t, c, data, at, end, True):
-                return at, YES
+                return at, True, 0
             if may_go_on(t, c, data, at, end):
-                s.hope = 4 + int32(data, at)
-                return at, NO
+                return at, False, 4 + int32(data, at)
         elif has_no_zero(data, at) and end - at < 1 << 24:
             at = before_mark(at + 4, at, mark)  # lengths are below 2^24: they begin with a zero
             continue
         elif is_framed(data, at, end) and is_due(t, c, data, at, end, False):
-            code = answers(t, c, data, at)
-            if code != REFUSED:
-                return at, YES if code == OK else code
+            if answers(t, c, data, at):
+                return at, True, 0
         at += 1
-    return max(pos, last + 1), NO
+    return max(pos, last + 1), False, 0
 
 
 @inlined
@@ -189,20 +174,23 @@ def is_sure(t: Any, c: int, data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def hides_response(t: Any, c: int, k: int, data: Any, at: int, end: int) -> int:
-    """OK if a segment of the broker, inside a frame whose beginning was only assumed, begins with a response
-    that is waited for; REFUSED if not; or another code. Where one waits for the assumed frame too, the one
-    that decodes is believed, or that of two unfinished ones that is not huge."""
+def hides_response(t: Any, c: int, k: int, data: Any, at: int, end: int) -> bool:
+    """Whether a segment of the broker, inside a frame whose beginning was only assumed, begins with a
+    response that is waited for. Where one waits for the assumed frame too, the one that decodes is believed,
+    or that of two unfinished ones that is not huge."""
     s = t.sides[2 * c + k]
     if s.buf < 0 or s.have < RESPONSE_HEADER or end - at < RESPONSE_HEADER:
-        return REFUSED
+        return False
     if byte(data, at) > t.limits[0].max_frame_bytes >> 24 or not is_sure(t, c, data, at, end):
-        return REFUSED
+        return False
     if find_waiting(t, c, int32(t.arena, s.buf + 4)) < 0:
-        return OK
+        return True
     if at + 4 + int32(data, at) > end:
-        return OK if s.size > MAX_HOPE else REFUSED
-    return answers(t, c, data, at)
+        return s.size > MAX_HOPE
+    t.run[0].spent = 0
+    found = answers(t, c, data, at)
+    t.run[0].effort -= t.run[0].spent
+    return found
 
 
 @kernel
@@ -239,17 +227,14 @@ def is_due(t: Any, c: int, data: Any, at: int, end: int, begins: bool) -> bool:
 
 
 @kernel
-def answers(t: Any, c: int, data: Any, at: int) -> int:
+def answers(t: Any, c: int, data: Any, at: int) -> bool:
     """Whether what looks like a response that is waited for has a body of what was asked, where any may be
-    that of an API that is not known: OK, REFUSED or another code."""
+    that of an API that is not known."""
     layout = t.requests[find_waiting(t, c, int32(data, at + 4))].layout
     if layout < 0:
-        return OK
+        return True
     size = 4 + int32(data, at)
-    t.run[0].effort -= size
-    if t.run[0].effort < 0:
-        return REFUSED
-    return skim_answer(t, data, at + RESPONSE_HEADER, at + size, layout)
+    return may_read(t, size) and skim_answer(t, data, at + RESPONSE_HEADER, at + size, layout)
 
 
 @kernel
@@ -295,17 +280,16 @@ def lose_framing(s: Any) -> None:
 
 
 @kernel
-def search(t: Any, c: int, k: int, data: Any, at: int, left: int) -> int:
+def search(t: Any, c: int, k: int, data: Any, at: int, left: int) -> None:
     """Framing is not known: look for a frame in what is left of a segment."""
     run = t.run[0]
     s = t.sides[2 * c + k]
     conn = t.conns[c]
     if s.have:
-        if append(t, s, data, at, left) != OK:
-            return FULL
+        append(t, s, data, at, left)
         came(t, s, False)
         run.cursor += left
-        return OK
+        return
     if (
         s.frames == 0
         and is_tls(data, at, at + left)
@@ -313,26 +297,21 @@ def search(t: Any, c: int, k: int, data: Any, at: int, left: int) -> int:
     ):
         become(t, c, TLS)
         run.cursor += left
-        return OK
-    if room_for_notes(t, 1) != OK:
-        return FULL
+        return
+    room_for_notes(t, 1)
     found, sure = find_frame(t, c, k, data, at, at + left, at if run.cursor == 0 else -1)
     rest = at + left - found
-    if sure < NO:
-        return sure
-    if sure == YES:
+    if sure:
         s.skipped += found - at
         run.cursor += found - at
         synchronise(t, c, k, t.item[0].packet)
-        return OK
+        return
     if rest > 0:
-        if append(t, s, data, found, rest) != OK:
-            return FULL
+        append(t, s, data, found, rest)
         came(t, s, True)
         s.searched = s.have
     s.skipped += found - at
     run.cursor += left
-    return OK
 
 
 @kernel
@@ -348,44 +327,37 @@ def asks(t: Any, data: Any, mark: int, end: int) -> bool:
 
 
 @kernel
-def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, int]:
-    """Where a frame of this side begins, and YES; or up to where none does, and NO; or another code. A
-    segment begins at `mark`, -1 if none does."""
-    run = t.run[0]
-    before, hope = run.effort, t.sides[2 * c + k].hope
+def find_frame(t: Any, c: int, k: int, data: Any, pos: int, end: int, mark: int) -> tuple[int, bool]:
+    """Where a frame of this side begins, or up to where none does, and which of both. A segment begins at
+    `mark`, -1 if none does."""
+    run, s = t.run[0], t.sides[2 * c + k]
+    run.spent = 0  # it may have been stopped and begins anew
     if k == t.conns[c].client:
         found, sure = find_request(t, c, k, data, pos, end, mark)
     elif is_on_trial(t.conns[c]) and asks(t, data, mark, end):
-        t.sides[2 * c + k].hope = 0
-        found, sure = mark, YES
+        found, sure, s.hope = mark, True, 0
     else:
-        found, sure = find_response(t, c, k, data, pos, end, mark)
-    if sure < NO:
-        run.effort, t.sides[2 * c + k].hope = before, hope
-        return found, sure
-    run.steps += 1 + found - pos + before - run.effort
+        found, sure, s.hope = find_response(t, c, k, data, pos, end, mark)
+    run.steps += 1 + found - pos + run.spent
+    run.effort -= run.spent
     return found, sure
 
 
 @kernel
-def search_buffer(t: Any, c: int, k: int) -> int:
+def search_buffer(t: Any, c: int, k: int) -> None:
     """Look for a frame in the buffer, the end of which came with the packet at hand."""
     s = t.sides[2 * c + k]
-    if room_for_notes(t, 1) != OK:
-        return FULL
+    room_for_notes(t, 1)
     found, sure = find_frame(t, c, k, t.arena, s.buf, s.buf + s.have, s.buf + s.searched)
-    if sure < NO:
-        return sure
     skipped = found - s.buf
     s.skipped += skipped
     if skipped >= s.searched:
         s.first_time = s.frame_time
     drop_front(t, s, skipped)
     s.searched = s.have
-    if sure == YES:
+    if sure:
         s.searched = 0
         synchronise(t, c, k, s.frame_packet)
-    return OK
 
 
 @kernel

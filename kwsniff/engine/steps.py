@@ -1,7 +1,6 @@
 """What single instructions of a body's program do: those that fill registers, facts and lists.
 
-Each returns the position behind what it read, if it reads, and what is wrong: 0 for nothing, NO_ROOM if a
-table is full.
+Each returns the position behind what it read, if it reads, and what is wrong: 0 for nothing.
 """
 
 from __future__ import annotations
@@ -10,17 +9,14 @@ from typing import Any
 
 from kwsniff.engine.arena import lacks
 from kwsniff.engine.facts import ARRAY, ELEMENTS, NOT_TEXT, TRUNCATED, count, is_zero_uuid, length
-from kwsniff.engine.numbers import FULL, NONE, int16, int32
-from kwsniff.engine.records import sum_up
 from kwsniff.engine.tables import SPEC_OF, WANTS
-from kwsniff.engine.texts import TEXT, UUID, add_name, invalid_at, text
-from kwsniff.native.mode import inlined, int64, kernel, made, uintp
+from kwsniff.engine.texts import TEXT, UUID, add_name, text
+from kwsniff.native.mode import byte, inlined, int16, int32, int64, int64_at, kernel, made, uint32, uintp
+from kwsniff.native.octets import crc32, crc32c, invalid_at
+from kwsniff.native.rowcopies import NONE
 from kwsniff.spec import instructions as i
 
 _ROWS, _BROKERS, _RESOURCES = WANTS.index("rows"), WANTS.index("brokers"), WANTS.index("resources")
-NO_ROOM = -1
-"""In place of what is wrong: a table is full, `run.want` says which."""
-
 
 # Registers
 
@@ -43,10 +39,7 @@ def read_text(t: Any, data: Any, pos: int, end: int, step: Any, side: int) -> tu
         if fact.code == 0:
             fact.code, fact.offset = int64(NOT_TEXT), at - reading.begin
     elif reading.keep and (r[step.a] < 0 or step.c != i.FIRST) and (reading.named or step.c != i.LIST):
-        value = text(t, data, after, size, TEXT)
-        if value < 0:
-            return after, int64(NO_ROOM)
-        r[step.a] = value
+        r[step.a] = text(t, data, after, size, TEXT)
     return after + size, int64(0)
 
 
@@ -57,10 +50,7 @@ def read_uuid(t: Any, data: Any, pos: int, end: int, step: Any) -> tuple[int, in
         return pos, int64(TRUNCATED)
     t.registers[step.a] = -1
     if t.reading[0].named and not is_zero_uuid(data, pos):
-        value = text(t, data, pos, int64(16), UUID)
-        if value < 0:
-            return pos, int64(NO_ROOM)
-        t.registers[step.a] = value
+        t.registers[step.a] = text(t, data, pos, int64(16), UUID)
     return pos + 16, int64(0)
 
 
@@ -126,14 +116,13 @@ def open_tags(data: Any, pos: int, end: int, r: Any, a: int) -> tuple[int, int]:
 
 
 @kernel
-def add_row(t: Any, data: Any, step: Any, side: int) -> int:
+def add_row(t: Any, data: Any, step: Any, side: int) -> None:
     """The partition that the registers describe."""
     reading, fact, r = t.reading[0], t.facts[side], t.registers
     if not reading.keep:
-        return int64(0)
+        return
     if fact.rows >= len(t.rows):
         lacks(t, _ROWS, fact.rows + 1)
-        return int64(NO_ROOM)
     row = t.rows[uintp(fact.rows)]
     fill_row(row, r, step)
     if step.d and r[step.c + i.RECORDS_AT] != NONE:
@@ -145,7 +134,6 @@ def add_row(t: Any, data: Any, step: Any, side: int) -> int:
         fact.damaged += 1 if row.mismatches or row.damage else 0
     if reading.lists or row.mismatches or row.damage:
         fact.rows += 1
-    return int64(0)
 
 
 @inlined
@@ -194,21 +182,17 @@ def reaches_end(row: Any) -> int:
 
 
 @inlined
-def add_topic(t: Any, step: Any, side: int) -> int:
+def add_topic(t: Any, step: Any, side: int) -> None:
     """The topic that two registers name, unless it is there."""
     if not t.reading[0].lists:
-        return int64(0)
+        return
     fact, name, uuid = t.facts[side], t.registers[step.a], t.registers[step.b]
     if fact.names == 0 and len(t.names) > 0:
         topic = t.names[0]
         topic.name, topic.uuid = name, uuid
         fact.names = 1
-        return int64(0)
-    found = add_name(t, fact.names, name, uuid)
-    if found == FULL:
-        return int64(NO_ROOM)
-    fact.names = found
-    return int64(0)
+    else:
+        fact.names = add_name(t, fact.names, name, uuid)
 
 
 @kernel
@@ -224,7 +208,6 @@ def add_partitions(t: Any, data: Any, pos: int, end: int, step: Any, side: int) 
     if t.reading[0].lists:
         if fact.rows + size > len(t.rows):
             lacks(t, _ROWS, fact.rows + size)
-            return after, int64(NO_ROOM)
         bare_rows(t, data, after, fact.rows, size, r[step.b], r[step.c])
         fact.rows += size
     return after + 4 * size, int64(0)
@@ -248,31 +231,127 @@ _reset_row = made("reset_row", "row", SPEC_OF["rows"].reset())
 
 
 @inlined
-def add_broker(t: Any, step: Any, side: int) -> int:
+def add_broker(t: Any, step: Any, side: int) -> None:
     """A broker that the message names."""
     fact, r = t.facts[side], t.registers
     if not t.reading[0].keep:
-        return int64(0)
+        return
     if fact.brokers >= len(t.brokers):
         lacks(t, _BROKERS, fact.brokers + 1)
-        return int64(NO_ROOM)
     broker = t.brokers[uintp(fact.brokers)]
     broker.node, broker.host, broker.port = r[step.a], r[step.b], r[step.c]
     fact.brokers += 1
-    return int64(0)
 
 
 @inlined
-def add_resource(t: Any, step: Any, side: int) -> int:
+def add_resource(t: Any, step: Any, side: int) -> None:
     """A resource that the message is about."""
     fact, r = t.facts[side], t.registers
     if not t.reading[0].lists:
-        return int64(0)
+        return
     if fact.resources >= len(t.resources):
         lacks(t, _RESOURCES, fact.resources + 1)
-        return int64(NO_ROOM)
     resource = t.resources[uintp(fact.resources)]
     resource.type, resource.name = r[step.a], r[step.b]
     resource.error, resource.detail = r[step.c], r[step.d]
     fact.resources += 1
-    return int64(0)
+
+
+# Record data by its batch headers alone: records, codecs, first offset and what is wrong.
+#
+# Theory of operation. The field `records` of Produce, Fetch, ShareFetch and FetchSnapshot holds batches one
+# after the other, each starting with an offset (8 bytes) and the length of what follows (4 bytes). The byte
+# 16 after the start is the magic in every format ever used, so one can hop from batch to batch:
+#
+# * magic 2 (KIP-98): a 61-byte header with the number of records and a CRC-32C of all after the CRC field;
+# * magic 0 and 1 (KIP-32): one message each, with a CRC-32. A compressed message wraps a whole message set,
+#   and only decompressing it tells how many messages: the count is then unknown, never guessed.
+#
+# A fetch response may end inside a batch: brokers cut by bytes, and the consumer asks again (protocol guide).
+#
+# Invariant: every hop goes forward by at least 26 bytes, and nothing beyond `end` is read.
+
+CUT_SHORT, CODEC_UNKNOWN, MALFORMED = 1, 2, 4
+"""Bits of `damage`."""
+
+_OVERHEAD = 12
+"""Bytes of offset and length, which the length does not count."""
+_MAGIC_AT = 16
+_HEADER = 61
+_CRC_FROM = 21
+_MIN_RECORD = 7
+"""Bytes of the smallest magic 2 record: seven one-byte fields."""
+_UNKNOWN_CODEC = 5
+
+
+@kernel
+def with_codec(codecs: int, codec: int) -> int:
+    """A list of codecs (four bits each, the first lowest, codec + 1) with one more if it is not in it."""
+    shift = int64(0)
+    while (codecs >> shift) & 15:
+        if (codecs >> shift) & 15 == codec + 1:
+            return codecs
+        shift += 4
+    return codecs | (codec + 1) << shift
+
+
+@kernel
+def _least(magic: int) -> int:
+    """Smallest length of a batch or message: without key and value, or without records."""
+    return 49 if magic == 2 else 22 if magic == 1 else 14
+
+
+@kernel
+def sum_up(data: Any, start: int, end: int, is_request: bool, verify: bool, row: Any) -> int:
+    """Fill what `row` says of the record data `data[start:end]`; returns the offset of the first record, NONE
+    if it is not known. Sums are of complete batches only."""
+    count, codecs, base, mismatches, damage = int64(0), int64(0), int64(NONE), int64(0), int64(0)
+    batches, unknown = int64(0), False
+    pos = start
+    while pos < end:
+        left = end - pos
+        if left <= _MAGIC_AT:
+            if left >= _OVERHEAD and int32(data, pos + 8) < 14:
+                damage, unknown = int64(MALFORMED), True
+            elif is_request:
+                damage |= CUT_SHORT
+            break
+        length, magic = int32(data, pos + 8), byte(data, pos + _MAGIC_AT)
+        if magic > 2 or length < _least(magic):
+            damage, unknown = int64(MALFORMED), True
+            break
+        stop = pos + _OVERHEAD + length
+        if stop > end:
+            if is_request:
+                damage |= CUT_SHORT
+            break
+        codec = byte(data, pos + (_CRC_FROM + 1 if magic == 2 else 17)) & 7
+        if magic == 2:
+            records = int32(data, pos + _HEADER - 4)
+            if records < 0 or (codec == 0 and records * _MIN_RECORD > stop - pos - _HEADER):
+                damage, unknown = int64(MALFORMED), True
+                break
+            count += records
+            if batches == 0:
+                base = int64_at(data, pos)
+            if verify and crc32c(data, pos + _CRC_FROM, stop) != uint32(data, pos + _MAGIC_AT + 1):
+                mismatches += 1
+        else:
+            if codec:
+                unknown = True
+            else:
+                count += 1
+                if batches == 0:
+                    base = int64_at(data, pos)
+            if verify and crc32(data, pos + _MAGIC_AT, stop) != uint32(data, pos + _OVERHEAD):
+                mismatches += 1
+        if codec >= _UNKNOWN_CODEC:
+            codec = int64(_UNKNOWN_CODEC)
+            damage |= CODEC_UNKNOWN
+        codecs = with_codec(codecs, codec)
+        batches += 1
+        pos = stop
+    row.records = NONE if unknown else count
+    row.bytes, row.codecs, row.mismatches, row.damage = end - start, codecs, mismatches, damage
+    row.batches = batches
+    return base

@@ -22,21 +22,32 @@ from typing import Any
 from kwsniff.engine import frames
 from kwsniff.engine.arena import (
     allocate,
-    copy,
     drop_piece,
+    free,
+    hold,
+    pop_held,
     present_hole,
     present_piece,
-    release,
+    remember,
+    room_for_history,
+    room_for_row,
     take_piece,
 )
-from kwsniff.engine.buffer import hold, note_overlap, pop_held, remember, room_for_history
-from kwsniff.engine.notes import note_now, room_for_notes
-from kwsniff.engine.numbers import FULL, GAP, OK, REORDER_LIMIT, distance
+from kwsniff.engine.notes import (
+    GAP,
+    GAP_GIVEN_UP,
+    HELD,
+    OVERLAP_DIFFERS,
+    REORDER_LIMIT,
+    decided,
+    note,
+    note_now,
+    room_for_notes,
+)
 from kwsniff.engine.roles import judge
-from kwsniff.engine.tables import KAFKA, LIMIT_REASON, PROBING
-from kwsniff.engine.texts import same
-from kwsniff.engine.trace import GAP_GIVEN_UP, decided
-from kwsniff.native.mode import kernel
+from kwsniff.engine.tables import KAFKA, LIMIT_REASON, PIECES, PROBING
+from kwsniff.native.mode import distance, kernel
+from kwsniff.native.octets import copy, same
 
 FAR = 1 << 20
 """How many bytes behind the last one seen an acknowledgement, a FIN or an RST is believed to know of."""
@@ -51,7 +62,7 @@ or no more comes."""
 
 
 @kernel
-def deliver(t: Any, c: int, k: int, data: Any) -> int:
+def deliver(t: Any, c: int, k: int, data: Any) -> None:
     """Take the bytes that `item` says, in order.
 
     `run.cursor` says how many were taken, and is their number afterwards."""
@@ -60,56 +71,42 @@ def deliver(t: Any, c: int, k: int, data: Any) -> int:
     if item.size:
         s.spoken = 1
     if conn.state == PROBING and run.cursor == 0 and not conn.held_pending:
-        code = hold(t, c, k, data)
-        if code != OK:
-            return code
+        hold(t, c, k, data)
+        decided(t, c, HELD, k, conn.held_bytes, 0)
         conn.held_pending = 1
     if conn.held_pending:
         if conn.state == PROBING:
-            code = judge(t, c, False)
-            if code != OK:
-                return code
+            judge(t, c, False)
         conn.held_pending = 0
         run.cursor = item.length
-        return OK
+        return
     if conn.state == KAFKA:
         if item.size and run.cursor <= item.size:  # all may be taken, and a frame of it wait for room
-            code = frames.feed(t, c, k, data, item.size)
-            if code != OK:
-                return code
+            frames.feed(t, c, k, data, item.size)
         if run.cursor < item.length and conn.state == KAFKA:
-            code = frames.gap(t, c, k)
-            if code != OK:
-                return code
-        code = frames.feed(t, c, k, data, 0)
-        if code != OK:
-            return code
+            frames.gap(t, c, k)
+        frames.feed(t, c, k, data, 0)
     run.cursor = item.length
-    return OK
 
 
 @kernel
-def replay(t: Any, c: int) -> int:
+def replay(t: Any, c: int) -> None:
     """Deliver what was held until the connection was judged."""
     run, conn = t.run[0], t.conns[c]
     if conn.state == PROBING:
-        return OK
+        return
     while conn.held_first >= 0:
         if run.replaying == 0:
             run.replaying, run.cursor = 1, 0
         piece = t.pieces[conn.held_first]
         if piece.gap and piece.start == 0 and conn.state == KAFKA:
-            if room_for_notes(t, 1) != OK:
-                return FULL
+            room_for_notes(t, 1)
             note_now(t, c, GAP, piece.end, 0 if piece.side == conn.client else 1)
             piece.start = 1
         present_piece(t, piece, piece.end)
-        code = deliver(t, c, piece.side, t.arena)
-        if code != OK:
-            return code
+        deliver(t, c, piece.side, t.arena)
         pop_held(t, c)
         run.replaying = 0
-    return OK
 
 
 @kernel
@@ -144,15 +141,13 @@ def never_arrived(t: Any, c: int, k: int) -> bool:
 
 
 @kernel
-def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
+def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> None:
     """Deliver what waits: what follows what was delivered, and what lies behind holes that will not be filled
     any more; or `all_of_it`."""
     run = t.run[0]
     conn, s = t.conns[c], t.sides[2 * c + k]
     if run.item < 0:
-        code = replay(t, c)
-        if code != OK:
-            return code
+        replay(t, c)
     while s.wait_first >= 0:
         piece = t.pieces[s.wait_first]
         hole = piece.start - s.offset
@@ -160,12 +155,11 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
             if all_of_it and run.item != s.wait_first and never_arrived(t, c, k):
                 while s.wait_first >= 0:
                     drop_first(t, s)
-                return OK
+                return
             if run.item != s.wait_first:
                 if not all_of_it and not why_given_up(t, c, k, now):
-                    return OK
-                if room_for_notes(t, 2) != OK:
-                    return FULL
+                    return
+                room_for_notes(t, 2)
                 limits = t.limits[0]
                 if not all_of_it and (s.waiting_bytes > limits.max_reorder_bytes or s.waiting > MAX_WAITING):
                     note_now(t, c, REORDER_LIMIT, 0, 0)
@@ -174,9 +168,7 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
                 decided(t, c, GAP_GIVEN_UP, k, hole, END if all_of_it else why_given_up(t, c, k, now))
                 run.item, run.cursor = s.wait_first, 0
             present_hole(t, hole)
-            code = deliver(t, c, k, t.arena)
-            if code != OK:
-                return code
+            deliver(t, c, k, t.arena)
             if conn.held_last >= 0:
                 t.pieces[conn.held_last].gap = 1
             run.item = -1
@@ -187,22 +179,16 @@ def set_free(t: Any, c: int, k: int, now: int, all_of_it: bool) -> int:
             if run.item != s.wait_first:
                 run.item, run.cursor = s.wait_first, 0
             length = piece.end - piece.start
-            if room_for_history(t, s, piece.size, length) != OK:
-                return FULL
+            room_for_history(t, s, piece.size, length)
             present_piece(t, piece, length)
-            code = deliver(t, c, k, t.arena)
-            if code != OK:
-                return code
+            deliver(t, c, k, t.arena)
             s.missing += length - piece.size
             advance(s, length)
             remember(t, s, t.arena, piece.at, piece.size, length)
             drop_first(t, s)
             run.item = -1
             date_hole(t, s)
-        code = replay(t, c)
-        if code != OK:
-            return code
-    return OK
+        replay(t, c)
 
 
 @kernel
@@ -225,20 +211,20 @@ def drop_first(t: Any, s: Any) -> None:
     s.waiting -= 1
     s.waiting_bytes -= COST + piece.size
     if piece.at >= 0:
-        release(t, piece.at, piece.size)
+        free(t, piece.at, piece.size)
     drop_piece(t, row)
 
 
 @kernel
-def flush(t: Any, c: int, k: int) -> int:
+def flush(t: Any, c: int, k: int) -> None:
     """Deliver everything that waits, as at the end of the connection."""
-    return set_free(t, c, k, t.conns[c].last_time, True)
+    set_free(t, c, k, t.conns[c].last_time, True)
 
 
 @kernel
-def insert(t: Any, c: int, k: int, start: int, data: Any) -> int:
-    """Let the parts of `item`, whose offset is `start`, wait that do not wait yet. Called again after FULL,
-    it finds those there."""
+def insert(t: Any, c: int, k: int, start: int, data: Any) -> None:
+    """Let the parts of `item`, whose offset is `start`, wait that do not wait yet. Called again, it finds
+    those there that it put there before it was stopped."""
     run, item = t.run[0], t.item[0]
     s = t.sides[2 * c + k]
     end = start + item.length
@@ -254,8 +240,6 @@ def insert(t: Any, c: int, k: int, start: int, data: Any) -> int:
         stop = end if at < 0 else min(end, max(t.pieces[at].start, begin))
         if stop > begin:
             row = put(t, s, before, begin, stop, start, data)
-            if row < 0:
-                return FULL
             piece = t.pieces[row]
             piece.time, piece.packet, piece.order, piece.side = item.time, item.packet, item.order, k
             piece.packets = t.sides[2 * c].packets + t.sides[2 * c + 1].packets
@@ -276,30 +260,20 @@ def insert(t: Any, c: int, k: int, start: int, data: Any) -> int:
         if begin >= end:
             break
     if differing:
-        if room_for_notes(t, 1) != OK:
-            return FULL
+        room_for_notes(t, 1)
         note_overlap(t, c, item.packet)
-    return OK
 
 
 @kernel
 def put(t: Any, s: Any, before: int, begin: int, stop: int, start: int, data: Any) -> int:
-    """Let bytes of `item`, whose offset is `start`, wait behind a piece, or as the first (-1); -1 if there is
-    no room."""
+    """Let bytes of `item`, whose offset is `start`, wait behind a piece, or as the first (-1)."""
     item = t.item[0]
     kept = max(min(stop, start + item.size) - begin, 0)
-    at = -1
-    if kept:
-        at = allocate(t, kept)
-        if at < 0:
-            return -1
+    room_for_row(t, t.pieces, PIECES)
+    at = allocate(t, kept) if kept else -1
     row = take_piece(t)
-    if row < 0:
-        if at >= 0:
-            release(t, at, kept)
-        return -1
     if kept:
-        copy(t.arena, at, data, item.pos + begin - start, kept)
+        copy(data, item.pos + begin - start, kept, t.arena, at)
     piece = t.pieces[row]
     piece.start, piece.end, piece.at, piece.size, piece.gap = begin, stop, at, kept, 0
     after = t.pieces[before].next if before >= 0 else s.wait_first
@@ -332,3 +306,34 @@ def acknowledge(t: Any, s: Any, ack: int) -> bool:
         return False
     s.acked = max(s.acked, offset)
     return True
+
+
+# What was delivered already, and comes again.
+
+COPY = 512
+"""Of a segment's `flags`, see `kwsniff.net.segments`."""
+
+
+@kernel
+def note_overlap(t: Any, c: int, packet: int) -> None:
+    """A retransmission carries other bytes than the first copy; that there is room was seen to."""
+    note(t, c, OVERLAP_DIFFERS, packet, t.conns[c].last_time, 0, 0)
+
+
+@kernel
+def seen_before(t: Any, c: int, k: int, start: int, data: Any, seg: Any) -> None:
+    """Compare what of a segment, whose offset is `start`, was delivered already with the first copy, as far
+    as that is kept."""
+    s = t.sides[2 * c + k]
+    end = start + seg.length
+    s.retransmitted += min(end, s.offset) - start
+    if end == s.offset and end - start == 1:
+        return  # a keep-alive repeats the last byte, with whatever value (RFC 9293, 3.8.4)
+    if seg.flags & COPY == 0:
+        s.again += 1
+    first = max(start, s.offset - s.history)
+    last = min(start + seg.captured, s.offset)
+    if first < last and not same(
+        data, seg.start + first - start, t.arena, s.history_at + first - (s.offset - s.history), last - first
+    ):
+        note_overlap(t, c, seg.packet)

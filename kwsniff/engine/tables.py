@@ -7,124 +7,23 @@ are -1 if there is none; numbers that may be null are NONE then. `Tables` is wha
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import Any, NoReturn
 
-from kwsniff.engine.row_tables import BODY_ARRAYS, BODY_SPECS, BODY_WANTS, EVENT_SPECS, REQUEST_FIELDS
-from kwsniff.native.rowcopies import BYTES, COUNTER, TEXT, Field, Spec, counter, ref, text, unknown
-
-UNKNOWN = -(1 << 40)
-"""No correlation id was seen before: clients may use any number, some do use -1."""
+from kwsniff.engine.row_tables import (
+    BODY_ARRAYS,
+    BODY_SPECS,
+    BODY_WANTS,
+    CONNECTIONS,
+    COUNTED_OF_SIDES,
+    EVENT_SPECS,
+    PART_SPECS,
+    REQUEST_FIELDS,
+    SIDES,
+)
+from kwsniff.native.mode import kernel
+from kwsniff.native.rowcopies import BYTES, Spec, ref, text
 
 # fmt: off
-CONNECTIONS = Spec(
-    "conns",
-    "a TCP connection; end a is the one with the lower address",
-    a_hi="address of end a, upper half", a_lo="lower half", b_hi="of end b", b_lo="lower half",
-    a_port="port of end a", b_port="port of end b",
-    next="next of the same hash, or next free",
-    number="place in the input of its first packet, from 1; 0 if the row is free, negative if it was taken out",
-    state="see STATES",
-    client="end of the client, 0 or 1; -1 while unknown",
-    ports="bit 0: end a is on a Kafka port, bit 1: end b; bit 2: neither, but one began like a client",
-    capture="number of the capture file of its latest packet",
-    first_time="of its first packet", last_time="latest packet time",
-    first_packet="number of the first packet",
-    last_packet=unknown("number of the latest packet"), last_order=unknown("its place in the input"),
-    syn_time=unknown("of the SYN"), syn_ack_time=unknown("of the SYN-ACK"),
-    early_syn_ack=unknown("of a SYN-ACK that came before the SYN, -1 if none"),
-    client_time=unknown("of the ACK that came before the SYN-ACK, -1 if none"),
-    handshake=unknown("from SYN to the ACK that ends it"),
-    reset_time=unknown("of an RST that has not closed it yet"), reset_order=unknown("its place"),
-    closed_by="0 unknown, 1 client, 2 broker, with 4 for RST, 8 for FIN",
-    closed_time="packet time of that",
-    syn="1: a SYN was seen", fin="1: a FIN was seen", rst="1: an RST was seen",
-    copies=counter("segments that the capture holds twice"),
-    alert=unknown("256 * level + description of the first TLS alert in the clear, -1 if none"),
-    alert_side="end that sent it",
-    backwards="1: time ran backwards", skewed="1: the clocks of its directions differ",
-    ended_inside="bit 0: a request ends where the connection did, and nothing of it is missing, bit 1: a response",
-    step="how far it was closed, see `kwsniff.engine.connections`",
-    ending="reason for which it is being closed, see REASONS; 0 if it is not",
-    list="which of lists it is in", listed="place in the input where it came to its end",
-    silent_before="neighbour that was silent longer", silent_after="neighbour that spoke later",
-    older="neighbour with a lower number", newer="neighbour with a higher one",
-    held_first=ref("pieces", "first piece held while it is not judged"), held_last=ref("pieces", "last one"),
-    held_bytes="bytes of them", held="how many",
-    judged="bytes held when it was judged in vain", tries="how often what was held was let go",
-    pending_first=ref("pieces", "first anomaly that waits for a verdict (pieces)"), pending_last=ref("pieces", "last one"),
-    pending_notes="how many",
-    held_pending="1: the item at hand was held and is to be judged",
-    first_request=ref("requests", "request in flight that came first"), last_request=ref("requests", "the one that came last"),
-    in_flight="requests in flight",
-    jumbled="1: their correlation ids may not ascend",
-    first_unasked=ref("requests", "oldest remembered request without reply"), last_unasked=ref("requests", "latest"), unasked="how many",
-    first_early=ref("early", "oldest response without request"), last_early=ref("early", "latest"), early="how many",
-    response_gap="1: response bytes were lost since the last call",
-    answered=Field("correlation id of the latest answered request, UNKNOWN if none", null=UNKNOWN),
-    raw_tokens="1: SASL tokens follow that are no messages",
-    raw_waiting="such tokens of the client without the broker's",
-    mechanism=text("SASL mechanism"), user=text("SASL user"), tokens=counter("SASL tokens seen"),
-    software=text("client library"), software_version=text("its version"),
-    client_id=Field("latest client id, -1 null, -2 none seen", TEXT, -2),
-    response_end=unknown("time at which the latest response ended"),
-    throttled_until=unknown("time until which the broker said it mutes the connection"),
-    undecoded=counter("frames with an undecoded body"),
-    frames=counter("frames cut, both ways"),
-    proven="1: content proved that it is Kafka; before that it tells no calls",
-    giving="1: it is giving up what it holds",
-    turned="1: the roles of its ends were turned round",
-    left="of a connection that a part did not see begin, see `kwsniff.engine.left`: HEAD, then KNOWN",
-    left_row=unknown("its row of lefts"),
-    head_bytes="bytes of its head so far",
-    unsure="1: whether responses were lost before the part it is not known, and would still matter",
-    known_since=unknown("place of the first answer to a request of the part, -1 if none"),
-    stray_low=Field("lowest correlation id of its responses without request", null=-UNKNOWN), stray_high=Field("highest one", null=UNKNOWN),
-    syns="SYNs that began no new connection",
-)
-SIDES = Spec(
-    "sides",
-    "one direction of a connection: row 2 * connection + end",
-    next_seq=unknown("sequence number of the next byte wanted, -1 until the first segment"),
-    offset="bytes of the stream before it, gaps included",
-    from_start="1: the first byte of the stream was captured",
-    isn=unknown("sequence number of the SYN, -1 if not seen"),
-    fin_at=unknown("offset of the FIN, -1 if not seen"), rst_at=unknown("offset of an RST that may be taken, -1 if none"), rst_time=unknown("its time"),
-    born=unknown("TCP timestamp of the SYN, -1 if none"), oldest=unknown("lowest TCP timestamp of its segments, in a part"),
-    syn_next=unknown("sequence number behind a SYN that nobody has answered yet and that is none of this connection, -1 if none"),
-    syn_ack=unknown("what it acknowledged, -1 if it was no SYN-ACK"), syn_time=unknown("its time"),
-    syn_tsval=unknown("its TCP timestamp"),
-    packets=counter("packets from this end"), bytes=counter("payload bytes from it"),
-    missing=counter("bytes that the capture lacks"), retransmitted=counter("payload bytes that were seen before"),
-    again=counter("segments of them, without keep-alives and copies"),
-    zero_windows=counter("how often it closed its window"), shut="1: its window is closed",
-    acked=unknown("highest offset that the other end acknowledged, -1 if none"),
-    doubted=unknown("sequence number behind a segment from this end that acknowledged what nobody saw, -1 if none"),
-    hole_packets="packets of the connection when the first hole opened", hole_time="and its time",
-    wait_first=ref("pieces", "first piece behind a hole"), wait_last=ref("pieces", "last one"), waiting="how many",
-    waiting_bytes="bytes they take",
-    spoken="1: payload of this end was captured",
-    history="bytes kept of what was delivered last, to compare retransmissions with",
-    history_at=ref("arena", "where in the arena, -1 if none"), history_room="bytes taken there",
-    synchronised="1: it is known where frames begin",
-    lost="1: it was known once",
-    buf=ref("arena", "where the frame in progress, or what is searched, lies in the arena; -1: nowhere"),
-    room="bytes there", have="bytes used",
-    block="where its block in the arena begins", block_room="bytes of that",
-    size="bytes of the frame in progress with its length, 0 while unknown",
-    got="bytes of it that went by, lost ones included",
-    broken="1: bytes of it are missing or not kept",
-    first_time=unknown("time of its first byte"), frame_time=unknown("time of the packet that came last"),
-    frame_order=unknown("place of that packet"), frame_packet=unknown("its number"),
-    frames=counter("frames cut"), resynchronised=counter("how often framing was found again"),
-    skipped=counter("bytes that belong to no frame"), skipped_before="of them when framing was last found",
-    latest=Field("correlation id of the latest request, UNKNOWN if none", null=UNKNOWN),
-    searched="bytes of the buffer that were searched in vain",
-    hope="bytes that what is searched would have if a response begins there, 0 if none may",
-    assumed="1: framing was found by what bytes look like, and no frame has borne it out yet",
-)
-COUNTED, COUNTED_OF_SIDES = CONNECTIONS.of(COUNTER), SIDES.of(COUNTER)
-"""What is counted from the beginning of a connection, of it and of its directions."""
-
 SPECS: list[Spec] = [
     Spec(
         "segments",
@@ -156,8 +55,9 @@ SPECS: list[Spec] = [
         clock="latest packet time so far",
         swept="clock at the latest sweep",
         capture="number of the capture file at hand",
-        want="after FULL: which table lacks room, see WANTS", room="how much of it is wanted",
-        key="after PROGRAM: API", version="and version",
+        stopped="why the kernels were, see `kwsniff.engine.tables`",
+        want="FULL: which table lacks room, see WANTS", room="how much of it is wanted",
+        key="PROGRAM: API", version="and version",
         finished="segments in all, once the input is over",
         opened="connections so far", followed="connections in the table",
         oldest="connection with the lowest number", newest="the one with the highest",
@@ -171,7 +71,8 @@ SPECS: list[Spec] = [
         bodies="rows of bodies filled", body_bytes="bytes of body_data filled",
         bodies_waiting="bytes of bodies of requests in flight that are shown", kept="bytes of keep filled",
         steps="work done: segments, bytes searched and list entries passed",
-        effort="bytes of bodies that may still be read in the search at hand",
+        effort="bytes of bodies that may still be read while the item at hand is searched",
+        spent="bytes of them that the search at hand has read",
         conn="connection of the segment at hand, -1 if it is not known yet",
         moment="time of the segment at hand, as far as it is believed", moment_row="its place in the input",
         compared="1: the segment at hand was compared with what was delivered",
@@ -187,7 +88,7 @@ SPECS: list[Spec] = [
         pairing="request whose response came before it and is to be paired now, -1 if none",
         now="time told by a source that goes on for ever, -1 if none",
         rank="place of what is told among what the same packet settles, see OWN",
-        sparse="1: the input at hand is the beginning of some connections in a part, see `kwsniff.engine.left`",
+        sparse="1: the input at hand is the beginning of some connections in a part, see `kwsniff.engine.resumed`",
         marks="rows of marks filled", lefts="rows of lefts filled",
         most_bytes="most bytes of the arena that were in use", most_waiting="most requests in flight",
         most_followed="most connections followed", most_shown="most bytes of bodies that were to wait",
@@ -277,40 +178,7 @@ SPECS: list[Spec] = [
         body="where its body is", layout="row of layouts by which that was read",
     ),
     *EVENT_SPECS,
-    Spec(
-        "marks",
-        "what a part has to remember of a segment",
-        kind="HEAD_: it is of a head, OPENED: it opened a connection, SWEPT: silent connections were looked for,"
-        " SPARE_: it is of a quiet connection",
-        row="of segments", conn="of conns", number="of the connection", order="place in the input",
-        time="of the sweep; of a quiet connection its row of lefts",
-    ),
-    Spec(
-        "lefts",
-        "a connection that a part did not see begin, from the segment on at which its state was known",
-        conn="row of conns", number="of the connection", order="place of that segment",
-        digest="of its state then",
-        quiet="whether the broker had answered nothing yet, see QUIETS", time="of that segment",
-        latest="correlation id of the latest request then", spare="1: all its segments since are kept",
-        verdict="whether it is what it was taken for, see VERDICTS",
-        before="row of the connection that it goes on with", over="1: it ended in the part",
-        software="its text then (as `print_of` has it)", software_version="the same", user="the same",
-        mechanism="the same",
-        last_software="as it ended or the part did", last_version="the same", last_user="the same",
-        last_mechanism="the same",
-        backwards="as of the connection then", last_backwards="at its end",
-        skewed="as of the connection then", last_skewed="at its end",
-        throttled_until="as of the connection then",
-        **dict.fromkeys(COUNTED, "then"),
-        **{f"{end}_{name}": f"of end {end} then" for end in "ab" for name in ("offset", *COUNTED_OF_SIDES)},
-        stray_low="lowest correlation id of the responses without request since", stray_high="highest one",
-        syns="SYNs that began no new connection since",
-        a_oldest="lowest TCP timestamp of end a since, -1 if none", b_oldest="of end b",
-        by_end="end whose SYN began the next connection, -1 if none", by_seq="sequence number of that",
-        unsteady="bit 0: framing of end a was lost since, bit 1: of end b",
-        waiting="requests in flight as it ended or the part did",
-        gap="1: whether responses were lost before that segment was not known then, 2: and it was asked for",
-    ),
+    *PART_SPECS,
     Spec("pools", "a table whose rows are taken and given back, by its place in POOLS",
          used="rows in use or free", first="first free row, -1 if none", live="rows in use"),
     Spec("lists", "connections by silence: open ones, reset ones, closed ones",
@@ -342,7 +210,7 @@ Tables: Any = _Tables
 # Values of fields
 
 (PROBING, KAFKA, TLS, OTHER) = range(4)
-"""States of a connection: not judged, Kafka, TLS records, something else. `kwsniff.engine.states` says what
+"""States of a connection: not judged, Kafka, TLS records, something else. `kwsniff.engine.connections` says what
 leads from one to the next."""
 
 (CLOSED_REASON, RESET_REASON, CAPTURE_REASON, GAP_REASON, LIMIT_REASON, TIMEOUT_REASON) = range(1, 7)
@@ -381,3 +249,31 @@ WANTS = (
 SPEC_OF = {spec.name: spec for spec in SPECS}
 COUNTED_OF_ENDS = tuple(name for name in COUNTED_OF_SIDES if f"client_{name}" in SPEC_OF["ends"].names)
 """What connections that are over tell of each of their ends."""
+
+
+# Calling kernels
+
+SECOND = 1_000_000_000
+"""In nanoseconds."""
+(DONE, FULL, PROGRAM, LEFT) = range(4)
+"""Why kernels stopped, in `run.stopped`. FULL: a table has no room left, `run.want` says which. PROGRAM: the
+layout that `run.key` and `run.version` name has to be loaded. LEFT: a connection of a part was not what it
+was taken for (`kwsniff.engine.resumed`)."""
+
+
+class Stopped(Exception):  # noqa: N818 (no error: they go on)
+    """Kernels can't go on before the driver has done something: `run.stopped` says what. Whatever is going on
+    is left as it is, and called again then: so a function that may be stopped changes nothing before, or
+    nothing that it would do twice."""
+
+
+@kernel
+def stop(t: Any, why: int) -> NoReturn:
+    """Raise Stopped."""
+    t.run[0].stopped = why
+    raise Stopped
+
+
+(FOLLOW, FINISH, TICK, REHASH_TEXTS, REHASH_REQUESTS, REHASH_CONNECTIONS, COMPACT_TEXTS, WATCH, LEAVE, INTERN,
+ ADOPT, MERGE, LINK) = range(13)  # fmt: skip
+"""What kernels can be asked to do (`kwsniff.engine.follow.act`)."""

@@ -15,10 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.engine.arena import lacks
-from kwsniff.engine.numbers import FULL, OK, byte
 from kwsniff.engine.tables import WANTS
-from kwsniff.native import mode as native
 from kwsniff.native.mode import inlined, int64, kernel, uintp
+from kwsniff.native.octets import copy, hashed, mixed, same
 
 TEXT, UUID = 0, 1
 """Kinds."""
@@ -27,165 +26,17 @@ _PLACES, _NAMES = WANTS.index("places"), WANTS.index("names")
 _WORD = 0xFFFFFFFF
 
 
-@inlined
-def _rotated(word: int, by: int) -> int:
-    return ((word << by) | (word >> (32 - by))) & 0xFFFFFFFF
-
-
-@inlined
-def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
-    v0 = (v0 + v1) & 0xFFFFFFFF
-    v1 = _rotated(v1, 5) ^ v0
-    v0 = _rotated(v0, 16)
-    v2 = (v2 + v3) & 0xFFFFFFFF
-    v3 = _rotated(v3, 8) ^ v2
-    v0 = (v0 + v3) & 0xFFFFFFFF
-    v3 = _rotated(v3, 7) ^ v0
-    v2 = (v2 + v1) & 0xFFFFFFFF
-    v1 = _rotated(v1, 13) ^ v2
-    v2 = _rotated(v2, 16)
-    return v0, v1, v2, v3
-
-
-@inlined
-def _little(data: Any, pos: int) -> int:
-    """Four bytes, the first least significant."""
-    return byte(data, pos) | byte(data, pos + 1) << 8 | byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
-
-
-@kernel
-def hash_of(data: Any, pos: int, size: int, kind: int, seed: int) -> int:
-    """Keyed hash of `size` bytes, 32 bits."""
-    low, high = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
-    v0, v1, v2, v3 = low, high ^ kind, low ^ int64(0x6C796765), high ^ int64(0x74656462)
-    whole = pos + (size & ~3)
-    at = pos
-    while at < whole:
-        word = _little(data, at)
-        v3 ^= word
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 ^= word
-        at += 4
-    word = (size & 0xFF) << 24
-    shift = int64(0)
-    while at < pos + size:
-        word |= byte(data, at) << shift
-        shift += 8
-        at += 1
-    v3 ^= word
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 ^= word
-    v2 ^= 0xFF
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return (v1 ^ v3) & 0xFFFFFFFF
-
-
-@kernel
-def mix_of(a: int, b: int, c: int, seed: int) -> int:
-    """Keyed hash of three numbers, 32 bits."""
-    low, high = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
-    v0, v1, v2, v3 = low, high, low ^ int64(0x6C796765), high ^ int64(0x74656462)
-    for number in range(3):
-        word = (a if number == 0 else b if number == 1 else c) & 0xFFFFFFFF
-        v3 ^= word
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 ^= word
-    v2 ^= 0xFF
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return (v1 ^ v3) & 0xFFFFFFFF
-
-
-@inlined
-def _eight(data: Any, pos: int) -> int:
-    """Eight bytes in some order."""
-    return (
-        byte(data, pos) | byte(data, pos + 1) << 8 | byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
-        | byte(data, pos + 4) << 32 | byte(data, pos + 5) << 40 | byte(data, pos + 6) << 48
-        | byte(data, pos + 7) << 56
-    )  # fmt: skip
-
-
-@kernel
-def same_bytes(one: Any, at: int, other: Any, pos: int, size: int) -> bool:
-    """Whether two stretches of bytes are equal."""
-    done = int64(0)
-    while done + 8 <= size:
-        if _eight(one, at + done) != _eight(other, pos + done):
-            return False
-        done += 8
-    while done < size:
-        if one[uintp(at + done)] != other[uintp(pos + done)]:
-            return False
-        done += 1
-    return True
-
-
-@kernel
-def copy_bytes(source: Any, pos: int, size: int, target: Any, at: int) -> None:
-    """Copy bytes, from the first on."""
-    for index in range(uintp(size)):
-        target[uintp(at) + index] = source[uintp(pos) + index]
-
-
-@kernel
-def not_text(data: Any, pos: int, end: int) -> int:
-    """Position of the first character that is not UTF-8 (RFC 3629), -1 if all are."""
-    while pos + 8 <= end and not _eight(data, pos) & -0x7F7F7F7F7F7F7F80:
-        pos += 8
-    while pos < end:
-        first = byte(data, pos)
-        if first < 0x80:
-            pos += 1
-            continue
-        more, low, high = int64(1), int64(0x80), int64(0xBF)
-        if first < 0xC2 or first > 0xF4:
-            return pos
-        if first >= 0xF0:
-            more = int64(3)
-            if first == 0xF0:
-                low = int64(0x90)
-            elif first == 0xF4:
-                high = int64(0x8F)
-        elif first >= 0xE0:
-            more = int64(2)
-            if first == 0xE0:
-                low = int64(0xA0)
-            elif first == 0xED:
-                high = int64(0x9F)
-        if end - pos <= more:
-            return pos
-        second = byte(data, pos + 1)
-        if second < low or second > high:
-            return pos
-        if more > 1 and byte(data, pos + 2) & 0xC0 != 0x80:
-            return pos
-        if more > 2 and byte(data, pos + 3) & 0xC0 != 0x80:
-            return pos
-        pos += 1 + more
-    return int64(-1)
-
-
-hashed = native.instead_of(hash_of, native.hashed)
-mixed = native.instead_of(mix_of, native.mixed)
-same = native.instead_of(same_bytes, native.same)
-copy = native.instead_of(copy_bytes, native.copy)
-invalid_at = native.instead_of(not_text, native.is_text)
-
-
 @kernel
 def _new(t: Any, data: Any, pos: int, size: int, kind: int, found: int, slot: int) -> int:
     """Add a text of hash `found` at an empty slot."""
     store = t.store[0]
     number = store.texts
     if number >= len(t.texts):
-        return lacks(t, _TEXTS, number + 1)
+        lacks(t, _TEXTS, number + 1)
     if 2 * number + 2 > len(t.text_slots):
-        return lacks(t, _SLOTS, 2 * number + 2)
+        lacks(t, _SLOTS, 2 * number + 2)
     if store.text_bytes + size > len(t.text_bytes):
-        return lacks(t, _BYTES, store.text_bytes + size)
+        lacks(t, _BYTES, store.text_bytes + size)
     row = t.texts[uintp(number)]
     row.at, row.size, row.kind, row.hash = store.text_bytes, size, kind, found
     copy(data, pos, size, t.text_bytes, store.text_bytes)
@@ -197,7 +48,7 @@ def _new(t: Any, data: Any, pos: int, size: int, kind: int, found: int, slot: in
 
 @inlined
 def text(t: Any, data: Any, pos: int, size: int, kind: int) -> int:
-    """The number of a text (`kind` TEXT) or uuid (UUID); FULL if there is no room."""
+    """The number of a text (`kind` TEXT) or uuid (UUID)."""
     found = hashed(data, pos, size, kind, t.limits[0].seed)
     mask = int64(len(t.text_slots)) - 1
     slot = found & mask
@@ -274,12 +125,11 @@ def compact(t: Any) -> None:
 
 
 @kernel
-def open_places(t: Any, count: int) -> int:
-    """Empty the table and see that it has room for `count` rows: OK or FULL."""
+def open_places(t: Any, count: int) -> None:
+    """Empty the table and see that it has room for `count` rows."""
     if 2 * count > len(t.places):
-        return lacks(t, _PLACES, 2 * count)
+        lacks(t, _PLACES, 2 * count)
     t.store[0].stamp += 1
-    return OK
 
 
 @kernel
@@ -317,21 +167,20 @@ def row_place(t: Any, name: int, uuid: int, partition: int, at: int) -> int:
 
 @kernel
 def add_name(t: Any, names: int, name: int, uuid: int) -> int:
-    """Append a topic to the first `names` rows of `names` if it is not among them: how many there are then,
-    or FULL. All of them must have come this way."""
+    """Append a topic to the first `names` rows of `names` if it is not among them: how many there are then.
+    All of them must have come this way."""
     if names > 0:
         last = t.names[uintp(names - 1)]
         if last.name == name and last.uuid == uuid:
             return names
     if names == 1:
-        if open_places(t, int64(2)) == FULL:
-            return FULL
+        open_places(t, int64(2))
         first = t.names[0]
         name_place(t, first.name, first.uuid, int64(0))
     if 2 * (names + 1) > len(t.places):
-        return lacks(t, _PLACES, 2 * (names + 1))
+        lacks(t, _PLACES, 2 * (names + 1))
     if names >= len(t.names):
-        return lacks(t, _NAMES, names + 1)
+        lacks(t, _NAMES, names + 1)
     if names > 0 and name_place(t, name, uuid, names) != names:
         return names
     topic = t.names[uintp(names)]

@@ -18,6 +18,13 @@ from kwsniff.engine.arena import drop_request
 from kwsniff.engine.packing import forget
 from kwsniff.engine.tables import CONNS
 from kwsniff.native.mode import inlined, kernel
+from kwsniff.native.rowcopies import linked
+
+_append_request, _remove_request = linked("before", "after", "first_request", "last_request")
+_append_unasked, _remove_unasked = linked("before", "after", "first_unasked", "last_unasked")
+# The same from the other end.
+_prepend_request, _ = linked("after", "before", "last_request", "first_request")
+_prepend_unasked, _ = linked("after", "before", "last_unasked", "first_unasked")
 
 
 @kernel
@@ -131,26 +138,25 @@ def link(t: Any, row: int) -> None:
     request = t.requests[row]
     conn = t.conns[request.conn]
     enter(t, request.conn, row)
-    request.after = -1
     if request.unasked:
-        request.before = conn.last_unasked
-        if conn.last_unasked >= 0:
-            t.requests[conn.last_unasked].after = row
-        else:
-            conn.first_unasked = row
-        conn.last_unasked = row
-        conn.unasked += 1
-        return
-    request.before = conn.last_request
-    if conn.last_request >= 0:
-        t.requests[conn.last_request].after = row
-        if request.correlation_id < t.requests[conn.last_request].correlation_id:
-            conn.jumbled = 1
+        _append_unasked(t.requests, conn, row)
     else:
-        conn.first_request, conn.jumbled = row, 0
-    conn.last_request = row
-    conn.in_flight += 1
-    t.run[0].waiting += 1
+        if conn.last_request < 0:
+            conn.jumbled = 0
+        elif request.correlation_id < t.requests[conn.last_request].correlation_id:
+            conn.jumbled = 1
+        _append_request(t.requests, conn, row)
+    count(t, conn, request, 1)
+
+
+@kernel
+def count(t: Any, conn: Any, request: Any, by: int) -> None:
+    """A request came to those in flight or remembered, or went."""
+    if request.unasked:
+        conn.unasked += by
+    else:
+        conn.in_flight += by
+        t.run[0].waiting += by
 
 
 @kernel
@@ -158,21 +164,12 @@ def put_first(t: Any, c: int, row: int) -> None:
     """Let a request that is in no list stand before those of a connection, which may not be in their places
     of the hash table yet: nor is it then."""
     request, conn = t.requests[row], t.conns[c]
-    first = conn.first_unasked if request.unasked else conn.first_request
-    request.conn, request.before, request.after = c, -1, first
-    if first >= 0:
-        t.requests[first].before = row
-    elif request.unasked:
-        conn.last_unasked = row
-    else:
-        conn.last_request = row
+    request.conn = c
     if request.unasked:
-        conn.first_unasked = row
-        conn.unasked += 1
+        _prepend_unasked(t.requests, conn, row)
     else:
-        conn.first_request = row
-        conn.in_flight += 1
-        t.run[0].waiting += 1
+        _prepend_request(t.requests, conn, row)
+    count(t, conn, request, 1)
 
 
 @kernel
@@ -181,23 +178,11 @@ def unlink(t: Any, row: int) -> None:
     request = t.requests[row]
     conn = t.conns[request.conn]
     leave(t, request.conn, row)
-    if request.before >= 0:
-        t.requests[request.before].after = request.after
-    elif request.unasked:
-        conn.first_unasked = request.after
-    else:
-        conn.first_request = request.after
-    if request.after >= 0:
-        t.requests[request.after].before = request.before
-    elif request.unasked:
-        conn.last_unasked = request.before
-    else:
-        conn.last_request = request.before
     if request.unasked:
-        conn.unasked -= 1
+        _remove_unasked(t.requests, conn, row)
     else:
-        conn.in_flight -= 1
-        t.run[0].waiting -= 1
+        _remove_request(t.requests, conn, row)
+    count(t, conn, request, -1)
 
 
 @kernel

@@ -21,8 +21,7 @@ import pyarrow as pa
 from kwsniff.capture.batch import segment_batch
 from kwsniff.capture.error import LiveError, Stop
 from kwsniff.config import Config
-from kwsniff.engine.analyze import analyze
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine, analyze
 from kwsniff.live.collector import Collector, Handed, Keeper, Keeping, Lane
 from kwsniff.live.listener import Listener
 from kwsniff.native.code import functions

@@ -25,33 +25,32 @@ from numpy.typing import NDArray
 FOLDER = Path(__file__).parent / "compiled"
 ENDING = ".kernels"
 ACT, READ = "kwsniff_act", "kwsniff_read"
-"""What can be called: `kwsniff.engine.entry.act`, `kwsniff.net.layers.read`."""
+"""What can be called: `kwsniff.engine.follow.act`, `kwsniff.net.layers.read`."""
 BOUNDS = "kwsniff_bounds"
 """In code that checks indexes: returns the address of what is known of the first wrong one."""
 COVERED = "kwsniff_covered"
 """In the same code: returns the address of how often each block of it ran: how many there are, then a byte of
 each."""
-OUT_OF_BOUNDS = -3
-"""What functions of such code return when an index was wrong."""
+STOPPED = -3
+"""What functions return that raised: kernels stopped (`kwsniff.engine.tables.Stopped`), or, in code that
+checks indexes, one was wrong."""
 AROUND = frozenset(
     (
-        *(
-            "analyze",
-            "callcolumns",
-            "decisions",
-            "details",
-            "drained",
-            "emitter",
-            "eventcolumns",
-            "engine",
-            "machine",
-        ),
-        *("programs", "checkpoint"),
+        "analyze",
+        "callcolumns",
+        "checkpoint",
+        "details",
+        "drained",
+        "emitter",
+        "eventcolumns",
+        "machine",
+        "programs",
     )
 )
 """Modules of `kwsniff.engine` that are Python's: the driver around the kernels."""
 BESIDE = (
-    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/rowcopies.py",
+    "rows/events.py", "rows/schema.py", "spec/instructions.py", "native/mode.py", "native/octets.py",
+    "native/rowcopies.py",
     *(
         f"net/{name}.py"
         for name in ("copies", "inout", "ip", "layers", "link", "segments", "tcp", "tunnel")
@@ -251,8 +250,9 @@ def covered() -> NDArray[np.uint8]:
 def _raising(native: Native, wrong: _Wrong) -> Native:
     def call(*given: int) -> int:
         code = native(*given)
-        if code == OUT_OF_BOUNDS:
-            raise IndexError(f"{wrong.place.decode()}: {wrong.index} of {wrong.size}")
+        if code == STOPPED and wrong.place:
+            place, wrong.place = wrong.place.decode(), None
+            raise IndexError(f"{place}: {wrong.index} of {wrong.size}")
         return code
 
     return call

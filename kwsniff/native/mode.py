@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
-from zlib import crc32 as zlib_crc32
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +51,8 @@ def made(name: str, parameters: str, lines: Iterable[str], **names: Any) -> Any:
     return kernel(names[name])
 
 
-# Big-endian numbers in byte arrays; nothing here checks bounds.
+# Big-endian numbers in byte arrays; nothing here checks bounds. What is read from a byte array is made a
+# 64-bit integer at once: compiled, a `uint8` would wrap.
 
 
 @inlined
@@ -90,53 +90,42 @@ def int64_at(data: Any, pos: int) -> int:
     return signed64(uint32(data, pos), uint32(data, pos + 4))
 
 
-# What Python has ready-made, for interpreted kernels that would go through bytes one by one.
-#
-# Compiled, `instead_of` leaves the kernel as it is. Both do the same, which the tests hold together; only the
-# hash differs, which no result depends on.
+@inlined
+def int16(data: Any, pos: int) -> int:
+    """Signed, two bytes."""
+    value = (int64(data[uintp(pos)]) << 8) | int64(data[uintp(pos + 1)])
+    return value - 0x10000 if value & 0x8000 else value
+
+
+@inlined
+def int32(data: Any, pos: int) -> int:
+    """Signed, four bytes."""
+    value = uint32(data, pos)
+    return value - 0x100000000 if value & 0x80000000 else value
+
+
+@kernel
+def uvarint(data: Any, pos: int, end: int) -> tuple[int, int]:
+    """UNSIGNED_VARINT (KIP-482) and the position behind it; the position is -1 if it does not end in time,
+    -2 if it has more bits than its type."""
+    value, shift = int64(0), int64(0)
+    while pos < end and shift < 35:
+        octet = int64(data[uintp(pos)])
+        pos += 1
+        value |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return (value, pos) if value <= 0xFFFFFFFF else (int64(0), int64(-2))
+        shift += 7
+    return int64(0), int64(-1) if shift < 35 else int64(-2)
+
+
+@inlined
+def distance(seq: int, origin: int) -> int:
+    """From one sequence number to another, modulo 2³² and signed (RFC 1982)."""
+    return ((seq - origin + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 def instead_of(kernel: F, native: Callable[..., Any]) -> F:
-    """The kernel when compiling, what Python has otherwise."""
+    """The kernel when compiling, what Python has ready-made otherwise: for interpreted kernels that would go
+    through bytes one by one. Both do the same, which the tests hold together."""
     return kernel if COMPILING else native  # type: ignore[return-value]
-
-
-def hashed(data: Any, pos: int, size: int, kind: int, seed: int) -> int:
-    """Python's own hash, which is keyed anew in each process."""
-    return hash((bytes(data[pos : pos + size]), kind, seed)) & 0xFFFFFFFF
-
-
-def mixed(a: int, b: int, c: int, seed: int) -> int:
-    """The same of three numbers."""
-    return hash((a, b, c, seed)) & 0xFFFFFFFF
-
-
-def same(one: Any, at: int, other: Any, pos: int, size: int) -> bool:
-    """Whether two stretches of bytes are equal."""
-    return bool(one[at : at + size] == other[pos : pos + size])
-
-
-def copy(source: Any, pos: int, size: int, target: Any, at: int) -> None:
-    """Copy bytes."""
-    target[at : at + size] = source[pos : pos + size]
-
-
-def is_text(data: Any, pos: int, end: int) -> int:
-    """Position of the first byte that is not UTF-8, -1 if all are."""
-    try:
-        str(memoryview(data)[pos:end], "utf-8")
-    except UnicodeDecodeError as error:
-        return pos + error.start
-    return -1
-
-
-def crc32(data: Any, start: int, end: int) -> int:
-    """CRC-32 of `data[start:end]`."""
-    return zlib_crc32(memoryview(data)[start:end])
-
-
-def crc32c(data: Any, start: int, end: int) -> int:
-    """CRC-32C of `data[start:end]`."""
-    from crc32c import crc32c as package_crc32c
-
-    return int(package_crc32c(memoryview(data)[start:end]))

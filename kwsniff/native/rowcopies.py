@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kwsniff.native.mode import made
+
 # How a table is declared: its name, what a row is, and each field with what it means and of what kind it is.
 
 NONE = -(1 << 63)
@@ -89,8 +91,35 @@ def _zero(row: Any) -> None:
         setattr(row, name, 0)
 
 
+def linked(before: str, after: str, first: str, last: str) -> tuple[Any, Any]:
+    """Kernels for a list of rows that know their neighbours, `before` and `after`: one puts a row behind all
+    others, one takes one out. Both take the table, the row whose `first` and `last` are the ends of the list,
+    and the number of the row."""
+    append = [
+        f"rows[row].{before}, rows[row].{after} = ends.{last}, -1",
+        f"if ends.{last} >= 0:",
+        f"    rows[ends.{last}].{after} = row",
+        "else:",
+        f"    ends.{first} = row",
+        f"ends.{last} = row",
+    ]
+    remove = [
+        f"before, after = rows[row].{before}, rows[row].{after}",
+        "if before >= 0:",
+        f"    rows[before].{after} = after",
+        "else:",
+        f"    ends.{first} = after",
+        "if after >= 0:",
+        f"    rows[after].{before} = before",
+        "else:",
+        f"    ends.{last} = before",
+    ]
+    return made("append", "rows, ends, row", append), made("remove", "rows, ends, row", remove)
+
+
 BYTES, WORDS, LONGS = "bytes", "words", "longs"
 """Tables without fields: arrays of bytes, of 32-bit and of 64-bit integers."""
+TYPES = {BYTES: np.uint8, WORDS: np.int32, LONGS: np.int64}
 
 
 Rows = NDArray[Any]

@@ -23,20 +23,6 @@ from kwsniff.net.runner import Packets, Recent, find_copies
 from kwsniff.net.segments import COPY
 from kwsniff.net.tcp import Segments
 
-# Finds packets that a capture holds twice, see `kwsniff.net.copies`.
-
-
-class Duplicates:
-    """Finds copies among the segments of one run, which come in blocks."""
-
-    def __init__(self) -> None:
-        self._recent = Recent()
-
-    def find(self, segments: Segments, time_ns: Integers) -> Mask:
-        """Which of these are copies of an earlier one; `time_ns` has one time for each."""
-        return find_copies(self._recent, segments, time_ns)
-
-
 NOTES_PER_CODE = 100
 """Notes of one code for one file; the others are only counted."""
 
@@ -66,7 +52,7 @@ class Dissector:
         self._totals = totals
         self._defragmenter = Defragmenter()
         self._inside = machine.Inside()
-        self._duplicates = Duplicates()
+        self._recent = Recent()
         self._notes: list[Note] = []
         self._noted: dict[str, int] = {}
         self._unknown_links: set[int] = set()
@@ -183,7 +169,7 @@ class Dissector:
             order = np.argsort(segments.row, kind="stable")
             segments, buffer = _taken(segments, order), buffer[order]
         self._totals.segments += len(segments)
-        copies = self._duplicates.find(segments, block.time_ns[segments.row])
+        copies = find_copies(self._recent, segments, block.time_ns[segments.row])
         segments.flags = segments.flags | np.where(copies, COPY, 0)
         self._totals.duplicates += int(copies.sum())
         self._totals.payloads_cut += int((segments.captured < segments.length).sum())

@@ -54,7 +54,10 @@ class Read:
 def dissect(packets: Packets) -> Read:
     """Find the segments of packets."""
     count = len(packets)
-    arrays = dict(zip(("first", "last", "last_on_wire", "linktype"), _columns(packets), strict=True))
+    positions = {
+        "first": packets.at, "last": packets.end, "last_on_wire": packets.wire, "linktype": packets.linktype
+    }  # fmt: skip
+    arrays = {name: _longs(column) for name, column in positions.items()}
     results = _empty(("verdict", *SEGMENT_ARRAYS), count)
     rows = {"packet": _rows("packet", 1), "slow": _rows("slow", count)}
     tables = _tables(data=_bytes(packets.data), **arrays, **results, **rows)
@@ -159,10 +162,6 @@ def views(segments: Segments, buffer: Integers, buffers: list[Bytes]) -> NDArray
 def compiled() -> bool:
     """Whether there is compiled code for this machine."""
     return load(READ) is not None
-
-
-def _columns(packets: Packets) -> Iterable[Any]:
-    return [_longs(column) for column in (packets.at, packets.end, packets.wire, packets.linktype)]
 
 
 def _longs(column: Integers) -> Any:

@@ -1,7 +1,7 @@
 """Summaries dealt out by connection, so that several join the parts side by side.
 
 Theory of operation. What becomes of a connection follows from its own segments and from the times at which
-silent connections are looked for (`kwsniff.engine.engine`). So each of some joiners
+silent connections are looked for (`kwsniff.engine.analyze`). So each of some joiners
 takes its share of every summary, and of the rows that they tell, all together, those of a single one are
 made: rows are ordered by where they belong, not by who told them.
 
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from kwsniff.engine.checkpoint import TABLES, Tail, shifted
 from kwsniff.engine.follow import DAY
-from kwsniff.engine.numbers import SECOND
-from kwsniff.engine.tables import POOLS, SWEEP, UNTIL
+from kwsniff.engine.tables import POOLS, SECOND, SWEEP, UNTIL
 from kwsniff.native.rowcopies import picked
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.run.part import EDGE, EXTRA, PartSummary, endpoints_of

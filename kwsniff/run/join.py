@@ -1,7 +1,7 @@
 """Parts of the input put together: the state of all connections, and what each part makes of it.
 
 Theory of operation. A `Joiner` is a run that holds the true state at a cut. `join` feeds it the heads of
-the part behind the cut (`kwsniff.engine.left`), names the connections that the part knew only from there
+the part behind the cut (`kwsniff.engine.resumed`), names the connections that the part knew only from there
 on, and takes over the part's tail. A connection that was not what the part took it for is fed with all its
 segments of the part, which `again` has to find: it is decoded again. If the part as a whole cannot be
 believed (a limit over all connections could have been reached, or the clock jumped at the cut),
@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import numbers as entry
+from kwsniff.engine import tables as entry
+from kwsniff.engine.analyze import Engine
 from kwsniff.engine.checkpoint import link, put, walked
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import KINDS
-from kwsniff.engine.engine import Engine
 from kwsniff.engine.eventcolumns import connection_id
 from kwsniff.engine.follow import DAY
 from kwsniff.engine.limits import in_use, outstanding

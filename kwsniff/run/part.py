@@ -21,10 +21,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kwsniff.config import Config
-from kwsniff.engine import numbers as entry
+from kwsniff.engine import tables as entry
+from kwsniff.engine.analyze import AT_ONCE, Engine
 from kwsniff.engine.checkpoint import Tail, taken
 from kwsniff.engine.drained import Drained
-from kwsniff.engine.engine import AT_ONCE, Engine
 from kwsniff.engine.machine import RECORDS
 from kwsniff.engine.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
-from kwsniff.engine.details import Body, Rendered, rendered
+from kwsniff.engine.analyze import Engine
 from kwsniff.engine.drained import Drained
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.emitter import Body, Rendered, rendered
 from kwsniff.net.segments import SegmentColumns
 from kwsniff.rows.prefetch import prefetched
 from kwsniff.run.processes import EndedError, Pipe, Processes, told

@@ -327,7 +327,7 @@ LOADED = (
     "pyarrow.dataset",
     "pyarrow.parquet",
     "numpy.ma",
-    "kwsniff.engine.engine",
+    "kwsniff.engine.analyze",
     "kwsniff.spark.finish",
     "kwsniff.spark.splits",
 )

@@ -39,7 +39,7 @@ from kwsniff.capture.rotation import ListedFile, Rotation, present
 from kwsniff.capture.source import CaptureRun, CaptureTotals, unread_batch
 from kwsniff.config import MIB, Config
 from kwsniff.count.sessions import Sessions
-from kwsniff.engine.analyze import Analysis, Ints, Part
+from kwsniff.engine.analyze import Engine, Ints, Part
 from kwsniff.spark.resulttables import ROWS
 from kwsniff.spark.staged import ascending
 
@@ -49,7 +49,7 @@ from kwsniff.spark.staged import ascending
 # the stream's own directory are read, and only those of the same version of kwsniff: what the classes hold is
 # no format that lasts.
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Kept:
     """The state of one share after some files."""
 
     capture_run: CaptureRun
-    analysis: Analysis
+    engine: Engine
     position: int = -1
     """That of the last event."""
     sessions: Sessions = field(default_factory=Sessions)
@@ -68,7 +68,7 @@ class Kept:
     @classmethod
     def fresh(cls, config: Config, shard: tuple[int, int]) -> Kept:
         """The state before the first file."""
-        return cls(CaptureRun(CaptureTotals()), Analysis(config, shard))
+        return cls(CaptureRun(CaptureTotals()), Engine(config, shard))
 
     @classmethod
     def before(cls, following: Following, share: Share) -> Kept:
@@ -87,9 +87,9 @@ class Kept:
 
     def _parts(self, config: Config, share: Share) -> Iterator[Part]:
         for batch in self._segments(config, share):
-            yield from self.analysis.feed(batch)
+            yield from self.engine.keyed(self.engine.take(batch))
         if share.ended:
-            yield from self.analysis.finish()
+            yield from self.engine.keyed(self.engine.end())
 
     def _segments(self, config: Config, share: Share) -> Iterator[pa.RecordBatch]:
         """Of the files, and their end. What happened to a file since it was listed must not stop all others:

@@ -1,6 +1,6 @@
 """Record batches one by one, with their headers; and, when asked, the records inside.
 
-`batches` reads the same bytes as `kwsniff.engine.records` and makes the same hops, but tells of each batch
+`batches` reads the same bytes as `kwsniff.engine.steps` and makes the same hops, but tells of each batch
 apart. `records` decompresses one batch within the limits of the configuration and yields what is in
 it; it raises at the first contradiction, after it has given all that came before.
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from kwsniff.config import Config
 from kwsniff.engine import machine as tables
+from kwsniff.engine.analyze import Engine
 from kwsniff.engine.drained import LISTS
-from kwsniff.engine.engine import Engine
-from kwsniff.engine.numbers import BAD_BODY, CODES, FINISH, FOLLOW
-from kwsniff.engine.tables import POOLS, Tables
+from kwsniff.engine.notes import BAD_BODY, CODES
+from kwsniff.engine.tables import FINISH, FOLLOW, POOLS, Tables
 from kwsniff.spec.load import catalog
 from tests.playbook import Segment
 

@@ -14,8 +14,7 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import LEAST_MEMORY, Config
-from kwsniff.engine.analyze import analyze
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine, analyze
 from kwsniff.engine.machine import PARTS, ROWS
 from kwsniff.net.segments import segment_columns
 from kwsniff.rows.events import ANOMALIES, UNANSWERED_REASONS

@@ -10,7 +10,7 @@ import pytest
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.engine import requests
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine
 from kwsniff.engine.tables import REQUESTS
 from kwsniff.net.segments import segment_columns
 from tests.hostile.attacks import Records, framed, header, metadata

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kwsniff.config import MAX_ELEMENTS
-from kwsniff.engine import arena, bodies, calls, texts
-from kwsniff.engine.numbers import FULL, NONE, OK
+from kwsniff.engine import bodies, calls, packing, texts
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
-from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Tables
+from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Stopped, Tables
+from kwsniff.native.rowcopies import NONE
 from kwsniff.spec import instructions as i
 from kwsniff.spec.messageset import CODEC_NAMES
 from kwsniff.spec.runtime import uuid_text
@@ -20,7 +20,7 @@ SINGLE = {
     "limits": 1,
     "store": 1,
     "facts": 2,
-    "word_bins": arena.WORD_BINS,
+    "word_bins": packing.WORD_BINS,
     "pools": 4,
     "reading": 1,
 }
@@ -50,7 +50,7 @@ class Machine:
         limits = self.row("limits")
         limits.max_elements, limits.verify_crc, limits.lists = elements, int(verify), int(lists)
         limits.seed = 0x0123456789ABCDEF
-        arena.reset_words(self.t)
+        packing.reset_words(self.t)
         apis, layouts = api_rows()
         self._fill("apis", apis)
         self._fill("layouts", layouts)
@@ -103,35 +103,36 @@ class Machine:
         if name == "text_slots":
             texts.rehash(self.t)
 
-    def call(self, kernel: Any, *args: Any) -> int:
+    def call(self, kernel: Any, *args: Any) -> Any:
         """Call a kernel until no table is full."""
         for _ in range(200):
-            code = kernel(self.t, *args)
-            if code != FULL:
-                return int(code)
-            run = self.row("run")
-            self.grow(WANTS[run.want], int(run.room))
+            try:
+                return kernel(self.t, *args)
+            except Stopped:
+                run = self.row("run")
+                self.grow(WANTS[run.want], int(run.room))
         raise AssertionError(f"{WANTS[self.row('run').want]} grows without end")
 
-    def read(self, key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> int:
-        """Read a body as the engine does."""
+    def read(self, key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> bool:
+        """Read a body as the engine does: whether it could be read."""
         layout = self.layout(key, version)
         is_request = direction == "request"
         if is_request:
-            return self.call(bodies.read, data, pos, end, int(self.row("layouts", layout).request), True)
+            entry = int(self.row("layouts", layout).request)
+            return bool(self.call(bodies.read, data, pos, end, entry, True))
         chosen = int(bodies.downgraded(self.t, data, pos, end, layout))
         self.layout(key, int(self.row("layouts", chosen).version))
-        code = self.call(bodies.read, data, pos, end, int(self.row("layouts", chosen).response), False)
-        if code != OK and chosen != layout:
+        good = self.call(bodies.read, data, pos, end, int(self.row("layouts", chosen).response), False)
+        if not good and chosen != layout:
             bodies.unsupported(self.t)
-            return OK
-        return code
+            return True
+        return bool(good)
 
-    def skim(self, key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> int:
+    def skim(self, key: int, version: int, direction: str, data: bytes, pos: int, end: int) -> bool:
         """Whether it would be read."""
         layout = self.row("layouts", self.layout(key, version))
         entry = int(layout.request if direction == "request" else layout.response)
-        return self.call(bodies.skim, data, pos, end, entry, direction == "request")
+        return bool(self.call(bodies.skim, data, pos, end, entry, direction == "request"))
 
     # What tables say
 

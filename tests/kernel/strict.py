@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.engine import engine as driver
-from kwsniff.engine.machine import _SPECS, ROWS, Machine
-from kwsniff.engine.tables import ARRAYS
+from kwsniff.engine import analyze as driver
+from kwsniff.engine.machine import ROWS, Machine
+from kwsniff.engine.tables import ARRAYS, SPEC_OF
 from kwsniff.net.segments import segment_columns
 
 FIXED = frozenset(
@@ -106,7 +106,7 @@ class StrictMachine(Machine):
     def made(self, name: str, count: int) -> Any:
         if name in ARRAYS:
             return Octets(count) if ARRAYS[name] == "bytes" else Rows([0] * count)
-        make = _SPECS[name].row
+        make = SPEC_OF[name].row
         return Rows(make() for _ in range(count))
 
     def put(self, name: str, rows: list[dict[str, int]]) -> None:

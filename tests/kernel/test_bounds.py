@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.engine import engine as driver
-from kwsniff.engine.analyze import analyze
-from kwsniff.engine.engine import Engine
+from kwsniff.engine import analyze as driver
+from kwsniff.engine.analyze import Engine, analyze
 from tests.damage import mutants
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.wire import write

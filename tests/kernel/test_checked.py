@@ -17,7 +17,7 @@ from kwsniff.capture.source import segments
 from kwsniff.config import Config
 from kwsniff.engine.analyze import analyze
 from kwsniff.engine.machine import Machine
-from kwsniff.engine.numbers import FOLLOW
+from kwsniff.engine.tables import FOLLOW
 from kwsniff.native.code import CHECKED
 from tests.damage import mutants
 from tests.fuzz import targets

@@ -8,7 +8,7 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine
 from kwsniff.net.segments import segment_columns
 from tests.samples import Row, names, sample
 from tests.test_golden import as_golden, golden

@@ -10,8 +10,8 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.engine import details
-from kwsniff.engine.engine import Engine
+from kwsniff.engine import emitter
+from kwsniff.engine.analyze import Engine
 from kwsniff.net.segments import segment_columns
 from kwsniff.rows.events import CALL
 from tests.playbook import anomaly, handshake, play, request, response
@@ -87,9 +87,9 @@ def test_one_body_too_many_that_waits_is_not_shown() -> None:
 
 
 def test_texts_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(details, "MANY", 8)
-    monkeypatch.setattr(details, "MUCH", 0)
-    monkeypatch.setattr(details, "LONG", 10)
+    monkeypatch.setattr(emitter, "MANY", 8)
+    monkeypatch.setattr(emitter, "MUCH", 0)
+    monkeypatch.setattr(emitter, "LONG", 10)
     config = Config(kernels="never", full=True)
     whole = list(segments(sample("librdkafka-groups").paths, config))
     small = [batch.slice(at, 7) for batch in whole for at in range(0, len(batch), 7)]

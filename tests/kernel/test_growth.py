@@ -10,8 +10,8 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.engine import early, streams
-from kwsniff.engine.engine import Engine
+from kwsniff.engine import responses, streams
+from kwsniff.engine.analyze import Engine
 from kwsniff.net.segments import segment_columns
 from tests.hostile.attacks import ATTACKS, Records, framed, metadata
 from tests.hostile.wire import Flow, write
@@ -82,7 +82,7 @@ def test_twice_the_attack_is_about_twice_the_work(
 ) -> None:
     # Lists that are gone through are bounded; with the bounds of every day it takes longer to reach them.
     monkeypatch.setattr(streams, "MAX_WAITING", 8)
-    monkeypatch.setattr(early, "MAX_EARLY", 50)
+    monkeypatch.setattr(responses, "MAX_EARLY", 50)
     monkeypatch.setattr("secrets.randbits", lambda bits: 1)  # requests that meet in one place are chance
     make = OWN.get(name) or ATTACKS[name]
     once, twice, four_times = (

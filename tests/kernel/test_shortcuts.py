@@ -10,7 +10,7 @@ import pytest
 
 from kwsniff.config import Config
 from kwsniff.engine import search, waiting
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine
 from kwsniff.spec.load import catalog
 from tests.parts.cutting import input_of, whole, without
 

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from kwsniff.capture.source import CaptureRun, CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.engine.analyze import Analysis, analyze, keyed
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine, analyze, keyed
 from kwsniff.native.code import fitting
 from kwsniff.net.segments import segment_columns
 from kwsniff.rows.schema import EVENTS
@@ -36,15 +35,15 @@ SMALL = "librdkafka-admin"
 
 def left_and_taken_up(paths: list[str], config: Config) -> tuple[pa.Table, CaptureTotals]:
     """Events of a run that is pickled after every batch of segments, and its reader after every file."""
-    capture_run, analysis, found = CaptureRun(CaptureTotals()), Analysis(config), []
+    capture_run, engine, found = CaptureRun(CaptureTotals()), Engine(config), []
     for path in paths:
         for each in capture_run.file(path, config):
-            found += [part for part, _ in analysis.feed(each)]
-            analysis = pickle.loads(pickle.dumps(analysis, pickle.HIGHEST_PROTOCOL))
+            found += map(engine.events, engine.take(each))
+            engine = pickle.loads(pickle.dumps(engine, pickle.HIGHEST_PROTOCOL))
         capture_run = pickle.loads(pickle.dumps(capture_run, pickle.HIGHEST_PROTOCOL))
     for each in capture_run.end():
-        found += [part for part, _ in analysis.feed(each)]
-    found += [part for part, _ in analysis.finish()]
+        found += map(engine.events, engine.take(each))
+    found += engine.finish()
     return pa.Table.from_batches(found, EVENTS), capture_run.totals
 
 
@@ -96,9 +95,9 @@ def test_compiled_and_interpreted_kernels_go_on_with_each_others_state(
 def test_another_process_goes_on_where_this_one_stopped(tmp_path: Path) -> None:
     config = Config(block_packets=60, kernels="never")
     given = list(segments(sample(SMALL).paths, config))
-    analysis = Analysis(config)
-    found = [part for each in given[:3] for part, _ in analysis.feed(each)]
-    (tmp_path / "state").write_bytes(pickle.dumps(analysis))
+    engine = Engine(config)
+    found = [part for each in given[:3] for part in map(engine.events, engine.take(each))]
+    (tmp_path / "state").write_bytes(pickle.dumps(engine))
     with pa.ipc.new_stream(tmp_path / "rest", given[0].schema) as writer:
         for each in given[3:]:
             writer.write_batch(each)
@@ -106,12 +105,12 @@ def test_another_process_goes_on_where_this_one_stopped(tmp_path: Path) -> None:
 import pickle, sys, pyarrow as pa
 from pathlib import Path
 from kwsniff.rows.schema import EVENTS
-analysis = pickle.loads((Path(sys.argv[1]) / "state").read_bytes())
+engine = pickle.loads((Path(sys.argv[1]) / "state").read_bytes())
 with pa.ipc.new_stream(Path(sys.argv[1]) / "events", EVENTS) as writer:
     for batch in pa.ipc.open_stream((Path(sys.argv[1]) / "rest").read_bytes()):
-        for part, _ in analysis.feed(batch):
+        for part in map(engine.events, engine.take(batch)):
             writer.write_batch(part)
-    for part, _ in analysis.finish():
+    for part in engine.finish():
         writer.write_batch(part)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=120)

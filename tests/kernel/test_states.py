@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kwsniff.config import Config
-from kwsniff.engine import closing, roles, search, states
+from kwsniff.engine import closing, connections, roles, search
 from kwsniff.engine.tables import KAFKA, OTHER, PROBING, TLS
 from kwsniff.run.offline import events
 from tests.samples import CAPTURES, sample
@@ -23,11 +23,11 @@ def test_nothing_else_is_ever_tried(name: str, monkeypatch: pytest.MonkeyPatch) 
 
     def become(t: Any, c: int, state: int) -> None:
         taken.add((t.conns[c].state, state))
-        states.become(t, c, state)
+        connections.become(t, c, state)
 
     def advance_to(t: Any, c: int, step: int) -> None:
         steps.add((t.conns[c].step, step))
-        states.advance_to(t, c, step)
+        connections.advance_to(t, c, step)
 
     for module in (closing, search, roles):
         monkeypatch.setattr(module, "become", become)
@@ -35,8 +35,8 @@ def test_nothing_else_is_ever_tried(name: str, monkeypatch: pytest.MonkeyPatch) 
     for _ in events(sample(name).paths, Config(kernels="never")):
         pass
     assert taken
-    assert taken <= {*states.TRANSITIONS}
-    assert steps == {*states.STEPS}
+    assert taken <= {*connections.TRANSITIONS}
+    assert steps == {*connections.STEPS}
 
 
 def test_the_design_draws_every_state_and_step() -> None:

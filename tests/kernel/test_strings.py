@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kwsniff.engine.drained import Texts
-from kwsniff.engine.machine import Machine
+from kwsniff.engine.machine import RECORDS, Machine
 
 PLAIN, ID = 0, 1
 
@@ -21,7 +21,7 @@ def filled(compiled: bool, texts: list[bytes], kind: int = PLAIN) -> Machine:
     ends = np.cumsum([0, *map(len, texts)])
     machine.grow("texts", len(texts))
     machine.grow("text_bytes", int(ends[-1]))
-    rows = np.zeros(len(texts), machine.dtype("texts"))
+    rows = np.zeros(len(texts), RECORDS["texts"])
     rows["at"], rows["size"], rows["kind"] = ends[:-1], np.diff(ends), kind
     machine.write("texts", slice(0, len(texts)), rows)
     memoryview(machine.t.text_bytes)[: int(ends[-1])] = b"".join(texts)
@@ -32,37 +32,43 @@ def filled(compiled: bool, texts: list[bytes], kind: int = PLAIN) -> Machine:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_texts_are_found_by_number_and_negative_ones_are_null(compiled: bool) -> None:
     texts = Texts(filled(compiled, [b"orders", b"", "grüße".encode()]))
-    assert texts.chosen(np.array([2, -1, 0, 1, 0])).to_pylist() == ["grüße", None, "orders", "", "orders"]
-    assert texts.chosen(np.array([-1, -2])).to_pylist() == [None, None]
+    assert texts.now().chosen(np.array([2, -1, 0, 1, 0])).to_pylist() == [
+        "grüße",
+        None,
+        "orders",
+        "",
+        "orders",
+    ]
+    assert texts.now().chosen(np.array([-1, -2])).to_pylist() == [None, None]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_what_is_no_utf8_is_replaced_and_nothing_else(compiled: bool) -> None:
     texts = Texts(filled(compiled, [b"a\xffb", b"ok"]))
-    assert texts.chosen(np.array([1, 0, -1])).to_pylist() == ["ok", "a\ufffdb", None]
+    assert texts.now().chosen(np.array([1, 0, -1])).to_pylist() == ["ok", "a\ufffdb", None]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_long_texts_are_cut_to_characters(compiled: bool) -> None:
     texts = Texts(filled(compiled, ["ü".encode() * 9, b"abc"]))
-    assert texts.chosen(np.array([0, 1, -1, 0]), 4).to_pylist() == ["üüüü", "abc", None, "üüüü"]
+    assert texts.now().chosen(np.array([0, 1, -1, 0]), 4).to_pylist() == ["üüüü", "abc", None, "üüüü"]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_uuids_are_written_with_hyphens(compiled: bool) -> None:
     ids = [UUID(int=at * 0x0123456789ABCDEF) for at in range(1, 4)]
     texts = Texts(filled(compiled, [each.bytes for each in ids], ID))
-    assert texts.uuids(np.array([2, -1, 0])).to_pylist() == [str(ids[2]), None, str(ids[0])]
+    assert texts.now().uuids(np.array([2, -1, 0])).to_pylist() == [str(ids[2]), None, str(ids[0])]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_tables_may_grow_between_two_calls(compiled: bool) -> None:
     machine = filled(compiled, [b"one", b"two"])
     texts = Texts(machine)
-    assert texts.chosen(np.array([1])).to_pylist() == ["two"]
+    assert texts.now().chosen(np.array([1])).to_pylist() == ["two"]
     machine.grow("text_bytes", 1 << 20)
     machine.grow("texts", 5000)
-    assert texts.chosen(np.array([0])).to_pylist() == ["one"]
+    assert texts.now().chosen(np.array([0])).to_pylist() == ["one"]
 
 
 @pytest.mark.parametrize("limit", [0, 249])
@@ -74,7 +80,7 @@ def test_taking_a_few_of_many_long_texts_costs_those_few(limit: int) -> None:
     tracemalloc.start()
     pa.set_memory_pool(pool)
     try:
-        found = [len(each) for each in texts.chosen(np.array([7, 7, 400]), limit).to_pylist()]
+        found = [len(each) for each in texts.now().chosen(np.array([7, 7, 400]), limit).to_pylist()]
         python = tracemalloc.get_traced_memory()[1]
     finally:
         pa.set_memory_pool(usual)

@@ -8,8 +8,8 @@ import pytest
 from body_machine import Machine
 
 from kwsniff.engine import texts
-from kwsniff.engine.numbers import FULL
-from kwsniff.native import mode as native
+from kwsniff.engine.tables import Stopped
+from kwsniff.native import octets
 
 
 def number(machine: Machine, data: bytes, kind: int = 0) -> int:
@@ -33,9 +33,10 @@ def test_a_full_table_says_so_and_keeps_what_it_has() -> None:
     for size in (5, 50, 500):
         before = machine.row("store").texts
         data = b"y" * size
-        while texts.text(machine.t, data, 0, size, 0) == FULL:
-            assert machine.row("store").texts == before
-            number(machine, data)
+        with pytest.raises(Stopped):
+            texts.text(machine.t, data, 0, size, 0)
+        assert machine.row("store").texts == before
+        number(machine, data)
     assert number(machine, b"first") == first
 
 
@@ -68,7 +69,7 @@ INVALID += ["ff", "c328"]
 @pytest.mark.parametrize("text", VALID)
 def test_text_is_utf_8(text: str) -> None:
     data = text.encode()
-    assert texts.not_text(b"\xff" + data + b"\xff", 1, 1 + len(data)) == -1
+    assert octets.not_text(b"\xff" + data + b"\xff", 1, 1 + len(data)) == -1
 
 
 @pytest.mark.parametrize("text", INVALID)
@@ -77,8 +78,8 @@ def test_bytes_that_are_no_text_are_refused_where_python_refuses_them(text: str)
         data = before + bytes.fromhex(text)
         with pytest.raises(UnicodeDecodeError) as refused:
             data.decode()
-        assert texts.not_text(data + b"\x80\x80\x80", 0, len(data)) == refused.value.start
-        assert native.is_text(data, 0, len(data)) == refused.value.start
+        assert octets.not_text(data + b"\x80\x80\x80", 0, len(data)) == refused.value.start
+        assert octets.text_by_python(data, 0, len(data)) == refused.value.start
 
 
 def test_random_bytes_are_text_if_python_says_so() -> None:
@@ -88,19 +89,19 @@ def test_random_bytes_are_text_if_python_says_so() -> None:
     for _ in range(3000):
         data = b"".join(rng.choice(pool if rng.random() < 0.9 else bad) for _ in range(rng.randrange(14)))
         data = data[: rng.randrange(len(data) + 1)]
-        assert texts.not_text(data, 0, len(data)) == native.is_text(data, 0, len(data))
+        assert octets.not_text(data, 0, len(data)) == octets.text_by_python(data, 0, len(data))
 
 
 def test_the_hash_is_keyed_and_spreads_names_that_differ_little() -> None:
     names = [b"topic-%05d" % at for at in range(4096)]
     for key in (0, 1, 0x0123456789ABCDEF):
-        hashes = {texts.hash_of(name, 0, len(name), 0, key) & 0xFFFF for name in names}
+        hashes = {octets.hash_of(name, 0, len(name), 0, key) & 0xFFFF for name in names}
         # 4096 balls in 65536 boxes fill 3969 on average.
         assert 3900 < len(hashes) < 4040
-    one = texts.hash_of(b"name", 0, 4, 0, 1)
-    assert one != texts.hash_of(b"name", 0, 4, 0, 2)
-    assert one != texts.hash_of(b"name", 0, 4, 1, 1)
-    assert one != texts.hash_of(b"name", 0, 4, 0, 1 << 32 | 1)
+    one = octets.hash_of(b"name", 0, 4, 0, 1)
+    assert one != octets.hash_of(b"name", 0, 4, 0, 2)
+    assert one != octets.hash_of(b"name", 0, 4, 1, 1)
+    assert one != octets.hash_of(b"name", 0, 4, 0, 1 << 32 | 1)
 
 
 def test_what_python_does_instead_of_kernels_is_the_same() -> None:
@@ -113,8 +114,8 @@ def test_what_python_does_instead_of_kernels_is_the_same() -> None:
             other[pos : pos + size] = data[at : at + size]
         other = other[:60]
         same = bytes(other[pos : pos + size]) == data[at : at + size]
-        assert texts.same_bytes(data, at, bytes(other), pos, size) == same
-        assert native.same(data, at, bytes(other), pos, size) == same
+        assert octets.same_bytes(data, at, bytes(other), pos, size) == same
+        assert octets.same_by_python(data, at, bytes(other), pos, size) == same
         target = bytearray(other)
-        texts.copy_bytes(data, at, size, target, pos)
+        octets.copy_bytes(data, at, size, target, pos)
         assert bytes(target[pos : pos + size]) == data[at : at + size]

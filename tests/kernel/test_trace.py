@@ -11,9 +11,9 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.engine import decisions
-from kwsniff.engine.engine import Engine
-from kwsniff.engine.trace import DECISIONS
+from kwsniff.engine import details
+from kwsniff.engine.analyze import Engine
+from kwsniff.engine.notes import DECISIONS
 from kwsniff.net.segments import segment_columns
 from kwsniff.run.offline import events
 from tests.playbook import (
@@ -151,8 +151,8 @@ def test_a_limit_of_the_run_is_named() -> None:
 
 
 def test_every_kind_of_decision_has_words() -> None:
-    assert {*DECISIONS} - {"opened"} == {*decisions.WORDS}
-    assert {*DECISIONS} >= decisions.OF_NO_END
+    assert {*DECISIONS} - {"opened"} == {*details.WORDS}
+    assert {*DECISIONS} >= details.OF_NO_END
 
 
 @pytest.mark.parametrize("name", ["librdkafka-groups", "midstream"])

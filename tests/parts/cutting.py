@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
-from kwsniff.engine.engine import Engine
+from kwsniff.engine.analyze import Engine
 from kwsniff.net.segments import SegmentColumns, segment_columns
 from kwsniff.run.heads import COLUMNS
 from kwsniff.run.join import Joiner

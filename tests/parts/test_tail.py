@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kwsniff.capture.source import segments
 from kwsniff.config import Config
+from kwsniff.engine.analyze import Engine
 from kwsniff.engine.checkpoint import put, taken
-from kwsniff.engine.engine import Engine
 from kwsniff.engine.limits import in_use, outstanding
 from kwsniff.engine.machine import Machine
 from kwsniff.net.segments import segment_columns

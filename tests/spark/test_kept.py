@@ -28,13 +28,13 @@ def read(files: list[Path], place: Path, kinds: tuple[str, ...]) -> Iterator[pa.
         with kernels(kind):
             kept = Kept.fresh(Config(), (0, 1)) if file == files[0] else Kept.load(place)
             for batch in kept.capture_run.file(str(file), Config()):
-                yield from (made for made, _ in kept.analysis.feed(batch))
+                yield from (made for made, _ in kept.engine.keyed(kept.engine.take(batch)))
             kept.save(place)
     with kernels(kinds[0]):
         kept = Kept.load(place)
         for batch in kept.capture_run.end():
-            yield from (made for made, _ in kept.analysis.feed(batch))
-        yield from (made for made, _ in kept.analysis.finish())
+            yield from (made for made, _ in kept.engine.keyed(kept.engine.take(batch)))
+        yield from (made for made, _ in kept.engine.keyed(kept.engine.end()))
 
 
 @compiled
