@@ -29,7 +29,7 @@ from kwsniff.spec.codecs import Allowance, decompress
 from kwsniff.spec.compile import data_decoder
 from kwsniff.spec.load import catalog
 from tests.fuzz.bench import Bench, differing
-from tests.oracle.decoder import decoder
+from tests.oracle.facts import decoder
 from tests.oracle.records import summarize
 from tests.playbook import ACK, BROKER, CLIENT, SYN, Play, Segment, run
 

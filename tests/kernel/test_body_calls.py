@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from body_machine import Machine, calls, number
-from test_bodies import CONFIG, MESSAGES, codec
+from test_bodies import CONFIG, MESSAGES
 
 from kwsniff.engine import packing, texts
 from kwsniff.engine.packing import compact_texts
 from kwsniff.engine.tables import CONNS, REQUESTS
 from kwsniff.spec.binary import DecodeError
 from tests.oracle.bodies import Body, read
-from tests.oracle.facts import Facts
+from tests.oracle.facts import NO_FACTS
 from tests.oracle.joining import joined_partitions, joined_topics, named_groups, record_sums
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spec"))
@@ -25,7 +25,6 @@ from record_bytes import batch, message
 from spec_encoder import Encoder, Maker
 from spec_tables import versions_of
 
-NO_FACTS = Facts(None, 0, *[None] * 11)
 BY_KEY = {(message["key"], message["dir"]): message for message in MESSAGES}
 KEYS = sorted({key for key, _ in BY_KEY})
 PAIRS = 12
@@ -50,7 +49,7 @@ class Narrow(Maker):
 
 def body(key: int, version: int, direction: str, data: bytes) -> Body | None:
     try:
-        return read(codec(key, version), direction, data, 0, len(data), CONFIG)
+        return read(key, version, direction, data, 0, len(data), CONFIG)
     except DecodeError:
         return None
 

@@ -37,7 +37,7 @@ def expected(found: RecordsSummary, is_request: bool) -> dict[str, Any]:
     damage = CUT_SHORT if found.partial and is_request else 0
     damage |= {None: 0, "batch_malformed": MALFORMED, "codec_unknown": CODEC_UNKNOWN}[found.malformed]
     return {
-        "records": found.records, "bytes": found.bytes, "codec": found.codec if found.batches else None,
+        "records": found.records, "bytes": found.bytes, "codec": found.codec,
         "base_offset": found.base_offset, "mismatches": found.crc_mismatches, "damage": damage,
     }  # fmt: skip
 

@@ -12,10 +12,8 @@ from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.load import catalog
 from kwsniff.spec.model import ROLES, Field
 from kwsniff.spec.render import HIDDEN, render
-from tests.oracle.decoder import decoder
-from tests.oracle.facts import Facts, PartitionFacts
+from tests.oracle.facts import NO_FACTS, Facts, PartitionFacts, decoder
 
-NO_FACTS = Facts(None, 0, *[None] * 11)
 ID = "01020304-0506-0708-090a-0b0c0d0e0f10"
 
 

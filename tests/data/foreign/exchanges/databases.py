@@ -10,33 +10,24 @@ import struct
 import subprocess
 import threading
 
-from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch
+from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch, served
 
-
-@exchange("redis")
-def redis(port: int, count: int) -> None:
-    words = [
+served(
+    "redis",
+    "redis-server --port {port} --save '' --dir {folder}",
+    [
         b"SET orders:%N 1\r\n",
         b"*2\r\n$3\r\nGET\r\n$8\r\norders:1\r\n",
         b"INCR orders\r\n",
         b"HELLO 3\r\n",
         b"INFO\r\n",
-    ]
-    with scratch() as folder, daemon(["redis-server", "--port", port, "--save", "", "--dir", folder], port):
-        dialogue(port, count, words)
-
-
-@exchange("memcached")
-def memcached(port: int, count: int) -> None:
-    words = [
-        b"set order%N 0 60 4\r\nbook\r\n",
-        b"get order%N\r\n",
-        b"incr order%N 1\r\n",
-        b"mn\r\n",
-        b"stats\r\n",
-    ]
-    with daemon(["memcached", "-u", "nobody", "-l", HOST, "-p", port, "-U", "0"], port):
-        dialogue(port, count, words)
+    ],
+)
+served(
+    "memcached",
+    "memcached -u nobody -l {host} -p {port} -U 0",
+    [b"set order%N 0 60 4\r\nbook\r\n", b"get order%N\r\n", b"incr order%N 1\r\n", b"mn\r\n", b"stats\r\n"],
+)
 
 
 @exchange("postgres")

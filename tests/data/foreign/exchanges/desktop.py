@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, hear, scratch
+from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, hear, scratch, served
 
 X_PORT = 6000
 
@@ -15,23 +15,10 @@ X_PORT = 6000
 def x11(port: int, count: int) -> None:
     """An X server listens on 6000 and its display, so the display makes the port."""
     display = port - X_PORT
-    server = [
-        "Xvfb",
-        f":{display}",
-        "-listen",
-        "tcp",
-        "-nolisten",
-        "unix",
-        "-nolisten",
-        "local",
-        "-ac",
-        "-noreset",
-        "-maxclients",
-        "512",
-    ]
+    server = f"Xvfb :{display} -listen tcp -nolisten unix -nolisten local -ac -noreset -maxclients 512"
     with daemon(server, port):
-        command_each(count - count // 2, ["xdpyinfo", "-display", f"{HOST}:{display}"])
-        command_each(count // 2, ["xwininfo", "-root", "-tree", "-display", f"{HOST}:{display}"])
+        command_each(count - count // 2, f"xdpyinfo -display {HOST}:{display}")
+        command_each(count // 2, f"xwininfo -root -tree -display {HOST}:{display}")
 
 
 @exchange("vnc")
@@ -48,17 +35,8 @@ def vnc(port: int, count: int) -> None:
                 hear(stream)
 
     with scratch() as folder:
-        options = [
-            "-SecurityTypes",
-            "None",
-            "-localhost",
-            "-rfbport",
-            port,
-            "-geometry",
-            "320x200",
-            "-AlwaysShared",
-        ]
-        with daemon(["Xtigervnc", ":77", *options], port, env={**os.environ, "HOME": str(folder)}):
+        options = f"-SecurityTypes None -localhost -rfbport {port} -geometry 320x200 -AlwaysShared"
+        with daemon(f"Xtigervnc :77 {options}", port, env={**os.environ, "HOME": str(folder)}):
             each(count, client)
 
 
@@ -66,40 +44,22 @@ def vnc(port: int, count: int) -> None:
 def pulseaudio(port: int, count: int) -> None:
     """Five words of four bytes, the first a length."""
     with scratch() as folder:
-        env = {
-            **os.environ,
-            "HOME": str(folder),
-            "XDG_RUNTIME_DIR": str(folder),
-            "PULSE_SERVER": f"tcp:{HOST}:{port}",
-        }
+        env = {**os.environ, "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "PULSE_SERVER": ""}
         os.environ["PULSE_COOKIE"] = str(folder / "cookie")
-        load = [
-            f"--load=module-native-protocol-tcp port={port} listen={HOST} auth-anonymous=1",
-            "--load=module-null-sink",
-        ]
-        server = [
-            "pulseaudio",
-            "-n",
-            "--daemonize=no",
-            "--exit-idle-time=-1",
-            "--use-pid-file=no",
-            "--disable-shm=yes",
-            *load,
-        ]
-        with daemon(server, port, {**env, "PULSE_SERVER": ""}):
-            command_each(count, ["pactl", "-s", f"tcp:{HOST}:{port}", "list", "sinks"])
+        tcp = f"--load='module-native-protocol-tcp port={port} listen={HOST} auth-anonymous=1'"
+        options = "-n --daemonize=no --exit-idle-time=-1 --use-pid-file=no --disable-shm=yes"
+        with daemon(f"pulseaudio {options} {tcp} --load=module-null-sink", port, env):
+            command_each(count, f"pactl -s tcp:{HOST}:{port} list sinks")
 
 
-@exchange("mpd")
-def mpd(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "mpd.conf"
-        settings.write_text(
-            f'bind_to_address "{HOST}"\nport "{port}"\nlog_file "{folder}/log"\nmax_connections "300"\n'
-            f'audio_output {{\n type "null"\n name "none"\n}}\n'
-        )
-        with daemon(["mpd", "--no-daemon", settings], port):
-            dialogue(port, count, [b"status\n", b"stats\n", b"commands\n", b"close\n"], greeted=True)
+served(
+    "mpd",
+    "mpd --no-daemon {settings}",
+    [b"status\n", b"stats\n", b"commands\n", b"close\n"],
+    'bind_to_address "{host}"\nport "{port}"\nlog_file "{folder}/log"\nmax_connections "300"\n'
+    'audio_output {{\n type "null"\n name "none"\n}}\n',
+    greeted=True,
+)
 
 
 @exchange("gdb")

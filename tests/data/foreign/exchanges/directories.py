@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 
-from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch
+from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch, served
 
 
 @exchange("ldap")
@@ -29,28 +29,22 @@ def ldap(port: int, count: int) -> None:
             )
 
 
-@exchange("dns")
-def dns(port: int, count: int) -> None:
-    """DNS over TCP, with lengths of two bytes; several questions on one connection."""
+def question(id_: int, kind: int) -> bytes:
+    names = b"\x06orders\x04shop\x04test\0"
+    body = struct.pack(">HHHHHH", id_, 0x100, 1, 0, 0, 0) + names + struct.pack(">HH", kind, 1)
+    return struct.pack(">H", len(body)) + body
 
-    def question(id_: int, kind: int) -> bytes:
-        body = (
-            struct.pack(">HHHHHH", id_, 0x100, 1, 0, 0, 0)
-            + b"\x06orders\x04shop\x04test\0"
-            + struct.pack(">HH", kind, 1)
-        )
-        return struct.pack(">H", len(body)) + body
 
-    with scratch() as folder:
-        settings = folder / "unbound.conf"
-        settings.write_text(
-            f'server:\n port: {port}\n interface: {HOST}\n directory: "{folder}"\n username: ""\n chroot: ""\n'
-            f' pidfile: ""\n use-syslog: no\n do-daemonize: no\n incoming-num-tcp: 300\n local-zone: "test." static\n'
-            f' local-data: "orders.shop.test. A 10.0.0.1"\n local-data: "orders.shop.test. TXT kafka"\n'
-            f"remote-control:\n control-enable: no\n"
-        )
-        with daemon(["unbound", "-d", "-c", settings], port):
-            dialogue(port, count, [question(1, 1), question(2, 16), question(3, 28), question(0, 255)])
+# Over TCP, with lengths of two bytes; several questions on one connection.
+served(
+    "dns",
+    "unbound -d -c {settings}",
+    [question(1, 1), question(2, 16), question(3, 28), question(0, 255)],
+    'server:\n port: {port}\n interface: {host}\n directory: "{folder}"\n username: ""\n chroot: ""\n'
+    ' pidfile: ""\n use-syslog: no\n do-daemonize: no\n incoming-num-tcp: 300\n local-zone: "test." static\n'
+    ' local-data: "orders.shop.test. A 10.0.0.1"\n local-data: "orders.shop.test. TXT kafka"\n'
+    "remote-control:\n control-enable: no\n",
+)
 
 
 @exchange("kerberos")
@@ -104,16 +98,13 @@ def zookeeper(port: int, count: int) -> None:
             each(count, client)
 
 
-@exchange("dict")
-def dictionary(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "dictd.conf"
-        settings.write_text(
-            f'global {{ listen_to {HOST} port {port} }}\ndatabase jargon {{ data "/usr/share/dictd/jargon.dict.dz" index "/usr/share/dictd/jargon.index" }}\n'
-        )
-        words = [b"CLIENT shop%N\r\n", b"SHOW DB\r\n", b"DEFINE * kafka\r\n", b"QUIT\r\n"]
-        with daemon(["dictd", "-d", "nodetach", "-c", settings, "--pid-file", folder / "pid"], port):
-            dialogue(port, count, words, greeted=True)
+served(
+    "dict",
+    "dictd -d nodetach -c {settings} --pid-file {folder}/pid",
+    [b"CLIENT shop%N\r\n", b"SHOW DB\r\n", b"DEFINE * kafka\r\n", b"QUIT\r\n"],
+    'global {{ listen_to {host} port {port} }}\ndatabase jargon {{ data "/usr/share/dictd/jargon.dict.dz" index "/usr/share/dictd/jargon.index" }}\n',
+    greeted=True,
+)
 
 
 def under_xinetd(
@@ -147,8 +138,4 @@ def telnet(port: int, count: int) -> None:
     )
 
 
-@exchange("epmd")
-def epmd(port: int, count: int) -> None:
-    """Erlang's names: lengths of two bytes."""
-    with daemon(["epmd", "-port", port], port):
-        dialogue(port, count, [b"\0\x01n"])
+served("epmd", "epmd -port {port}", [b"\0\x01n"])  # Erlang's names: lengths of two bytes

@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 
-from exchanges.stage import HOST, command_each, daemon, dialogue, exchange, scratch
+from exchanges.stage import HOST, command_each, daemon, dialogue, exchange, scratch, served, split
 
 
 @exchange("smb")
@@ -78,17 +78,9 @@ def ftp(port: int, count: int) -> None:
             f"xferlog_enable=NO\n"
         )
         (folder / "empty").chmod(0o555)
-        words = [
-            b"USER anonymous\r\n",
-            b"PASS x\r\n",
-            b"SYST\r\n",
-            b"FEAT\r\n",
-            b"PWD\r\n",
-            b"PASV\r\n",
-            b"QUIT\r\n",
-        ]
+        words = (b"USER anonymous", b"PASS x", b"SYST", b"FEAT", b"PWD", b"PASV", b"QUIT")
         with daemon(["vsftpd", settings], port):
-            dialogue(port, count, words, greeted=True)
+            dialogue(port, count, [word + b"\r\n" for word in words], greeted=True)
 
 
 @exchange("ssh")
@@ -97,20 +89,10 @@ def ssh(port: int, count: int) -> None:
         key = folder / "key"
         subprocess.run(["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-f", key], check=True)
         os.makedirs("/run/sshd", exist_ok=True)
-        options = [f"ListenAddress={HOST}", "MaxStartups=300", f"HostKey={key}", "PidFile=none"]
-        server = [
-            "/usr/sbin/sshd",
-            "-D",
-            "-e",
-            "-f",
-            "/dev/null",
-            "-p",
-            port,
-            *(f"-o{option}" for option in options),
-        ]
-        with daemon(server, port):
-            client = ["ssh", "-p", port, "-F", "none", "-oBatchMode=yes", "-oStrictHostKeyChecking=no"]
-            command_each(count, [*client, "-oUserKnownHostsFile=/dev/null", f"nobody@{HOST}", "true"])
+        options = f"-oListenAddress={HOST} -oMaxStartups=300 -oHostKey={key} -oPidFile=none"
+        with daemon(f"/usr/sbin/sshd -D -e -f /dev/null -p {port} {options}", port):
+            trusting = "-F none -oBatchMode=yes -oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null"
+            command_each(count, f"ssh -p {port} {trusting} nobody@{HOST} true")
 
 
 @exchange("ssh-agent")
@@ -144,57 +126,29 @@ def rsync(port: int, count: int) -> None:
         (folder / "shop" / "orders").write_bytes(os.urandom(20_000))
         settings = folder / "rsyncd.conf"
         settings.write_text(f"use chroot = no\n[shop]\npath = {folder}/shop\nread only = yes\nuid = root\n")
-        server = [
-            "rsync",
-            "--daemon",
-            "--no-detach",
-            f"--port={port}",
-            f"--address={HOST}",
-            f"--config={settings}",
-        ]
+        server = f"rsync --daemon --no-detach --port={port} --address={HOST} --config={settings}"
         with daemon(server, port):
-            command_each(count, ["rsync", "-a", f"rsync://{HOST}:{port}/shop/", f"{folder}/copy%N/"])
+            command_each(count, f"rsync -a rsync://{HOST}:{port}/shop/ {folder}/copy%N/")
 
 
 @exchange("git")
 def git(port: int, count: int) -> None:
     with scratch() as folder:
         work = folder / "shop"
-        commit = [
-            "-c",
-            "user.name=x",
-            "-c",
-            "user.email=x@shop.test",
-            "commit",
-            "-q",
-            "--allow-empty",
-            "-m",
-            "orders",
-        ]
-        for words in (["init", "-q", work], ["-C", work, *commit]):
-            subprocess.run(["git", *map(str, words)], check=True)
-        where = ["--listen=" + HOST, f"--port={port}", "--export-all", f"--base-path={folder}"]
-        with daemon(["git", "daemon", *where, "--max-connections=0"], port):
-            command_each(count, ["git", "clone", "-q", f"git://{HOST}:{port}/shop", f"{folder}/copy%N"])
+        subprocess.run(["git", "init", "-q", work], check=True)
+        commit = "-c user.name=x -c user.email=x@shop.test commit -q --allow-empty -m orders"
+        subprocess.run(split(f"git -C {work} {commit}"), check=True)
+        where = f"--listen={HOST} --port={port} --export-all --base-path={folder} --max-connections=0"
+        with daemon(f"git daemon {where}", port):
+            command_each(count, f"git clone -q git://{HOST}:{port}/shop {folder}/copy%N")
 
 
 @exchange("subversion")
 def subversion(port: int, count: int) -> None:
     with scratch() as folder:
         subprocess.run(["svnadmin", "create", folder / "shop"], check=True)
-        server = [
-            "svnserve",
-            "-d",
-            "--foreground",
-            "--listen-host",
-            HOST,
-            "--listen-port",
-            port,
-            "-r",
-            folder,
-        ]
-        with daemon(server, port):
-            command_each(count, ["svn", "info", "--non-interactive", f"svn://{HOST}:{port}/shop"])
+        with daemon(f"svnserve -d --foreground --listen-host {HOST} --listen-port {port} -r {folder}", port):
+            command_each(count, f"svn info --non-interactive svn://{HOST}:{port}/shop")
 
 
 @exchange("cvs")
@@ -245,37 +199,25 @@ def nbd(port: int, count: int) -> None:
 def ipp(port: int, count: int) -> None:
     """IPP in HTTP; CUPS has no such printer, and says so in IPP."""
     with scratch() as folder:
-        places = {
-            "ServerRoot": "etc",
-            "StateDir": "run",
-            "RequestRoot": "spool",
-            "CacheDir": "cache",
-            "TempDir": "tmp",
-        }
-        for place in places.values():
-            (folder / place).mkdir(mode=0o755)
-        (folder / "files.conf").write_text(
-            "".join(f"{key} {folder}/{place}\n" for key, place in places.items())
-        )
+        names = ("ServerRoot", "StateDir", "RequestRoot", "CacheDir", "TempDir")
+        for name in names:
+            (folder / name).mkdir(mode=0o755)
+        (folder / "files.conf").write_text("".join(f"{name} {folder}/{name}\n" for name in names))
         (folder / "cupsd.conf").write_text(
             f"Listen {HOST}:{port}\nBrowsing Off\n<Location />\nAllow all\n</Location>\n"
         )
-        server = ["cupsd", "-f", "-c", folder / "cupsd.conf", "-s", folder / "files.conf"]
-        with daemon(server, port):
+        with daemon(f"cupsd -f -c {folder}/cupsd.conf -s {folder}/files.conf", port):
             url = f"ipp://{HOST}:{port}/printers/order%N"
-            command_each(count, ["ipptool", "-tv", "-T", "5", url, "get-printer-attributes.test"])
+            command_each(count, f"ipptool -tv -T 5 {url} get-printer-attributes.test")
 
 
-@exchange("sane")
-def sane(port: int, count: int) -> None:
-    """A scanner's words of four bytes: procedure, version, user."""
-    words = [
-        struct.pack(">III", 0, 0x0100_0003, 5) + b"shop\0",
-        struct.pack(">I", 1),
-        struct.pack(">II", 2, 7) + b"test:0\0",
-    ]
-    with daemon(["saned", "-l", "-p", str(port), "-b", HOST, "-u", "root"], port):
-        dialogue(port, count, [*words, struct.pack(">I", 10)])
+# A scanner's words of four bytes: procedure, version, user.
+served(
+    "sane",
+    "saned -l -p {port} -b {host} -u root",
+    [struct.pack(">III", 0, 0x0100_0003, 5) + b"shop\0", struct.pack(">I", 1), struct.pack(">II", 2, 7) + b"test:0\0",
+     struct.pack(">I", 10)],
+)  # fmt: skip
 
 
 @exchange("distcc")
@@ -283,21 +225,8 @@ def distcc(port: int, count: int) -> None:
     with scratch() as folder:
         source = b"int orders = 1;\n"
         words = [b"cc", b"-c", b"orders.c", b"-o", b"orders.o"]
-        job = b"DIST00000001ARGC%08x" % len(words) + b"".join(
-            b"ARGV%08x%s" % (len(word), word) for word in words
-        )
-        server = [
-            "distccd",
-            "--daemon",
-            "--no-detach",
-            "--user",
-            "nobody",
-            "-p",
-            port,
-            "--listen",
-            HOST,
-            "-a",
-            HOST,
-        ]
-        with daemon([*server, "--log-file", folder / "log", "--enable-tcp-insecure"], port):
+        arguments = b"".join(b"ARGV%08x%s" % (len(word), word) for word in words)
+        job = b"DIST00000001ARGC%08x" % len(words) + arguments
+        where = f"-p {port} --listen {HOST} -a {HOST} --log-file {folder}/log"
+        with daemon(f"distccd --daemon --no-detach --user nobody {where} --enable-tcp-insecure", port):
             dialogue(port, count, [job + b"DOTI%08x" % len(source) + source])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from exchanges.stage import HOST, daemon, dialogue, exchange, scratch, wait_for
+from exchanges.stage import HOST, daemon, dialogue, exchange, scratch, served, wait_for
 
 SLEEPER = (
     "public class Sleeper { public static void main(String[] a) throws Exception { Thread.sleep(600000); } }"
@@ -20,18 +20,12 @@ def registry_call(operation: int, more: bytes = b"") -> bytes:
     )
 
 
-@exchange("rmi")
-def rmi(port: int, count: int) -> None:
-    words = [
-        HELLO,
-        b"\0\x09127.0.0.1\0\0\0\0",
-        registry_call(1),
-        b"\x52",
-        registry_call(2, b"t\0\x08order-%N"),
-        b"\x52",
-    ]
-    with daemon(["rmiregistry", port], port):
-        dialogue(port, count, words)
+ENDPOINT, PING = b"\0\x09127.0.0.1\0\0\0\0", b"\x52"
+served(
+    "rmi",
+    "rmiregistry {port}",
+    [HELLO, ENDPOINT, registry_call(1), PING, registry_call(2, b"t\0\x08order-%N"), PING],
+)
 
 
 @exchange("jmx")
@@ -39,14 +33,9 @@ def jmx(port: int, count: int) -> None:
     key = "-Dcom.sun.management.jmxremote"
     options = [
         key,
-        f"{key}.port={port}",
-        f"{key}.authenticate=false",
-        f"{key}.ssl=false",
-        f"{key}.host={HOST}",
+        *(f"{key}.{what}" for what in (f"port={port}", "authenticate=false", "ssl=false", f"host={HOST}")),
     ]
-    asleep(
-        port, options, count, [HELLO, b"\0\x09127.0.0.1\0\0\0\0", registry_call(2, b"t\0\x06jmxrmi"), b"\x52"]
-    )
+    asleep(port, options, count, [HELLO, ENDPOINT, registry_call(2, b"t\0\x06jmxrmi"), PING])
 
 
 @exchange("jdwp")

@@ -5,28 +5,24 @@ from __future__ import annotations
 import struct
 import subprocess
 
-from exchanges.stage import HOST, daemon, dialogue, end, exchange, scratch, wait_for
+from exchanges.stage import HOST, daemon, dialogue, end, exchange, scratch, served, split, wait_for
 
-
-@exchange("smtp")
-def smtp(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "exim.conf"
-        settings.write_text(
-            f"spool_directory = {folder}\nlog_file_path = {folder}/%slog\ndaemon_smtp_ports = {port}\n"
-            f"local_interfaces = {HOST}\nprimary_hostname = shop.test\nacl_smtp_rcpt = deny\nsmtp_accept_max = 400\n"
-            f"smtp_accept_max_per_host = 300\nexim_user = root\nexim_group = root\nnever_users =\n"
-            f"begin acl\ndeny:\n deny message = no orders here\n"
-        )
-        words = [
-            b"EHLO order%N\r\n",
-            b"MAIL FROM:<a@shop.test>\r\n",
-            b"RCPT TO:<b@shop.test>\r\n",
-            b"NOOP\r\n",
-            b"QUIT\r\n",
-        ]
-        with daemon(["exim4", "-C", settings, "-bdf", "-q1h"], port):
-            dialogue(port, count, words, greeted=True)
+served(
+    "smtp",
+    "exim4 -C {settings} -bdf -q1h",
+    [
+        b"EHLO order%N\r\n",
+        b"MAIL FROM:<a@shop.test>\r\n",
+        b"RCPT TO:<b@shop.test>\r\n",
+        b"NOOP\r\n",
+        b"QUIT\r\n",
+    ],
+    "spool_directory = {folder}\nlog_file_path = {folder}/%slog\ndaemon_smtp_ports = {port}\n"
+    "local_interfaces = {host}\nprimary_hostname = shop.test\nacl_smtp_rcpt = deny\nsmtp_accept_max = 400\n"
+    "smtp_accept_max_per_host = 300\nexim_user = root\nexim_group = root\nnever_users =\n"
+    "begin acl\ndeny:\n deny message = no orders here\n",
+    greeted=True,
+)
 
 
 def dovecot(port: int, count: int, protocol: str, words: list[bytes]) -> None:
@@ -68,7 +64,7 @@ def pop3(port: int, count: int) -> None:
 def milter(port: int, count: int) -> None:
     """What a mail server asks its filter: a length of four bytes, a letter, and texts."""
 
-    def ask(letter: bytes, body: bytes = b"") -> bytes:
+    def ask(letter: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body) + 1) + letter + body
 
     with scratch() as folder:
@@ -77,50 +73,30 @@ def milter(port: int, count: int) -> None:
         key.chmod(0o600)
         settings = folder / "opendkim.conf"
         settings.write_text("RequireSafeKeys no\n")
-        server = [
-            "opendkim",
-            "-f",
-            "-x",
-            settings,
-            "-d",
-            "shop.test",
-            "-s",
-            "s",
-            "-k",
-            key,
-            "-p",
-            f"inet:{port}@{HOST}",
-            "-b",
-            "sv",
-        ]
-        words = [
-            ask(b"O", struct.pack(">III", 6, 0x1FF, 0x1FFFFF)),
-            ask(b"C", b"shop.test\x004\x00\x19127.0.0.1\0"),
-        ]
-        words += [ask(b"H", b"shop.test\0"), ask(b"M", b"<a@shop.test>\0"), ask(b"R", b"<b@shop.test>\0")]
-        words += [
-            ask(b"L", b"From\0a@shop.test\0"),
-            ask(b"L", b"Subject\0order %N\0"),
-            ask(b"N"),
-            ask(b"B", b"book\r\n"),
-            ask(b"E"),
-        ]
-        with daemon(server, port):
-            dialogue(port, count, words, patience=0.3)
+        opening = ask(b"O", struct.pack(">III", 6, 0x1FF, 0x1FFFFF))
+        asks = (
+            *(
+                (b"C", b"shop.test\x004\x00\x19127.0.0.1\0"),
+                (b"H", b"shop.test\0"),
+                (b"M", b"<a@shop.test>\0"),
+            ),
+            *((b"R", b"<b@shop.test>\0"), (b"L", b"From\0a@shop.test\0"), (b"L", b"Subject\0order %N\0")),
+            *((b"N", b""), (b"B", b"book\r\n"), (b"E", b"")),
+        )
+        with daemon(
+            f"opendkim -f -x {settings} -d shop.test -s s -k {key} -p inet:{port}@{HOST} -b sv", port
+        ):
+            dialogue(port, count, [opening, *(ask(*each) for each in asks)], patience=0.3)
 
 
 @exchange("sip")
 def sip(port: int, count: int) -> None:
     """SIPp on both ends, each call on a connection of its own."""
-    server = subprocess.Popen(
-        ["sipp", "-sn", "uas", "-t", "tn", "-max_socket", "1000", "-i", HOST, "-p", str(port), "-nostdin"], stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    null, sipp = subprocess.DEVNULL, f"sipp -t tn -max_socket 1000 -i {HOST} -nostdin -sn"
+    server = subprocess.Popen(split(f"{sipp} uas -p {port}"), stdout=null, stderr=null, stdin=null)
     wait_for(port)
     try:
-        subprocess.run(
-            ["sipp", "-sn", "uac", "-t", "tn", "-max_socket", "1000", "-i", HOST, "-nostdin", "-m", str(count), "-r", "40", "-d", "20",
-             f"{HOST}:{port}"], stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
-        )  # fmt: skip
+        client = split(f"{sipp} uac -m {count} -r 40 -d 20 {HOST}:{port}")
+        subprocess.run(client, stdin=null, capture_output=True, timeout=120, check=False)
     finally:
         end(server)

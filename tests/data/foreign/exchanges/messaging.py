@@ -8,7 +8,7 @@ import struct
 import subprocess
 from collections.abc import Iterator
 
-from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch
+from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch, served
 
 
 @exchange("mqtt")
@@ -124,59 +124,27 @@ def openwire(port: int, count: int) -> None:
     activemq("tcp", port, count, [info, *alive], True)
 
 
-@exchange("nats")
-def nats(port: int, count: int) -> None:
-    words = [
-        b'CONNECT {"verbose":true,"name":"order%N"}\r\n',
-        b"SUB orders.> 1\r\n",
-        b"PUB orders.new 4\r\nbook\r\n",
+served(
+    "nats",
+    "nats-server -a {host} -p {port}",
+    [
+        b'CONNECT {"verbose":true,"name":"order%N"}\r\n', b"SUB orders.> 1\r\n", b"PUB orders.new 4\r\nbook\r\n",
         b"PING\r\n",
-    ]
-    with daemon(["nats-server", "-a", HOST, "-p", port], port):
-        dialogue(port, count, words, greeted=True)
+    ],
+    greeted=True,
+)  # fmt: skip
+served(
+    "beanstalk",
+    "beanstalkd -l {host} -p {port}",
+    [b"use orders\r\n", b"put 0 0 60 4\r\nbook\r\n", b"watch orders\r\n", b"reserve\r\n", b"stats\r\n"],
+)
 
-
-@exchange("beanstalk")
-def beanstalk(port: int, count: int) -> None:
-    words = [
-        b"use orders\r\n",
-        b"put 0 0 60 4\r\nbook\r\n",
-        b"watch orders\r\n",
-        b"reserve\r\n",
-        b"stats\r\n",
-    ]
-    with daemon(["beanstalkd", "-l", HOST, "-p", port], port):
-        dialogue(port, count, words)
-
-
-@exchange("gearman")
-def gearman(port: int, count: int) -> None:
-    def packet(kind: int, body: bytes) -> bytes:
-        return b"\0REQ" + struct.pack(">II", kind, len(body)) + body
-
-    words = [
-        packet(16, b"hello"),
-        packet(1, b"print"),
-        packet(9, b""),
-        packet(18, b"print\0%N\0book"),
-        packet(30, b""),
-    ]
-    with scratch() as folder:
-        server = [
-            "gearmand",
-            "-L",
-            HOST,
-            "-p",
-            port,
-            "-l",
-            folder / "log",
-            "-u",
-            "root",
-            "-P",
-            folder / "pid",
-        ]
-        with daemon(server, port):
-            dialogue(port, count, words)
+GEARMAN = ((16, b"hello"), (1, b"print"), (9, b""), (18, b"print\0%N\0book"), (30, b""))
+served(
+    "gearman",
+    "gearmand -L {host} -p {port} -l {folder}/log -u root -P {folder}/pid",
+    [b"\0REQ" + struct.pack(">II", kind, len(body)) + body for kind, body in GEARMAN],
+)
 
 
 @exchange("zeromq")
@@ -198,39 +166,28 @@ def zeromq(port: int, count: int) -> None:
     context.term()
 
 
-@exchange("xmpp")
-def xmpp(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "prosody.cfg.lua"
-        settings.write_text(
-            f"daemonize=false\npidfile='{folder}/pid'\ndata_path='{folder}'\ninterfaces={{'{HOST}'}}\n"
-            f"c2s_ports={{{port}}}\nc2s_require_encryption=false\nallow_unencrypted_plain_auth=true\ns2s_ports={{}}\nmodules_disabled={{'s2s'}}\n"
-            f"prosody_user='root'\nrun_as_root=true\nVirtualHost 'shop.test'\n"
-        )
-        opened = b"<?xml version='1.0'?><stream:stream to='shop.test' xmlns='jabber:client' "
-        opened += b"xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>"
-        words = [
-            opened,
-            b"<iq type='get' id='%N'><query xmlns='jabber:iq:register'/></iq>",
-            b"</stream:stream>",
-        ]
-        with daemon(["prosody", "--config", settings, "-F"], port):
-            dialogue(port, count, words)
-
-
-@exchange("irc")
-def irc(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "ngircd.conf"
-        settings.write_text(
-            f"[Global]\nName = irc.shop.test\nInfo = shop\nListen = {HOST}\nPorts = {port}\n"
-            f"PidFile = {folder}/pid\n[Limits]\nMaxConnectionsIP = 0\n[Options]\nIdent = no\nPAM = no\nDNS = no\n"
-        )
-        words = [
-            b"NICK order%N\r\nUSER order 0 * :orders\r\n",
-            b"JOIN #shop\r\n",
-            b"PRIVMSG #shop :a book\r\n",
-            b"QUIT\r\n",
-        ]
-        with daemon(["ngircd", "-n", "-f", settings], port):
-            dialogue(port, count, words)
+served(
+    "xmpp",
+    "prosody --config {settings} -F",
+    [
+        b"<?xml version='1.0'?><stream:stream to='shop.test' xmlns='jabber:client' "
+        b"xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>",
+        b"<iq type='get' id='%N'><query xmlns='jabber:iq:register'/></iq>",
+        b"</stream:stream>",
+    ],
+    "daemonize=false\npidfile='{folder}/pid'\ndata_path='{folder}'\ninterfaces={{'{host}'}}\n"
+    "c2s_ports={{{port}}}\nc2s_require_encryption=false\nallow_unencrypted_plain_auth=true\ns2s_ports={{}}\nmodules_disabled={{'s2s'}}\n"
+    "prosody_user='root'\nrun_as_root=true\nVirtualHost 'shop.test'\n",
+)
+served(
+    "irc",
+    "ngircd -n -f {settings}",
+    [
+        b"NICK order%N\r\nUSER order 0 * :orders\r\n",
+        b"JOIN #shop\r\n",
+        b"PRIVMSG #shop :a book\r\n",
+        b"QUIT\r\n",
+    ],
+    "[Global]\nName = irc.shop.test\nInfo = shop\nListen = {host}\nPorts = {port}\n"
+    "PidFile = {folder}/pid\n[Limits]\nMaxConnectionsIP = 0\n[Options]\nIdent = no\nPAM = no\nDNS = no\n",
+)

@@ -8,7 +8,7 @@ import threading
 import time
 import zlib
 
-from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch
+from exchanges.stage import HOST, command_each, daemon, each, exchange, scratch, served, split
 
 
 @exchange("snmp")
@@ -20,70 +20,48 @@ def snmp(port: int, count: int) -> None:
             command_each(count, ["snmpwalk", "-v2c", "-c", "public", f"tcp:{HOST}:{port}", "1.3.6.1.2.1.1"])
 
 
-@exchange("zabbix")
-def zabbix(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "agent.conf"
-        settings.write_text(
-            f"ListenPort={port}\nListenIP={HOST}\nServer={HOST}\nLogType=file\nLogFile={folder}/log\nPidFile={folder}/pid\n"
-            f"AllowRoot=1\nStartAgents=3\n"
-        )
-        asked = b"ZBXD\x01" + struct.pack("<Q", 13) + b"agent.version"
-        with daemon(["zabbix_agentd", "-f", "-c", settings], port):
-            dialogue(port, count, [asked])
+served(
+    "zabbix",
+    "zabbix_agentd -f -c {settings}",
+    [b"ZBXD\x01" + struct.pack("<Q", 13) + b"agent.version"],
+    "ListenPort={port}\nListenIP={host}\nServer={host}\nLogType=file\nLogFile={folder}/log\nPidFile={folder}/pid\n"
+    "AllowRoot=1\nStartAgents=3\n",
+)
 
+NRPE = struct.pack(">hhIh", 2, 1, 0, 0) + b"_NRPE_CHECK".ljust(1024, b"\0") + bytes(2)
+served(
+    "nrpe",
+    "nrpe -n -f -c {settings}",
+    [NRPE[:4] + struct.pack(">I", zlib.crc32(NRPE)) + NRPE[8:]],
+    "server_port={port}\nserver_address={host}\nallowed_hosts={host}\nnrpe_user=nobody\nnrpe_group=nogroup\n"
+    "pid_file={folder}/pid\ncommand[x]=/bin/true\n",
+)
+served(
+    "munin",
+    "munin-node --config {settings}",
+    [b"version\n", b"nodes\n", b"cap multigraph\n", b"quit\n"],
+    "host_name shop.test\nhost {host}\nport {port}\nallow ^127\\..*$\nbackground 0\nsetsid 0\nuser root\ngroup root\nlog_file {folder}/log\npid_file {folder}/pid\n",
+    greeted=True,
+    patience=2,
+)
 
-@exchange("nrpe")
-def nrpe(port: int, count: int) -> None:
-    body = struct.pack(">hhIh", 2, 1, 0, 0) + b"_NRPE_CHECK".ljust(1024, b"\0") + bytes(2)
-    asked = body[:4] + struct.pack(">I", zlib.crc32(body)) + body[8:]
-    with scratch() as folder:
-        settings = folder / "nrpe.cfg"
-        settings.write_text(
-            f"server_port={port}\nserver_address={HOST}\nallowed_hosts={HOST}\nnrpe_user=nobody\nnrpe_group=nogroup\n"
-            f"pid_file={folder}/pid\ncommand[x]=/bin/true\n"
-        )
-        with daemon(["nrpe", "-n", "-f", "-c", settings], port):
-            dialogue(port, count, [asked])
-
-
-@exchange("munin")
-def munin(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "node.conf"
-        settings.write_text(
-            f"host_name shop.test\nhost {HOST}\nport {port}\nallow ^127\\..*$\nbackground 0\nsetsid 0\nuser root\ngroup root\nlog_file {folder}/log\npid_file {folder}/pid\n"
-        )
-        with daemon(["munin-node", "--config", settings], port):
-            dialogue(
-                port,
-                count,
-                [b"version\n", b"nodes\n", b"cap multigraph\n", b"quit\n"],
-                greeted=True,
-                patience=2,
-            )
-
-
-@exchange("syslog")
-def syslog(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "rsyslog.conf"
-        settings.write_text(
-            f'module(load="imtcp" MaxSessions="500")\ninput(type="imtcp" port="{port}" address="{HOST}")\n*.* {folder}/log\n'
-        )
-        lines = [
-            b"<34>1 2024-01-01T00:00:00Z shop app - ID%N - order\n",
-            b"49 <34>1 2024-01-01T00:00:00Z shop app - - - a book\n",
-        ]
-        with daemon(["rsyslogd", "-n", "-f", settings, "-i", folder / "pid"], port):
-            dialogue(port, count, lines * 3, patience=0.02)
-
-
-@exchange("gps")
-def gps(port: int, count: int) -> None:
-    words = [b"?VERSION;\r\n", b'?WATCH={"enable":true,"json":true};\r\n', b"?DEVICES;\r\n", b"?POLL;\r\n"]
-    with scratch() as folder, daemon(["gpsd", "-N", "-n", "-F", folder / "control", "-S", str(port)], port):
-        dialogue(port, count, words, greeted=True)
+SYSLOG = [
+    b"<34>1 2024-01-01T00:00:00Z shop app - ID%N - order\n",
+    b"49 <34>1 2024-01-01T00:00:00Z shop app - - - a book\n",
+]
+served(
+    "syslog",
+    "rsyslogd -n -f {settings} -i {folder}/pid",
+    SYSLOG * 3,
+    'module(load="imtcp" MaxSessions="500")\ninput(type="imtcp" port="{port}" address="{host}")\n*.* {folder}/log\n',
+    patience=0.02,
+)
+served(
+    "gps",
+    "gpsd -N -n -F {folder}/control -S {port}",
+    [b"?VERSION;\r\n", b'?WATCH={"enable":true,"json":true};\r\n', b"?DEVICES;\r\n", b"?POLL;\r\n"],
+    greeted=True,
+)
 
 
 @exchange("iperf")
@@ -110,21 +88,12 @@ def bgp(port: int, count: int) -> None:
                 f" ipv4 {{ import all; export all; }}; }}\n"
             )
 
-        def bird(name: str) -> list[object]:
-            return [
-                "bird",
-                "-f",
-                "-c",
-                folder / f"{name}.conf",
-                "-s",
-                folder / f"{name}.ctl",
-                "-P",
-                folder / f"{name}.pid",
-            ]
+        def bird(name: str) -> list[str]:
+            return split(f"bird -f -c {folder}/{name}.conf -s {folder}/{name}.ctl -P {folder}/{name}.pid")
 
         with daemon(bird("one"), port):
             for _ in range(min(count, 40)):
-                with subprocess.Popen(list(map(str, bird("two"))), stderr=subprocess.DEVNULL) as second:
+                with subprocess.Popen(bird("two"), stderr=subprocess.DEVNULL) as second:
                     time.sleep(2.2)
                     second.terminate()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import socket
 import subprocess
 import tempfile
@@ -75,11 +76,11 @@ def wait_for(port: int, process: subprocess.Popen[bytes] | None = None, seconds:
 
 @contextlib.contextmanager
 def daemon(
-    command: Sequence[object], port: int, env: Mapping[str, str] | None = None
+    command: str | Sequence[object], port: int, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the body is done; it stays in the foreground and listens on `port`."""
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, env=env, cwd="/")
+        process = subprocess.Popen(split(command), stdout=log, stderr=log, env=env, cwd="/")
         try:
             wait_for(port, process)
             time.sleep(0.2)
@@ -90,6 +91,11 @@ def daemon(
             raise
         finally:
             end(process)
+
+
+def split(command: str | Sequence[object]) -> list[str]:
+    """The words of a command: of a text as a shell would have them."""
+    return shlex.split(command) if isinstance(command, str) else list(map(str, command))
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -126,11 +132,11 @@ def each(count: int, job: Callable[[int], object]) -> None:
         raise failed[0]
 
 
-def command_each(count: int, command: Sequence[object], said: str = "") -> None:
+def command_each(count: int, command: str | Sequence[object], said: str = "") -> None:
     """Run a client program once for each connection; whether it likes the answers doesn't matter."""
 
     def client(number: int) -> None:
-        words = [str(word).replace("%N", str(number)) for word in command]
+        words = [word.replace("%N", str(number)) for word in split(command)]
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
                 words, input=said.encode(), capture_output=True, timeout=CLIENT_SECONDS, check=False
@@ -155,6 +161,30 @@ def dialogue(
                     hear(stream, patience)
 
     each(count, client)
+
+
+def served(
+    name: str,
+    command: str,
+    lines: Sequence[bytes],
+    settings: str = "",
+    greeted: bool = False,
+    patience: float = 1.0,
+) -> None:
+    """Register a server that takes one command and at most one file of settings, and the lines said to it.
+
+    Command and settings are formatted with `host`, `port`, `folder` and, as a path, `settings`.
+    """
+
+    def run(port: int, count: int) -> None:
+        with scratch() as folder:
+            places = {"host": HOST, "port": port, "folder": folder, "settings": folder / "settings"}
+            if settings:
+                (folder / "settings").write_text(settings.format(**places))
+            with daemon(command.format(**places), port):
+                dialogue(port, count, lines, greeted, patience)
+
+    exchange(name)(run)
 
 
 def hear(stream: socket.socket, patience: float = 1.0) -> bytes:

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 
-from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch
+from exchanges.stage import HOST, command_each, daemon, dialogue, each, exchange, scratch, served
 
 
 @exchange("http")
@@ -142,21 +142,14 @@ def grpc_calls(port: int, count: int) -> None:
     server.stop(0)
 
 
-@exchange("proxy")
-def proxy(port: int, count: int) -> None:
-    with scratch() as folder:
-        settings = folder / "squid.conf"
-        settings.write_text(
-            f"http_port {HOST}:{port}\nhttp_access allow all\ncache deny all\naccess_log none\ncache_log /dev/null\n"
-            f"pid_filename {folder}/pid\ncoredump_dir {folder}\nvisible_hostname shop.test\nshutdown_lifetime 1 second\n"
-            f"max_filedescriptors 1024\npinger_enable off\n"
-        )
-        with daemon(["squid", "-N", "-f", settings], port):
-            asked = [
-                b"GET http://127.0.0.1:9/order%N HTTP/1.1\r\nHost: x\r\n\r\n",
-                b"CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n",
-            ]
-            dialogue(port, count, asked)
+served(
+    "proxy",
+    "squid -N -f {settings}",
+    [b"GET http://127.0.0.1:9/order%N HTTP/1.1\r\nHost: x\r\n\r\n", b"CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n"],
+    "http_port {host}:{port}\nhttp_access allow all\ncache deny all\naccess_log none\ncache_log /dev/null\n"
+    "pid_filename {folder}/pid\ncoredump_dir {folder}\nvisible_hostname shop.test\nshutdown_lifetime 1 second\n"
+    "max_filedescriptors 1024\npinger_enable off\n",
+)
 
 
 @exchange("socks")
