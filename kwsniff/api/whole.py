@@ -145,7 +145,7 @@ def summary(
     from kwsniff.analysis.trust import paragraph
     from kwsniff.capture.source import CaptureTotals
     from kwsniff.count.spans import Coverage
-    from kwsniff.count.where.predicate import Window
+    from kwsniff.count.where.period import Window
     from kwsniff.page.html import NEEDED, Pass
     from kwsniff.rows.schema import EVENTS
 
