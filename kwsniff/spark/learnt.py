@@ -22,12 +22,11 @@ import pyarrow as pa
 
 from kwsniff.capture.place import Place
 from kwsniff.count.codes import distinct
-from kwsniff.count.sessioncalls import Ints, Name, Offsets
-from kwsniff.count.sessions import Change, Changes, Noticed, bounded, composed
+from kwsniff.count.sessions import Change, Changes, Name, Offsets, bounded, composed
 from kwsniff.count.topics import FIXED, MAX_LEARNT
 from kwsniff.rows import lists
 from kwsniff.rows.arrays import nulls, record_batch
-from kwsniff.rows.columns import integers
+from kwsniff.rows.columns import Ints, integers
 from kwsniff.rows.events import MAX_TOPIC
 from kwsniff.spark.staged import PLACE
 from kwsniff.spark.tasks import fetched, kept
@@ -173,14 +172,6 @@ def _narrowed(column: pa.ListArray, rows: Ints) -> pa.ListArray:
     ]  # fmt: skip
     structs = pa.StructArray.from_arrays(arrays, fields=fields)
     return lists.rebuilt(structs, size, np.zeros(len(size), np.bool_))
-
-
-def noticed(batches: Iterable[pa.RecordBatch]) -> Changes:
-    """What rows do to fetch sessions, for `opened_before`."""
-    found = Noticed()
-    for batch in batches:
-        found.take(batch)
-    return found.changes()
 
 
 def opened_before(changes: Iterable[Changes], place: Place) -> list[str | None]:
