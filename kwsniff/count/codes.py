@@ -151,20 +151,6 @@ def _numbered(codes: Ints, size: int) -> tuple[Ints, Ints]:
     return number[codes], first[kinds]
 
 
-DENSE = 4
-"""Possible codes for each one from which on they are sorted, and no table of all is made."""
-
-
-def occurring(codes: Ints, limit: int) -> tuple[Ints, Ints]:
-    """The codes (from 0 to before `limit`) that occur, ascending, and which of them each is."""
-    if limit > DENSE * len(codes):
-        found, index = np.unique(codes, return_inverse=True)
-        return found, index.reshape(-1)
-    there = np.zeros(limit, np.bool_)
-    there[codes] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
-
-
 class Coded(NamedTuple):
     """A column as distinct values and the place of each row's among them."""
 
