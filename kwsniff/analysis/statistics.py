@@ -17,7 +17,7 @@ from kwsniff.analysis.report_tables import STATUS_COLUMNS, ordered, typed
 from kwsniff.count.codes import combined
 from kwsniff.count.eventrows import BROKER_LEAST, PARTS
 from kwsniff.count.keyed import NEVER, Array, Columns, folded
-from kwsniff.count.percentiles import Samples
+from kwsniff.count.percentiles import Samples, percentiles
 from kwsniff.count.store import MEASURES, CallStore
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Statistics:
 
     def latency(self) -> dict[str, float | None]:
         """Percentiles of `latency_us` of all answered calls that did not wait on purpose."""
-        found = self.store.samples.percentiles(self.cells["waited"], 1)
+        found = percentiles(self.store.samples, self.cells["waited"], 1)
         named = {name: float(found[f"latency_{name}_us"][0]) for name in ("p50", "p95")}
         return {name: None if np.isnan(value) else value for name, value in named.items()}
 
@@ -167,7 +167,7 @@ class Statistics:
         cells, group = taken({name: cells[name] for name in names}, inside), group[inside]
         size = int(group.max(initial=-1)) + 1
         table: Table = folded(MEASURES, cells, group, size)
-        table |= samples.percentiles(codes, size)
+        table |= percentiles(samples, codes, size)
         calls, waited, failed = table["calls"], cells["waited"] == 1, cells["error_number"] != 0
         table["calls_per_s"] = calls / self.seconds if self.seconds else np.full(size, np.nan)
         table["waited_calls"] = _sums(cells["calls"] * waited, group, size)
