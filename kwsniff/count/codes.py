@@ -36,12 +36,8 @@ class Codes:
         self.values: list[Any] = []
         self._numbers: dict[Any, int] = {}
 
-    def encode(self, column: pa.Array) -> Ints:
-        """The number of each element."""
-        return self.numbers(*distinct(column))
-
     def numbers(self, values: Sequence[Any], indices: Ints) -> Ints:
-        """The same of a column that is given as `distinct` gives it."""
+        """The number of each element of a column that is given as `distinct` gives it."""
         occurs = np.bincount(indices, minlength=len(values)).tolist()
         numbers = [self.number(value) if count else 0 for value, count in zip(values, occurs, strict=True)]
         codes: Ints = np.array(numbers, dtype=np.int64)[indices]
