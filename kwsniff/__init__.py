@@ -18,22 +18,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kwsniff.api import (
+    from kwsniff.api.decoded import calls, decode_body, events, use_dissectors
+    from kwsniff.api.whole import (
         Summary,
         audit,
         auth,
-        calls,
         clients,
         compare,
-        decode_body,
         errors,
-        events,
         findings,
         groups,
         slow,
         summary,
         upgrade_check,
-        use_dissectors,
     )
     from kwsniff.config import Config
     from kwsniff.spec.binary import DecodeError
@@ -60,12 +57,16 @@ __all__ = [
     "use_dissectors",
 ]
 
-_HOMES = {"Config": "kwsniff.config", "DecodeError": "kwsniff.spec.binary"}
-_FUNCTIONS = frozenset(__all__) - {*_HOMES, "__version__"}
+_HOMES = {
+    "Config": "kwsniff.config",
+    "DecodeError": "kwsniff.spec.binary",
+    **dict.fromkeys(("calls", "decode_body", "events", "use_dissectors"), "kwsniff.api.decoded"),
+}
+"""Where names are; the others are in `kwsniff.api.whole`."""
 
 
 def __getattr__(name: str) -> Any:
-    home = "kwsniff.api" if name in _FUNCTIONS else _HOMES.get(name)
+    home = _HOMES.get(name, "kwsniff.api.whole" if name in __all__ else None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(home), name)

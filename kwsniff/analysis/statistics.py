@@ -13,7 +13,7 @@ from kwsniff.analysis.tabular import AnswerField as Field
 from kwsniff.count.codes import combined
 from kwsniff.count.eventrows import BROKER_LEAST, PARTS, address
 from kwsniff.count.keyed import NEVER, Array, Columns, folded
-from kwsniff.count.percentiles import QUANTILES, Samples
+from kwsniff.count.percentiles import QUANTILES, Samples, percentiles
 from kwsniff.count.store import MEASURES, CallStore
 from kwsniff.rows.columns import Ints, Mask
 
@@ -292,7 +292,7 @@ class Statistics:
 
     def latency(self) -> dict[str, float | None]:
         """Percentiles of `latency_us` of all answered calls that did not wait on purpose."""
-        found = self.store.samples.percentiles(self.cells["waited"], 1)
+        found = percentiles(self.store.samples, self.cells["waited"], 1)
         named = {name: float(found[f"latency_{name}_us"][0]) for name in ("p50", "p95")}
         return {name: None if np.isnan(value) else value for name, value in named.items()}
 
@@ -320,7 +320,7 @@ class Statistics:
         cells, group = taken({name: cells[name] for name in names}, inside), group[inside]
         size = int(group.max(initial=-1)) + 1
         table: Table = folded(MEASURES, cells, group, size)
-        table |= samples.percentiles(codes, size)
+        table |= percentiles(samples, codes, size)
         calls, waited, failed = table["calls"], cells["waited"] == 1, cells["error_number"] != 0
         table["calls_per_s"] = calls / self.seconds if self.seconds else np.full(size, np.nan)
         table["waited_calls"] = _sums(cells["calls"] * waited, group, size)

@@ -138,27 +138,14 @@ def events(
     them, on disk if they are many. Nothing is read before the first batch is asked for.
 
     Args:
-        paths: a capture file, a directory of them, ``-`` for standard input, or events that were stored as
-            Parquet; a list of such; the bytes of a capture file; a binary file that is open; or packets:
-            scapy's, or pairs of seconds since 1970 and bytes, as `linktype` says.
-        where: an expression that rows have to meet, as of ``--where`` (``kwsniff schema --where``).
-        columns: only these columns, in this order (``kwsniff schema``); what nobody asks for is not decoded.
-        since, until: bounds of the time, the second exclusive: ISO 8601, or a time of day.
-        tz: the zone of times that name none.
-        full: also decode whole bodies, as JSON in the columns ``request`` and ``response``.
-        records: show keys and values of records in these bodies.
-        ports: ports of brokers; Kafka on other ports is found by its content.
-        jobs: processes; None: as many as there are cores if the input is large.
-        linktype: of packets that are bytes: a LINKTYPE_ value (https://www.tcpdump.org/linktypes.html).
-        config: any other field of `kwsniff.Config`.
+        paths, where, since, until, tz, full, records, ports, jobs, linktype, config: as of `kwsniff.calls`.
+        columns: only these columns, in this order; what nobody asks for is not decoded.
 
     Yields:
         Batches of the schema `kwsniff.rows.schema.EVENTS`, or of its columns that were asked for.
 
     Raises:
-        kwsniff.capture.error.CaptureError: an input cannot be read; the text is one line.
-        kwsniff.count.where.WhereError: `where`, `since` or `until` is wrong.
-        TypeError, ValueError: there is no such option or column.
+        As `kwsniff.calls`.
 
     How much of what was seen?
 
@@ -172,11 +159,8 @@ def events(
     """
     chosen = Config(full=full or records, records=records, ports=tuple(ports), **_plain(config))
     asked = Selection(where, columns, since, until, tz, jobs, linktype)
-    found = rows(paths, asked, chosen)
-    if columns is None:
-        return found
-    names = list(columns)
-    return (batch.select(names) for batch in found)
+    names = EVENTS.names if columns is None else list(columns)
+    return (batch.select(names) for batch in rows(paths, asked, chosen))
 
 
 def calls(
@@ -208,7 +192,7 @@ def calls(
         paths: a capture file, a directory of them, ``-`` for standard input, or events that were stored as
             Parquet; a list of such; the bytes of a capture file; a binary file that is open; or packets:
             scapy's, or pairs of seconds since 1970 and bytes, as `linktype` says.
-        where: an expression that calls have to meet, such as ``api == "Fetch" and latency > 100ms``
+        where: an expression that rows have to meet, such as ``api == "Fetch" and latency > 100ms``
             (``kwsniff schema --where`` has the language).
         columns: only these columns, in this order; what nobody asks for is not decoded.
         since, until: bounds of the time, the second exclusive: ISO 8601, or a time of day.
@@ -245,15 +229,16 @@ def calls(
     asked = Selection(where, columns, since, until, tz, jobs, linktype)
     schema = pa.schema([EVENTS.field(name) for name in names if name in EVENTS.names])
     found = rows(paths, asked, chosen)
-    batches = [batch.filter(pc.equal(batch["event"], CALL)).select(names) for batch in found]
-    frame: pd.DataFrame = pa.Table.from_batches(batches, schema).to_pandas(types_mapper=_arrow())
-    return frame
+    batches = [batch.select(names).filter(pc.equal(batch["event"], CALL)) for batch in found]
+    return as_frame(pa.Table.from_batches(batches, schema))
 
 
-def _arrow() -> Any:
+def as_frame(table: pa.Table) -> pd.DataFrame:
+    """A table as a DataFrame whose columns are backed by Arrow."""
     import pandas as pd
 
-    return pd.ArrowDtype
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return frame
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:
@@ -261,8 +246,6 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
     known = Config.__dataclass_fields__
     for name in config:
         if name not in known:
-            from kwsniff.output import suggestion
-
             raise TypeError(f"there is no option {name!r}{suggestion(name, known)}")
     return config
 

@@ -14,7 +14,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kwsniff.analysis.questions import AUDIT, AUTH, CLIENTS, ERRORS, GROUPS, SLOW, UPGRADE_CHECK, Question
-from kwsniff.api.decoded import Selection, Source, paths_of, rows
+from kwsniff.api.decoded import Selection, Source, as_frame, paths_of, rows
 from kwsniff.config import Config
 from kwsniff.rows.schema import EVENTS
 
@@ -55,12 +55,9 @@ class Summary:
     @cached_property
     def findings(self) -> pd.DataFrame:
         """The findings, as `kwsniff.analysis.findings` gives them."""
-        import pandas as pd
-
         from kwsniff.analysis.rule import table
 
-        frame: pd.DataFrame = table(self.page.findings).to_pandas(types_mapper=pd.ArrowDtype)
-        return frame
+        return as_frame(table(self.page.findings))
 
     def write_html(self, path: str | os.PathLike[str], *, fields: bool = True) -> None:
         """Write the page to send to somebody (`kwsniff report --html`).
@@ -145,7 +142,7 @@ def summary(
     from kwsniff.analysis.trust import paragraph
     from kwsniff.capture.source import CaptureTotals
     from kwsniff.count.spans import Coverage
-    from kwsniff.count.where.predicate import Window
+    from kwsniff.count.where.period import Window
     from kwsniff.page.html import NEEDED, Pass
     from kwsniff.rows.schema import EVENTS
 
@@ -328,7 +325,7 @@ def findings(
     for batch in rows(paths, Selection(where, columns, since, until, tz), chosen):
         rules.take(batch)
     known = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
-    return _pandas(rules.table(known))
+    return as_frame(rules.table(known))
 
 
 def _take(question: Any, source: Source, asked: Selection, config: dict[str, Any]) -> None:
@@ -342,11 +339,4 @@ def _chosen(tables: Sequence[AnswerTable], name: str | None) -> pd.DataFrame:
     found = [each for each in tables if name in (None, each.name)]
     if not found:
         raise ValueError(f"there is no table {name!r}; there are {', '.join(each.name for each in tables)}")
-    return _pandas(found[0].arrow())
-
-
-def _pandas(table: pa.Table) -> pd.DataFrame:
-    import pandas as pd
-
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    return frame
+    return as_frame(found[0].arrow())

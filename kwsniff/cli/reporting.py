@@ -30,8 +30,8 @@ from kwsniff.count.sessions import followed
 from kwsniff.count.spans import Coverage
 from kwsniff.count.spool import even
 from kwsniff.count.timeline import Timeline
-from kwsniff.count.where.moment import minute_around
 from kwsniff.count.where.name import BODIES
+from kwsniff.count.where.period import minute_around
 from kwsniff.count.where.predicate import Predicate
 from kwsniff.output.writers import write_table
 from kwsniff.page import Page

@@ -21,7 +21,8 @@ from kwsniff.count.where import zone
 
 if TYPE_CHECKING:
     from kwsniff.count.topics import TopicNames
-    from kwsniff.count.where.predicate import Predicate, Window
+    from kwsniff.count.where.period import Window
+    from kwsniff.count.where.predicate import Predicate
 
 COLOURS = ("auto", "always", "never")
 
@@ -94,7 +95,7 @@ class Request:
         """The time that is wanted, None for all; to be asked for once it is `checked`."""
         if self.since is None and self.until is None:
             return None
-        from kwsniff.count.where.predicate import Window  # which loads the language
+        from kwsniff.count.where.period import Window  # which loads the language
 
         return Window(self.since, self.until, self.tz)
 

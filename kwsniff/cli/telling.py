@@ -31,7 +31,7 @@ from kwsniff.native.code import ACT, load
 from kwsniff.net.packets import CaptureTotals
 
 if TYPE_CHECKING:
-    from kwsniff.count.where.predicate import Window
+    from kwsniff.count.where.period import Window
 
 UNREAD = "capture_unreadable"
 

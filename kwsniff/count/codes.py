@@ -36,12 +36,8 @@ class Codes:
         self.values: list[Any] = []
         self._numbers: dict[Any, int] = {}
 
-    def encode(self, column: pa.Array) -> Ints:
-        """The number of each element."""
-        return self.numbers(*distinct(column))
-
     def numbers(self, values: Sequence[Any], indices: Ints) -> Ints:
-        """The same of a column that is given as `distinct` gives it."""
+        """The number of each element of a column that is given as `distinct` gives it."""
         occurs = np.bincount(indices, minlength=len(values)).tolist()
         numbers = [self.number(value) if count else 0 for value, count in zip(values, occurs, strict=True)]
         codes: Ints = np.array(numbers, dtype=np.int64)[indices]
@@ -149,20 +145,6 @@ def _numbered(codes: Ints, size: int) -> tuple[Ints, Ints]:
     number = np.zeros(size, np.int64)
     number[kinds] = np.arange(len(kinds))
     return number[codes], first[kinds]
-
-
-DENSE = 4
-"""Possible codes for each one from which on they are sorted, and no table of all is made."""
-
-
-def occurring(codes: Ints, limit: int) -> tuple[Ints, Ints]:
-    """The codes (from 0 to before `limit`) that occur, ascending, and which of them each is."""
-    if limit > DENSE * len(codes):
-        found, index = np.unique(codes, return_inverse=True)
-        return found, index.reshape(-1)
-    there = np.zeros(limit, np.bool_)
-    there[codes] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
 
 
 class Coded(NamedTuple):

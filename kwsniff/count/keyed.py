@@ -14,6 +14,7 @@ Invariant: sums over all rows of a table are those over everything taken, in any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,14 +61,6 @@ class Measure(NamedTuple):
             self.fold(totals, rows, values)
 
 
-def _earlier(totals: Array, rows: Ints, packets: Array) -> None:
-    _extreme(totals, rows, packets, earlier=True)
-
-
-def _later(totals: Array, rows: Ints, packets: Array) -> None:
-    _extreme(totals, rows, packets, earlier=False)
-
-
 def _extreme(totals: Array, rows: Ints, packets: Array, earlier: bool) -> None:
     """Put packets that come before, or else after, in the place of those of their rows."""
     if len(set(rows.tolist())) < len(rows):  # of several for a row the best is put last
@@ -91,8 +84,8 @@ REAL_SUM = Measure(np.add, np.float64)
 GREATEST = Measure(np.maximum, np.int64, -NEVER)
 REAL_GREATEST = Measure(np.fmax, np.float64, -np.inf)
 LEAST = Measure(np.minimum, np.int64, NEVER)
-FIRST = Measure(_earlier, PACKET, np.array((NEVER, None, 0), PACKET))
-LAST = Measure(_later, PACKET, np.array((-NEVER, None, 0), PACKET))
+FIRST = Measure(partial(_extreme, earlier=True), PACKET, np.array((NEVER, None, 0), PACKET))
+LAST = Measure(partial(_extreme, earlier=False), PACKET, np.array((-NEVER, None, 0), PACKET))
 
 
 def is_steady(values: Array) -> bool:

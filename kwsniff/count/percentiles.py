@@ -12,8 +12,8 @@ cost one sort, where `DataFrameGroupBy.quantile` sorts again for each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from kwsniff.count.codes import OTHERS, Keys
 from kwsniff.count.keyed import Key, Keyed, Measure
 from kwsniff.count.tally import grouped, named
-from kwsniff.rows.columns import Floats, Ints
+from kwsniff.rows.columns import Floats, Ints, Mask
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
@@ -40,23 +40,19 @@ class Sorted:
     def quantiles(self, codes: Codes, groups: int) -> Floats:
         """QUANTILES (columns) of each group (rows). `codes` holds the group of each original value, negative
         for values in no group. A group without values has NaN."""
-        return _grouped(self.values[self.order], codes[self.order], groups)
+        ordered, codes = self.values[self.order], codes[self.order]
+        if len(codes) and codes.min() < 0:
+            inside = codes >= 0
+            ordered, codes = ordered[inside], codes[inside]
+        if groups <= 1 << 16:
+            codes = codes.astype(np.uint16)
+        values = ordered[np.argsort(codes, kind="stable")]
+        counts = np.bincount(codes, minlength=groups)
+        first = np.cumsum(counts) - counts
+        return _ranked(counts, QUANTILES.values(), lambda group, rank: values[first[group] + rank])
 
 
-def _grouped(ordered: Floats, codes: Codes, groups: int) -> Floats:
-    """QUANTILES of each group, from ascending values and the group of each (negative: none)."""
-    if len(codes) and codes.min() < 0:
-        inside = codes >= 0
-        ordered, codes = ordered[inside], codes[inside]
-    if groups <= 1 << 16:
-        codes = codes.astype(np.uint16)
-    values = ordered[np.argsort(codes, kind="stable")]
-    counts = np.bincount(codes, minlength=groups)
-    first = np.cumsum(counts) - counts
-    return _interpolated(counts, lambda group, rank: values[first[group] + rank])
-
-
-def weighted(ordered: Floats, codes: Codes, weights: npt.NDArray[np.int64], groups: int) -> Floats:
+def weighted(ordered: Floats, codes: Codes, weights: Ints, groups: int) -> Floats:
     """The same from ascending values each of which stands for as many as it weighs."""
     inside = np.flatnonzero(codes >= 0)
     near = codes[inside].astype(np.uint16) if groups <= 1 << 16 else codes[inside]
@@ -66,68 +62,58 @@ def weighted(ordered: Floats, codes: Codes, weights: npt.NDArray[np.int64], grou
     counts = np.zeros(groups, np.int64)
     np.add.at(counts, codes, weights[order])
     first = np.cumsum(counts) - counts
-    return _interpolated(
-        counts, lambda group, rank: values[np.searchsorted(until, first[group] + rank, side="right")]
-    )
+
+    def value(group: Mask, rank: Ints) -> Floats:
+        return values[np.searchsorted(until, first[group] + rank, side="right")]
+
+    return _ranked(counts, QUANTILES.values(), value)
 
 
-Ranked = Callable[[npt.NDArray[np.bool_], npt.NDArray[np.int64]], Floats]
-"""The value of a rank, counted from 0, in each of the groups chosen."""
-
-
-def _interpolated(counts: npt.NDArray[np.int64], ranked: Ranked) -> Floats:
-    result = np.full((len(counts), len(QUANTILES)), np.nan)
+def _ranked(
+    counts: Ints, parts: Collection[float], value: Callable[[Mask, Ints], Floats], interpolated: bool = True
+) -> Floats:
+    """The values that these parts (columns) of so many (rows) do not exceed, by linear interpolation between
+    the two nearest or else the lower of them; NaN where there are none. `value` gives that of a rank, counted
+    from 0, in each of the rows chosen."""
+    result = np.full((len(counts), len(parts)), np.nan)
     filled = counts > 0
     last = counts[filled] - 1
-    for column, quantile in enumerate(QUANTILES.values()):
-        place = quantile * last
+    for column, part in enumerate(parts):
+        place = part * last
         below = np.floor(place).astype(np.int64)
-        low, high = ranked(filled, below), ranked(filled, np.minimum(below + 1, last))
-        result[filled, column] = low + (high - low) * (place - below)
+        low = result[filled, column] = value(filled, below)
+        if interpolated:
+            high = value(filled, np.minimum(below + 1, last))
+            result[filled, column] = low + (high - low) * (place - below)
     return result
 
 
 # Percentiles of latency and duration over any grouping of what the calls are keyed by.
 
-Integers = npt.NDArray[np.integer]
 
+class Exact:
+    """Values, each with a key (integers from 0)."""
 
-class Samples(Protocol):
-    """Latencies and durations, each with a key."""
+    def __init__(self, key: Codes, values: Floats, call: Codes | None = None) -> None:
+        """`values` are those of calls. `call`: the call of each key, which is then used once; without it each
+        call has a key, and the sort is kept for the next table."""
+        self._key, self._values, self._call = key, values, call
+        self._sorted: Sorted | None = None
 
-    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
-        """Percentile columns of each group. `codes` has for each key twice its group, plus 1 if it waited;
-        negative for keys in no group."""
-
-
-class ExactSamples:
-    """A value of each metric for every call, or for every pair of call and topic."""
-
-    def __init__(self, key: Integers, metrics: Mapping[str, Floats], call: Integers | None = None) -> None:
-        """`metrics` are values by call. `call`: the call of each sample, which is then used once; without it
-        every call is one sample, and the sort is kept for the next table."""
-        self._key = key
-        self._metrics = metrics
-        self._call = call
-        self._sorted: dict[str, Sorted] = {}
-
-    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
-        """See `Samples`."""
+    def quantiles(self, codes: Codes, groups: int) -> Floats:
+        """QUANTILES (columns) of each group (rows); `codes` has the group of each key, negative for none."""
         own = codes.astype(np.int32)[self._key]
-        found = {name: self._sort(name).quantiles(own, 2 * groups) for name in self._metrics}
-        return percentile_columns(found)
-
-    def _sort(self, metric: str) -> Sorted:
         if self._call is not None:
-            return Sorted(self._metrics[metric][self._call])
-        if metric not in self._sorted:
-            self._sorted[metric] = Sorted(self._metrics[metric])
-        return self._sorted[metric]
+            return Sorted(self._values[self._call]).quantiles(own, groups)
+        if self._sorted is None:
+            self._sorted = Sorted(self._values)
+        return self._sorted.quantiles(own, groups)
 
 
-def percentile_columns(found: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Columns of the tables from the percentiles of `latency` and `duration`, whose rows are in turn those
-    of the calls of a group that did not wait and of those that did."""
+def percentiles(samples: Samples, codes: Codes, groups: int) -> dict[str, Floats]:
+    """Percentile columns of each group, of `latency` and `duration`. `codes` has for each key twice its
+    group, plus 1 if it waited; negative for keys in no group."""
+    found = {name: values.quantiles(codes, 2 * groups) for name, values in samples.items()}
     parts = {
         "latency": found["latency"][::2],
         "duration": found["duration"][::2],
@@ -185,7 +171,7 @@ class Condensed:
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, keys: npt.NDArray[np.integer], values: Floats) -> None:
+    def add(self, keys: Codes, values: Floats) -> None:
         """Take values, each with its key; NaN are passed over."""
         known = ~np.isnan(values)
         self._keys.append(keys[known].astype(np.int64))
@@ -207,7 +193,7 @@ class Condensed:
         if self._rows > self._limit:
             self.condense()
 
-    def quantiles(self, codes: npt.NDArray[np.integer], groups: int) -> Floats:
+    def quantiles(self, codes: Codes, groups: int) -> Floats:
         """QUANTILES (columns) of each group (rows); `codes` has the group of each key, negative for none."""
         self._join()
         return weighted(self._values[0], codes[self._keys[0]], self._weights[0], groups)
@@ -270,16 +256,8 @@ class Condensed:
         return (sign * (step + 1)).astype(np.int64), middle
 
 
-class CondensedSamples:
-    """Percentiles of what was condensed."""
-
-    def __init__(self, metrics: Mapping[str, Condensed]) -> None:
-        self._metrics = metrics
-
-    def percentiles(self, codes: Integers, groups: int) -> dict[str, Floats]:
-        """See `Samples`."""
-        found = {name: values.quantiles(codes, 2 * groups) for name, values in self._metrics.items()}
-        return percentile_columns(found)
+Samples = Mapping[str, Exact | Condensed]
+"""Values by metric."""
 
 
 # Distributions of times in bounded memory: buckets 5 % wide, so that a percentile is right within 2.5 %.
@@ -309,24 +287,13 @@ def quantiles(counts: Any, parts: Sequence[float], *, interpolated: bool = True)
     counts, by linear interpolation between the two nearest or else the lower of them; NaN where a row counts
     nothing."""
     running = np.cumsum(counts, axis=1, dtype=np.int64)
-    found = np.full((len(running), len(parts)), np.nan)
-    filled = running[:, -1] > 0
-    running = running[filled]
-    last = running[:, -1] - 1
-    for column, part in enumerate(parts):
-        place = part * last
-        below = np.floor(place)
-        low = found[filled, column] = _value(running, below)
-        if interpolated:
-            high = _value(running, np.minimum(below + 1, last))
-            found[filled, column] = low + (high - low) * (place - below)
-    return found
+    filled = running[running[:, -1] > 0]
 
+    def value(_: Mask, rank: Ints) -> Floats:
+        found: Floats = _MIDDLE[(filled <= rank[:, None]).sum(axis=1)]
+        return found
 
-def _value(running: Ints, rank: Floats) -> Floats:
-    """The value of a rank (from 0) of each row."""
-    found: Floats = _MIDDLE[(running <= rank[:, None]).sum(axis=1)]
-    return found
+    return _ranked(running[:, -1], parts, value, interpolated)
 
 
 def quantile(counts: Ints, part: float) -> float:

@@ -39,7 +39,7 @@ from kwsniff.count.keyed import (
     Measure,
     is_steady,
 )
-from kwsniff.count.percentiles import LIMIT, Condensed, CondensedSamples, ExactSamples, Samples
+from kwsniff.count.percentiles import LIMIT, Condensed, Exact, Samples
 from kwsniff.count.spans import FIRST, LAST, Coverage
 from kwsniff.count.spool import BATCH_BYTES, even
 from kwsniff.count.topics import TopicNames
@@ -219,19 +219,17 @@ class CallStore:
         self.samples: Samples
         self.topic_samples: Samples
         if self._room == 0:
-            self.samples = CondensedSamples(self._by_cell)
+            self.samples = self._by_cell
             numbers = _with_waited(self.topics.numbers)
-            self.topic_samples = CondensedSamples(
-                {name: values.rekeyed(numbers) for name, values in self._by_topic.items()}
-            )
+            self.topic_samples = {name: values.rekeyed(numbers) for name, values in self._by_topic.items()}
             return
         cell = _joined(self._cell, np.int32)
         metrics = {name: _joined(values, np.float64) for name, values in self._metrics.items()}
-        self.samples = ExactSamples(cell, metrics)
+        self.samples = {name: Exact(cell, values) for name, values in metrics.items()}
         call, topic = _joined(self._call, np.uint32), _joined(self._topic, np.int32)
         key = self.topics.numbers.astype(np.int32)[topic] * np.int32(2)
         key += self.cells["waited"].astype(np.int32)[cell[call]]
-        self.topic_samples = ExactSamples(key, metrics, call)
+        self.topic_samples = {name: Exact(key, values, call) for name, values in metrics.items()}
 
     def merge(self, other: CallStore) -> None:
         """Take all that another store took, as if its batches had come after those of this one. Both condense

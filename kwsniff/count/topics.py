@@ -14,16 +14,15 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kwsniff.count.codes import distinct
+from kwsniff.count.codes import combined, distinct
 from kwsniff.rows import lists
-from kwsniff.rows.columns import Ints
+from kwsniff.rows.columns import Ints, integers
 from kwsniff.rows.events import MAX_TOPIC
 
 MAX_LEARNT = 100_000
@@ -66,7 +65,7 @@ class TopicNames:
         new = np.array([uuid not in self.names for uuid in named.uuids])[named.code]
         if not new.any():
             return
-        names, which = distinct(named.names.take(pa.array(named.name[new])))
+        names, which = named.texts(new)
         # In the order in which they come; a name that is too long is not one, and leaves room for another.
         for uuid, name in dict.fromkeys(zip(named.code[new].tolist(), which.tolist(), strict=True)):
             if len(self.names) >= MAX_LEARNT:
@@ -80,20 +79,17 @@ def first_named(
 ) -> dict[str, tuple[int, str]]:
     """For each uuid that `batch` (`topics`, `topic_ids`) names before it is known to be, or at all: the least
     of the `positions` (one a row) at which that is, and the name."""
-    ids = batch["topic_ids"]
-    if ids.null_count == len(ids):
-        return {}
-    counts = lists.lengths(batch["topics"])
-    columns = {"id": lists.aligned(ids, counts), "name": batch["topics"].flatten()}
-    pairs = pa.table({**columns, "position": positions.take(pa.array(lists.parents(counts)))}).drop_null()
+    named = Named.of(Pairs.of(batch["topics"], batch["topic_ids"]))
+    position = integers(positions)[named.row]
+    names, name = named.texts(slice(None))
+    order = np.argsort(position, kind="stable")
+    firsts = order[combined([named.code[order], name[order]], [len(named.uuids), len(names)])[1]]
     found: dict[str, tuple[int, str]] = {}
-    for row in pairs.group_by(["id", "name"]).aggregate([("position", "min")]).to_pylist():
-        first = row["position_min"], row["name"]
-        if len(row["name"]) > MAX_TOPIC:
-            continue
-        if first < known.get(row["id"], found.get(row["id"], (NEVER, ""))):
-            found[row["id"]] = first
-    return found
+    for at in firsts.tolist():
+        uuid, first = named.uuids[named.code[at]], (int(position[at]), names[name[at]])
+        if len(first[1]) <= MAX_TOPIC:
+            found[uuid] = min(found.get(uuid, first), first)
+    return {uuid: first for uuid, first in found.items() if first < known.get(uuid, (NEVER, ""))}
 
 
 def topic_names(batches: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, str]:
@@ -110,13 +106,6 @@ def fill(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
     return Unnamed(batch).filled(names) if names else batch
 
 
-def lookup(ids: pa.Array, names: Mapping[str, str]) -> pa.Array:
-    """The name of each uuid, null where it is unknown."""
-    known = pa.array(list(names), pa.string())
-    values = pa.array(list(names.values()), pa.string())
-    return values.take(pc.index_in(ids, value_set=known))
-
-
 def elements(topics: pa.ListArray, ids: pa.ListArray) -> tuple[Ints, pa.Array, pa.Array]:
     """How many topics each row names, and name and uuid of each, flattened. Where the list of names is null
     the list of uuids says how many there are."""
@@ -130,6 +119,7 @@ def elements(topics: pa.ListArray, ids: pa.ListArray) -> tuple[Ints, pa.Array, p
 class Pairs(NamedTuple):
     """Names and uuids that stand at the same position of the two lists of a row."""
 
+    row: Ints
     names: pa.Array
     """The elements of the lists of names."""
     name: Ints
@@ -144,12 +134,14 @@ class Pairs(NamedTuple):
         rows = np.flatnonzero(~lists.is_null(ids))
         names, uuids = lists.spread(topics), lists.spread(ids)
         size = np.minimum(names.size[rows], uuids.size[rows])
-        return cls(names.values, names.places(rows, size), uuids.values, uuids.places(rows, size))
+        row = np.repeat(rows, size)
+        return cls(row, names.values, names.places(rows, size), uuids.values, uuids.places(rows, size))
 
 
 class Named(NamedTuple):
     """Topics of which both the name and the uuid are there."""
 
+    row: Ints
     names: pa.Array
     """As in `Pairs`."""
     name: Ints
@@ -161,10 +153,13 @@ class Named(NamedTuple):
     def of(cls, pairs: Pairs) -> Named:
         """Those among pairs."""
         both = ~(lists.is_null(pairs.names)[pairs.name] | lists.is_null(pairs.ids)[pairs.id])
-        if not both.any():
-            return cls(pairs.names, pairs.name[both], [], pairs.id[both])
-        uuids, code = distinct(pairs.ids.take(pa.array(pairs.id[both])))
-        return cls(pairs.names, pairs.name[both], uuids, code)
+        id_ = pairs.id[both]
+        uuids, code = distinct(pairs.ids.take(pa.array(id_))) if len(id_) else ([], id_)
+        return cls(pairs.row[both], pairs.names, pairs.name[both], uuids, code)
+
+    def texts(self, some: Any) -> tuple[list[str], Ints]:
+        """The distinct names of some of them, and which one each has."""
+        return distinct(self.names.take(pa.array(self.name[some])))
 
 
 class _Missing(NamedTuple):
@@ -172,21 +167,23 @@ class _Missing(NamedTuple):
 
     place: Ints
     """Where among the elements of the column."""
-    uuids: list[str]
+    uuids: list[str | None]
     code: Ints
     """Which of the uuids stands beside each."""
 
     @classmethod
-    def of(cls, place: Ints, ids: pa.Array) -> _Missing:
-        uuids, code = distinct(ids)
-        if ids.null_count:
-            there = code != uuids.index(None)
-            place, code = place[there], code[there]
-        return cls(place, uuids, code)
+    def of(cls, names: pa.Array, name: Ints, ids: pa.Array, id_: Ints) -> _Missing | None:
+        """Those among the names in some places, beside the uuids in others; None if there can't be any."""
+        if not names.null_count:
+            return None
+        missing = lists.is_null(names)[name]
+        place, (uuids, code) = name[missing], distinct(ids.take(pa.array(id_[missing])))
+        there = np.array([uuid is not None for uuid in uuids], np.bool_)[code]
+        return cls(place[there], uuids, code[there])
 
     def put(self, values: pa.Array, names: Mapping[str, str]) -> pa.Array | None:
         """`values` with the names that are known; None if none is."""
-        found = [names.get(uuid) for uuid in self.uuids]
+        found = [names.get(uuid or "") for uuid in self.uuids]
         known = np.array([name is not None for name in found], np.bool_)[self.code]
         if not known.any():
             return None
@@ -197,85 +194,45 @@ class Unnamed:
     """What a batch (EVENTS) names by uuid alone."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        topics, ids = batch["topics"], batch["topic_ids"]
-        self._batch = batch
-        self.pairs = Pairs.of(topics, ids) if ids.null_count < len(ids) else None
+        ids = batch["topic_ids"]
+        self._batch = lists.with_column(batch, "topics", _made_long(batch["topics"], ids))
+        self.pairs = Pairs.of(self._batch["topics"], ids) if ids.null_count < len(ids) else None
         """Its names and uuids; None if it has no uuids."""
-        self._bare = _has_bare(topics, ids)
-        self._topics = _unnamed_topics(self.pairs) if self.pairs and not self._bare else None
-        self._partitions = _unnamed_partitions(batch["partitions"])
+        self._topics = self.pairs and _Missing.of(*self.pairs[1:])
+        structs = lists.spread(batch["partitions"]).values
+        names, every = structs.field("topic"), np.arange(len(structs))
+        self._partitions = _Missing.of(names, every, structs.field("topic_id"), every)
 
     def uuids(self) -> set[str]:
         """Those that stand somewhere without a name."""
-        found = {uuid for each in (self._topics, self._partitions) if each for uuid in each.uuids}
-        if self._bare:
-            _, names, ids = elements(self._batch["topics"], self._batch["topic_ids"])
-            found |= set(pc.unique(ids.filter(names.is_null())).to_pylist())
-        return found - {None}
+        found = (each.uuids for each in (self._topics, self._partitions) if each)
+        return {uuid for uuids in found for uuid in uuids if uuid is not None}
 
     def filled(self, names: Mapping[str, str]) -> pa.RecordBatch:
         """The batch with the names that are known."""
         batch = self._batch
-        topics = self._filled_topics(batch["topics"], batch["topic_ids"], names)
-        return lists.with_column(
-            lists.with_column(batch, "topics", topics), "partitions", self._filled_partitions(names)
-        )
-
-    def _filled_topics(
-        self, topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, str]
-    ) -> pa.ListArray | None:
-        if self._bare:
-            return _made_topics(topics, ids, names)
-        if self._topics is None:
-            return None
-        values = self._topics.put(lists.spread(topics).values, names)
-        return None if values is None else lists.with_elements(topics, values)
-
-    def _filled_partitions(self, names: Mapping[str, str]) -> pa.ListArray | None:
-        if self._partitions is None:
-            return None
-        partitions = self._batch["partitions"]
-        structs = lists.spread(partitions).values
-        values = self._partitions.put(structs.field("topic"), names)
-        return (
-            None
-            if values is None
-            else lists.with_elements(partitions, lists.with_field(structs, "topic", values))
-        )
+        if self._topics:
+            topics = batch["topics"]
+            values = self._topics.put(lists.spread(topics).values, names)
+            if values is not None:
+                batch = lists.with_column(batch, "topics", lists.with_elements(topics, values))
+        if self._partitions:
+            partitions = batch["partitions"]
+            structs = lists.spread(partitions).values
+            values = self._partitions.put(structs.field("topic"), names)
+            if values is not None:
+                structs = lists.with_field(structs, "topic", values)
+                batch = lists.with_column(batch, "partitions", lists.with_elements(partitions, structs))
+        return batch
 
 
-def _has_bare(topics: pa.ListArray, ids: pa.ListArray) -> bool:
-    """Whether some row has a list of uuids and none of names."""
-    if not topics.null_count or ids.null_count == len(ids):
-        return False
-    return bool((lists.is_null(topics) & ~lists.is_null(ids)).any())
-
-
-def _unnamed_topics(pairs: Pairs) -> _Missing | None:
-    if not pairs.names.null_count:
+def _made_long(topics: pa.ListArray, ids: pa.ListArray) -> pa.ListArray | None:
+    """Lists of names where null ones are as long as those of uuids; None if there are none of these."""
+    bare = lists.is_null(topics) & ~lists.is_null(ids)
+    if not bare.any():
         return None
-    missing = lists.is_null(pairs.names)[pairs.name]
-    return _Missing.of(pairs.name[missing], pairs.ids.take(pa.array(pairs.id[missing])))
-
-
-def _unnamed_partitions(partitions: pa.ListArray) -> _Missing | None:
-    if partitions.null_count == len(partitions):
-        return None
-    structs = lists.spread(partitions).values
-    names = structs.field("topic")
-    if not names.null_count:
-        return None
-    place = np.flatnonzero(lists.is_null(names))
-    return _Missing.of(place, structs.field("topic_id").take(pa.array(place)))
-
-
-def _made_topics(topics: pa.ListArray, ids: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray | None:
-    """Where some lists of names are null and have to be made as long as those of uuids."""
-    counts, given, uuids = elements(topics, ids)
-    if not given.null_count:
-        return None
-    absent = lists.is_null(topics) & lists.is_null(ids)
-    return lists.rebuilt(pc.coalesce(given, lookup(uuids, names)), counts, absent)
+    counts, names, _ = elements(topics, ids)
+    return lists.rebuilt(names, counts, lists.is_null(topics) & ~bare)
 
 
 def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from kwsniff.rows.arrays import validity
+from kwsniff.rows.columns import Ints, integers, valid
 
 FORMULA_SIGNS = "=+-@\u207a\u207c\u208a\u208c\u2212\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 """What begins a formula: `=`, `+`, `-`, `@`, and what Unicode calls compatible with them (NFKC; the fullwidth
@@ -72,9 +73,17 @@ def fitted(text: str, width: int, left: bool = True) -> str:
 
 def printable_column(column: pa.Array, escape: Callable[[str], str] = printable) -> pa.Array:
     """The texts of a column through `printable`, or `json_printable`."""
-    if not _SUSPICIOUS[text_bytes(column)].any():  # nearly always, and far cheaper than matching texts
+    return replaced(column, _SUSPICIOUS, _NOT_ASCII, escape)
+
+
+def replaced(
+    column: pa.Array, suspicious: NDArray[np.bool_], pattern: str, escape: Callable[[str], str]
+) -> pa.Array:
+    """The texts of a column that match a pattern through `escape`, the others as they are. No text matches
+    in which there is no byte of the `suspicious` ones."""
+    if not suspicious[text_bytes(column)].any():  # nearly always, and far cheaper than matching texts
         return column
-    special = pc.fill_null(pc.match_substring_regex(column, _NOT_ASCII), False)
+    special = pc.fill_null(pc.match_substring_regex(column, pattern), False)
     named = column.filter(special).dictionary_encode()
     safe = pa.array([escape(text) for text in named.dictionary.to_pylist()], column.type)
     return pc.replace_with_mask(column, special, safe.take(named.indices))
@@ -132,7 +141,7 @@ def iso_times(times: pa.Array, zone: str = "UTC") -> pa.Array:
     """
     if zone != "UTC":
         return _zoned(times, zone)
-    micros = times.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    micros = integers(times)
     seconds = micros // 1_000_000
     fraction = (micros - seconds * 1_000_000).astype(np.int32)
     thousands = fraction // 1000
@@ -142,13 +151,8 @@ def iso_times(times: pa.Array, zone: str = "UTC") -> pa.Array:
     text["point"], text["zone"] = b".", b"Z"
     text["milli"], text["micro"] = _THREE_DIGITS[thousands], _THREE_DIGITS[fraction - thousands * 1000]
     offsets = np.arange(len(micros) + 1, dtype=np.int32) * ISO_WIDTH
-    valid = None if times.null_count == 0 else times.is_valid()
-    return pa.StringArray.from_buffers(
-        len(micros),
-        pa.py_buffer(offsets),
-        pa.py_buffer(text),
-        None if valid is None else _bitmap(valid),
-    )
+    buffers = validity(~valid(times)), pa.py_buffer(offsets), pa.py_buffer(text)
+    return pa.Array.from_buffers(pa.string(), len(micros), buffers)
 
 
 def _seconds(seconds: Ints) -> tuple[NDArray[Any], Ints]:
@@ -171,10 +175,6 @@ def _zoned(times: pa.Array, zone: str) -> pa.Array:
     shown = iso_times(local.cast(times.type))
     behind = pa.array(offsets, pa.string()).take(minutes.indices)
     return pc.binary_join_element_wise(pc.utf8_slice_codeunits(shown, 0, ISO_WIDTH - 1), behind, "")
-
-
-def _bitmap(valid: pa.Array) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(valid.to_numpy(zero_copy_only=False), bitorder="little").tobytes())
 
 
 # Tables of text that fit a width: columns are left out, those of the greatest rank first, then long texts

@@ -16,10 +16,16 @@ def bytes_text(size: int) -> str:
     """Bytes in at most four digits and powers of 1000: `999 bytes`, `1.5 kB`, `2.35 GB`."""
     if size < 1000:
         return "1 byte" if size == 1 else f"{size} bytes"
-    value, units = float(size), ["", "kB", "MB", "GB", "TB", "PB"]
-    while value >= 999.5 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{digits(value)} {units[0]}"
+    value, unit = _scaled(size)
+    return f"{digits(value)} {unit}"
+
+
+def _scaled(count: float) -> tuple[float, str]:
+    """Bytes in the power of 1000 in which they have three digits before the point at most."""
+    units = ["B", "kB", "MB", "GB", "TB", "PB"]
+    while count >= 999.5 and len(units) > 1:
+        count, units = count / 1000, units[1:]
+    return count, units[0]
 
 
 def digits(value: float) -> str:
@@ -150,12 +156,8 @@ def number(value: float, decimals: int) -> str:
 
 def narrow_size(count: float) -> str:
     """Bytes in powers of 1000, as the live screen has them: `12 B`, `1.50 kB`."""
-    units = ["B", "kB", "MB", "GB", "TB", "PB"]
-    if count < 999.5:
-        return f"{count:.0f} B"
-    while count >= 999.5 and len(units) > 1:
-        count, units = count / 1000, units[1:]
-    return f"{number(count, 2)} {units[0]}"
+    value, unit = _scaled(count)
+    return f"{value:.0f} B" if unit == "B" else f"{number(value, 2)} {unit}"
 
 
 def endpoint(address: str | None, port: object, none: str = "?") -> str:

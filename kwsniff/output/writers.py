@@ -20,7 +20,14 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from kwsniff.output.text import iso_times, json_printable, printable_column, spreadsheet_safe, text_bytes
+from kwsniff.output.text import (
+    iso_times,
+    json_printable,
+    printable_column,
+    replaced,
+    spreadsheet_safe,
+    text_bytes,
+)
 from kwsniff.rows.arrays import lists, parquet_options
 from kwsniff.rows.schema import EVENTS
 
@@ -61,17 +68,14 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def shown_schema(schema: pa.Schema) -> pa.Schema:
     """What scalar columns become in CSV: times are text, the others stay."""
-    return pa.schema([(field.name, _shown_type(field.type)) for field in schema])
+    is_time = pa.types.is_timestamp
+    return pa.schema([(each.name, pa.string() if is_time(each.type) else each.type) for each in schema])
 
 
 def shown(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """`batch` with the columns of its `shown_schema`, text made safe for spreadsheets."""
     columns = [_shown(column, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _shown_type(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
 def _shown(column: pa.Array, name: str) -> pa.Array:
@@ -230,7 +234,7 @@ def json_texts(values: pa.Array, before: str = "") -> pa.Array:
     """Each value as JSON text behind `before`; null stays null."""
     type_ = values.type
     if pa.types.is_string(type_):
-        return _joined([before + '"', _escaped(values), '"'])
+        return _joined([before + '"', replaced(values, _SUSPICIOUS, _ESCAPED, _quoted), '"'])
     if pa.types.is_timestamp(type_):
         return _joined([before + '"', iso_times(values), '"'])
     if pa.types.is_list(type_):
@@ -242,16 +246,6 @@ def json_texts(values: pa.Array, before: str = "") -> pa.Array:
         # JSON knows no infinity and no NaN.
         texts = pc.if_else(pc.fill_null(pc.is_finite(values), True), texts, "null")
     return _joined([before, texts]) if before else texts
-
-
-def _escaped(values: pa.Array) -> pa.Array:
-    # Nearly no column holds such a byte, and looking at bytes is far cheaper than matching texts.
-    if not _SUSPICIOUS[text_bytes(values)].any():
-        return values
-    special = pc.fill_null(pc.match_substring_regex(values, _ESCAPED), False)
-    named = values.filter(special).dictionary_encode()
-    quoted = pa.array([_quoted(text) for text in named.dictionary.to_pylist()], pa.string())
-    return pc.replace_with_mask(values, special, quoted.take(named.indices))
 
 
 def _quoted(text: str) -> str:

@@ -43,7 +43,7 @@ from kwsniff.page.markup import Part, Tree, chart, escaped, note, table
 from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
-    from kwsniff.count.where.predicate import Window
+    from kwsniff.count.where.period import Window
 
 
 __all__ = ["NEEDED", "Gathered", "Page", "Pass", "page_of"]

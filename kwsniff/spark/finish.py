@@ -27,14 +27,14 @@ from kwsniff.analysis.findings import NEEDED, Findings
 from kwsniff.capture.place import Place
 from kwsniff.config import MIB
 from kwsniff.count.sessions import NEEDED as SESSIONS
-from kwsniff.count.sessions import followed
+from kwsniff.count.sessions import followed, noticed
 from kwsniff.count.spool import even
 from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.page.html import Pass
 from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
 from kwsniff.spark.files import SEVERAL, TINY, Stored, bundles, joined
 from kwsniff.spark.joining import Correction, settled
-from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, noticed, opened_before
+from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, opened_before
 from kwsniff.spark.resulttables import ROWS, TABLES
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order

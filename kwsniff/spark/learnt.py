@@ -21,13 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from kwsniff.capture.place import Place
-from kwsniff.count.codes import distinct
-from kwsniff.count.sessioncalls import Ints, Name, Offsets
-from kwsniff.count.sessions import Change, Changes, Noticed, bounded, composed
-from kwsniff.count.topics import FIXED, MAX_LEARNT
+from kwsniff.count.sessions import Change, Changes, Name, Offsets, bounded, composed
+from kwsniff.count.topics import FIXED, MAX_LEARNT, Named, Pairs
 from kwsniff.rows import lists
 from kwsniff.rows.arrays import nulls, record_batch
-from kwsniff.rows.columns import integers
+from kwsniff.rows.columns import Ints, integers
 from kwsniff.rows.events import MAX_TOPIC
 from kwsniff.spark.staged import PLACE
 from kwsniff.spark.tasks import fetched, kept
@@ -63,23 +61,12 @@ class Namings:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Learn from rows (STAGED) behind those before."""
-        rows = np.flatnonzero(~(lists.is_null(batch["topic_ids"]) | lists.is_null(batch["topics"])))
-        if not len(rows):
+        named = Named.of(Pairs.of(batch["topics"], batch["topic_ids"]))
+        if not named.uuids:
             return
-        topics, ids = (batch[name].take(pa.array(rows)) for name in ("topics", "topic_ids"))
-        counts = lists.lengths(topics)
-        names, uuids = topics.flatten(), lists.aligned(ids, counts)
-        both = np.flatnonzero(~(lists.is_null(names) | lists.is_null(uuids)))
-        if not len(both):
-            return
-        parents = rows[lists.parents(counts)[both]]
-        self._learn(batch, parents, uuids.take(pa.array(both)), names.take(pa.array(both)))
-
-    def _learn(self, batch: pa.RecordBatch, rows: Ints, uuids: pa.Array, names: pa.Array) -> None:
-        """Learn from names beside uuids, in the order in which these rows have them."""
-        texts, uuid = distinct(uuids)
-        unsettled = np.array([text not in self._more for text in texts])
-        told, name = distinct(names)
+        uuid, rows = named.code, named.row
+        unsettled = np.array([text not in self._more for text in named.uuids])
+        told, name = named.texts(slice(None))
         usable = np.array([len(text) <= MAX_TOPIC for text in told])
         open_ = np.flatnonzero(unsettled[uuid] & usable[name])
         numbers, number = np.unique(batch[PLACE[-1]].to_numpy()[rows[open_]], return_inverse=True)
@@ -88,7 +75,7 @@ class Namings:
         for at in open_[np.sort(firsts)].tolist():
             row = rows[at]
             place = int(position[row]), int(rank[row]), int(connection[row])
-            self._take(texts[uuid[at]], Naming(*place, told[name[at]]))
+            self._take(named.uuids[uuid[at]], Naming(*place, told[name[at]]))
 
     def _take(self, uuid: str, naming: Naming) -> None:
         own = self._first.get(uuid)
@@ -173,14 +160,6 @@ def _narrowed(column: pa.ListArray, rows: Ints) -> pa.ListArray:
     ]  # fmt: skip
     structs = pa.StructArray.from_arrays(arrays, fields=fields)
     return lists.rebuilt(structs, size, np.zeros(len(size), np.bool_))
-
-
-def noticed(batches: Iterable[pa.RecordBatch]) -> Changes:
-    """What rows do to fetch sessions, for `opened_before`."""
-    found = Noticed()
-    for batch in batches:
-        found.take(batch)
-    return found.changes()
 
 
 def opened_before(changes: Iterable[Changes], place: Place) -> list[str | None]:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kwsniff.capture.place import Place
-from kwsniff.count.codes import Joint, combined, occurring
+from kwsniff.count.codes import Joint, combined
 from kwsniff.count.eventrows import WAITED, EventRows, texts, waited
 from kwsniff.count.keyed import SUM, folded
 from kwsniff.count.percentiles import QUANTILES, Sorted
@@ -125,7 +125,8 @@ def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
     latencies = Sorted(np.where(on_purpose, np.nan, rows.floats("latency_us")))
     for by, width in ((np.zeros(len(rows), np.int64), 1), (api, names.size)):
         some = np.flatnonzero(~names.equals(None)[api]) if by is api else np.arange(len(rows))
-        found, codes = occurring((window * width + by)[some], len(starts) * width)
+        codes, firsts = combined([window[some], by[some]], [len(starts), width])
+        found = (window * width + by)[some][firsts]
         group = np.full(len(rows), -1, np.int64)
         group[some] = codes
         table = folded(

@@ -61,7 +61,7 @@ def test_decode_imports_no_pandas(capture: Callable[..., str]) -> None:
     modules = imported("decode", "-q", "-f", "csv", capture(call()), stand_in=True)
     assert "pyarrow" in modules
     assert not modules & {"pandas", "scapy", "rich.console", "numba", "numpy.ma", "dateutil"}
-    assert "kwsniff.count.where.term" not in modules  # nor the language of --where
+    assert "kwsniff.count.where.predicate" not in modules  # nor the language of --where
 
 
 def test_the_command_line_may_be_given_by_its_path(tmp_path: Path) -> None:

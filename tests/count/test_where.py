@@ -142,6 +142,7 @@ MISTAKES = [
     ("api == 'Fetch' || syn", "|| is written or"),
     ("api =~ 'F'", "a regular expression is written ~"),
     ("topic == client_id", "can only be compared with a value each"),
+    ("time > request.topics.name", "time is a time, request.topics.name is a field of a body"),
     ("syn $ fin", "position 5: '$' is not part of the language"),
 ]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.count.sessions import Changes, Noticed, Sessions, bounded, composed, followed
+from kwsniff.count.sessions import Changes, Sessions, bounded, composed, followed, noticed
 from kwsniff.run.offline import events
 from tests.report.events import batch
 from tests.report.test_session_course import cut, fetches
@@ -21,11 +21,8 @@ from tests.strength import examples
 ROWS = st.lists(fetches(), max_size=12)
 
 
-def noticed(*rows: dict[str, Any]) -> Changes:
-    found = Noticed()
-    if rows:
-        found.take(batch(*rows))
-    return found.changes()
+def done(*rows: dict[str, Any]) -> Changes:
+    return noticed([batch(*rows)] if rows else [])
 
 
 def known(changes: Changes) -> dict[Any, Any]:
@@ -47,11 +44,11 @@ def test_changes_do_to_sessions_what_their_calls_do(
     for rows in (before, first, later):
         if rows:
             sessions.fill(batch(*rows))
-        state = composed(state, noticed(*rows))
+        state = composed(state, done(*rows))
         assert listed(known(state)) == listed(sessions.open())
-    both = composed(noticed(*first), noticed(*later))
-    assert listed(known(composed(noticed(*before), both))) == listed(sessions.open())
-    assert both == noticed(*first, *later)
+    both = composed(done(*first), done(*later))
+    assert listed(known(composed(done(*before), both))) == listed(sessions.open())
+    assert both == done(*first, *later)
 
 
 @settings(max_examples=examples(500))
@@ -59,7 +56,7 @@ def test_changes_do_to_sessions_what_their_calls_do(
 def test_changes_compose_in_any_grouping(
     first: list[dict[str, Any]], second: list[dict[str, Any]], third: list[dict[str, Any]]
 ) -> None:
-    one, two, three = noticed(*first), noticed(*second), noticed(*third)
+    one, two, three = done(*first), done(*second), done(*third)
     left, right = composed(composed(one, two), three), composed(one, composed(two, three))
     assert left == right
     assert listed(known(left)) == listed(known(right))
@@ -71,11 +68,11 @@ def test_changes_compose_in_any_grouping(
 def test_rows_of_parts_are_those_of_one_run(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     ends = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
     expected = Sessions().fill(batch(*rows)).to_pylist()
-    found, state = [], dict(noticed())
+    found, state = [], dict(done())
     for part in cut(rows, ends):
         if part:
             found += Sessions(known=known(state)).fill(batch(*part)).to_pylist()
-        state = composed(state, noticed(*part))
+        state = composed(state, done(*part))
     assert found == expected
 
 
@@ -84,7 +81,7 @@ def test_rows_of_parts_are_those_of_one_run(rows: list[dict[str, Any]], data: st
 def test_what_is_kept_at_a_cut_is_bounded_as_a_run_bounds_it(
     rows: list[dict[str, Any]], most: int, size: int
 ) -> None:
-    state = noticed(*rows)
+    state = done(*rows)
     kept = bounded(state, sessions=most, partitions=size)
     assert listed(known(kept)) == listed(Sessions(sessions=most, partitions=size, known=known(state)).open())
     assert list(kept) == list(state)[len(state) - len(kept) :]
@@ -104,7 +101,5 @@ def test_recorded_sessions_cut_anywhere_are_those_of_one_run(name: str, seed: in
     for first, end in zip([0, *ends], [*ends, whole.num_rows], strict=True):
         part = whole.slice(first, end - first)
         found += followed([part], known=known(state))
-        taken = Noticed()
-        taken.take(part)
-        state = bounded(composed(state, taken.changes()))
+        state = bounded(composed(state, noticed([part])))
     assert pa.Table.from_batches(found).equals(expected)

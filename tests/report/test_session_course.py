@@ -1,4 +1,4 @@
-"""Fetch sessions followed as arrays, held against a plain dictionary that goes from call to call."""
+"""Fetch sessions followed batch by batch, held against a plain dictionary that goes from call to call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwsniff.count import sessioncalls as stretch
 from kwsniff.count import sessions
 from kwsniff.count.sessions import Sessions
 from tests.report.events import batch, call
@@ -119,19 +118,17 @@ def cut(rows: list[Any], at: list[int]) -> Iterator[list[Any]]:
     rows=st.lists(fetches(), min_size=1, max_size=30),
     most=st.integers(1, 4),
     partitions=st.integers(1, 12),
-    least=st.integers(1, 4),
     data=st.data(),
 )
 def test_calls_are_about_what_a_model_that_goes_call_by_call_says(
-    idle: bool, rows: list[dict[str, Any]], most: int, partitions: int, least: int, data: st.DataObject
+    idle: bool, rows: list[dict[str, Any]], most: int, partitions: int, data: st.DataObject
 ) -> None:
     model = Model(most, partitions, shown=3)
     expected = [told(model.take(row, idle)) for row in rows]
     ends = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stretch, "MAX_SHOWN", 3)
-        patch.setattr(sessions, "LEAST", least)
+        patch.setattr(sessions, "MAX_SHOWN", 3)
         following = Sessions(sessions=most, partitions=partitions, idle=idle)
         whole, first = batch(*rows), 0
         for part in cut(rows, ends):

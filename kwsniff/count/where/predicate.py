@@ -2,155 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextvars
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, time
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.count.where import WhereError, wrong, zone
-from kwsniff.count.where.comparison import in_list, text_test
-from kwsniff.count.where.moment import bounded, clock_of
-from kwsniff.count.where.name import columns_of, typed
-from kwsniff.count.where.parser import Binary, Call, Node, Unary, parse
-from kwsniff.count.where.term import (
+from kwsniff.count.where.name import (
     BODY,
+    CLOCK,
     LIST,
+    NETWORK,
+    NOTHING,
     NUMBER,
     TEXT,
+    TIME,
     TRUTH,
-    ZONE,
+    Evaluate,
+    Items,
     Term,
     Values,
+    check_value,
     column_term,
-    constant_term,
-    fitted,
-    makes,
-    negated,
-    number,
-    shown,
-    term_of,
-    truth,
+    columns_of,
+    endpoint,
+    items_of,
+    named,
+    typed,
 )
-from kwsniff.output import suggestion
+from kwsniff.count.where.parser import CONSTANTS, DURATION, SIZE, Node, parse
+from kwsniff.output import suggestion, units
 from kwsniff.rows.events import CONNECTION
 
-# Functions: tests of text, case, length, absolute value.
-
-TEXT_TESTS: dict[str, Callable[..., Values]] = {
-    "contains": pc.match_substring,
-    "startswith": pc.starts_with,
-    "endswith": pc.ends_with,
-    "matches": pc.match_substring_regex,
-}
-FUNCTIONS = (*TEXT_TESTS, "lower", "upper", "len", "abs")
-
-
-@makes(Call)
-def _call(node: Call) -> Term:
-    """`startswith(client_id, "x")`, and the same as `client_id.startswith("x")`."""
-    name = node.name
-    if name not in FUNCTIONS:
-        raise wrong(node.at, f"unknown function {name!r}{suggestion(name, FUNCTIONS)}")
-    if len(node.arguments) != (2 if name in TEXT_TESTS else 1):
-        raise wrong(node.at, f"{name} takes {'a column and a text' if name in TEXT_TESTS else 'one value'}")
-    values = term_of(node.arguments[0])
-    if name in TEXT_TESTS:
-        return _matched(name, values, term_of(node.arguments[1]))
-    if name == "len":
-        return _length(values)
-    wanted, kernel = {
-        "lower": (TEXT, pc.utf8_lower),
-        "upper": (TEXT, pc.utf8_upper),
-        "abs": (NUMBER, pc.abs),
-    }[name]
-    if values.kind != wanted or values.many:
-        raise wrong(values.at, f"{name} takes {wanted}, {shown(values)} is {values.kind}")
-    return Term(wanted, lambda batch: kernel(values.evaluate(batch)), node.at, unit=values.unit)
-
-
-def _matched(name: str, values: Term, wanted: Term) -> Term:
-    if values.kind == LIST and name == "contains":
-        return in_list(wanted, values)
-    values = typed(values, TEXT)
-    if values.kind != TEXT:
-        raise wrong(values.at, f"{name} takes text, {shown(values)} is {values.kind}")
-    return text_test(TEXT_TESTS[name], values, wanted)
-
-
-def _length(values: Term) -> Term:
-    if values.many or values.kind == BODY:
-        raise wrong(values.at, f"len takes text or a list column, {shown(values)} is several values")
-    if values.kind == TEXT:
-        return Term(NUMBER, lambda batch: pc.utf8_length(values.evaluate(batch)), values.at)
-    if values.kind == LIST and values.name:
-        return Term(NUMBER, lambda batch: pc.list_value_length(values.evaluate(batch)), values.at)
-    raise wrong(values.at, f"len takes text or a list, {shown(values)} is {values.kind}")
-
-
-# and, or, not, and arithmetic.
-
-
-@makes(Binary)
-def _binary(node: Binary) -> Term:
-    if node.operator in ("and", "or"):
-        return _boolean(node)
-    return _arithmetic(node)
-
-
-def _boolean(node: Binary) -> Term:
-    left, right = truth(node.left), truth(node.right)
-    combine = pc.and_ if node.operator == "and" else pc.or_
-    return Term(TRUTH, lambda batch: combine(left.evaluate(batch), right.evaluate(batch)), left.at)
-
-
-@makes(Unary)
-def _unary(node: Unary) -> Term:
-    if node.operator == "not":
-        return replace(negated(truth(node.operand)), at=node.at)
-    term = number(node.operand)
-    if node.operator == "+":
-        return term
-    if term.constant:
-        return replace(constant_term(-term.value, node.at, NUMBER), unit=term.unit)
-    return Term(NUMBER, lambda batch: pc.negate(term.evaluate(batch)), node.at, unit=term.unit)
-
-
-# Integers are taken as 64-bit, so that the sum of two columns cannot wrap; a quotient is always a fraction.
-ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
-    "+": pc.add,
-    "-": pc.subtract,
-    "*": pc.multiply,
-    "/": lambda left, right: pc.divide(left.cast(pa.float64()), right.cast(pa.float64())),
-}
-
-
-def _arithmetic(node: Binary) -> Term:
-    compute = ARITHMETIC[node.operator]
-    left, right, unit = _operands(node.operator, node.left, node.right)
-
-    def evaluate(batch: pa.RecordBatch) -> Values:
-        return compute(_wide(left.evaluate(batch)), _wide(right.evaluate(batch)))
-
-    return Term(NUMBER, evaluate, left.at, unit=unit)
-
-
-def _operands(operator: str, first: Node, second: Node) -> tuple[Term, Term, str]:
-    """The two sides in one unit, and the unit of the result: of a quotient of two times it is none."""
-    left, right = number(first), number(second)
-    if operator in "+-" or (left.unit and right.unit):
-        left, right, unit = fitted(left, right)
-        return left, right, unit if operator in "+-" else ""
-    return left, right, left.unit or right.unit
-
-
-def _wide(values: Values) -> Values:
-    return values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
-
-
 Predicate = Callable[[pa.RecordBatch], pa.Array]
+Test = Callable[[Values], Values]
+Kernel = Callable[[Values, Any], Values]
+
+_ZONE: contextvars.ContextVar[str] = contextvars.ContextVar("zone", default="UTC")
+"""The time zone of times that name none, while an expression is compiled."""
 
 
 def compile_where(
@@ -164,15 +61,15 @@ def compile_where(
         WhereError: the expression is wrong; the message is one line with the position.
     """
     zone(tz)
-    before = ZONE.set(tz)
+    before = _ZONE.set(tz)
     try:
-        terms = bounded(column_term("time", 1), since, until)
+        terms = _bounded(since, until)
         if text is not None:
             terms.append(_whole(text))
     except (RecursionError, MemoryError):
         raise WhereError("--where: nested too deeply") from None
     finally:
-        ZONE.reset(before)
+        _ZONE.reset(before)
 
     def predicate(batch: pa.RecordBatch) -> pa.Array:
         result: pa.Array = pa.repeat(True, batch.num_rows)
@@ -184,15 +81,451 @@ def compile_where(
 
 
 def _whole(text: str) -> Term:
-    term = term_of(parse(text))
+    term = _term(parse(text))
     if term.kind != TRUTH:
-        raise wrong(term.at, f"the expression gives {term.kind}, not true or false")
+        raise term.wrong(f"the expression gives {term.kind}, not true or false")
     return term
 
 
 def columns_in(text: str) -> frozenset[str]:
     """The columns of EVENTS that an expression uses; `text` has been compiled before."""
     return frozenset(columns_of(parse(text)))
+
+
+def _term(node: Node) -> Term:
+    """What a node means. Raises WhereError."""
+    if node.kind == "list":
+        raise wrong(node.at, "a list can only stand after in")
+    return _constant(node) if node.kind in _KINDS else _MAKERS[node.kind](node)
+
+
+# Constants, and tests of the values of a term.
+
+_KINDS = dict.fromkeys(CONSTANTS, TEXT) | {
+    "number": NUMBER, "quantity": NUMBER, "clock": CLOCK, "word": TRUTH,
+    "network": NETWORK, "endpoint": NETWORK,
+}  # fmt: skip
+
+
+def _constant(node: Node) -> Term:
+    if node.value is None:
+        return replace(_fixed(None, node.at, NOTHING), value=None)
+    value, unit = node.value if node.kind == "quantity" else (node.value, "")
+    return replace(_fixed(value, node.at, _KINDS[node.kind]), unit=unit)
+
+
+def _fixed(value: Any, at: int, kind: str) -> Term:
+    """A value that is the same in every row."""
+    try:
+        scalar = pa.scalar(value)
+    except (OverflowError, pa.ArrowInvalid, UnicodeError):
+        raise wrong(at, "a value no column can hold") from None
+    return Term(kind, lambda batch: scalar, at, constant=True, value=value)
+
+
+def _tested(term: Term, test: Test) -> Term:
+    """Whether `test` holds for the value of `term`, or for one of its values; never null."""
+
+    def evaluate(batch: pa.RecordBatch) -> Values:
+        values = term.evaluate(batch)
+        if not isinstance(values, Items):
+            return pc.fill_null(test(values), False)
+        hits = pc.fill_null(test(values.values), False)
+        mask = np.zeros(values.total, np.bool_)
+        mask[values.rows[np.asarray(hits.to_numpy(zero_copy_only=False), np.bool_)]] = True
+        return pa.array(mask)
+
+    return Term(TRUTH, evaluate, term.at)
+
+
+def _combined(combine: Kernel, terms: Sequence[Term], at: int) -> Term:
+    """Tests that have to hold together, or one of them."""
+    if len(terms) == 1:
+        return terms[0]
+    return Term(TRUTH, lambda batch: functools.reduce(combine, (each.evaluate(batch) for each in terms)), at)
+
+
+def _negated(term: Term) -> Term:
+    """Where a test doesn't hold."""
+    return replace(term, evaluate=lambda batch: pc.invert(term.evaluate(batch)))
+
+
+def _truth(node: Node) -> Term:
+    """A node that must be true or false; without nulls: a flag that has no value counts as false."""
+    term = _term(node)
+    if term.kind != TRUTH:
+        raise term.wrong(f"{term.shown} is {term.kind}, not true or false")
+    return Term(TRUTH, lambda batch: pc.fill_null(term.evaluate(batch), False), term.at)
+
+
+def _boolean(node: Node) -> Term:
+    terms = [_truth(item) for item in node.items]
+    if node.kind == "not":
+        return replace(_negated(terms[0]), at=node.at)
+    return _combined(pc.and_ if node.kind == "and" else pc.or_, terms, node.at)
+
+
+# Numbers, in one unit where two meet. Integers are taken as 64-bit, so that the sum of two columns cannot
+# wrap; a quotient is always a fraction.
+
+TIMES = {"µs": 1.0, "ms": 1e3}
+"""Units of time that columns have, in microseconds."""
+ARITHMETIC: dict[str, Kernel] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "/": lambda left, right: pc.divide(left.cast(pa.float64()), right.cast(pa.float64())),
+}
+
+
+def _number(node: Node) -> Term:
+    term = _term(node)
+    if term.kind == TIME:
+        raise term.wrong("no arithmetic with times; latency_us and duration_us hold the differences")
+    if term.kind != NUMBER or term.many:
+        raise term.wrong(f"{term.shown} is {term.kind}, not a number")
+    return term
+
+
+def _sign(node: Node) -> Term:
+    term = _number(node.items[0])
+    if node.value == "+":
+        return term
+    if term.constant:
+        return replace(_fixed(-term.value, node.at, NUMBER), unit=term.unit)
+    return Term(NUMBER, lambda batch: pc.negate(term.evaluate(batch)), node.at, unit=term.unit)
+
+
+def _arithmetic(node: Node) -> Term:
+    left, right = map(_number, node.items)
+    is_sum, compute = node.value in "+-", ARITHMETIC[node.value]
+    unit = left.unit or right.unit
+    if is_sum or (left.unit and right.unit):
+        left, right, unit = _fitted(left, right)
+        unit = unit if is_sum else ""  # of a quotient of two times it is none
+
+    def evaluate(batch: pa.RecordBatch) -> Values:
+        return compute(_wide(left.evaluate(batch)), _wide(right.evaluate(batch)))
+
+    return Term(NUMBER, evaluate, left.at, unit=unit)
+
+
+def _wide(values: Values) -> Values:
+    return values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
+
+
+def _fitted(left: Term, right: Term) -> tuple[Term, Term, str]:
+    """Two numbers in one unit, and that unit: a written unit becomes that of the column, milliseconds become
+    microseconds where the two meet. Raises WhereError where a unit does not fit."""
+    if left.unit == right.unit:
+        return left, right, left.unit
+    for one, other in ((left, right), (right, left)):
+        if (
+            one.constant
+            and one.unit
+            and not (other.unit in TIMES if one.unit == DURATION else other.unit == SIZE)
+        ):
+            what = "a time" if one.unit == DURATION else "a size"
+            has = f"; its unit is {other.unit}" if other.unit in (*TIMES, SIZE) else ""
+            raise one.wrong(f"{other.shown} is not {what}{has}")
+    if left.unit in TIMES and right.unit in TIMES:
+        columns = [term.unit for term in (left, right) if not term.constant]
+        unit = columns[0] if len(columns) == 1 else min(left.unit, right.unit, key=TIMES.__getitem__)
+        return _scaled(left, unit), _scaled(right, unit), unit
+    return left, right, left.unit or right.unit
+
+
+def _scaled(term: Term, unit: str) -> Term:
+    if term.unit == unit:
+        return term
+    factor = TIMES[term.unit] / TIMES[unit]
+    if term.constant:
+        return replace(_fixed(term.value * factor, term.at, NUMBER), unit=unit)
+
+    def evaluate(batch: pa.RecordBatch) -> Values:
+        return pc.multiply(term.evaluate(batch).cast(pa.float64()), factor)
+
+    return replace(term, evaluate=evaluate, unit=unit, name="")
+
+
+# Functions, and tests of text.
+
+TEXT_TESTS: dict[str, Kernel] = {
+    "contains": pc.match_substring,
+    "startswith": pc.starts_with,
+    "endswith": pc.ends_with,
+    "matches": pc.match_substring_regex,
+    "~": pc.match_substring_regex,
+    "like": pc.match_like,
+}
+"""Functions and operators; a regular expression is RE2, a pattern has % and _."""
+CHANGES = {"lower": (TEXT, pc.utf8_lower), "upper": (TEXT, pc.utf8_upper), "abs": (NUMBER, pc.abs)}
+FUNCTIONS = (*(name for name in TEXT_TESTS if name not in ("~", "like")), "lower", "upper", "len", "abs")
+
+
+def _call(node: Node) -> Term:
+    """`startswith(client_id, "x")`, and the same as `client_id.startswith("x")`."""
+    name = node.value
+    if name not in FUNCTIONS:
+        raise wrong(node.at, f"unknown function {name!r}{suggestion(name, FUNCTIONS)}")
+    if len(node.items) != (2 if name in TEXT_TESTS else 1):
+        raise wrong(node.at, f"{name} takes {'a column and a text' if name in TEXT_TESTS else 'one value'}")
+    values, *wanted = map(_term, node.items)
+    if name == "contains" and values.kind == LIST:
+        return _in_list(wanted[0], values)
+    if wanted:
+        return _matched(name, values, wanted[0])
+    if name == "len":
+        return _length(values)
+    kind, kernel = CHANGES[name]
+    if values.kind != kind or values.many:
+        raise values.wrong(f"{name} takes {kind}, {values.shown} is {values.kind}")
+    return Term(kind, lambda batch: kernel(values.evaluate(batch)), node.at, unit=values.unit)
+
+
+def _length(values: Term) -> Term:
+    if values.many or values.kind == BODY:
+        raise values.wrong(f"len takes text or a list column, {values.shown} is several values")
+    kernel = {TEXT: pc.utf8_length, LIST: pc.list_value_length}.get(values.kind)
+    if kernel is None or (values.kind == LIST and not values.name):
+        raise values.wrong(f"len takes text or a list, {values.shown} is {values.kind}")
+    return Term(NUMBER, lambda batch: kernel(values.evaluate(batch)), values.at)
+
+
+def _matched(name: str, values: Term, wanted: Term) -> Term:
+    """A test of text with a constant one. Raises WhereError for a regular expression that is none."""
+    values = typed(values, TEXT)
+    if values.kind != TEXT:
+        hint = "; write topic" if values.name == "topics" else ""
+        raise values.wrong(f"{name} takes text, {values.shown} is {values.kind}{hint}")
+    if not wanted.constant or wanted.kind != TEXT:
+        raise wanted.wrong("this has to be quoted text")
+    kernel, text = TEXT_TESTS[name], str(wanted.value)
+    try:
+        kernel(pa.array([""]), text)
+    except pa.ArrowInvalid as error:
+        reason = str(error).splitlines()[0].removeprefix("Invalid regular expression: ")
+        raise wanted.wrong(f"wrong regular expression: {reason}") from None
+    return _tested(values, lambda column: kernel(column, text))
+
+
+# Comparisons: order and equality, presence (None), patterns, ranges, and what is in what.
+
+KERNELS: dict[str, Kernel] = {
+    "==": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
+}  # fmt: skip
+TURNED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+OPPOSITE = {"!=": "==", "is not": "is", "!~": "~"}
+OPPOSITE |= {f"not {word}": word for word in ("in", "like", "between")}
+NO_ERROR = "NONE"
+"""Name of error code 0."""
+
+
+def _comparison(node: Node) -> Term:
+    triples = zip(node.value, node.items, node.items[1:], strict=False)
+    return _combined(pc.and_, [_compared(*each) for each in triples], node.at)
+
+
+def _compared(operator: str, first: Node, second: Node) -> Term:
+    if operator in OPPOSITE:
+        return _negated(_compared(OPPOSITE[operator], first, second))
+    left = _term(first)
+    if operator == "between":
+        low, high = map(_term, second.items)
+        return _combined(pc.and_, [_ordered(">=", left, low), _ordered("<=", left, high)], left.at)
+    if operator == "in" and second.kind == "list":
+        return _one_of(left, [_term(item) for item in second.items])
+    right = _term(second)
+    if operator == "in":
+        return _found(left, right)
+    if operator in TEXT_TESTS:
+        return _matched(operator, left, right)
+    if NOTHING in (left.kind, right.kind):
+        return _missing(left if right.kind == NOTHING else right, operator)
+    if operator == "is":
+        raise right.wrong("`is` compares with None only; write ==")
+    return _ordered(operator, left, right)
+
+
+def _missing(term: Term, operator: str) -> Term:
+    """Whether a column has no value. `error` has none where the code is 0."""
+    if operator not in ("==", "is"):
+        raise term.wrong("None can only be compared with == and !=")
+    if not term.name:
+        raise term.wrong("only a column can be compared with None")
+    is_error = term.name == "error"
+    test = functools.partial(pc.not_equal, NO_ERROR) if is_error else pc.is_valid
+    return _negated(_tested(typed(term, TEXT), test))
+
+
+def _ordered(operator: str, left: Term, right: Term) -> Term:
+    if left.constant and not right.constant:
+        left, right, operator = right, left, TURNED[operator]
+    left, right = typed(left, right.kind), typed(right, left.kind)
+    if right.kind == NETWORK or (left.name in ENDS and _address(right) is not None):
+        if operator != "==":
+            raise right.wrong("an address can only be compared with == and !=, or with in")
+        return _at_address(left, right)
+    left, right = _as_times(left, right)
+    if left.kind != right.kind or LIST in (left.kind, right.kind):
+        raise right.wrong(_mismatch(left, right))
+    if left.kind == NUMBER:
+        left, right, _ = _fitted(left, right)
+    if right.many or (left.many and not right.constant):
+        raise right.wrong(f"{left.shown} and {right.shown} can only be compared with a value each")
+    check_value(left, right)
+    check_value(right, left)
+    kernel = KERNELS[operator]
+    if right.constant and not left.constant:
+        scalar = right.evaluate(pa.record_batch([]))
+        return _tested(left, lambda values: kernel(values, scalar))
+
+    def evaluate(batch: pa.RecordBatch) -> Values:
+        return pc.fill_null(kernel(left.evaluate(batch), right.evaluate(batch)), False)
+
+    return Term(TRUTH, evaluate, left.at)
+
+
+def _mismatch(left: Term, right: Term) -> str:
+    """Why two terms cannot be compared."""
+    if LIST not in (left.kind, right.kind):
+        return f"{left.shown} is {left.kind}, {right.shown} is {right.kind}"
+    lists = left if left.kind == LIST else right
+    name = lists.name or "it"
+    each = ', or topic == "value"' if name == "topics" else ""
+    return f'{lists.shown} is a list; write "value" in {name}{each}, or len({name})'
+
+
+def _found(left: Term, right: Term) -> Term:
+    if right.kind == LIST:
+        return _in_list(left, right)
+    if right.constant and not left.constant:
+        return _one_of(left, [right])
+    if right.many:
+        return _ordered("==", right, left)
+    if right.kind == TEXT and left.kind == TEXT:
+        return _matched("contains", right, left)
+    raise right.wrong(f"cannot look for {left.shown} in {right.shown}, which is {right.kind}")
+
+
+def _one_of(left: Term, choices: list[Term]) -> Term:
+    for choice in choices:
+        if not choice.constant or choice.kind == NOTHING:
+            raise choice.wrong("the list after `in` takes numbers and quoted texts only")
+    none = _fixed(False, left.at, TRUTH)
+    return _combined(pc.or_, [none, *(_ordered("==", left, choice) for choice in choices)], left.at)
+
+
+def _in_list(left: Term, right: Term) -> Term:
+    """Whether a list column holds a value."""
+    if not left.constant or left.kind != right.item:
+        raise left.wrong(f"{right.shown} holds items that are {right.item}, {left.shown} is not")
+
+    def evaluate(batch: pa.RecordBatch) -> Values:
+        found = right.evaluate(batch)
+        return found if isinstance(found, Items) else items_of(found)
+
+    return _ordered("==", Term(right.item, evaluate, right.at, unit=right.unit, many=True), left)
+
+
+# Addresses: `client_ip in 10.0.0.0/8`, `broker == 10.0.0.9:9092`.
+
+ENDS = {"client_ip": "client", "broker_ip": "broker", "client": "client", "broker": "broker"}
+"""Names that can be compared with an address, and the end they are about."""
+Network = IPv4Network | IPv6Network
+
+
+def _address(term: Term) -> Network | str | None:
+    """The network that a constant names, one address or a CIDR range, or else its `ip:port`."""
+    if not term.constant or term.kind not in (TEXT, NETWORK):
+        return None
+    text = str(term.value)
+    with suppress(ValueError):
+        return ip_network(text, strict=False)
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
+    with suppress(ValueError):
+        return units.endpoint(str(ip_address(bare)), port) if port.isdecimal() else None
+    return None
+
+
+def _at_address(column: Term, constant: Term) -> Term:
+    """Whether an end of the connection is, or is in, what `constant` names. Raises WhereError."""
+    side, wanted = ENDS.get(column.name), _address(constant)
+    if side is None:
+        raise constant.wrong(f"{column.shown} is no address; client_ip and broker_ip are")
+    if wanted is None:
+        raise constant.wrong(f"{constant.value!r} is no address")
+    if isinstance(wanted, str):
+        return _tested(Term(TEXT, endpoint(side), column.at), lambda values: pc.equal(values, wanted))
+
+    def inside(addresses: Values) -> Values:
+        # Each address once: there are far fewer than rows.
+        encoded = addresses.dictionary_encode()
+        hits = [ip_address(text) in wanted for text in encoded.dictionary.to_pylist()]
+        return pa.array(hits, pa.bool_()).take(encoded.indices)
+
+    return _tested(Term(TEXT, lambda batch: batch[f"{side}_ip"], column.at), inside)
+
+
+_MAKERS: dict[str, Callable[[Node], Term]] = {
+    "name": named, "call": _call, "comparison": _comparison, "arithmetic": _arithmetic, "sign": _sign,
+    **dict.fromkeys(("and", "or", "not"), _boolean),
+}  # fmt: skip
+
+
+# Times: ISO 8601, or a time of day.
+
+CLOCK_TYPE = pa.time64("us")
+NO_TIME = "no ISO 8601 time such as 2026-01-31T12:00:00.5Z, and no time of day such as 12:03:05"
+
+
+def clock_of(text: str) -> time | None:
+    """The time of day that a text is."""
+    hours, colon, rest = text.partition(":")
+    with suppress(ValueError):
+        return time.fromisoformat(f"{int(hours):02}:{rest}") if colon and len(hours) < 3 else None
+    return None
+
+
+def moment_of(text: str, tz: str) -> datetime:
+    """The moment that a text is; in a zone if it names none. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=zone(tz))
+
+
+def _as_times(left: Term, right: Term) -> tuple[Term, Term]:
+    """Two terms as what can be compared: beside a time, text becomes a moment or a time of day."""
+    if right.kind == TIME and left.kind != TIME:
+        return _as_times(right, left)[::-1]
+    if left.kind != TIME or right.kind not in (TEXT, CLOCK) or not right.constant:
+        return left, right
+    text = str(right.value)
+    clock = clock_of(text)
+    if clock is not None:
+        left = replace(left, kind=CLOCK, evaluate=_time_of_day(left.evaluate))
+        return left, _fixed(clock, right.at, CLOCK)
+    try:
+        return left, _fixed(moment_of(text, _ZONE.get()), right.at, TIME)
+    except ValueError:
+        raise right.wrong(f"{text!r} is {NO_TIME}") from None
+
+
+def _time_of_day(evaluate: Evaluate) -> Evaluate:
+    zoned = pa.timestamp("us", tz=_ZONE.get())
+    return lambda batch: pc.local_timestamp(evaluate(batch).cast(zoned)).cast(CLOCK_TYPE)
+
+
+def _bounded(since: str | None, until: str | None) -> list[Term]:
+    """The tests that `--since` and `--until` ask for. Raises WhereError."""
+    tests = []
+    for text, option, operator in ((since, "--since", ">="), (until, "--until", "<")):
+        if text is not None:
+            try:
+                tests.append(_ordered(operator, column_term("time", 1), _fixed(text.strip(), 1, TEXT)))
+            except WhereError as error:
+                raise WhereError(f"{option}: {str(error).partition(': ')[2]}") from None
+    return tests
 
 
 MAX_OWNED = 1_000_000
@@ -212,58 +545,3 @@ class Owned:
             return mask
         own = pc.is_in(batch["connection"], pa.array(list(self._connections), pa.string()))
         return pc.or_(mask, pc.and_(ends, own))
-
-
-# The time between `--since` and `--until`.
-
-
-class Window:
-    """The time between `--since` and `--until`, of which at least one was given and has been checked."""
-
-    def __init__(self, since: str | None, until: str | None, tz: str) -> None:
-        self._zone = zone(tz)
-        self._predicate = compile_where(None, since=since, until=until, tz=tz)
-        self._bounds = [None if text is None else self._bound(text.strip()) for text in (since, until)]
-
-    def _bound(self, text: str) -> time | int:
-        clock = clock_of(text)
-        if clock is not None:
-            return clock
-        moment = datetime.fromisoformat(text)
-        return _micros(moment if moment.tzinfo else moment.replace(tzinfo=self._zone))
-
-    def parts(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The parts of a span of time within it: one, or one a day if it is between times of day.
-        Microseconds since 1970."""
-        since, until = self._bounds
-        first = max(first, since) if isinstance(since, int) else first
-        last = min(last, until) if isinstance(until, int) else last
-        if last < first or not any(isinstance(bound, time) for bound in self._bounds):
-            return [(first, last)] if first <= last else []
-        day, end = (datetime.fromtimestamp(each // 1_000_000, self._zone).date() for each in (first, last))
-        found = []
-        while day <= end:
-            after = day + timedelta(days=1)
-            begin = self._at(day, since if isinstance(since, time) else time())
-            over = self._at(day, until) if isinstance(until, time) else self._at(after, time())
-            if max(begin, first) <= min(over, last):
-                found.append((max(begin, first), min(over, last)))
-            day = after
-        return found
-
-    def _at(self, day: date, clock: time) -> int:
-        return _micros(datetime.combine(day, clock, self._zone))
-
-    def seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The calls and anomalies in it, and the connections that were there in it, also if they began
-        before or ended after it."""
-        chosen = self._predicate(batch).to_numpy(zero_copy_only=False).copy()
-        ends = np.flatnonzero(pc.equal(batch["event"], CONNECTION).to_numpy(zero_copy_only=False))
-        first, last = (batch[name].cast(pa.int64()) for name in ("first_time", "last_time"))
-        for row in ends.tolist():
-            chosen[row] = first[row].is_valid and bool(self.parts(first[row].as_py(), last[row].as_py()))
-        return batch.filter(pa.array(chosen))
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
