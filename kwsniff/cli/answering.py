@@ -17,18 +17,16 @@ from kwsniff.analysis.compare import Profile, compared
 from kwsniff.analysis.questions import Question
 from kwsniff.analysis.stored import is_stored, stored_events
 from kwsniff.analysis.tabular import AnswerTable
-from kwsniff.capture.error import CaptureError, Stop
+from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
-from kwsniff.cli.destination import Interrupts, Stopping
 from kwsniff.cli.printing import Look, write_csv, write_json, write_text
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.cli.request import Request, from_pipe, patient
-from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
+from kwsniff.cli.request import Request
+from kwsniff.cli.telling import Damage, Reading
 from kwsniff.count.naming import named
 from kwsniff.count.where import WhereError, zone
 from kwsniff.count.where.name import BODIES
-from kwsniff.count.where.predicate import Owned, Predicate, columns_in, compile_where
-from kwsniff.run.offline import events
+from kwsniff.count.where.predicate import Owned, Predicate, compile_where
 
 if TYPE_CHECKING:
     from kwsniff.analysis.upgrade import UpgradeCheck
@@ -65,25 +63,13 @@ def follow(request: Request, what: str, kind: str | None) -> int:
 def answer(request: Request, question: Answer) -> int:
     """Answer the question from the inputs, print the tables; return the exit code. Raises CommandError."""
     check(request)
-    damage, stop = Damage(), Stop()
-    trust = Trust(
-        wanted=not request.quiet, window=request.bounds(), instead=instead(request.paths, request.config)
-    )
-    # What comes through a pipe often ends by Ctrl-C, and is to be told then.
-    interrupts = Stopping(stop) if from_pipe(request.paths) else Interrupts()
-    try:
-        for batch in taken(request, question.needs, damage, trust, stop):
+    with Reading(request) as reading:
+        for batch in taken(reading, question.needs):
             question.take(batch)
-    finally:
-        interrupts.restore()
     show(request, question.tables(), question.notes())
-    if trust.capture.files:  # stored events have no packets to speak of
-        trust.show()
-    if damage:
-        problem.said(damage.line())
-    if stop.is_set():
-        return problem.INTERRUPTED
-    return problem.DAMAGED if damage else problem.DONE
+    if reading.trust.capture.files:  # stored events have no packets to speak of
+        reading.trust.show()
+    return reading.code()
 
 
 def check(request: Request) -> None:
@@ -94,47 +80,32 @@ def check(request: Request) -> None:
     request.checked()
 
 
-def taken(
-    request: Request, needs: frozenset[str], damage: Damage, trust: Trust, stop: Stop | None = None
-) -> Iterator[pa.RecordBatch]:
+def taken(reading: Reading, needs: frozenset[str]) -> Iterator[pa.RecordBatch]:
     """The events that were asked for, with the columns `needs` and topic names filled in. Raises
     CommandError."""
+    request = reading.request
     predicate = compile_where(request.where, since=request.since, until=request.until, tz=request.tz)
-    columns = needs | {"event", "time"}
-    if request.where is not None:
-        columns |= columns_in(request.where)
+    columns = needs | {"event", "time"} | request.chosen_by
     columns |= NAMING if columns & NAMED else frozenset()
-    owned = Owned() if request.where is not None and "connection" in needs else _as_it_is
+    owned = Owned() if request.where is not None and "connection" in needs else None
     try:
-        with (
-            ProgressBar(wanted=not from_pipe(request.paths)) as progress,
-            closing(_source(request, columns, trust, progress, stop)) as source,
-        ):
-            for batch in named(damage.watch(source), learner=request.learner()):
-                yield batch.filter(owned(batch, predicate(batch)))
+        with closing(_source(reading, columns)) as source:
+            for batch in named(reading.damage.watch(source), learner=request.learner()):
+                mask = predicate(batch)
+                yield batch.filter(mask if owned is None else owned(batch, mask))
     except CaptureError as error:
         raise CommandError(str(error)) from None
 
 
-def _as_it_is(batch: pa.RecordBatch, mask: pa.Array) -> pa.Array:
-    return mask
-
-
-def _source(
-    request: Request, columns: frozenset[str], trust: Trust, progress: ProgressBar, stop: Stop | None
-) -> Generator[pa.RecordBatch]:
+def _source(reading: Reading, columns: frozenset[str]) -> Generator[pa.RecordBatch]:
+    request = reading.request
     stored = [path for path in request.paths if is_stored(path)]
     for path in stored:
         yield from stored_events(path, columns | DAMAGE_COLUMNS)
     captures = [path for path in request.paths if path not in stored]
     if captures:
-        config = replace(request.config, columns=columns, full=request.config.full or bool(columns & BODIES))
-        config = patient(config) if from_pipe(captures) else config
-        tell_if_interpreted(captures)
-        found = events(
-            captures, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
-        )
-        yield from trust.watch(found)
+        full = request.config.full or bool(columns & BODIES)
+        yield from reading.events(replace(request.config, columns=columns, full=full), captures)
 
 
 def show(request: Request, tables: list[AnswerTable], notes: Sequence[str] = ()) -> None:
@@ -214,8 +185,9 @@ def compare(request: Request, other: str | None, a: str | None, b: str | None) -
     sides = [_Side(*each, Profile()) for each in zip("AB", paths, windows, chosen, strict=True)]
     damage, seen = Damage(), 0
     for path in dict.fromkeys(paths):  # an input is read once, also standard input
-        mine, trust = [side for side in sides if side.path == path], Trust(wanted=not request.quiet)
-        for batch in taken(replace(request, paths=[path]), mine[0].profile.needs, damage, trust):
+        mine, reading = [side for side in sides if side.path == path], Reading(replace(request, paths=[path]))
+        reading.damage = damage
+        for batch in taken(reading, mine[0].profile.needs):
             for side in mine:
                 side.profile.take(batch.filter(side.chosen(batch)))
     for side in sides:
@@ -227,9 +199,7 @@ def compare(request: Request, other: str | None, a: str | None, b: str | None) -
         if seen and not side.profile.calls:
             window = f" in {side.window} ({request.tz})" if side.window else ""
             problem.said(f"{side.name} has no calls{window}")
-    if damage:
-        problem.said(damage.line())
-    return problem.DAMAGED if damage else problem.DONE
+    return reading.code()
 
 
 def _chosen(option: str, window: str | None, tz: str) -> Predicate:

@@ -13,7 +13,8 @@ import shutil
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
@@ -142,6 +143,19 @@ class Stopping(Interrupts):
         if self._stop.is_set():
             super().arrived(number, frame)
         self._stop.set()
+
+
+@contextlib.contextmanager
+def after(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` after a time, None for never, unless the block ends before."""
+    timer = threading.Timer(seconds or 0, stop)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 # Formats of events

@@ -15,7 +15,7 @@ from kwsniff.cli.answering import check, taken
 from kwsniff.cli.destination import Output
 from kwsniff.cli.problem import CommandError
 from kwsniff.cli.request import Request, refuse_overwriting
-from kwsniff.cli.telling import Damage, Trust
+from kwsniff.cli.telling import Reading
 from kwsniff.rows.events import CALL
 
 STDIN = "-"
@@ -26,8 +26,8 @@ def extract(request: Request, output: str) -> int:
     check(request)
     _readable(request)
     refuse_overwriting(output, request.paths)
-    damage = Damage()
-    calls = _calls(request, damage)
+    reading = Reading(request)
+    calls = _calls(reading)
     if not calls:
         problem.said("no call was found, and nothing written")
         return problem.DONE
@@ -38,9 +38,7 @@ def extract(request: Request, output: str) -> int:
         raise CommandError(str(error)) from None
     if not request.quiet:
         print(f"{written:,} packets of {len(calls):,} calls written to {output}", file=sys.stderr)
-    if damage:
-        problem.said(damage.line())
-    return problem.DAMAGED if damage else problem.DONE
+    return reading.code()
 
 
 def _readable(request: Request) -> None:
@@ -52,9 +50,10 @@ def _readable(request: Request) -> None:
             raise CommandError(f"{path}: stored events hold no packets; name the captures")
 
 
-def _calls(request: Request, damage: Damage) -> list[dict[str, Any]]:
+def _calls(reading: Reading) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for batch in taken(request, NEEDS, damage, Trust(wanted=False)):
+    request = reading.request
+    for batch in taken(reading, NEEDS):
         own = batch.filter(pc.equal(batch["event"], CALL))
         found += own.select(sorted(NEEDS)).to_pylist()
         if request.top and len(found) >= request.top:

@@ -18,7 +18,7 @@ from kwsniff.analysis.findings import Thresholds
 from kwsniff.capture.error import LiveError
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.cli import problem
-from kwsniff.cli.destination import FORMATS, Writer, open_writer
+from kwsniff.cli.destination import FORMATS, Writer, after, open_writer
 from kwsniff.cli.problem import CommandError, said, suggestion
 from kwsniff.cli.request import Request, chosen_columns, parsed_duration, parsed_size, refuse_bodies
 from kwsniff.cli.telling import Trust
@@ -165,7 +165,7 @@ class _LiveRun:
         interval: float,
     ) -> None:
         """`interval`: seconds between tables of `--csv`. Raises LiveError."""
-        self._request, self._session, self._predicate = request, session, request.predicate()
+        self._request, self._session, self._predicate = request, session, request.predicate
         self._trust = Trust(wanted=not request.quiet)
         self._trust.capture = session.totals
         # Whoever comes late to a running cluster sees uuids only: the names went by before.
@@ -174,7 +174,7 @@ class _LiveRun:
         self._screen: Screen | None = None
         from kwsniff.spec.load import catalog
 
-        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+        errors = catalog().error_kinds
         self._findings = LiveFindings(errors, Thresholds.of(request.config.thresholds))
         self._sinks: list[LiveSink] = [self._findings]
         if request.prometheus is not None:
@@ -192,13 +192,13 @@ class _LiveRun:
     def run(self, heading: str) -> int:
         """Whoever has read `heading` can end the session with a signal."""
         if self._screen is None:
-            with _stopping(self._end), _after(self._request.seconds, self._end):
+            with _stopping(self._end), after(self._request.seconds, self._end):
                 self._say(heading)
                 with _warning(self._session.health):
                     self._session.run(self._sinks, self._through)
                 return self._ended()
         self._say(heading)
-        with _after(self._request.seconds, self._session.stop):
+        with after(self._request.seconds, self._session.stop):
             self._beside(self._screen)
         Warnings().tick(self._session.health())
         return self._ended()
@@ -307,19 +307,6 @@ def _stopping(stop: Callable[[], None]) -> Iterator[None]:
 def _takes(descriptor: int) -> bool:
     """Whether a file takes more at once."""
     return bool(select.select([], [descriptor], [], 0)[1])
-
-
-@contextmanager
-def _after(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` after a time, None for never."""
-    timer = threading.Timer(seconds or 0, stop)
-    timer.daemon = True
-    if seconds is not None:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 @contextmanager

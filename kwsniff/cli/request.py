@@ -77,10 +77,10 @@ class Request:
         if self.color not in COLOURS:
             near = suggestion(self.color, COLOURS)
             raise CommandError(f"--color: {self.color!r} is none of {', '.join(COLOURS)}{near}")
-        self.predicate()
-        _ = self.names
+        _ = self.predicate, self.names
         return self
 
+    @cached_property
     def predicate(self) -> Predicate | None:
         """Which events are wanted; None for all. Raises WhereError."""
         if self.where is None and self.since is None and self.until is None:

@@ -288,7 +288,7 @@ class Pass:
 
     def page(self, paths: Sequence[str], notes: Sequence[str] = ()) -> Page:
         """What was taken, as a page; it is finished by this. `paths` are what the events are of."""
-        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+        errors = catalog().error_kinds
         report = Report.from_store(self.store, errors=errors, only=TABLES, uses=True)
         return Page(
             paths, report, self.findings.found(errors), self.findings.errors(errors), self.trust.anomalies,
