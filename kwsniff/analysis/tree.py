@@ -25,6 +25,10 @@ from kwsniff.spec.render import HIDDEN, render
 LENGTH = 4
 """Bytes before a frame that say how long it is."""
 OPAQUE = ("bytes", "records")
+HEX_BYTES = 8
+"""Bytes shown beside a field."""
+UNKNOWN = "an API or version that is not known: its fields are not"
+"""In place of a tree."""
 
 
 @dataclass(slots=True)
@@ -42,6 +46,18 @@ class Node:
     hidden: bool = False
     """Its bytes are not to be shown."""
     children: list[Node] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """Its type, and the versions that have it."""
+        return " ".join(filter(None, (self.type, self.versions)))
+
+    def hex(self, frame: bytes) -> str:
+        """Its first bytes in the frame, unless its children have them."""
+        if self.hidden or self.children:
+            return "" if self.children else "··"
+        found = frame[self.start : self.end]
+        return found[:HEX_BYTES].hex(" ", 2) + ("…" if len(found) > HEX_BYTES else "")
 
     def walk(self, depth: int = 0, path: str = "") -> Iterator[tuple[Node, int, str]]:
         """This node and all below it, each with its depth and path."""

@@ -13,7 +13,7 @@ import orjson
 from kwsniff.analysis.bytestream import FramedMessage, messages_of_calls
 from kwsniff.analysis.findings import Fact, facts
 from kwsniff.analysis.rule import NOT_SHOWN, OK, SEVERITIES
-from kwsniff.analysis.tree import Node, tree_of
+from kwsniff.analysis.tree import LENGTH, UNKNOWN, Node, tree_of
 from kwsniff.config import Config
 from kwsniff.output.text import printable
 from kwsniff.spec.binary import DecodeError
@@ -140,7 +140,6 @@ FIELDS = 140
 """Fields shown of one message."""
 LONGEST_VALUE = 160
 """Characters shown of one value."""
-HEX_BYTES = 8
 PACKETS = 6
 
 
@@ -171,7 +170,7 @@ def of_message(call: Mapping[str, Any], direction: str, message: FramedMessage) 
     try:
         tree = tree_of(message.data, call["api_key"], call["api_version"], direction)
     except KeyError:
-        return shown | {"problem": "an API or version that is not known: its fields are not"}
+        return shown | {"problem": UNKNOWN}
     nodes = [(node, depth) for node, depth, _ in tree.walk()]
     shown["fields"] = [_field(node, depth, message.data) for node, depth in nodes[:FIELDS]]
     shown["more"] = max(len(nodes) - FIELDS, 0)
@@ -181,13 +180,7 @@ def of_message(call: Mapping[str, Any], direction: str, message: FramedMessage) 
 
 
 def _field(node: Node, depth: int, data: bytes) -> list[Any]:
-    hexed = "" if node.children else "··" if node.hidden else _hex(data[node.start : node.end])
-    kind = " ".join(filter(None, (node.type, node.versions)))
-    return [depth, node.start, hexed, printable(node.name), kind, _value(node)]
-
-
-def _hex(data: bytes) -> str:
-    return data[:HEX_BYTES].hex(" ", 2) + ("…" if len(data) > HEX_BYTES else "")
+    return [depth, node.start, node.hex(data), printable(node.name), node.kind, _value(node)]
 
 
 def _value(node: Node) -> str:
@@ -224,10 +217,6 @@ def _json_fields(value: Any, depth: int) -> Iterator[list[Any]]:
             yield from _json_fields(inner, depth + 1)
         else:
             yield [depth, None, "", printable(name), "", _text(inner)]
-
-
-LENGTH = 4
-"""Bytes before a frame that say how long it is."""
 
 
 def _body_json(frame: bytes, api_key: int, version: int, direction: str) -> str | None:

@@ -21,7 +21,7 @@ from kwsniff.analysis.callrows import CsvWriter
 from kwsniff.analysis.stored import as_events, is_stored, stored_events
 from kwsniff.analysis.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.capture.error import CaptureError
-from kwsniff.cli.printing import Look, write_csv, write_json, write_text
+from kwsniff.cli.answering import Look, write_csv, write_json, write_text
 from kwsniff.output.lines import TextWriter
 from kwsniff.output.text import cut
 from kwsniff.output.units import short_duration
