@@ -183,7 +183,7 @@ class _LiveRun:
             self._sinks.append(IntervalCsv(request.csv, interval, errors=errors, findings=self._findings))
         if possible() and not request.lines:
             self._screen = Screen(
-                ", ".join(session.interfaces), session.stop, self._findings.lag, request.zone
+                ", ".join(session.health().interfaces), session.stop, self._findings.lag, request.zone
             )
             self._sinks.append(Filtered(self._screen, self._predicate))
         else:

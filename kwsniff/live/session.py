@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -73,7 +73,6 @@ class Session:
         self._engine = Engine(config)
         self._config = config
         self._source = LiveSource(listeners, queue_bytes, self.totals, keeping)
-        self._started = time.time_ns()
         self._sinks: list[LiveSink] = []
 
     def run(self, sinks: Iterable[LiveSink], through: Callable[[Batches], Batches] = iter) -> None:
@@ -82,7 +81,6 @@ class Session:
         Raises what a sink raises, after everything has been closed.
         """
         self._sinks = list(sinks)
-        self._started = time.time_ns()
         self._source.start()
         try:
             segments = self._source.segments(self._judge, self._tick)
@@ -97,29 +95,10 @@ class Session:
         """End soon; everything that came until now is still told."""
         self._source.stop()
 
-    @property
-    def interfaces(self) -> tuple[str, ...]:
-        """Names of the interfaces listened to."""
-        return self._source.interfaces
-
     def health(self) -> Health:
         """How well the capture keeps up."""
-        source = self._source
-        return Health(
-            interfaces=source.interfaces,
-            started_ns=self._started,
-            now_ns=source.now or time.time_ns(),
-            packets=self.totals.packets,
-            bytes=self.totals.bytes,
-            came=source.came,
-            kernel_dropped=source.kernel_dropped,
-            own_dropped=source.own_dropped,
-            own_written=source.own_written,
-            waiting_bytes=source.waiting_bytes,
-            connections=self._engine.connections,
-            outstanding=self._engine.in_flight,
-            troubles=tuple(source.troubles),
-        )
+        connections, outstanding = self._engine.connections, self._engine.in_flight
+        return replace(self._source.health(), connections=connections, outstanding=outstanding)
 
     def _tick(self) -> None:
         health = self.health()
@@ -133,10 +112,10 @@ class Session:
     def _close(self) -> None:
         """Close everything, whatever fails; then raise what failed first."""
         self._source.join()
-        closing: list[Callable[[], None]] = [self._last_tick]
-        closing += [sink.close for sink in self._sinks]
+        health = self.health()
+        self.totals.dropped, self.totals.own_dropped = health.kernel_dropped, health.own_dropped
         failure: BaseException | None = None
-        for each in closing:
+        for each in (self._tick, *(sink.close for sink in self._sinks)):
             try:
                 each()
             except Exception as error:
@@ -144,12 +123,32 @@ class Session:
         if failure is not None:
             raise failure
 
-    def _last_tick(self) -> None:
-        self.totals.dropped, self.totals.own_dropped = self._source.kernel_dropped, self._source.own_dropped
-        self._tick()
-
 
 # What a live session tells those who show or keep what it found.
+
+
+class Waiting:
+    """Events that wait until there are enough to be worth looking at: a batch costs milliseconds however
+    small it is."""
+
+    def __init__(self, columns: Collection[str], enough: int, most_bytes: int = 1 << 62) -> None:
+        """Of events only `columns` are kept. `enough` are so many events, or so many bytes of them."""
+        self._columns, self._enough, self._most_bytes = frozenset(columns), enough, most_bytes
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, events: pa.RecordBatch) -> bool:
+        """Let these wait, too; whether there are enough now."""
+        kept = events.select([name for name in events.schema.names if name in self._columns])
+        self._batches.append(kept)
+        self._rows += kept.num_rows
+        self._bytes += kept.nbytes
+        return self._rows >= self._enough or self._bytes > self._most_bytes
+
+    def taken(self) -> list[pa.RecordBatch]:
+        """All that waited, as one batch, or nothing."""
+        batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
+        return [pa.concat_batches(batches)] if batches else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,36 +251,30 @@ class LiveSource:
         ]
         self._until = [0] * len(listeners)
         self._open = len(listeners)
+        self._started = time.time_ns()
         self.now = 0
         """Nanoseconds since 1970 until when all has been decoded."""
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Of packets taken and not decoded yet."""
-        return self._lane.used
-
-    @property
-    def kernel_dropped(self) -> int:
-        """Packets that found the kernel's buffer full."""
-        return sum(collector.kernel_dropped for collector in self.collectors)
-
-    @property
-    def came(self) -> int:
-        """Packets that passed the filters, decoded, waiting or dropped."""
-        return sum(collector.came for collector in self.collectors)
-
-    @property
-    def own_dropped(self) -> int:
-        """Packets that were not decoded because a queue was full, or for want of time at the end."""
-        return sum(self._lane.dropped) + (sum(self._first.dropped) if self._first is not self._lane else 0)
-
-    @property
-    def own_written(self) -> int:
-        """Those of them that were written to a file."""
-        return self._lane.written
+    def health(self) -> Health:
+        """How well the capture keeps up, as far as it is known here."""
+        own = sum(self._lane.dropped) + (0 if self._first is self._lane else sum(self._first.dropped))
+        return Health(
+            interfaces=self.interfaces,
+            started_ns=self._started,
+            now_ns=self.now or time.time_ns(),
+            packets=self._totals.packets,
+            bytes=self._totals.bytes,
+            came=sum(each.came for each in self.collectors),
+            kernel_dropped=sum(each.kernel_dropped for each in self.collectors),
+            own_dropped=own,
+            own_written=self._lane.written,
+            waiting_bytes=self._lane.used,
+            troubles=tuple(self.troubles),
+        )
 
     def start(self) -> None:
         """Begin to listen."""
+        self._started = time.time_ns()
         for thread in (*self.collectors, self.keeper):
             if thread is not None:
                 thread.start()

@@ -136,9 +136,8 @@ def test_what_finds_the_queue_full_is_dropped_and_counted() -> None:
     live.stop()
     rows = sum(len(batch) for batch in live.segments(nobody, lambda: None))
     assert rows == 5
-    assert live.own_dropped == 5
-    assert live.kernel_dropped == 8
-    assert live.waiting_bytes == 0
+    health = live.health()
+    assert (health.own_dropped, health.kernel_dropped, health.waiting_bytes) == (5, 8, 0)
 
 
 def test_an_interface_that_vanishes_ends_with_a_line_and_the_others_go_on() -> None:

@@ -32,12 +32,12 @@ from kwsniff.live.screen.grouping import GROUPINGS, Entries, Key, by_column, by_
 from kwsniff.live.screen.health import Monitor, Vitals
 from kwsniff.live.screen.screenrows import KEPT, OTHER, ROWS, Pieces, Recent, ScreenRows
 from kwsniff.live.screen.window import LATENCIES, MEASURES, ScreenTimeline, ScreenWindow
-from kwsniff.live.session import Health
+from kwsniff.live.session import Health, Waiting
 from kwsniff.rows.columns import Floats, Ints, Mask
 
 PENDING_ROWS = 32_768
 PENDING_BYTES = 16 << 20
-"""What waits for the next tick at most, and one batch."""
+"""What waits for the next tick at most."""
 
 LAG_NS = 5_000_000_000
 """Packet time between looks at how far everybody lags, which costs milliseconds."""
@@ -116,8 +116,7 @@ class ScreenStatistics:
         self._lag, self._lag_ns = lag, 0
         self._behind: dict[str, dict[Key, int]] = {}
         """Records that groups and clients are behind, in all partitions together."""
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = self._pending_bytes = 0
+        self._waiting = Waiting(NEEDED, PENDING_ROWS + 1, PENDING_BYTES)
         self._timeline = ScreenTimeline()
         self._groups = {name: _Group() for name in GROUPINGS}
         self._names = TopicNames()
@@ -128,11 +127,7 @@ class ScreenStatistics:
 
     def add(self, events: pa.RecordBatch) -> None:
         """Take events."""
-        events = events.select(list(NEEDED))
-        self._pending.append(events)
-        self._pending_rows += events.num_rows
-        self._pending_bytes += events.nbytes
-        if self._pending_rows > PENDING_ROWS or self._pending_bytes > PENDING_BYTES:
+        if self._waiting.add(events):
             self._digest()
 
     def tick(self, health: Health) -> None:
@@ -157,18 +152,13 @@ class ScreenStatistics:
         return Snapshot(self._timeline.now_ns, self._calls, groups, self._whole(), self._monitor.vitals())
 
     def _digest(self) -> None:
-        if not self._pending:
-            return
-        whole = pa.concat_batches(self._pending)
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        for first in range(0, whole.num_rows, PENDING_ROWS):
-            self._take(whole.slice(first, PENDING_ROWS))
-
-    def _take(self, events: pa.RecordBatch) -> None:
-        seen = EventBatch(events)
-        if len(seen.calls):
-            self._count(seen)
-        self._monitor.add(events, self._timeline.now_ns)
+        for whole in self._waiting.taken():
+            for first in range(0, whole.num_rows, PENDING_ROWS):
+                events = whole.slice(first, PENDING_ROWS)
+                seen = EventBatch(events)
+                if len(seen.calls):
+                    self._count(seen)
+                self._monitor.add(events, self._timeline.now_ns)
 
     def _count(self, seen: EventBatch) -> None:
         calls = seen.calls

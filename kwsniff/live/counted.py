@@ -127,11 +127,11 @@ class Series:
         """Rows counted under `other` because there were too many combinations."""
         return self._table.overflowed
 
-    def snapshot(self) -> tuple[list[list[str]], Columns]:
+    def snapshot(self) -> tuple[list[tuple[str, ...]], Columns]:
         """Label values of each series; its sums, and counts of latencies up to each bound and in all, as of
         now."""
         values = [names.values for names in self._names]
-        labels = [[of[n] for of, n in zip(values, kind, strict=True)] for kind in self._table.rows]
+        labels = [tuple(of[n] for of, n in zip(values, kind, strict=True)) for kind in self._table.rows]
         columns = {name: column.copy() for name, column in self._table.columns().items()}
         return labels, columns | {"buckets": np.cumsum(columns["buckets"], axis=1)}
 
