@@ -57,15 +57,8 @@ TIMELINE = ("-f", "csv", "--columns", "time,status,error,throttle_ms")
 SLOW_COLUMNS = ("time", "api", "client", "broker", "topics", "duration_us", "latency_us", "mostly", "error")
 GROUPS = ("time", "group", "kind", "generation", "duration_us", "members", "trigger", "reasons", "after")
 MEMBERS = (
-    "group",
-    "client",
-    "address",
-    "instance",
-    "generation",
-    "assignment",
-    "first_time",
-    "last_time",
-    "end",
+    *("group", "client", "address", "instance", "generation", "assignment"),
+    *("first_time", "last_time", "end"),
 )
 
 
@@ -112,7 +105,7 @@ class Page:
         groups.learn(self.report.topic_names)
         groups.take(self.gathered.groups.batch())
         groups.see(self.gathered.groups.seen())
-        api = blocks.api_table(self.report.tables["api"])
+        api = blocks.api_table(self.report.arrow["api"])
         data, parts = self._blocks(api, groups, trees_of)
         heading = title([printable(path) for path in self.paths], self.report)
         trust = note(self.trust) + "".join(note(each) for each in (*self.notes, self.report.note))
@@ -138,7 +131,7 @@ class Page:
         rebalances, members, _ = groups.tables()
         begins = [at for row in rebalances.rows if (at := blocks.micros(row["time"])) is not None]
         slow = blocks.slow_table(self.gathered.slowest.table(), self.report.topic_names)
-        clients = blocks.client_table(self.report.tables["client"])
+        clients = blocks.client_table(self.report.arrow["client"])
         uses = blocks.matrix(self.report.uses)
         names = [str(row["api"]) for row in api.rows]
         data = {
@@ -224,7 +217,7 @@ class Page:
         """The figures beside the title."""
         calls = sum(row["calls"] for row in api.rows)
         errors = sum(row["errors"] for row in api.rows)
-        clients = len(self.report.tables["client"])
+        clients = len(self.report.arrow["client"])
         found = sum(each.severity in (CRITICAL, WARNING) for each in facts(self.findings))
         latency = {
             f"latency {name}": duration(value / 1e6)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
+from rich.cells import chop_cells
+
 from kwsniff.output.text import GAP, cell_width, fitted, joined
 from kwsniff.output.units import duration, many
 
@@ -109,19 +111,10 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
             lines.append(line)
             line = indent + word
         while cell_width(line) > width:
-            head = _head(line, width)
+            head = chop_cells(line, width)[0]
             lines.append(head)
             line = indent + line[len(head) :]
     return [each.replace(_TIE, " ") for each in (*lines, line)]
-
-
-def _head(text: str, width: int) -> str:
-    size = 0
-    for place, char in enumerate(text):
-        size += cell_width(char)
-        if size > width:
-            return text[:place]
-    return text
 
 
 def columns(

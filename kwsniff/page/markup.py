@@ -6,7 +6,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -36,11 +36,14 @@ def escaped(text: str) -> str:
     return html.escape(text, quote=True)
 
 
-class Part:
+class Part(NamedTuple):
     """One block of the page."""
 
-    def __init__(self, name: str, title: str, command: str, inner: str, about: str = "") -> None:
-        self.name, self.title, self.command, self.inner, self.about = name, title, command, inner, about
+    name: str
+    title: str
+    command: str
+    inner: str
+    about: str = ""
 
     def markup(self) -> str:
         """The block with its heading and the command that makes it again."""

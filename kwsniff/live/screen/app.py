@@ -23,8 +23,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kwsniff.live.screen import view as lines
-from kwsniff.live.screen.grouping import GROUPINGS
 from kwsniff.live.screen.lastminute import Figures, Snapshot
+from kwsniff.live.screen.screenrows import GROUPINGS
 from kwsniff.live.screen.state import CALLS, HELP, KEYS, ROWS, SORTS, State
 
 OWN = ("tab", "shift+tab")

@@ -10,8 +10,8 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.lastminute import Figures
+from kwsniff.live.screen.screenrows import Key
 from kwsniff.output.text import GAP, Fit, fit, printable
 from kwsniff.output.units import endpoint, narrow_size, number
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.live.screen.grouping import GROUPINGS, Key
+from kwsniff.live.screen.screenrows import GROUPINGS, Key
 from kwsniff.live.screen.lastminute import Figures
 from kwsniff.output.text import printable
 

@@ -14,12 +14,10 @@ from rich.text import Text
 
 from kwsniff.count.percentiles import ERROR
 from kwsniff.live.screen import shown as c
-from kwsniff.live.screen.health import LATELY_S, Vitals
-from kwsniff.live.screen.lastminute import Figures, Snapshot
-from kwsniff.live.screen.screenrows import CALLS, ROWS
+from kwsniff.live.screen.lastminute import LATELY_S, Figures, Snapshot, Vitals
+from kwsniff.live.screen.screenrows import CALLS, ROWS, WINDOW_S
 from kwsniff.live.screen.shown import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
-from kwsniff.live.screen.window import WINDOW_S
 from kwsniff.output.text import GAP, printable
 from kwsniff.output.units import narrow_size, number
 
