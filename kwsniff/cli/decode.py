@@ -19,10 +19,11 @@ from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import (
     Request,
     chosen_columns,
-    parsed_duration,
+    parsed,
     patient,
     refuse_bodies,
     refuse_overwriting,
+    seconds_of,
 )
 from kwsniff.cli.telling import Reading
 from kwsniff.config import Config
@@ -33,7 +34,6 @@ from kwsniff.engine.engine import Engine
 from kwsniff.net.segments import segment_columns
 from kwsniff.output.text import iso_times
 from kwsniff.rows.prefetch import prefetched
-from kwsniff.rows.schema import EVENTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +70,13 @@ def decode(request: DecodeRequest) -> int:
 def _decode(request: DecodeRequest) -> int:
     if request.duration is not None and not request.follow:
         raise CommandError("--duration goes with --follow")
-    seconds = None if request.duration is None else parsed_duration(request.duration, "--duration")
+    seconds = None if request.duration is None else parsed(seconds_of, request.duration, "--duration")
     form = chosen_format(request.form, request.output)
-    columns = _columns(request, form)
+    columns = chosen_columns(request, form, "csv, jsonl or parquet")
     refuse_bodies(request.checked())
     if columns is not None:
-        needed = _needed(request.chosen_by.union(columns))
+        needed = request.chosen_by.union(columns)
+        needed |= NAMING if needed & NAMED else frozenset()
         request = replace(request, config=replace(request.config, columns=needed))
     refuse_overwriting(request.output, request.paths)
     if request.follow:
@@ -106,19 +107,6 @@ def _to_be_followed(request: DecodeRequest, form: str) -> DecodeRequest:
     if request.jobs is not None and request.jobs > 1:
         raise CommandError("-j does not go with --follow: files are followed by one process")
     return replace(request, config=patient(request.config))
-
-
-def _columns(request: DecodeRequest, form: str) -> list[str] | None:
-    if request.columns is None:
-        return None
-    if form == "text":
-        raise CommandError("--columns goes with -f csv, jsonl or parquet")
-    return chosen_columns(request.columns, EVENTS.names)
-
-
-def _needed(columns: frozenset[str]) -> frozenset[str]:
-    """The columns to decode: where topics are named, all that goes into naming them."""
-    return columns | NAMING if columns & NAMED else columns
 
 
 class _Run:

@@ -125,7 +125,10 @@ class Interrupts:
             number, self._pending = self._pending, 0
             self._raise(number)
 
-    def restore(self) -> None:
+    def __enter__(self) -> None:
+        """They are handled from the beginning."""
+
+    def __exit__(self, *_: object) -> None:
         """Handle the signals as before."""
         for number, before in self._before.items():
             signal.signal(number, before)
@@ -162,16 +165,10 @@ def after(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
 
 FORMATS = ("text", "jsonl", "csv", "parquet")
 ENDINGS = {
-    "": "text",
-    ".txt": "text",
-    ".text": "text",
-    ".log": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
+    **dict.fromkeys(("", ".txt", ".text", ".log"), "text"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
 
 

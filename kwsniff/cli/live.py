@@ -20,8 +20,9 @@ from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterfa
 from kwsniff.cli import problem
 from kwsniff.cli.destination import FORMATS, Writer, after, open_writer
 from kwsniff.cli.problem import CommandError, said, suggestion
-from kwsniff.cli.request import Request, chosen_columns, parsed_duration, parsed_size, refuse_bodies
+from kwsniff.cli.request import Request, chosen_columns, parsed, refuse_bodies, seconds_of
 from kwsniff.cli.telling import Trust
+from kwsniff.config import bytes_of
 from kwsniff.count.naming import named
 from kwsniff.count.topics import TopicNames, cached_names, keep_names
 from kwsniff.count.where.predicate import Predicate
@@ -30,7 +31,6 @@ from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import ENDING_S, Health, LiveSink, Session, become
-from kwsniff.rows.schema import EVENTS
 
 STDOUT, STDERR = 1, 2
 LOOK_S = 0.1
@@ -70,7 +70,7 @@ class LiveRequest(Request):
     @property
     def seconds(self) -> float | None:
         """After how long to end. Raises CommandError."""
-        return None if self.duration is None else parsed_duration(self.duration, "--duration")
+        return None if self.duration is None else parsed(seconds_of, self.duration, "--duration")
 
 
 def live(request: LiveRequest) -> int:
@@ -80,13 +80,11 @@ def live(request: LiveRequest) -> int:
         CommandError: the request is wrong, or listening is not possible.
     """
     request = replace(request, config=replace(request.config, request_timeout=request.timeout))
-    buffer = parsed_size(request.buffer, "--buffer")
-    interval = parsed_duration(request.interval, "--interval")
+    buffer = parsed(bytes_of, request.buffer, "--buffer")
+    interval = parsed(seconds_of, request.interval, "--interval")
     _ = request.seconds
     form = _form(request.form)
-    columns = chosen_columns(request.columns, EVENTS.names) if request.columns is not None else None
-    if columns is not None and form == "text":
-        raise CommandError("--columns goes with -f csv or jsonl")
+    columns = chosen_columns(request, form, "csv or jsonl")
     refuse_bodies(request.checked())
     rotation = _rotation(request)
     try:
@@ -122,10 +120,7 @@ def _rotation(request: LiveRequest) -> WriterRotation | None:
         if request.rotate is not None or request.all_packets:
             raise CommandError("--rotate and --all-packets go with -w")
         return None
-    try:
-        return WriterRotation.of(request.rotate) if request.rotate is not None else None
-    except ValueError as error:
-        raise CommandError(f"--rotate: {error}") from None
+    return None if request.rotate is None else parsed(WriterRotation.of, request.rotate, "--rotate")
 
 
 def _session(request: LiveRequest, rotation: WriterRotation | None, buffer: int) -> tuple[Session, str]:

@@ -59,8 +59,8 @@ class Reading:
         self.interrupts = Stopping(self.stop) if self.growing else Interrupts()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.interrupts.restore()
+    def __exit__(self, *ended: object) -> None:
+        self.interrupts.__exit__(*ended)
 
     def events(
         self, config: Config, paths: Sequence[str] | None = None, *, bar: bool = True

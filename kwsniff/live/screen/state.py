@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.live.screen.screenrows import GROUPINGS, Key
 from kwsniff.live.screen.lastminute import Figures
+from kwsniff.live.screen.screenrows import GROUPINGS, Key
 from kwsniff.output.text import printable
 
 # The keys, and what each does: for the program, its help and the documentation.
