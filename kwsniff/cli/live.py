@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -152,12 +153,7 @@ class _LiveRun:
     """One session and what shows it."""
 
     def __init__(
-        self,
-        request: LiveRequest,
-        session: Session,
-        form: str,
-        columns: list[str] | None,
-        interval: float,
+        self, request: LiveRequest, session: Session, form: str, columns: list[str] | None, interval: float
     ) -> None:
         """`interval`: seconds between tables of `--csv`. Raises LiveError."""
         self._request, self._session, self._predicate = request, session, request.predicate
@@ -226,24 +222,14 @@ class _LiveRun:
 
     def _beside(self, screen: Screen) -> None:
         """Run the session in a thread while the screen has this one; raise what it raised."""
-        failures: list[BaseException] = []
-
-        def work() -> None:
+        with ThreadPoolExecutor(1, "session") as thread:
+            running = thread.submit(self._session.run, self._sinks, self._through)
+            running.add_done_callback(lambda _: screen.close())
             try:
-                self._session.run(self._sinks, self._through)
-            except BaseException as error:
-                failures.append(error)
-                screen.close()
-
-        thread = threading.Thread(target=work, name="session")
-        thread.start()
-        try:
-            screen.run()
-        finally:
-            self._session.stop()
-            thread.join()
-        if failures:
-            raise failures[0]
+                screen.run()
+            finally:
+                self._session.stop()
+        running.result()
 
     def _metrics(self, address: str) -> LiveSink:
         from kwsniff.live.metrics import Metrics

@@ -22,6 +22,7 @@ from pyarrow import csv
 from kwsniff.analysis.findings import NEEDED as OF_FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import Report
+from kwsniff.analysis.report_tables import TABLES
 from kwsniff.analysis.rule import NOT_SHOWN, OK, table
 from kwsniff.capture.error import LiveError
 from kwsniff.count.store import NEEDED, CallStore
@@ -34,21 +35,12 @@ from kwsniff.rows.schema import TIMESTAMP
 # The figures of an interval are of the calls that were completed in it. Its percentiles are exact up to
 # `kwsniff.count.percentiles.LIMIT` calls an interval.
 
-SCHEMA = pa.schema(
-    [
-        ("time", TIMESTAMP),
-        ("interval_s", pa.float64()),
-        ("api", pa.string()),
-        ("calls", pa.int64()),
-        ("errors", pa.int64()),
-        ("unanswered", pa.int64()),
-        ("latency_p50_us", pa.float64()),
-        ("latency_p95_us", pa.float64()),
-        ("latency_p99_us", pa.float64()),
-        ("request_bytes", pa.int64()),
-        ("response_bytes", pa.int64()),
-    ]
+COLUMNS = (
+    *("api", "calls", "errors", "unanswered", "latency_p50_us", "latency_p95_us", "latency_p99_us"),
+    *("request_bytes", "response_bytes"),
 )
+KINDS = {column.name: column.kind for column in TABLES["api"]}
+SCHEMA = pa.schema([("time", TIMESTAMP), ("interval_s", pa.float64()), *((n, KINDS[n]) for n in COLUMNS)])
 """`time` is the end of the interval, `interval_s` its length; the others are as in the report's api.csv."""
 
 

@@ -29,16 +29,7 @@ from prometheus_client.registry import Collector
 
 from kwsniff import __version__
 from kwsniff.capture.error import LiveError
-from kwsniff.live.counted import (
-    BUCKETS_US,
-    MAX_SERIES,
-    NEEDED,
-    Calls,
-    MetricsTally,
-    Series,
-    Topics,
-    cleaned,
-)
+from kwsniff.live.counted import BUCKETS_US, MAX_SERIES, NEEDED, Calls, MetricsTally, Series, Topics, cleaned
 from kwsniff.live.session import Health, Waiting
 
 ENOUGH = 4096
