@@ -177,7 +177,6 @@ class _Side:
     profile: Profile
 
     def __str__(self) -> str:
-        """As it is told to people."""
         window = f", {self.window}" if self.window else ""
         return f"{self.name}: {self.path}{window}, {self.profile.calls:,} calls"
 

@@ -102,7 +102,6 @@ class Interrupts:
                 self._before[number] = signal.signal(number, self.arrived)
 
     def arrived(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
         if os.getpid() != self._process:  # a copy of it that has not begun its own work
             os._exit(128 + number)
         if self._holding and not self._pending:

@@ -319,7 +319,6 @@ class Filtered:
         self.tick, self.close = sink.tick, sink.close
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Pass on what is wanted."""
         if self._predicate is not None:
             events = events.filter(self._predicate(events))
         if events.num_rows:
@@ -333,7 +332,6 @@ class Lines:
         self._writer, self._left, self._stop = writer, count, stop
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Write the events."""
         if self._left is not None:
             events = events.slice(0, self._left)
             self._left -= events.num_rows
@@ -347,7 +345,6 @@ class Lines:
         """Time alone has no line."""
 
     def close(self) -> None:
-        """Write what the format ends with."""
         self._writer.close()
         sys.stdout.buffer.flush()
 
@@ -359,7 +356,6 @@ class Warnings:
         self._told = self._troubles = 0
 
     def tick(self, health: Health) -> None:
-        """Look at the drops."""
         for trouble in health.troubles[self._troubles :]:
             said(trouble)
         self._troubles = len(health.troubles)

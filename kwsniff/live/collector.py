@@ -65,7 +65,6 @@ class Lane:
         """Of all those, packets that were written to a file."""
 
     def put(self, handed: Handed) -> None:
-        """Carry this."""
         if handed.block is not None and not self._reserve(len(handed.block.data)):
             handed = self.drop(handed)
         self._queue.put(handed)

@@ -130,7 +130,6 @@ class Listener:
         self._begin()
 
     def fileno(self) -> int:
-        """For select(2)."""
         return self._socket.fileno()
 
     def take(self) -> ReadPackets | None:
@@ -181,7 +180,6 @@ class Listener:
         return round(count * self._kept / self._taken) if self._taken else count
 
     def close(self) -> None:
-        """Close the socket."""
         self.dropped()
         with suppress(OSError):
             self._holder.close()

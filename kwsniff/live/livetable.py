@@ -103,7 +103,6 @@ class LiveFindings:
         self._lock = threading.Lock()
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events (see `kwsniff.rows.schema.EVENTS`)."""
         with self._lock:
             if self._waiting.add(events):
                 self._look()
@@ -112,7 +111,6 @@ class LiveFindings:
         """Time alone says nothing."""
 
     def close(self) -> None:
-        """Look at the last events."""
         with self._lock:
             self._look()
 
@@ -187,12 +185,10 @@ class IntervalCsv:
             raise CsvError(f"{self._directory / HISTORY}: {error}, is no history of kwsniff") from None
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events (see `kwsniff.rows.schema.EVENTS`)."""
         if self._waiting.add(events):
             self._count()
 
     def tick(self, health: Health) -> None:
-        """Write if an interval is over."""
         if self._begin_ns is None:
             self._begin_ns = health.started_ns
         self._now_ns = max(health.now_ns, self._now_ns)

@@ -60,27 +60,22 @@ class Metrics:
 
     @property
     def url(self) -> str:
-        """Where to scrape."""
         return self._endpoint.url
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Count events (see `kwsniff.rows.schema.EVENTS`)."""
         with self._lock:
             if self._waiting.add(events):
                 self._count()
 
     def tick(self, health: Health) -> None:
-        """Take note of how well the capture keeps up."""
         with self._lock:
             self._health = health
             self._count()
 
     def close(self) -> None:
-        """End the endpoint. May be called again."""
         self._endpoint.close()
 
     def collect(self) -> list[Metric]:
-        """All metrics as of now."""
         with self._lock:
             self._count()
             found = list(_families(self._tally, self._health))
@@ -360,7 +355,6 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where to scrape; with the port that the system chose if port 0 was asked for."""
         host, port = self._server.server_address[:2]
         return f"http://[{host!s}]:{port}/metrics" if ":" in str(host) else f"http://{host!s}:{port}/metrics"
 

@@ -195,7 +195,6 @@ def _who(row: Row) -> str:
 
 
 def client_table(found: pa.Table) -> AnswerTable:
-    """Clients by their share of the time."""
     return AnswerTable("client", "Clients", CLIENT, by_share(found, "client_id", "client_ip"))
 
 

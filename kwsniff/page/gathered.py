@@ -146,7 +146,6 @@ class Gathered:
         """Calls that waited on purpose, which are not among the slowest."""
 
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
-        """Take one EVENTS batch, in its order."""
         batch = EventBatch.of(batch)
         calls = batch.calls
         if not len(calls):

@@ -214,7 +214,6 @@ class Page:
         return opened
 
     def _facts(self, api: AnswerTable) -> dict[str, str]:
-        """The figures beside the title."""
         calls = sum(row["calls"] for row in api.rows)
         errors = sum(row["errors"] for row in api.rows)
         clients = len(self.report.arrow["client"])

@@ -60,12 +60,10 @@ def command_line(command: str) -> str:
 
 
 def chart(name: str, label: str) -> str:
-    """The place of a chart."""
     return f'<div class="chart" data-chart="{name}" role="img" aria-label="{escaped(label)}"></div>'
 
 
 def table(name: str) -> str:
-    """The place of a table."""
     return f'<div class="table" data-table="{name}"></div>'
 
 

@@ -109,7 +109,6 @@ class Monitor:
         self._anomalies.update(counts)
 
     def tick(self, health: Health) -> None:
-        """Take note of the health."""
         healths = self._healths
         if healths and health.now_ns < healths[-1].now_ns:  # the clock was set back
             healths.clear()
@@ -219,12 +218,10 @@ class ScreenStatistics:
         self._calls = 0
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events."""
         if self._waiting.add(events):
             self._digest()
 
     def tick(self, health: Health) -> None:
-        """Take note of time and health."""
         self._digest()
         self._started_ns = health.started_ns
         self._advance(health.now_ns)
@@ -234,7 +231,6 @@ class ScreenStatistics:
             self._behind = _behind(self._lag())
 
     def snapshot(self) -> Snapshot:
-        """What is known now."""
         self._digest()
         groups = {
             name: group.figures(self._timeline.now_ns, self._begin_ns, self._behind.get(name, {}))

@@ -173,7 +173,6 @@ class ScreenWindow:
         fold(_COLUMNS, self._slots, places * self._rows + rows, values)
 
     def forget(self, place: int) -> None:
-        """Empty the slot at `place`."""
         for name, slots in self._slots.items():
             slot = slots[place * self._rows : (place + 1) * self._rows]
             self.totals[name] -= slot
@@ -269,7 +268,6 @@ class Recent:
         self._tables, self._rows = [kept], 0
 
     def pieces(self) -> Pieces:
-        """What is remembered now."""
         return Pieces(tuple(self._tables))
 
 

@@ -102,7 +102,6 @@ class State:
     """First line in sight of the other views."""
 
     def show_group(self, grouping: str) -> None:
-        """Group otherwise, which is about other rows."""
         self.grouping, self.view = grouping, ROWS
         self.selected, self.top = None, 0
 

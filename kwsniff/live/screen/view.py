@@ -134,7 +134,6 @@ def screen(snapshot: Snapshot, state: State, title: str, width: int, height: int
 
 
 def footer(state: State, width: int) -> Text:
-    """The line of keys."""
     return _text(cut(FOOTERS[state.view], width), "dim")
 
 
