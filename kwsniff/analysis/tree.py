@@ -75,6 +75,8 @@ class Tree:
     nodes: list[Node]
     problem: str = ""
     """Why the fields end early, if they do."""
+    body: str | None = None
+    """The body as `kwsniff decode --full` shows it, if it could be read."""
 
     def walk(self) -> Iterator[tuple[Node, int, str]]:
         """All nodes with depth and path."""
@@ -127,10 +129,8 @@ def _body(tree: Tree, frame: bytes, start: int, message: Message, version: int, 
         tree.problem = _told(error, start)
         return
     assert layout.api_key is not None
-    shown = orjson.loads(
-        render(layout.api_key, layout.version, layout.direction, body, Config(records=records))
-    )
-    _describe(reader.top.children, shown)
+    tree.body = render(layout.api_key, layout.version, layout.direction, body, Config(records=records))
+    _describe(reader.top.children, orjson.loads(tree.body))
     tree.nodes += reader.top.children
     if reader.pos < len(frame):
         tree.problem = f"{len(frame) - reader.pos} bytes are left over after the last field"

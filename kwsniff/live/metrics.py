@@ -249,7 +249,7 @@ def _family(
     name: str,
     text: str,
     labels: Sequence[str],
-    values: Mapping[tuple[str, ...], float],
+    values: Mapping[Any, float],
 ) -> Metric:
     family = kind(name, text, labels=labels)
     for key, value in values.items():

@@ -167,13 +167,13 @@ def latencies(found: Histogram, apis: Sequence[str]) -> Block:
 
 def matrix(uses: pd.DataFrame | None) -> Block:
     """What clients carry to and from topics: the clients and topics with most bytes."""
-    rows = [] if uses is None else uses.to_dict(orient="records")
+    rows: list[dict[Any, Any]] = [] if uses is None else uses.to_dict(orient="records")
     ends = [(_who(row), CLUSTER_METADATA if row["topic"] == METADATA_ID else row["topic"]) for row in rows]
     weights: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for row, end in zip(rows, ends, strict=True):
         for sums, name in zip(weights, end, strict=True):
             sums[name] += int(row["record_bytes"]) * 1_000_000 + int(row["calls"])
-    clients, topics = (sorted(sums, key=lambda name, sums=sums: (-sums[name], name)) for sums in weights)
+    clients, topics = map(_heaviest, weights)
     x = {topic: at for at, topic in enumerate(topics[:TOPICS])}
     y = {client: at for at, client in enumerate(clients[:CLIENTS])}
     cells: dict[tuple[int, int], list[Any]] = {}
@@ -188,6 +188,10 @@ def matrix(uses: pd.DataFrame | None) -> Block:
         "cells": [[*at, *cell[:4], ", ".join(cell[4][:5])] for at, cell in sorted(cells.items())],
         "left": [len(clients) - len(y), len(topics) - len(x)],
     }  # fmt: skip
+
+
+def _heaviest(weights: Counter[str]) -> list[str]:
+    return sorted(weights, key=lambda name: (-weights[name], name))
 
 
 def _who(row: Row) -> str:

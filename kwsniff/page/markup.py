@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -13,14 +14,9 @@ import orjson
 from kwsniff.analysis.bytestream import FramedMessage, messages_of_calls
 from kwsniff.analysis.findings import Fact, facts
 from kwsniff.analysis.rule import NOT_SHOWN, OK, SEVERITIES
-from kwsniff.analysis.tree import LENGTH, UNKNOWN, Node, tree_of
+from kwsniff.analysis.tree import UNKNOWN, Node, tree_of
 from kwsniff.config import Config
 from kwsniff.output.text import printable
-from kwsniff.spec.binary import DecodeError
-from kwsniff.spec.compile import decode_body
-from kwsniff.spec.interpret import BodyReader
-from kwsniff.spec.load import catalog
-from kwsniff.spec.render import render
 
 if TYPE_CHECKING:
     from kwsniff.analysis.findings import Finding
@@ -156,8 +152,8 @@ def read_again(
         if number < len(slowest):
             trees.setdefault(number, []).append(of_message(call, direction, message))
         elif not message.missing:
-            data = message.data
-            call[direction] = _body_json(data, call["api_key"], call["api_version"], direction)
+            with suppress(KeyError):
+                call[direction] = tree_of(message.data, call["api_key"], call["api_version"], direction).body
     return {number: sorted(found, key=lambda tree: tree["what"]) for number, found in trees.items()}
 
 
@@ -218,21 +214,3 @@ def _json_fields(value: Any, depth: int) -> Iterator[list[Any]]:
             yield from _json_fields(inner, depth + 1)
         else:
             yield [depth, None, "", printable(name), "", _text(inner)]
-
-
-def _body_json(frame: bytes, api_key: int, version: int, direction: str) -> str | None:
-    """The JSON text of the body of a request or response frame, None if it cannot be decoded."""
-    api = catalog().apis.get(api_key)
-    if api is None or version not in api.versions:
-        return None
-    request = direction == "request"
-    head = catalog().data("RequestHeader" if request else "ResponseHeader")
-    header = api.request_header_version(version) if request else api.response_header_version(version)
-    layout = head.at(header)
-    reader = BodyReader(frame, LENGTH, len(frame), False)
-    try:
-        reader.struct(layout.items, layout.flexible, "", reader.limit)
-        body = decode_body(api_key, version, direction, frame[reader.pos :])
-    except DecodeError:
-        return None
-    return render(api_key, version, direction, body, Config())

@@ -18,7 +18,7 @@ from kwsniff.live.screen.lastminute import LATELY_S, Figures, Snapshot, Vitals
 from kwsniff.live.screen.screenrows import CALLS, ROWS, WINDOW_S
 from kwsniff.live.screen.shown import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
-from kwsniff.output.text import GAP, printable
+from kwsniff.output.text import GAP, in_lines, printable
 from kwsniff.output.units import narrow_size, number
 
 # The busiest and the slowest clients and topics, whatever else is shown: two lines, or lists where there is
@@ -318,18 +318,7 @@ def _help(width: int) -> list[Text]:
         "waiting: requests without a response so far, with the topics and partitions they name. backlog: "
         "packets taken and not decoded yet.",
     )
-    return lines + [piece for note in notes for piece in _wrapped(note, width)]
-
-
-def _wrapped(note: str, width: int) -> list[Text]:
-    lines, line = [], ""
-    for word in note.split():
-        if line and cell_len(f"{line} {word}") > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [_text(text) for text in (*lines, line)]
+    return lines + [_text(line) for note in notes for line in in_lines(note, width)]
 
 
 # Pieces
