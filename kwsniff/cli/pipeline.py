@@ -22,6 +22,7 @@ from kwsniff.cli import problem
 from kwsniff.cli.destination import Stopping
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import Request, parsed, seconds_of
+from kwsniff.output.units import many
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,8 +130,7 @@ def _tell(request: PipelineRequest, result: job.JobResult) -> None:
         return
     counts = ", ".join(f"{count:,} {kind}s" for kind, count in known.events.items())
     counts = counts.replace("anomalys", "anomalies")
-    files = f"{len(result.read):,} file{'' if len(result.read) == 1 else 's'}"
-    said(f"{files} read; {request.out} holds {counts}")
+    said(f"{many(len(result.read), 'file')} read; {request.out} holds {counts}")
     if not request.quiet:
         print(known.trust, file=sys.stderr)
 
@@ -271,7 +271,7 @@ def _sum_up(request: PipelineRequest, record: StreamRecord, unread: Sequence[Unr
 
 
 def _so_far(record: StreamRecord) -> str:
-    files = f"{record.files:,} file{'' if record.files == 1 else 's'} read"
+    files = f"{many(record.files, 'file')} read"
     return f"{files}, stream ended" if record.ended else files
 
 

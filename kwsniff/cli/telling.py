@@ -29,6 +29,7 @@ from kwsniff.cli.request import Request, from_pipe, patient
 from kwsniff.config import Config
 from kwsniff.native.code import ACT, load
 from kwsniff.net.packets import CaptureTotals
+from kwsniff.output.units import many
 from kwsniff.run.offline import events
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Damage:
     def line(self) -> str:
         """What was damaged, in one line; files that could not be read were named before."""
         if not self._counts:
-            return f"{self._unread:,} file{'' if self._unread == 1 else 's'} could not be read"
+            return f"{many(self._unread, 'file')} could not be read"
         counts = ", ".join(f"{count} {code}" for code, count in sorted(self._counts.items()))
         return f"part of the input was damaged: {counts} (first: {self._first})"
 
@@ -190,8 +191,7 @@ def _instead(paths: Sequence[str], config: Config) -> str:
     """The ports with most TCP packets, what their streams begin like, and what to try."""
     if from_pipe(paths):  # which cannot be read again
         return ""
-    from kwsniff.analysis.stored import is_stored  # these load what few runs need
-    from kwsniff.output.units import many
+    from kwsniff.analysis.stored import is_stored  # which loads what few runs need
 
     if any(map(is_stored, paths)):
         return ""
@@ -282,20 +282,14 @@ class ProgressBar:
         self._bar.update(self._task, completed=done, total=total)
 
     def _start(self) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
 
-        self._bar = Progress(
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        self._bar = progress.Progress(
+            progress.BarColumn(),
+            progress.DownloadColumn(binary_units=True),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
             # The pipeline calls often enough; a refresh thread would draw into other output.

@@ -47,7 +47,7 @@ from kwsniff.live.screen.screenrows import (
     by_column,
     by_topic,
     cut,
-)  # fmt: skip
+)
 from kwsniff.live.session import Health, Waiting
 from kwsniff.rows.columns import Floats, Ints, Mask
 from kwsniff.rows.events import ANOMALY
@@ -281,7 +281,7 @@ class ScreenStatistics:
             for place in places:
                 group.window.forget(place)
             if places:
-                group.renew(now_ns)
+                group.rows.renew(group.window, now_ns)
 
     @property
     def _begin_ns(self) -> int:
@@ -343,10 +343,6 @@ class _Group:
             measured.calls, measured.waited, rows[owned], self.rows.owners, of[owned], measured.names
         )
         self.recent.tidy(self.rows.owners)
-
-    def renew(self, now_ns: int) -> None:
-        """A slot has gone by."""
-        self.rows.renew(self.window, now_ns)
 
     def figures(self, now_ns: int, begin_ns: int, behind: Mapping[Key, int]) -> Figures:
         """The rows in use; what is counted begins at `begin_ns`. `behind`: how far each key lags."""
