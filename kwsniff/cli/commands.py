@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from kwsniff.analysis.questions import QUESTIONS, Question
+from kwsniff.analysis.questions import QUESTIONS
 from kwsniff.cli import options as o
 from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Argument, Option, Page
 from kwsniff.run.tuning import one_heap, tuned
@@ -33,6 +33,9 @@ GROUPS = {
     "Reference": ("schema", "protocol", "crosscheck", "completion"),
 }
 """Names of commands by group, in the order of the help."""
+
+COMMANDS: dict[str, Page] = {}
+"""By name."""
 
 OWN_PROCESS = object()
 """Tells a command that the process is its own, to be tuned for it (`kwsniff.run.tuning`) and gone
@@ -53,8 +56,8 @@ def command(
     request: str = "",
     tuning: Callable[[], None] = one_heap,
     **known: Any,
-) -> Page:
-    """A command.
+) -> None:
+    """Declare a command.
 
     Args:
         job: module in `kwsniff.cli` and function, which returns the exit code.
@@ -80,24 +83,10 @@ def command(
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
     made = Page(name, callback=run, params=[*params], help=cleandoc(about), context_settings=settings)
     made.examples = examples
-    return made
+    COMMANDS[name] = made
 
 
-def _asking(question: Question) -> Page:
-    """The command of a question."""
-    own = [
-        Option(f"--{each.name}", each.metavar, each.help, required=each.required)
-        for each in question.settings
-    ]
-    first = [each for each in own if each.required]
-    rest = [each for each in own if not each.required]
-    params = (o.ANSWER_PATHS, *first, *rest, *o.OF_ANSWERS)
-    return command(
-        question.name, "answering:ask", question.help, params, question.examples, question=question
-    )
-
-
-REPORT = command(
+command(
     "report",
     "reporting:report",
     """Print what was found and where the time went, on one page.
@@ -145,7 +134,7 @@ REPORT = command(
     tuning=tuned,
 )  # fmt: skip
 
-DECODE = command(
+command(
     "decode",
     "decode:decode",
     """Write one row per event: calls, anomalies, connections.
@@ -189,7 +178,7 @@ DECODE = command(
     tuning=tuned,
 )  # fmt: skip
 
-LIVE = command(
+command(
     "live",
     "live:live",
     """Show calls as they happen on interfaces of this machine.
@@ -250,7 +239,7 @@ LIVE = command(
     tuning=tuned,
 )  # fmt: skip
 
-PIPELINE = command(
+command(
     "pipeline",
     "pipeline:pipeline",
     """Decode many captures into tables, on Apache Spark.
@@ -323,7 +312,22 @@ PIPELINE = command(
     tuning=untuned,
 )  # fmt: skip
 
-COMPARE = command(
+for question in QUESTIONS.values():
+    own = [
+        Option(f"--{each.name}", each.metavar, each.help, required=each.required)
+        for each in question.settings
+    ]
+    own.sort(key=lambda each: not each.required)
+    command(
+        question.name,
+        "answering:ask",
+        question.help,
+        (o.ANSWER_PATHS, *own, *o.OF_ANSWERS),
+        question.examples,
+        question=question,
+    )
+
+command(
     "compare",
     "answering:compare",
     """Compare inputs or windows of one: latency, errors, clients.
@@ -348,7 +352,7 @@ COMPARE = command(
     ),
 )  # fmt: skip
 
-SHOW = command(
+command(
     "show",
     "show:show",
     """Show one call field by field: request and response.
@@ -371,7 +375,7 @@ SHOW = command(
     ),
 )  # fmt: skip
 
-FOLLOW = command(
+command(
     "follow",
     "answering:follow",
     """Show a conversation in order: each request, each response.
@@ -393,7 +397,7 @@ FOLLOW = command(
     ),
 )  # fmt: skip
 
-EXTRACT = command(
+command(
     "extract",
     "show:extract",
     """Write only the packets of chosen calls, for Wireshark.
@@ -415,7 +419,7 @@ EXTRACT = command(
     ),
 )  # fmt: skip
 
-SCHEMA = command(
+command(
     "schema",
     "lookup:schema",
     """Print what each column means, and the language of --where.
@@ -433,7 +437,7 @@ SCHEMA = command(
     tuning=untuned,
 )  # fmt: skip
 
-PROTOCOL = command(
+command(
     "protocol",
     "lookup:protocol",
     "List all APIs and versions, or show the layout of one.",
@@ -448,7 +452,7 @@ PROTOCOL = command(
     tuning=untuned,
 )  # fmt: skip
 
-CROSSCHECK = command(
+command(
     "crosscheck",
     "crosscheck:check",
     """Compare with Wireshark's own dissector, message by message.
@@ -462,7 +466,7 @@ CROSSCHECK = command(
     tuning=untuned,
 )
 
-COMPLETION = command(
+command(
     "completion",
     "running:completion",
     """Print a script that completes commands in a shell.
@@ -474,14 +478,3 @@ COMPLETION = command(
     ("kwsniff completion bash", "kwsniff completion zsh"),
     tuning=untuned,
 )
-
-COMMANDS: dict[str, Page] = {
-    each.name: each
-    for each in (
-        *(REPORT, DECODE, LIVE, PIPELINE),
-        *map(_asking, QUESTIONS.values()),
-        *(COMPARE, SHOW, FOLLOW, EXTRACT, SCHEMA, PROTOCOL, CROSSCHECK, COMPLETION),
-    )
-    if each.name is not None
-}
-"""By name."""

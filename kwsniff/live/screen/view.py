@@ -47,7 +47,11 @@ def leaders(groups: dict[str, Figures], width: int, height: int) -> list[Text]:
     if height < LIST_HEIGHT:
         return [Text(), *_lines(groups, width)]
     count = next(names for lines, names in COUNTS if height >= lines)
-    lists = [_list(f"{kind} {many}", one, sort, groups, count) for one, many in OF for kind, sort in KINDS]
+    lists = [
+        [(f"{kind} {many}", ""), *_best(groups[one], one, sort, count)]
+        for one, many in OF
+        for kind, sort in KINDS
+    ]
     across = 4 if width >= 4 * LEADER_WIDTH + 3 * GAP else 2
     texts: list[Text] = []
     for first in range(0, len(lists), across):
@@ -72,11 +76,6 @@ def _lines(groups: dict[str, Figures], width: int) -> list[Text]:
         text.truncate(width)
         lines.append(text)
     return lines
-
-
-def _list(title: str, one: str, sort: str, groups: dict[str, Figures], count: int) -> list[tuple[str, str]]:
-    found = _best(groups[one], one, sort, count)
-    return [(title, ""), *found]
 
 
 def _beside(lists: list[list[tuple[str, str]]], width: int) -> list[Text]:
