@@ -12,7 +12,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
@@ -65,14 +65,21 @@ class Reading:
 
     def events(
         self, config: Config, paths: Sequence[str] | None = None, *, bar: bool = True
-    ) -> Generator[pa.RecordBatch]:
-        """EVENTS batches of the inputs, or those of `paths`, with a progress bar. Raises CaptureError."""
+    ) -> Iterator[pa.RecordBatch]:
+        """EVENTS batches of the inputs, or those of `paths`, with a progress bar. Raises CaptureError.
+
+        Processes are started here, not by whoever takes the first batch, which may be another thread.
+        """
         paths = self.request.paths if paths is None else paths
         tell_if_interpreted(paths)
         config = patient(config) if self.piped else config
         totals, jobs, stop = self.trust.capture, self.request.jobs, self.stop
-        with ProgressBar(wanted=bar and not self.piped) as progress:
-            found = events(paths, config, totals=totals, progress=progress, jobs=jobs, stop=stop)
+        progress = ProgressBar(wanted=bar and not self.piped)
+        found = events(paths, config, totals=totals, progress=progress, jobs=jobs, stop=stop)
+        return self._watched(found, progress)
+
+    def _watched(self, found: Iterator[pa.RecordBatch], progress: ProgressBar) -> Iterator[pa.RecordBatch]:
+        with progress:
             yield from self.trust.watch(found)
 
     def code(self) -> int:
