@@ -198,7 +198,7 @@ class _Run:
         return batch
 
 
-def _followed(request: DecodeRequest, reading: Reading, seconds: float | None) -> Generator[pa.RecordBatch]:
+def _followed(request: DecodeRequest, reading: Reading, seconds: float | None) -> Iterator[pa.RecordBatch]:
     """Events of files that are still being written, until the reading is to stop, or so many seconds have
     passed. Raises CaptureError."""
     from kwsniff.capture.following import followed

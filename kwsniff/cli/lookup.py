@@ -112,8 +112,6 @@ class SchemaTable(NamedTuple):
     title: str
     head: Sequence[str]
     rows: list[tuple[str, ...]]
-    code: bool = True
-    """Whether the first column is something to write."""
 
 
 def schema(request: Request, topic: str | None) -> int:

@@ -1,8 +1,7 @@
 """The report as a page to send to somebody: one file, without any network.
 
-`Pass` takes EVENTS batches and merges with what others took of other parts; `Page` is what one input shows;
-`page_of` goes from EVENTS to the text of the file. Charts are drawn by Apache ECharts, which is part of the
-file.
+`Pass` takes EVENTS batches and merges with what others took of other parts; `Page` is what one input shows.
+Charts are drawn by Apache ECharts, which is part of the file.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import base64
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from kwsniff.count.where.predicate import Window
 
 
-__all__ = ["NEEDED", "Gathered", "Page", "Pass", "page_of"]
+__all__ = ["NEEDED", "Gathered", "Page", "Pass"]
 
 NEEDED = frozenset(STATISTICS) | FINDINGS | GATHERED
 """Columns of EVENTS that the page is made from."""
@@ -278,22 +277,14 @@ class Pass:
         self.findings.merge(other.findings)
         self.gathered.merge(other.gathered)
 
-    def page(self, paths: Sequence[str], notes: Sequence[str] = ()) -> Page:
+    def page(self, paths: Sequence[str]) -> Page:
         """What was taken, as a page; it is finished by this. `paths` are what the events are of."""
         errors = catalog().error_kinds
         report = Report.from_store(self.store, errors=errors, only=TABLES, uses=True)
         return Page(
             paths, report, self.findings.found(errors), self.findings.errors(errors), self.trust.anomalies,
-            paragraph(self.trust), self.gathered, notes=notes,
+            paragraph(self.trust), self.gathered,
         )  # fmt: skip
-
-
-def page_of(batches: Iterable[pa.RecordBatch], paths: Sequence[str] = ()) -> str:
-    """The text of the page of EVENTS batches; `paths` say what they are of."""
-    taken = Pass()
-    for batch in batches:
-        taken.take(batch)
-    return taken.page(paths).html()
 
 
 # One self-contained file: the data of the page, what draws it, and a policy that lets nothing else in.
