@@ -88,8 +88,8 @@ class Names(Codes):
 
 # Sums for every combination of label values that occurs, as Prometheus wants them: only ever growing.
 #
-# Invariant: there are never more than `MAX_SERIES` combinations and as many as the kept labels have; a row whose
-# combination finds no room counts under `other`, so that totals over all series stay whole.
+# Invariant: there are never more than `MAX_SERIES` combinations and as many as the kept labels have; a row
+# whose combination finds no room counts under `other`, so that totals over all series stay whole.
 
 MAX_SERIES = 1000
 

@@ -205,11 +205,6 @@ class IntervalCsv:
         if self.problem is not None:
             raise CsvError(self.problem)
 
-    @property
-    def error(self) -> float:
-        """How far percentiles of the tables may be from the true ones, as a part of them; 0 at first."""
-        return self._store.error
-
     def _count(self) -> None:
         for events in self._waiting.taken():
             self._interval.add(events)
