@@ -25,6 +25,10 @@ from kwsniff.spec.render import HIDDEN, render
 LENGTH = 4
 """Bytes before a frame that say how long it is."""
 OPAQUE = ("bytes", "records")
+HEX_BYTES = 8
+"""Bytes shown beside a field."""
+UNKNOWN = "an API or version that is not known: its fields are not"
+"""In place of a tree."""
 
 
 @dataclass(slots=True)
@@ -43,6 +47,18 @@ class Node:
     """Its bytes are not to be shown."""
     children: list[Node] = field(default_factory=list)
 
+    @property
+    def kind(self) -> str:
+        """Its type, and the versions that have it."""
+        return " ".join(filter(None, (self.type, self.versions)))
+
+    def hex(self, frame: bytes) -> str:
+        """Its first bytes in the frame, unless its children have them."""
+        if self.hidden or self.children:
+            return "" if self.children else "··"
+        found = frame[self.start : self.end]
+        return found[:HEX_BYTES].hex(" ", 2) + ("…" if len(found) > HEX_BYTES else "")
+
     def walk(self, depth: int = 0, path: str = "") -> Iterator[tuple[Node, int, str]]:
         """This node and all below it, each with its depth and path."""
         path = f"{path}{self.name}" if self.name.startswith("[") or not path else f"{path}.{self.name}"
@@ -59,6 +75,8 @@ class Tree:
     nodes: list[Node]
     problem: str = ""
     """Why the fields end early, if they do."""
+    body: str | None = None
+    """The body as `kwsniff decode --full` shows it, if it could be read."""
 
     def walk(self) -> Iterator[tuple[Node, int, str]]:
         """All nodes with depth and path."""
@@ -107,10 +125,8 @@ def _body(tree: Tree, frame: bytes, start: int, message: Message, version: int, 
         tree.problem = _told(error, start)
         return
     assert layout.api_key is not None
-    shown = orjson.loads(
-        render(layout.api_key, layout.version, layout.direction, body, Config(records=records))
-    )
-    _describe(reader.top.children, shown)
+    tree.body = render(layout.api_key, layout.version, layout.direction, body, Config(records=records))
+    _describe(reader.top.children, orjson.loads(tree.body))
     tree.nodes += reader.top.children
     if reader.pos < len(frame):
         tree.problem = f"{len(frame) - reader.pos} bytes are left over after the last field"

@@ -324,7 +324,7 @@ def findings(
     rules, columns = Findings(Thresholds.of(chosen.thresholds)), NEEDED & frozenset(EVENTS.names)
     for batch in rows(paths, Selection(where, columns, since, until, tz), chosen):
         rules.take(batch)
-    known = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+    known = catalog().error_kinds
     return as_frame(rules.table(known))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from kwsniff.analysis.questions import QUESTIONS, Question
+from kwsniff.analysis.questions import QUESTIONS
 from kwsniff.cli import options as o
 from kwsniff.cli.options import INPUT, OUTPUT, RUNNING, Argument, Option, Page
 from kwsniff.run.tuning import one_heap, tuned
@@ -33,6 +33,9 @@ GROUPS = {
     "Reference": ("schema", "protocol", "crosscheck", "completion"),
 }
 """Names of commands by group, in the order of the help."""
+
+COMMANDS: dict[str, Page] = {}
+"""By name."""
 
 OWN_PROCESS = object()
 """Tells a command that the process is its own, to be tuned for it (`kwsniff.run.tuning`) and gone
@@ -53,8 +56,8 @@ def command(
     request: str = "",
     tuning: Callable[[], None] = one_heap,
     **known: Any,
-) -> Page:
-    """A command.
+) -> None:
+    """Declare a command.
 
     Args:
         job: module in `kwsniff.cli` and function, which returns the exit code.
@@ -80,24 +83,10 @@ def command(
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
     made = Page(name, callback=run, params=[*params], help=cleandoc(about), context_settings=settings)
     made.examples = examples
-    return made
+    COMMANDS[name] = made
 
 
-def _asking(question: Question) -> Page:
-    """The command of a question."""
-    own = [
-        Option(f"--{each.name}", each.metavar, each.help, required=each.required)
-        for each in question.settings
-    ]
-    first = [each for each in own if each.required]
-    rest = [each for each in own if not each.required]
-    params = (o.ANSWER_PATHS, *first, *rest, *o.OF_ANSWERS)
-    return command(
-        question.name, "answering:ask", question.help, params, question.examples, question=question
-    )
-
-
-REPORT = command(
+command(
     "report",
     "reporting:report",
     """Print what was found and where the time went, on one page.
@@ -108,39 +97,30 @@ REPORT = command(
     (
         o.PATHS,
         Option(
-            "--by",
-            "TABLE,...",
-            "Print these tables instead of the page: api, client, topic, broker, error.",
+            "--by", "TABLE,...", "Print these tables instead of the page: api, client, topic, broker, "
+            "error.",
         ),
         Option(
-            "--csv",
-            "DIR",
-            "Write one CSV file per table into this directory, and calls.csv with one row a call.",
-            OUTPUT,
+            "--csv", "DIR", "Write one CSV file per table into this directory, and calls.csv with one row "
+            "a call.", OUTPUT,
         ),
         Option("--json", None, "Print the whole report as one JSON object instead of a page.", OUTPUT),
         Option(
-            "--html",
-            "FILE",
-            "Also write a page to send to somebody: one file with charts and tables, which needs no "
-            "network. The input is read a second time for the fields of its slowest calls.",
+            "--html", "FILE", "Also write a page to send to somebody: one file with charts and tables, "
+            "which needs no network. The input is read a second time for the fields of its slowest calls.",
             OUTPUT,
         ),
         Option("--wide", None, "Print tables with all their columns, however wide that gets.", OUTPUT),
         Option(
-            "--top",
-            "N",
-            "Print N rows of each part of the page instead of what fits a screen; 0: all.",
-            OUTPUT,
-            type=click.IntRange(min=0),
+            "--top", "N", "Print N rows of each part of the page instead of what fits a screen; 0: all.",
+            OUTPUT, type=click.IntRange(min=0),
         ),
         o.WHERE,
         o.SINCE,
         o.UNTIL,
         Option(
-            "--around",
-            "TIME",
-            "Only events of the minute around this time, in place of --since and --until.",
+            "--around", "TIME", "Only events of the minute around this time, in place of --since and "
+            "--until.",
         ),
         *(o.THRESHOLD, o.TZ, o.TOPIC_IDS, o.COLOR, o.PORT, o.RECURSIVE, o.JOBS, o.MEMORY, o.QUIET),
     ),
@@ -152,9 +132,9 @@ REPORT = command(
     ),
     request="ReportRequest",
     tuning=tuned,
-)
+)  # fmt: skip
 
-DECODE = command(
+command(
     "decode",
     "decode:decode",
     """Write one row per event: calls, anomalies, connections.
@@ -165,38 +145,27 @@ DECODE = command(
     (
         o.PATHS,
         Option(
-            "-f --format form",
-            "FORMAT",
-            "text, jsonl, csv or parquet. Default: by the ending of OUT, else text.",
-            OUTPUT,
+            "-f --format form", "FORMAT", "text, jsonl, csv or parquet. Default: by the ending of OUT, "
+            "else text.", OUTPUT,
         ),
         Option(
-            "-o --output",
-            "OUT",
-            "Write to this file, which appears when it is complete, instead of standard output.",
-            OUTPUT,
+            "-o --output", "OUT", "Write to this file, which appears when it is complete, instead of "
+            "standard output.", OUTPUT,
         ),
         o.FULL,
         Option(
-            "--records",
-            None,
-            "Show keys, values and headers of records in the bodies; implies --full.",
+            "--records", None, "Show keys, values and headers of records in the bodies; implies --full.",
         ),
         *(o.WHERE, o.SINCE, o.UNTIL, o.TZ, o.TOPIC_IDS, o.COLOR, o.COLUMNS, o.PORT, o.COUNT),
         Option(
-            "--follow",
-            None,
-            "Read on as the files grow and new ones appear in the directories, until Ctrl-C; "
-            "OUT grows with them.",
-            INPUT,
+            "--follow", None, "Read on as the files grow and new ones appear in the directories, until "
+            "Ctrl-C; OUT grows with them.", INPUT,
         ),
         Option("--duration", "TIME", "With --follow: end after this time, such as 90s, 10m or 8h.", INPUT),
         Option(
-            "--trace",
-            "CONNECTION",
-            "Instead of rows, what was decided of one connection at each of its segments, and why. "
-            "CONNECTION is its id, as in the column `connection`, or the beginning of it.",
-            OUTPUT,
+            "--trace", "CONNECTION", "Instead of rows, what was decided of one connection at each of its "
+            "segments, and why. CONNECTION is its id, as in the column `connection`, or the beginning of "
+            "it.", OUTPUT,
         ),
         *(o.JOBS, o.RECURSIVE, o.MEMORY, o.QUIET),
     ),
@@ -207,9 +176,9 @@ DECODE = command(
     ),
     request="DecodeRequest",
     tuning=tuned,
-)
+)  # fmt: skip
 
-LIVE = command(
+command(
     "live",
     "live:live",
     """Show calls as they happen on interfaces of this machine.
@@ -218,31 +187,20 @@ LIVE = command(
     """,
     (
         Option(
-            "-i --interface interfaces",
-            "IFACE",
-            "Interface to listen on; may be given several times. Default: any, all of them.",
-            INPUT,
-            multiple=True,
+            "-i --interface interfaces", "IFACE", "Interface to listen on; may be given several times. "
+            "Default: any, all of them.", INPUT, multiple=True,
         ),
         Option(
-            "--port",
-            "P,...",
-            "Take only packets of these TCP ports, single or as ranges (9092,19092-19094). "
-            "Default: all TCP; Kafka is found by content.",
-            INPUT,
+            "--port", "P,...", "Take only packets of these TCP ports, single or as ranges "
+            "(9092,19092-19094). Default: all TCP; Kafka is found by content.", INPUT,
         ),
         Option(
-            "--filter bpf",
-            "FILTER",
-            "Take only packets that pass this filter too, see pcap-filter(7).",
+            "--filter bpf", "FILTER", "Take only packets that pass this filter too, see pcap-filter(7).",
             INPUT,
         ),
         Option("--promiscuous", None, "Take packets that are addressed to others, too.", INPUT),
         Option(
-            "--buffer",
-            "SIZE",
-            "What the kernel may keep for each interface, such as 64M.",
-            INPUT,
+            "--buffer", "SIZE", "What the kernel may keep for each interface, such as 64M.", INPUT,
             default="64M",
         ),
         Option("--user", "NAME", "Once listening, go on as this user instead of root.", RUNNING),
@@ -250,35 +208,25 @@ LIVE = command(
         *(o.FULL, o.WHERE, o.SINCE, o.UNTIL, o.TZ, o.TOPIC_IDS, o.COLOR, o.COLUMNS),
         Option("-w --write packets", "FILE", "Keep the packets of Kafka connections as pcapng.", OUTPUT),
         Option(
-            "--rotate",
-            "WHEN",
-            "With -w: begin another file after a size (100M), a time (1h), or either (100M,1h).",
-            OUTPUT,
+            "--rotate", "WHEN", "With -w: begin another file after a size (100M), a time (1h), or either "
+            "(100M,1h).", OUTPUT,
         ),
         Option("--all-packets", None, "With -w: keep all packets that pass the filter.", OUTPUT),
         Option(
-            "--csv",
-            "DIR",
-            "Write the tables of `kwsniff report --csv`, findings.csv and lag.csv here every interval.",
-            OUTPUT,
+            "--csv", "DIR", "Write the tables of `kwsniff report --csv`, findings.csv and lag.csv here "
+            "every interval.", OUTPUT,
         ),
         Option("--interval", "TIME", "With --csv: how often, such as 10s or 5m.", OUTPUT, default="60s"),
         Option(
-            "--prometheus",
-            "ADDR:PORT",
-            "Serve metrics for Prometheus; :9308 is 127.0.0.1:9308, all interfaces are 0.0.0.0:9308.",
-            OUTPUT,
+            "--prometheus", "ADDR:PORT", "Serve metrics for Prometheus; :9308 is 127.0.0.1:9308, all "
+            "interfaces are 0.0.0.0:9308.", OUTPUT,
         ),
         Option("--prometheus-topics topics", None, "With --prometheus: metrics by topic, too.", OUTPUT),
         Option("--duration", "TIME", "End after this time, such as 90s, 10m or 2h.", RUNNING),
         *(o.COUNT, o.THRESHOLD),
         Option(
-            "--timeout",
-            "SECONDS",
-            "Report a request as unanswered that waits longer, beside what it lets the broker wait.",
-            RUNNING,
-            type=click.FloatRange(min=0.1),
-            default=60.0,
+            "--timeout", "SECONDS", "Report a request as unanswered that waits longer, beside what it lets "
+            "the broker wait.", RUNNING, type=click.FloatRange(min=0.1), default=60.0,
         ),
         *(o.MEMORY, o.QUIET),
     ),
@@ -289,9 +237,9 @@ LIVE = command(
     ),
     request="LiveRequest",
     tuning=tuned,
-)
+)  # fmt: skip
 
-PIPELINE = command(
+command(
     "pipeline",
     "pipeline:pipeline",
     """Decode many captures into tables, on Apache Spark.
@@ -302,90 +250,56 @@ PIPELINE = command(
     """,
     (
         Argument(
-            "files",
-            "PATH",
-            "Capture files, or directories, which stand for the captures in them. "
-            "Every worker must find them under the same path.",
-            nargs=-1,
-            required=True,
+            "files", "PATH", "Capture files, or directories, which stand for the captures in them. Every "
+            "worker must find them under the same path.", nargs=-1, required=True,
         ),
         Option(
-            "--out",
-            "DIR",
-            "Write tables, statistics and a manifest here: a directory, or a URL such as s3://bucket/name.",
-            OUTPUT,
-            required=True,
+            "--out", "DIR", "Write tables, statistics and a manifest here: a directory, or a URL such as "
+            "s3://bucket/name.", OUTPUT, required=True,
         ),
         Option(
-            "--format form",
-            "FORMAT",
-            "Format of the tables: parquet, delta or iceberg (the latter two need the extra `lake`).",
-            OUTPUT,
-            default="parquet",
+            "--format form", "FORMAT", "Format of the tables: parquet, delta or iceberg (the latter two "
+            "need the extra `lake`).", OUTPUT, default="parquet",
         ),
         Option("--master", "URL", "Spark master. Default: this machine with all cores (local[*]).", RUNNING),
         o.RECURSIVE,
         Option("--append", None, "Read only files that the manifest in DIR does not list; add them.", INPUT),
         *(o.FULL, o.PORT),
         Option(
-            "--partitions",
-            "N",
-            "Let so many tasks read everything and share the connections, instead of reading a part "
-            "each. The result is the same.",
-            RUNNING,
-            type=click.IntRange(min=1),
+            "--partitions", "N", "Let so many tasks read everything and share the connections, instead of "
+            "reading a part each. The result is the same.", RUNNING, type=click.IntRange(min=1),
         ),
         Option(
-            "--split-size",
-            "MIB",
-            "Size of the part of the input that one task reads. Default: a core's share, 512 to 1,024 MiB.",
-            RUNNING,
-            type=click.IntRange(min=1),
+            "--split-size", "MIB", "Size of the part of the input that one task reads. Default: a core's "
+            "share, 512 to 1,024 MiB.", RUNNING, type=click.IntRange(min=1),
         ),
         Option(
-            "--follow",
-            None,
-            "PATHs are directories that a capturing program rotates: decode every file once it is "
-            "finished, until stopped (Ctrl-C). Goes on where it was when it is started again.",
+            "--follow", None, "PATHs are directories that a capturing program rotates: decode every file "
+            "once it is finished, until stopped (Ctrl-C). Goes on where it was when it is started again.",
             INPUT,
         ),
         Option(
-            "--once",
-            None,
-            "With --follow: take the finished files that are there, and stop; more may come.",
-            INPUT,
+            "--once", None, "With --follow: take the finished files that are there, and stop; more may "
+            "come.", INPUT,
         ),
         Option(
-            "--end",
-            None,
-            "With --follow: take the files that are there, and end the stream: connections that are "
-            "open end, requests that wait are unanswered, all windows are closed.",
-            INPUT,
+            "--end", None, "With --follow: take the files that are there, and end the stream: connections "
+            "that are open end, requests that wait are unanswered, all windows are closed.", INPUT,
         ),
         Option(
             "--window", "TIME", "With --follow: length of the windows of statistics.", OUTPUT, default="1m"
         ),
         Option(
-            "--late",
-            "TIME",
-            "With --follow: packet time after which a window is closed, for calls that take long.",
-            OUTPUT,
-            default="1m",
+            "--late", "TIME", "With --follow: packet time after which a window is closed, for calls that "
+            "take long.", OUTPUT, default="1m",
         ),
         Option(
-            "--settle",
-            "TIME",
-            "With --follow: how long nobody must have written to the newest file of a directory until "
-            "it counts as finished.",
-            INPUT,
-            default="60s",
+            "--settle", "TIME", "With --follow: how long nobody must have written to the newest file of a "
+            "directory until it counts as finished.", INPUT, default="60s",
         ),
         Option(
-            "--state",
-            "DIR",
-            "With --follow: directory for what the stream keeps between batches; all workers must see "
-            "it. Default: .stream in --out.",
-            OUTPUT,
+            "--state", "DIR", "With --follow: directory for what the stream keeps between batches; all "
+            "workers must see it. Default: .stream in --out.", OUTPUT,
         ),
         *(o.MEMORY, o.QUIET),
         Option("-v --verbose", None, "Show Spark's own log.", OUTPUT),
@@ -396,9 +310,24 @@ PIPELINE = command(
     ),
     request="PipelineRequest",
     tuning=untuned,
-)
+)  # fmt: skip
 
-COMPARE = command(
+for question in QUESTIONS.values():
+    own = [
+        Option(f"--{each.name}", each.metavar, each.help, required=each.required)
+        for each in question.settings
+    ]
+    own.sort(key=lambda each: not each.required)
+    command(
+        question.name,
+        "answering:ask",
+        question.help,
+        (o.ANSWER_PATHS, *own, *o.OF_ANSWERS),
+        question.examples,
+        question=question,
+    )
+
+command(
     "compare",
     "answering:compare",
     """Compare inputs or windows of one: latency, errors, clients.
@@ -409,9 +338,7 @@ COMPARE = command(
     (
         Argument("files", "A", "A capture, a directory of captures, or stored events."),
         Argument(
-            "other",
-            "B",
-            "The second input, of the same kinds; without one, --a and --b are windows of A.",
+            "other", "B", "The second input, of the same kinds; without one, --a and --b are windows of A.",
             required=False,
         ),
         Option("--a", "FROM/UNTIL", "Of A only this time, such as 12:03:05/12:04; one side may be left out."),
@@ -423,9 +350,9 @@ COMPARE = command(
         "kwsniff compare trace.pcapng --a /12:03 --b 12:03/",
         "kwsniff compare monday.parquet tuesday.parquet --where 'topic == \"orders\"'",
     ),
-)
+)  # fmt: skip
 
-SHOW = command(
+command(
     "show",
     "show:show",
     """Show one call field by field: request and response.
@@ -436,9 +363,8 @@ SHOW = command(
     (
         Argument("files", "FILE", "A capture, as for `kwsniff decode`."),
         Argument(
-            "target",
-            "PACKET|CONNECTION#CORRELATION_ID",
-            "A packet by its number, as Wireshark counts, or a call by connection and correlation id.",
+            "target", "PACKET|CONNECTION#CORRELATION_ID", "A packet by its number, as Wireshark counts, or "
+            "a call by connection and correlation id.",
         ),
         Option("--records", None, "Open record batches: show keys, values and headers of records."),
         *(o.FORM, o.TZ, o.TOPIC_IDS, o.COLOR, o.WIDE, o.PORT, o.MEMORY),
@@ -447,9 +373,9 @@ SHOW = command(
         "kwsniff show trace.pcapng 138",
         "kwsniff show trace.pcapng 4905ac74e8683338#12 --records",
     ),
-)
+)  # fmt: skip
 
-FOLLOW = command(
+command(
     "follow",
     "answering:follow",
     """Show a conversation in order: each request, each response.
@@ -459,9 +385,8 @@ FOLLOW = command(
     (
         Argument("files", "FILE", "A capture, a directory of captures, or stored events."),
         Argument(
-            "what",
-            "CONNECTION|CLIENT|GROUP|TOPIC",
-            "The beginning of a connection's id, a client id or address, a group, or a topic.",
+            "what", "CONNECTION|CLIENT|GROUP|TOPIC", "The beginning of a connection's id, a client id or "
+            "address, a group, or a topic.",
         ),
         Option("--as kind", "KIND", "connection, client, group or topic, where one name is several of them."),
         *o.without(o.TABLE, o.SORT),
@@ -470,11 +395,11 @@ FOLLOW = command(
         "kwsniff follow trace.pcapng 4905ac74e8683338",
         "kwsniff follow trace.pcapng payments --as group --since 12:03:05",
     ),
-)
+)  # fmt: skip
 
-EXTRACT = command(
+command(
     "extract",
-    "extracting:extract",
+    "show:extract",
     """Write only the packets of chosen calls, for Wireshark.
 
     The handshakes of their connections are in the file, too. Comments on the packets say what kwsniff saw.
@@ -483,10 +408,7 @@ EXTRACT = command(
     (
         o.PATHS,
         Option(
-            "-o --output",
-            "OUT",
-            "Write the packets to this pcapng file; - is standard output.",
-            OUTPUT,
+            "-o --output", "OUT", "Write the packets to this pcapng file; - is standard output.", OUTPUT,
             required=True,
         ),
         *o.without(o.FORM, o.TABLE, o.SORT, o.COLOR, o.WIDE),
@@ -495,9 +417,9 @@ EXTRACT = command(
         "kwsniff extract trace.pcapng --where 'error != None' -o errors.pcapng",
         "kwsniff extract captures/ --where 'latency > 1s' -o slow.pcapng --top 100",
     ),
-)
+)  # fmt: skip
 
-SCHEMA = command(
+command(
     "schema",
     "lookup:schema",
     """Print what each column means, and the language of --where.
@@ -506,36 +428,31 @@ SCHEMA = command(
     """,
     (
         Argument(
-            "topic",
-            "PART",
-            "call, anomaly, connection, partitions, resources, status, unanswered_because, closed_by, "
-            "security, code or where. Default: everything.",
-            required=False,
+            "topic", "PART", "call, anomaly, connection, partitions, resources, status, "
+            "unanswered_because, closed_by, security, code or where. Default: everything.", required=False,
         ),
         Option("-f --format form", "FORMAT", "text, csv, json or markdown.", OUTPUT, default="text"),
     ),
     ("kwsniff schema", "kwsniff schema where", "kwsniff schema call -f csv"),
     tuning=untuned,
-)
+)  # fmt: skip
 
-PROTOCOL = command(
+command(
     "protocol",
     "lookup:protocol",
     "List all APIs and versions, or show the layout of one.",
     (
         Argument(
-            "api",
-            "API",
-            "Name or key of an API, name of a data message, or `dump` for everything as JSON Lines.",
-            required=False,
+            "api", "API", "Name or key of an API, name of a data message, or `dump` for everything as JSON "
+            "Lines.", required=False,
         ),
         Argument("version", "VERSION", "Version to show; default: the newest.", required=False, type=int),
     ),
     ("kwsniff protocol", "kwsniff protocol Fetch 12"),
     tuning=untuned,
-)
+)  # fmt: skip
 
-CROSSCHECK = command(
+command(
     "crosscheck",
     "crosscheck:check",
     """Compare with Wireshark's own dissector, message by message.
@@ -549,7 +466,7 @@ CROSSCHECK = command(
     tuning=untuned,
 )
 
-COMPLETION = command(
+command(
     "completion",
     "running:completion",
     """Print a script that completes commands in a shell.
@@ -561,14 +478,3 @@ COMPLETION = command(
     ("kwsniff completion bash", "kwsniff completion zsh"),
     tuning=untuned,
 )
-
-COMMANDS: dict[str, Page] = {
-    each.name: each
-    for each in (
-        *(REPORT, DECODE, LIVE, PIPELINE),
-        *map(_asking, QUESTIONS.values()),
-        *(COMPARE, SHOW, FOLLOW, EXTRACT, SCHEMA, PROTOCOL, CROSSCHECK, COMPLETION),
-    )
-    if each.name is not None
-}
-"""By name."""

@@ -33,10 +33,6 @@ Place = tuple[str, int, int]
 """Direction, packet, correlation id."""
 
 
-class ToolMissingError(Exception):
-    """tshark or pyshark is not installed; says what to install."""
-
-
 class Answered(NamedTuple):
     """A request and its response, by packet."""
 
@@ -113,7 +109,7 @@ def check(request: Request) -> int:
             for line in lines(file.path, result):
                 print(printable(line))
             found = found or bool(result.findings)
-    except (CaptureError, ToolMissingError) as error:
+    except CaptureError as error:
         raise CommandError(str(error)) from None
     if unread and not found:
         return problem.DAMAGED
@@ -124,15 +120,15 @@ def crosscheck(path: str, config: Config) -> Comparison:
     """Compare the two views of one capture file.
 
     Raises:
-        ToolMissingError: tshark or pyshark is not installed.
+        CommandError: tshark or pyshark is not installed.
         CaptureError: the file cannot be read.
     """
     if shutil.which("tshark") is None:
-        raise ToolMissingError("tshark is not installed; on Debian or Ubuntu: apt install tshark")
+        raise CommandError("tshark is not installed; on Debian or Ubuntu: apt install tshark")
     try:
         import pyshark
     except ImportError:
-        raise ToolMissingError("pyshark is not installed: pip install 'kwsniff[crosscheck]'") from None
+        raise CommandError("pyshark is not installed: pip install 'kwsniff[crosscheck]'") from None
     mine, ports = _our_view(path, config)
     theirs = _their_view(pyshark, path, ports | set(config.ports))
     return _compared(mine, theirs)

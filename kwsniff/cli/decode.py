@@ -7,27 +7,25 @@ import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from threading import Timer
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from kwsniff.analysis.stored import NAMED, NAMING
-from kwsniff.capture.error import CaptureError, Stop
+from kwsniff.capture.error import CaptureError
 from kwsniff.capture.source import segments
 from kwsniff.cli import problem
-from kwsniff.cli.destination import Interrupts, Output, Stopping, Writer, chosen_format, open_writer
+from kwsniff.cli.destination import Output, Writer, after, chosen_format, open_writer
 from kwsniff.cli.problem import CommandError, said
 from kwsniff.cli.request import (
     Request,
     chosen_columns,
-    from_pipe,
-    parsed_duration,
+    parsed,
     patient,
     refuse_bodies,
     refuse_overwriting,
+    seconds_of,
 )
-from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
+from kwsniff.cli.telling import Reading
 from kwsniff.config import Config
 from kwsniff.count.naming import named
 from kwsniff.engine.analyze import Engine, analyze
@@ -35,48 +33,6 @@ from kwsniff.engine.details import Decision, matching
 from kwsniff.net.segments import segment_columns
 from kwsniff.output.text import iso_times
 from kwsniff.rows.prefetch import prefetched
-from kwsniff.rows.schema import EVENTS
-from kwsniff.run.offline import events
-
-if TYPE_CHECKING:
-    from kwsniff.net.packets import CaptureTotals
-
-
-# `kwsniff decode --follow`: events of files that are still being written.
-
-
-def following(
-    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop, duration: float | None
-) -> Generator[pa.RecordBatch]:
-    """EVENTS batches until `stop` is set, or `duration` seconds have passed.
-
-    Raises:
-        CaptureError: a path cannot be followed.
-    """
-    from kwsniff.capture.following import followed
-
-    timer = Timer(duration or 0, stop.set)
-    timer.daemon = True
-    source = (
-        _piped(paths, config, totals, stop)
-        if from_pipe(paths)
-        else followed(paths, config, totals, stop, said)
-    )
-    if duration is not None:
-        timer.start()
-    try:
-        yield from analyze(source, config)
-    finally:
-        timer.cancel()
-
-
-def _piped(
-    paths: Sequence[str], config: Config, totals: CaptureTotals, stop: Stop
-) -> Iterator[pa.RecordBatch]:
-    """What comes through a pipe is followed in any case."""
-    if len(paths) > 1:
-        raise CaptureError("--follow takes one pipe, or files and directories, not both")
-    return segments(paths, config, totals, stop=stop)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +62,6 @@ def decode(request: DecodeRequest) -> int:
         shaped = request.form not in (None, "text") or request.columns or request.count is not None
         if request.follow or shaped or request.limits:
             raise CommandError("--trace goes with none of the options that choose or shape rows")
-        from kwsniff.cli.decode import trace
-
         return trace(request, request.trace, request.output)
     return _decode(request)
 
@@ -115,31 +69,30 @@ def decode(request: DecodeRequest) -> int:
 def _decode(request: DecodeRequest) -> int:
     if request.duration is not None and not request.follow:
         raise CommandError("--duration goes with --follow")
-    seconds = None if request.duration is None else parsed_duration(request.duration, "--duration")
+    seconds = None if request.duration is None else parsed(seconds_of, request.duration, "--duration")
     form = chosen_format(request.form, request.output)
-    columns = _columns(request, form)
+    columns = chosen_columns(request, form, "csv, jsonl or parquet")
     refuse_bodies(request.checked())
     if columns is not None:
-        needed = _needed(request.chosen_by.union(columns))
+        needed = request.chosen_by.union(columns)
+        needed |= NAMING if needed & NAMED else frozenset()
         request = replace(request, config=replace(request.config, columns=needed))
     refuse_overwriting(request.output, request.paths)
     if request.follow:
         request = _to_be_followed(request, form)
-    stop, output = Stop(), None
-    # What comes as it is written often ends by a signal, and is to be written then.
-    growing = request.follow or from_pipe(request.paths)
-    interrupts = Stopping(stop) if growing else Interrupts()
-    try:
-        with interrupts.held():  # what is begun is cleaned up, and an import may lose what is raised in it
-            output = Output(request.output, growing=request.follow)
-            if form == "parquet" and output.terminal:
-                raise CommandError("parquet is not for a terminal: give -o FILE or a pipe")
-            run = _Run(request, form, columns, output, stop, seconds)
-        return run.run(interrupts)
-    finally:
-        if output is not None:
-            output.discard()
-        interrupts.restore()
+    output = None
+    with Reading(request, follow=request.follow) as reading:
+        try:
+            # What is begun is cleaned up, and an import may lose what is raised in it.
+            with reading.interrupts.held():
+                output = Output(request.output, growing=request.follow)
+                if form == "parquet" and output.terminal:
+                    raise CommandError("parquet is not for a terminal: give -o FILE or a pipe")
+                run = _Run(request, reading, form, columns, output, seconds)
+            return run.run()
+        finally:
+            if output is not None:
+                output.discard()
 
 
 def _to_be_followed(request: DecodeRequest, form: str) -> DecodeRequest:
@@ -155,61 +108,35 @@ def _to_be_followed(request: DecodeRequest, form: str) -> DecodeRequest:
     return replace(request, config=patient(request.config))
 
 
-def _columns(request: DecodeRequest, form: str) -> list[str] | None:
-    if request.columns is None:
-        return None
-    if form == "text":
-        raise CommandError("--columns goes with -f csv, jsonl or parquet")
-    return chosen_columns(request.columns, EVENTS.names)
-
-
-def _needed(columns: frozenset[str]) -> frozenset[str]:
-    """The columns to decode: where topics are named, all that goes into naming them."""
-    return columns | NAMING if columns & NAMED else columns
-
-
 class _Run:
     """One pass over the inputs. However it ends, what was written is complete rows, closed properly."""
 
     def __init__(
         self,
         request: DecodeRequest,
+        reading: Reading,
         form: str,
         columns: list[str] | None,
         output: Output,
-        stop: Stop,
         seconds: float | None,
     ) -> None:
         """`seconds`: after which to end, when following."""
-        self._request = request
-        self._predicate = request.predicate()
+        self._request, self._reading, self._output = request, reading, output
+        self._predicate = request.predicate
         self._seconds = seconds
-        self._output = output
-        self._damage = Damage()
-        self._trust = Trust(
-            wanted=not request.quiet,
-            window=request.bounds(),
-            instead=instead(request.paths, request.config),
-        )
-        self._piped = from_pipe(request.paths)
-        self._growing = request.follow or self._piped
-        """Rows are to be seen as they come."""
         self._left = request.count
         self._rows = self._seen = 0
-        self._stop = stop
         colour = request.colour(output.terminal)
         width = shutil.get_terminal_size().columns if output.terminal else None
         self._writer: Writer = open_writer(
             form, output.stream, columns, width=width, colour=colour, zone=request.zone
         )
 
-    def run(self, interrupts: Interrupts) -> int:
+    def run(self) -> int:
         failure: CommandError | None = None
         code = problem.DONE
         try:
-            self._pass(interrupts)
-            if self._stop.is_set() and not self._request.follow:
-                code = problem.INTERRUPTED
+            self._pass()
         except problem.Terminated:
             code = problem.TERMINATED
         except KeyboardInterrupt:
@@ -220,62 +147,45 @@ class _Run:
             raise failure
         self._writer.close()
         self._output.commit()
-        stopped = code and not self._stop.is_set()
-        self._trust.show(whole=failure is None and not stopped and self._left != 0)
+        stopped = code and not self._reading.stop.is_set()
+        self._reading.trust.show(whole=failure is None and not stopped and self._left != 0)
         if failure is not None:
             raise failure
         if self._predicate is not None and not self._rows and self._seen:
             problem.said(f"{self._request.limits} left none of {self._seen:,} rows")
         if self._writer.note and not self._request.quiet:
             problem.said(self._writer.note)
-        if self._damage:
-            problem.said(self._damage.line())
-        return code or (problem.DAMAGED if self._damage else problem.DONE)
+        ended = self._reading.code()
+        return code or ended
 
     def _failure(self, error: CaptureError) -> CommandError:
         """Why there are no more rows, and where those are that came before."""
         written = self._request.output if self._output.to_file and self._rows else None
         return CommandError(f"{error}; {written} holds the rows so far" if written else str(error))
 
-    def _pass(self, interrupts: Interrupts) -> None:
-        with (
-            ProgressBar(wanted=not self._output.terminal and not self._growing) as progress,
-            closing(self._events(progress)) as rows,
-        ):
+    def _pass(self) -> None:
+        with closing(self._events()) as rows:
             for batch in rows:
                 chosen = self._chosen(batch)
-                with interrupts.held():
+                with self._reading.interrupts.held():
                     self._writer.write(chosen)
                     self._rows += chosen.num_rows
-                    if self._growing:
+                    if self._reading.growing:
                         self._output.stream.flush()
                 if self._left == 0:
                     return
 
-    def _events(self, progress: ProgressBar) -> Generator[pa.RecordBatch]:
-        request = self._request
+    def _events(self) -> Generator[pa.RecordBatch]:
+        request, reading = self._request, self._reading
         if request.follow:
-            yield from self._followed()
-            return
-        tell_if_interpreted(request.paths)
-        source = events(
-            request.paths,
-            patient(request.config) if self._piped else request.config,
-            totals=self._trust.capture,
-            progress=progress,
-            jobs=request.jobs,
-            stop=self._stop,
-        )
+            source = _followed(request, reading, self._seconds)
+        else:
+            source = reading.events(request.config, bar=not self._output.terminal)
         # With -c the user waits for the first rows, not for names that may come a gigabyte later.
-        hold = request.count is None and not self._piped
-        rows = named(self._damage.watch(self._trust.watch(source)), hold=hold, learner=request.learner())
+        hold = request.count is None and not reading.growing
+        rows = named(reading.damage.watch(source), hold=hold, learner=request.learner())
         # Written by this thread while another decodes.
-        yield from rows if self._growing else prefetched(rows)
-
-    def _followed(self) -> Iterator[pa.RecordBatch]:
-        request = self._request
-        source = following(request.paths, request.config, self._trust.capture, self._stop, self._seconds)
-        return named(self._damage.watch(self._trust.watch(source)), hold=False, learner=request.learner())
+        yield from rows if reading.growing else prefetched(rows)
 
     def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self._seen += batch.num_rows
@@ -285,6 +195,22 @@ class _Run:
             batch = batch.slice(0, self._left)
             self._left -= batch.num_rows
         return batch
+
+
+def _followed(request: DecodeRequest, reading: Reading, seconds: float | None) -> Iterator[pa.RecordBatch]:
+    """Events of files that are still being written, until the reading is to stop, or so many seconds have
+    passed. Raises CaptureError."""
+    from kwsniff.capture.following import followed
+
+    config, totals, stop = request.config, reading.trust.capture, reading.stop
+    if not reading.piped:
+        source = followed(request.paths, config, totals, stop, said)
+    elif len(request.paths) > 1:
+        raise CaptureError("--follow takes one pipe, or files and directories, not both")
+    else:  # which is followed in any case
+        source = segments(request.paths, config, totals, stop=stop)
+    with after(seconds, stop.set):
+        yield from reading.trust.watch(analyze(source, config))
 
 
 # The job of `kwsniff decode --trace`: what was decided of a connection, a line a decision.

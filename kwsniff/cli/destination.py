@@ -13,7 +13,8 @@ import shutil
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
@@ -101,7 +102,6 @@ class Interrupts:
                 self._before[number] = signal.signal(number, self.arrived)
 
     def arrived(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
         if os.getpid() != self._process:  # a copy of it that has not begun its own work
             os._exit(128 + number)
         if self._holding and not self._pending:
@@ -124,7 +124,10 @@ class Interrupts:
             number, self._pending = self._pending, 0
             self._raise(number)
 
-    def restore(self) -> None:
+    def __enter__(self) -> None:
+        """They are handled from the beginning."""
+
+    def __exit__(self, *_: object) -> None:
         """Handle the signals as before."""
         for number, before in self._before.items():
             signal.signal(number, before)
@@ -144,20 +147,27 @@ class Stopping(Interrupts):
         self._stop.set()
 
 
+@contextlib.contextmanager
+def after(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` after a time, None for never, unless the block ends before."""
+    timer = threading.Timer(seconds or 0, stop)
+    timer.daemon = True
+    if seconds is not None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 # Formats of events
 
 FORMATS = ("text", "jsonl", "csv", "parquet")
 ENDINGS = {
-    "": "text",
-    ".txt": "text",
-    ".text": "text",
-    ".log": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
+    **dict.fromkeys(("", ".txt", ".text", ".log"), "text"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
 
 

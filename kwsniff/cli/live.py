@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -18,10 +19,11 @@ from kwsniff.analysis.findings import Thresholds
 from kwsniff.capture.error import LiveError
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.cli import problem
-from kwsniff.cli.destination import FORMATS, Writer, open_writer
+from kwsniff.cli.destination import FORMATS, Writer, after, open_writer
 from kwsniff.cli.problem import CommandError, said, suggestion
-from kwsniff.cli.request import Request, chosen_columns, parsed_duration, parsed_size, refuse_bodies
+from kwsniff.cli.request import Request, chosen_columns, parsed, refuse_bodies, seconds_of
 from kwsniff.cli.telling import Trust
+from kwsniff.config import bytes_of
 from kwsniff.count.naming import named
 from kwsniff.count.topics import TopicNames, cached_names, keep_names
 from kwsniff.count.where.predicate import Predicate
@@ -30,7 +32,6 @@ from kwsniff.live.listener import ANY, Listener
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.screen import Screen, possible
 from kwsniff.live.session import ENDING_S, Health, LiveSink, Session, become
-from kwsniff.rows.schema import EVENTS
 
 STDOUT, STDERR = 1, 2
 LOOK_S = 0.1
@@ -70,7 +71,7 @@ class LiveRequest(Request):
     @property
     def seconds(self) -> float | None:
         """After how long to end. Raises CommandError."""
-        return None if self.duration is None else parsed_duration(self.duration, "--duration")
+        return None if self.duration is None else parsed(seconds_of, self.duration, "--duration")
 
 
 def live(request: LiveRequest) -> int:
@@ -80,13 +81,11 @@ def live(request: LiveRequest) -> int:
         CommandError: the request is wrong, or listening is not possible.
     """
     request = replace(request, config=replace(request.config, request_timeout=request.timeout))
-    buffer = parsed_size(request.buffer, "--buffer")
-    interval = parsed_duration(request.interval, "--interval")
+    buffer = parsed(bytes_of, request.buffer, "--buffer")
+    interval = parsed(seconds_of, request.interval, "--interval")
     _ = request.seconds
     form = _form(request.form)
-    columns = chosen_columns(request.columns, EVENTS.names) if request.columns is not None else None
-    if columns is not None and form == "text":
-        raise CommandError("--columns goes with -f csv or jsonl")
+    columns = chosen_columns(request, form, "csv or jsonl")
     refuse_bodies(request.checked())
     rotation = _rotation(request)
     try:
@@ -122,10 +121,7 @@ def _rotation(request: LiveRequest) -> WriterRotation | None:
         if request.rotate is not None or request.all_packets:
             raise CommandError("--rotate and --all-packets go with -w")
         return None
-    try:
-        return WriterRotation.of(request.rotate) if request.rotate is not None else None
-    except ValueError as error:
-        raise CommandError(f"--rotate: {error}") from None
+    return None if request.rotate is None else parsed(WriterRotation.of, request.rotate, "--rotate")
 
 
 def _session(request: LiveRequest, rotation: WriterRotation | None, buffer: int) -> tuple[Session, str]:
@@ -157,15 +153,10 @@ class _LiveRun:
     """One session and what shows it."""
 
     def __init__(
-        self,
-        request: LiveRequest,
-        session: Session,
-        form: str,
-        columns: list[str] | None,
-        interval: float,
+        self, request: LiveRequest, session: Session, form: str, columns: list[str] | None, interval: float
     ) -> None:
         """`interval`: seconds between tables of `--csv`. Raises LiveError."""
-        self._request, self._session, self._predicate = request, session, request.predicate()
+        self._request, self._session, self._predicate = request, session, request.predicate
         self._trust = Trust(wanted=not request.quiet)
         self._trust.capture = session.totals
         # Whoever comes late to a running cluster sees uuids only: the names went by before.
@@ -174,7 +165,7 @@ class _LiveRun:
         self._screen: Screen | None = None
         from kwsniff.spec.load import catalog
 
-        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+        errors = catalog().error_kinds
         self._findings = LiveFindings(errors, Thresholds.of(request.config.thresholds))
         self._sinks: list[LiveSink] = [self._findings]
         if request.prometheus is not None:
@@ -183,7 +174,7 @@ class _LiveRun:
             self._sinks.append(IntervalCsv(request.csv, interval, errors=errors, findings=self._findings))
         if possible() and not request.lines:
             self._screen = Screen(
-                ", ".join(session.interfaces), session.stop, self._findings.lag, request.zone
+                ", ".join(session.health().interfaces), session.stop, self._findings.lag, request.zone
             )
             self._sinks.append(Filtered(self._screen, self._predicate))
         else:
@@ -192,13 +183,13 @@ class _LiveRun:
     def run(self, heading: str) -> int:
         """Whoever has read `heading` can end the session with a signal."""
         if self._screen is None:
-            with _stopping(self._end), _after(self._request.seconds, self._end):
+            with _stopping(self._end), after(self._request.seconds, self._end):
                 self._say(heading)
                 with _warning(self._session.health):
                     self._session.run(self._sinks, self._through)
                 return self._ended()
         self._say(heading)
-        with _after(self._request.seconds, self._session.stop):
+        with after(self._request.seconds, self._session.stop):
             self._beside(self._screen)
         Warnings().tick(self._session.health())
         return self._ended()
@@ -231,24 +222,14 @@ class _LiveRun:
 
     def _beside(self, screen: Screen) -> None:
         """Run the session in a thread while the screen has this one; raise what it raised."""
-        failures: list[BaseException] = []
-
-        def work() -> None:
+        with ThreadPoolExecutor(1, "session") as thread:
+            running = thread.submit(self._session.run, self._sinks, self._through)
+            running.add_done_callback(lambda _: screen.close())
             try:
-                self._session.run(self._sinks, self._through)
-            except BaseException as error:
-                failures.append(error)
-                screen.close()
-
-        thread = threading.Thread(target=work, name="session")
-        thread.start()
-        try:
-            screen.run()
-        finally:
-            self._session.stop()
-            thread.join()
-        if failures:
-            raise failures[0]
+                screen.run()
+            finally:
+                self._session.stop()
+        running.result()
 
     def _metrics(self, address: str) -> LiveSink:
         from kwsniff.live.metrics import Metrics
@@ -310,19 +291,6 @@ def _takes(descriptor: int) -> bool:
 
 
 @contextmanager
-def _after(seconds: float | None, stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` after a time, None for never."""
-    timer = threading.Timer(seconds or 0, stop)
-    timer.daemon = True
-    if seconds is not None:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-@contextmanager
 def _warning(health: Callable[[], Health]) -> Iterator[None]:
     """Warn once a second, and at the end: also while standard output takes nothing and the session waits, but
     not where this thread would, too."""
@@ -351,7 +319,6 @@ class Filtered:
         self.tick, self.close = sink.tick, sink.close
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Pass on what is wanted."""
         if self._predicate is not None:
             events = events.filter(self._predicate(events))
         if events.num_rows:
@@ -365,7 +332,6 @@ class Lines:
         self._writer, self._left, self._stop = writer, count, stop
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Write the events."""
         if self._left is not None:
             events = events.slice(0, self._left)
             self._left -= events.num_rows
@@ -379,7 +345,6 @@ class Lines:
         """Time alone has no line."""
 
     def close(self) -> None:
-        """Write what the format ends with."""
         self._writer.close()
         sys.stdout.buffer.flush()
 
@@ -391,7 +356,6 @@ class Warnings:
         self._told = self._troubles = 0
 
     def tick(self, health: Health) -> None:
-        """Look at the drops."""
         for trouble in health.troubles[self._troubles :]:
             said(trouble)
         self._troubles = len(health.troubles)

@@ -48,10 +48,7 @@ RULES = (
         "an address or range of client_ip, broker_ip, client or broker; IPv6 as well",
     ),
     ("partitions.error_code", "that field of each partition: 6 in partitions.error_code"),
-    (
-        "request.topics.name",
-        "field of a decoded body, named as kwsniff protocol does; decode needs --full",
-    ),
+    ("request.topics.name", "field of a decoded body, named as kwsniff protocol does; decode needs --full"),
     ('contains(x, "t")', 'also x.contains("t"); and so startswith, endswith, matches (RE2)'),
     ("lower(x) upper(x) len(x) abs(x)", "len is of a text or a list"),
 )
@@ -115,8 +112,6 @@ class SchemaTable(NamedTuple):
     title: str
     head: Sequence[str]
     rows: list[tuple[str, ...]]
-    code: bool = True
-    """Whether the first column is something to write."""
 
 
 def schema(request: Request, topic: str | None) -> int:

@@ -40,11 +40,9 @@ class Argument(click.Argument):
 
     @property
     def usage(self) -> str:
-        """As the usage line has it."""
         return f"{self.shown}…" if self.nargs == -1 else self.shown
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
-        """What stands in the help."""
         return self.shown, f"{self.meaning}  [required]" if self.required else self.meaning
 
 
@@ -70,7 +68,6 @@ class Page(click.Command):
                     formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples."""
         write_examples(formatter, self.examples)
 
 

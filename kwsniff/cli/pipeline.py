@@ -13,13 +13,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.place import Unread
 from kwsniff.cli import problem
+from kwsniff.cli.destination import Stopping
 from kwsniff.cli.problem import CommandError, said
-from kwsniff.cli.request import Request, parsed_duration
+from kwsniff.cli.request import Request, parsed, seconds_of
+from kwsniff.output.units import many
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,8 +130,7 @@ def _tell(request: PipelineRequest, result: job.JobResult) -> None:
         return
     counts = ", ".join(f"{count:,} {kind}s" for kind, count in known.events.items())
     counts = counts.replace("anomalys", "anomalies")
-    files = f"{len(result.read):,} file{'' if len(result.read) == 1 else 's'}"
-    said(f"{files} read; {request.out} holds {counts}")
+    said(f"{many(len(result.read), 'file')} read; {request.out} holds {counts}")
     if not request.quiet:
         print(known.trust, file=sys.stderr)
 
@@ -210,25 +212,12 @@ def _follow(made: Stream, stop: Stop, unread: list[Unread], *, once: bool) -> No
             stop.wait(POLL_S - (time.monotonic() - began))
 
 
-class Signals:
+class Signals(Stopping):
     """Sets `stop` when Ctrl-C or SIGTERM asks for it; a second one ends the process at once."""
 
-    _signals = signal.SIGINT, signal.SIGTERM
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> None:
-        self._before = {each: signal.signal(each, self._ask) for each in self._signals}
-
-    def __exit__(self, *_: object) -> None:
-        for each, earlier in self._before.items():
-            signal.signal(each, earlier)
-
-    def _ask(self, number: int, _: object) -> None:
+    def arrived(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
-        for each in self._signals:
+        for each in self._before:
             signal.signal(each, signal.SIG_DFL)
         _hush()
         said("stopping after the batch in progress")
@@ -282,7 +271,7 @@ def _sum_up(request: PipelineRequest, record: StreamRecord, unread: Sequence[Unr
 
 
 def _so_far(record: StreamRecord) -> str:
-    files = f"{record.files:,} file{'' if record.files == 1 else 's'} read"
+    files = f"{many(record.files, 'file')} read"
     return f"{files}, stream ended" if record.ended else files
 
 
@@ -295,5 +284,5 @@ def _directories(given: Sequence[str]) -> list[str]:
 
 
 def _seconds(text: str, option: str) -> float:
-    """As `parsed_duration`, and none at all."""
-    return 0.0 if text.strip() in ("0", "0s") else parsed_duration(text, option)
+    """As `seconds_of`, and none at all."""
+    return 0.0 if text.strip() in ("0", "0s") else parsed(seconds_of, text, option)

@@ -41,7 +41,6 @@ SPECIAL = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^
 
 
 def reference() -> str:
-    """The whole page."""
     parts = [HEAD]
     for name, command in _all():
         parts += _section(name, command)

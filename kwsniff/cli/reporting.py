@@ -6,6 +6,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,26 +18,25 @@ from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import DEFAULT_BY, OF_TOPICS, Report
 from kwsniff.analysis.rule import about_input, table, with_input
 from kwsniff.analysis.statistics import TABLES
-from kwsniff.capture.error import CaptureError, Stop
+from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
-from kwsniff.cli.destination import Interrupts, Stopping
 from kwsniff.cli.problem import CommandError, suggestion
-from kwsniff.cli.request import Request, from_pipe, patient, refuse_overwriting
-from kwsniff.cli.telling import Damage, ProgressBar, Trust, instead, tell_if_interpreted
+from kwsniff.cli.request import Request, from_pipe, refuse_overwriting
+from kwsniff.cli.telling import Reading, Trust
 from kwsniff.count import sessions
 from kwsniff.count.eventrows import EventBatch
 from kwsniff.count.naming import named
 from kwsniff.count.sessions import followed
 from kwsniff.count.spans import Coverage
 from kwsniff.count.spool import even
+from kwsniff.count.store import LISTS, NEEDED
 from kwsniff.count.timeline import Timeline
 from kwsniff.count.where.name import BODIES
 from kwsniff.count.where.period import minute_around
-from kwsniff.count.where.predicate import Predicate
 from kwsniff.output.writers import write_table
 from kwsniff.page import Page
 from kwsniff.page.layout import title
-from kwsniff.run.offline import MOST_STAGES, events, processes
+from kwsniff.run.offline import MOST_STAGES, processes
 from kwsniff.spec.load import catalog
 
 if TYPE_CHECKING:
@@ -54,15 +54,67 @@ class ReportRequest(Request):
     html: str | None = None
     around: str | None = None
 
+    def bounded(self) -> ReportRequest:
+        """The same with the bounds that `--around` says. Raises CommandError."""
+        if self.around is None:
+            return self
+        if self.since is not None or self.until is not None:
+            raise CommandError("--around stands in place of --since and --until")
+        since, until = minute_around(self.around)
+        return replace(self, since=since, until=until)
 
-def _around(request: ReportRequest) -> ReportRequest:
-    """The request with the bounds that `--around` says. Raises CommandError."""
-    if request.around is None:
-        return request
-    if request.since is not None or request.until is not None:
-        raise CommandError("--around stands in place of --since and --until")
-    since, until = minute_around(request.around)
-    return replace(request, since=since, until=until)
+    @cached_property
+    def tables(self) -> Sequence[str]:
+        """Names of the tables that are printed. Raises CommandError."""
+        if self.by is None:
+            return DEFAULT_BY if self.wide else ("api", "client")
+        names = [name.strip() for name in self.by.split(",") if name.strip()]
+        for name in names:
+            if name not in TABLES:
+                known = ", ".join(TABLES)
+                raise CommandError(
+                    f"--by: unknown table {name!r}{suggestion(name, TABLES)}; there are {known}"
+                )
+        if not names:
+            raise CommandError("--by names no table")
+        return names
+
+    @property
+    def complete(self) -> bool:
+        """Whether more is asked for than what fits a terminal: CSV, JSON or the page to send."""
+        return self.csv is not None or self.json or self.html is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether tables are asked for, and no page."""
+        return self.wide or self.by is not None
+
+    @property
+    def judged(self) -> bool:
+        """Whether findings are told: the page has them, and what is complete."""
+        return self.complete or not self.plain
+
+    @property
+    def follows_sessions(self) -> bool:
+        """Whether anything is asked about topics and partitions."""
+        return self.judged or not OF_TOPICS.isdisjoint(self.tables)
+
+    def decoded(self) -> ReportRequest:
+        """The same, to decode bodies where the expression looks into them and, without calls.csv, no more
+        columns than the statistics use."""
+        config = replace(self.config, full=self.config.full or bool(self.chosen_by & BODIES))
+        if self.csv is None:
+            needed = frozenset(NEEDED)
+            if self.follows_sessions:
+                needed |= sessions.NEEDED | (FINDINGS if self.judged else frozenset())
+            else:
+                needed -= LISTS
+            if self.html is not None:
+                from kwsniff.page.html import NEEDED as PAGE
+
+                needed |= PAGE
+            config = replace(config, columns=self.chosen_by | needed)
+        return replace(self, config=config)
 
 
 def report(request: ReportRequest) -> int:
@@ -71,46 +123,38 @@ def report(request: ReportRequest) -> int:
     Raises:
         CommandError: the request is wrong, or an input could not be read.
     """
-    request = _around(request)
-    tables = _tables(request)
-    only = {*tables, "api", "client"} if request.csv is None and not request.json else None
-    predicate = request.checked().predicate()
-    request = _only_needed(_with_bodies(request))
-    damage, stop, window = Damage(), Stop(), request.bounds()
-    trust = Trust(wanted=not request.quiet, window=window, instead=instead(request.paths, request.config))
-    coverage = None if predicate is None else Coverage(None if window is None else window.parts)
-    found = Findings(Thresholds.of(request.config.thresholds)) if _wants_findings(request) else None
+    request = request.bounded()
+    only = {*request.tables, "api", "client"} if request.csv is None and not request.json else None
+    request = request.checked().decoded()
+    errors = catalog().error_kinds
+    found = Findings(Thresholds.of(request.config.thresholds)) if request.judged else None
     gathered = _gathered(request)
     timeline = Timeline() if gathered is None else gathered.timeline
-    piped = from_pipe(request.paths)
-    # What comes through a pipe often ends by Ctrl-C, and is to be told then.
-    interrupts = Stopping(stop) if piped else Interrupts()
     taker = None
-    try:
-        taker = None if found is None else _taker(found, request)
-        with (
-            ProgressBar(wanted=not piped) as progress,
-            closing(_events(request, predicate, coverage, damage, trust, progress, stop)) as rows,
-        ):
-            errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+    with Reading(request) as reading:
+        window = request.bounds()
+        coverage = None if request.predicate is None else Coverage(None if window is None else window.parts)
+        try:
+            taker = None if found is None else _taker(found, request)
             taking = (None if taker else found, gathered or (timeline if found else None))
-            statistics = Report.from_events(
-                rows if taker is None else taker.watch(rows),
-                errors=errors,
-                keep_calls=request.csv is not None,
-                only=only,
-                samples=request.config.max_samples,
-                uses=gathered is not None,
-                others=[each for each in taking if each is not None],
-                coverage=coverage,
-            )
+            with closing(_events(reading, request, coverage)) as rows:
+                statistics = Report.from_events(
+                    rows if taker is None else taker.watch(rows),
+                    errors=errors,
+                    keep_calls=request.csv is not None,
+                    only=only,
+                    samples=request.config.max_samples,
+                    uses=gathered is not None,
+                    others=[each for each in taking if each is not None],
+                    coverage=coverage,
+                )
             found = found if taker is None else taker.taken()
-    except CaptureError as error:
-        raise CommandError(str(error)) from None
-    finally:
-        if taker is not None:
-            taker.close()
-        interrupts.restore()
+        except CaptureError as error:
+            raise CommandError(str(error)) from None
+        finally:
+            if taker is not None:
+                taker.close()
+    trust = reading.trust
     chosen = (request.paths, request.again, request.where)
     rules = [] if found is None else about_input(found.found(errors), *chosen)
     if request.csv is not None:
@@ -122,8 +166,8 @@ def report(request: ReportRequest) -> int:
         _write_page(request, statistics, found, rules, gathered, trust)
     if request.json:
         print(statistics.to_json({"findings": [each.as_json() for each in rules]}))
-    elif found is None or request.wide or request.by is not None:
-        statistics.print(_console(request), tables, wide=request.wide, zone=request.zone)
+    elif found is None or request.plain:
+        statistics.print(_console(request), request.tables, wide=request.wide, zone=request.zone)
     else:
         page = Page(
             statistics.arrow, title(request.paths, statistics, request.zone), trust.text(), rules,
@@ -133,15 +177,11 @@ def report(request: ReportRequest) -> int:
         page.again = with_input(page.again, *chosen)
         page.print(_console(request), top=request.top)
     sys.stdout.flush()
-    if request.json or found is None or request.wide or request.by is not None:
+    if request.json or request.plain:
         trust.show()
     if statistics.note and request.csv is not None:
         problem.said(statistics.note)
-    if damage:
-        problem.said(damage.line())
-    if stop.is_set():
-        return problem.INTERRUPTED
-    return problem.DAMAGED if damage else problem.DONE
+    return reading.code()
 
 
 def _taker(found: Findings, request: ReportRequest) -> Taker | None:
@@ -189,10 +229,9 @@ def _write_page(
     """Write the page, having read the input again for the fields of its slowest calls."""
     from kwsniff.page.html import Page
 
-    errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
     page = Page(
-        request.paths, report, rules, found.errors(errors), trust.anomalies, trust.paragraph(), gathered,
-        where=request.where, options=request.again,
+        request.paths, report, rules, found.errors(catalog().error_kinds), trust.anomalies, trust.paragraph(),
+        gathered, where=request.where, options=request.again,
     )  # fmt: skip
     if "-" in request.paths or from_pipe(request.paths):
         page.notes = [
@@ -209,70 +248,18 @@ def _write_page(
         raise CommandError(f"--html {request.html}: {error.strerror}") from None
 
 
-def _with_bodies(request: ReportRequest) -> ReportRequest:
-    """Decode bodies where the expression looks into them."""
-    if not request.chosen_by & BODIES:
-        return request
-    return replace(request, config=replace(request.config, full=True))
-
-
-def _only_needed(request: ReportRequest) -> ReportRequest:
-    """Without calls.csv, decode no more columns than the statistics use."""
-    if request.csv is not None:
-        return request
-    from kwsniff.count.store import LISTS, NEEDED
-
-    needed = frozenset(NEEDED)
-    if _follows_sessions(request):
-        needed |= sessions.NEEDED | (FINDINGS if _wants_findings(request) else frozenset())
-    else:
-        needed -= LISTS
-    if request.html is not None:
-        from kwsniff.page.html import NEEDED as PAGE
-
-        needed |= PAGE
-    return replace(request, config=replace(request.config, columns=request.chosen_by | needed))
-
-
-def _wants_findings(request: ReportRequest) -> bool:
-    """The default page has them, and what is complete: CSV and JSON."""
-    more = request.csv is not None or request.json or request.html is not None
-    return more or (request.by is None and not request.wide)
-
-
-def _tables(request: ReportRequest) -> Sequence[str]:
-    if request.by is None:
-        return DEFAULT_BY if request.wide else ("api", "client")
-    names = [name.strip() for name in request.by.split(",") if name.strip()]
-    for name in names:
-        if name not in TABLES:
-            known = ", ".join(TABLES)
-            raise CommandError(f"--by: unknown table {name!r}{suggestion(name, TABLES)}; there are {known}")
-    if not names:
-        raise CommandError("--by names no table")
-    return names
-
-
-def _events(
-    request: ReportRequest,
-    predicate: Predicate | None,
-    coverage: Coverage | None,
-    damage: Damage,
-    trust: Trust,
-    progress: ProgressBar,
-    stop: Stop,
-) -> Generator[pa.RecordBatch]:
-    config = patient(request.config) if from_pipe(request.paths) else request.config
-    tell_if_interpreted(request.paths)
-    source = events(
-        request.paths, config, totals=trust.capture, progress=progress, jobs=request.jobs, stop=stop
-    )
-    batches = even(damage.watch(trust.watch(source)))
+def _events(reading: Reading, request: ReportRequest, coverage: Coverage | None) -> Generator[pa.RecordBatch]:
+    """The events that were asked for; `coverage` takes all of them."""
+    predicate = request.predicate
+    batches = even(reading.damage.watch(reading.events(request.config)))
     if predicate is None:
         if request.names:
             yield from named(batches, learner=request.learner())
+        elif request.follows_sessions:
+            # The page says nothing of calls that brought nothing, and of their partitions.
+            yield from followed(batches, idle=request.complete or request.by is not None)
         else:
-            yield from followed(batches, idle=_idle(request)) if _follows_sessions(request) else batches
+            yield from batches
         return
     # A condition on topics has to see their names; without one the report fills them in by itself.
     seen = left = 0
@@ -285,18 +272,6 @@ def _events(
         yield chosen
     if seen and not left:
         problem.said(f"{request.limits} left none of {seen:,} calls")
-
-
-def _follows_sessions(request: ReportRequest) -> bool:
-    """Whether anything is asked about topics and partitions."""
-    return _wants_findings(request) or not OF_TOPICS.isdisjoint(_tables(request))
-
-
-def _idle(request: ReportRequest) -> bool:
-    """Whether anything is asked about calls that brought nothing and their partitions: the page says nothing
-    of them."""
-    more = request.csv is not None or request.json or request.html is not None
-    return more or request.by is not None
 
 
 def _calls(batch: pa.RecordBatch) -> int:

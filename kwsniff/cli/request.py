@@ -9,10 +9,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from zoneinfo import ZoneInfo
 
 from kwsniff.cli.problem import CommandError, suggestion
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kwsniff.count.where.predicate import Predicate
 
 COLOURS = ("auto", "always", "never")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +79,10 @@ class Request:
         if self.color not in COLOURS:
             near = suggestion(self.color, COLOURS)
             raise CommandError(f"--color: {self.color!r} is none of {', '.join(COLOURS)}{near}")
-        self.predicate()
-        _ = self.names
+        _ = self.predicate, self.names
         return self
 
+    @cached_property
     def predicate(self) -> Predicate | None:
         """Which events are wanted; None for all. Raises WhereError."""
         if self.where is None and self.since is None and self.until is None:
@@ -157,9 +158,9 @@ class Request:
 
 
 def _config(values: Mapping[str, Any]) -> Config:
-    memory = values.get("memory", "512M")
-    size = parsed_size(memory, "--max-memory")
-    ports = parsed_ports(values.get("port"), Config().ports)
+    memory, port = values.get("memory", "512M"), values.get("port")
+    size = parsed(bytes_of, memory, "--max-memory")
+    ports = Config().ports if port is None else parsed(ports_of, port, "--port")
     try:
         config = Config.within(size, ports=ports, full=values.get("full", False))
     except ValueError:
@@ -186,43 +187,38 @@ def _thresholds(wanted: Sequence[str]) -> tuple[tuple[str, float], ...]:
     return tuple(found)
 
 
-def parsed_ports(text: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
-    """Ports from a list such as ``9092,19092-19094``. Raises CommandError."""
-    if text is None:
-        return default
+def parsed(parse: Callable[[str], T], text: str, option: str) -> T:
+    """What the text of an option says. Raises CommandError where `parse` raises ValueError."""
     try:
-        return ports_of(text)
-    except ValueError as error:
-        raise CommandError(f"--port: {error}") from None
-
-
-def parsed_size(text: str, option: str) -> int:
-    """Bytes from a number with K, M or G (powers of 1000), or without. Raises CommandError."""
-    try:
-        return bytes_of(text)
+        return parse(text)
     except ValueError as error:
         raise CommandError(f"{option}: {error}") from None
 
 
-def parsed_duration(text: str, option: str) -> float:
-    """Seconds from a number with s, m, h or d, or without. Raises CommandError if it is no time above
-    zero."""
+def seconds_of(text: str) -> float:
+    """Seconds from a number with s, m, h or d, or without. Raises ValueError if it is no time above zero."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(|s|m|h|d)", text.strip())
     seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]] if found else 0.0
     if seconds <= 0:
-        raise CommandError(f"{option}: {text!r} is no time such as 90s, 10m or 2h")
+        raise ValueError(f"{text!r} is no time such as 90s, 10m or 2h")
     return seconds
 
 
-def chosen_columns(asked: str, known: Sequence[str]) -> list[str]:
-    """The columns named in `asked`, separated by commas, in that order. Raises CommandError for a name that
-    is unknown or given twice."""
-    names = [name.strip() for name in asked.split(",") if name.strip()]
+def chosen_columns(request: Request, form: str, forms: str) -> list[str] | None:
+    """The columns of EVENTS that `--columns` names, in that order, None for those of the format. Raises
+    CommandError for a name that is unknown or given twice, and for text; `forms` are the other formats."""
+    if request.columns is None:
+        return None
+    if form == "text":
+        raise CommandError(f"--columns goes with -f {forms}")
+    from kwsniff.rows.schema import EVENTS
+
+    names = [name.strip() for name in request.columns.split(",") if name.strip()]
     if not names:
         raise CommandError("--columns names no column")
     for name in names:
-        if name not in known:
-            raise CommandError(f"--columns: unknown column {name!r}{suggestion(name, known)}")
+        if name not in EVENTS.names:
+            raise CommandError(f"--columns: unknown column {name!r}{suggestion(name, EVENTS.names)}")
         if names.count(name) > 1:
             raise CommandError(f"--columns: {name} is given twice")
     return names

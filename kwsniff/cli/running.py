@@ -100,20 +100,34 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return problem.TERMINATED
     except KeyboardInterrupt:
         return problem.INTERRUPTED
-    except problem.CommandError as error:
-        return _said(str(error), error.exit_code)
-    except WhereError as error:
-        return _said(str(error), problem.USAGE)
-    except click.ClickException as error:
-        return _said(_usage(error), problem.USAGE)
-    except OSError as error:
-        return _said(_system(error), problem.USAGE)
-    except MemoryError:
-        return _said("out of memory", problem.USAGE)
     except Exception as error:
-        if "--debug" in given:
+        message, code = _told(error)
+        if code == problem.INTERNAL and "--debug" in given and not isinstance(error, CommandError):
             raise
-        return _said(_fault(error), problem.INTERNAL)
+        problem.said(message)
+        return code
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """What is said of an error, and the exit code."""
+    match error:
+        case CommandError():
+            return str(error), error.exit_code
+        case WhereError():
+            return str(error), USAGE
+        case click.ClickException():
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context is not None else "kwsniff"
+            return f"{error.format_message().rstrip('.')} (see {command} --help)", USAGE
+        case OSError():
+            place = f"{error.filename}: " if error.filename is not None else ""
+            return f"{place}{error.strerror or error}", USAGE
+        case MemoryError():
+            return "out of memory", USAGE
+    return (
+        f"a fault of kwsniff, please report it: {type(error).__name__}: {error} "
+        "(kwsniff --debug ... shows the traceback)"
+    ), problem.INTERNAL
 
 
 def _main(arguments: list[str], state: object) -> object:
@@ -133,26 +147,3 @@ def _forget_stdout() -> None:
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)
-
-
-def _said(message: str, code: int) -> int:
-    problem.said(message)
-    return code
-
-
-def _usage(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "kwsniff"
-    return f"{error.format_message().rstrip('.')} (see {command} --help)"
-
-
-def _system(error: OSError) -> str:
-    place = f"{error.filename}: " if error.filename is not None else ""
-    return f"{place}{error.strerror or error}"
-
-
-def _fault(error: Exception) -> str:
-    return (
-        f"a fault of kwsniff, please report it: {type(error).__name__}: {error} "
-        "(kwsniff --debug ... shows the traceback)"
-    )

@@ -1,4 +1,5 @@
-"""The job of `kwsniff show`: one call whole, each field of request and response with place and bytes."""
+"""Single calls. The job of `kwsniff show`: one call whole, each field of request and response with place and
+bytes; and that of `kwsniff extract`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kwsniff.analysis.bytestream import (
     REQUEST,
     RESPONSE,
@@ -22,16 +26,19 @@ from kwsniff.analysis.bytestream import (
     messages_of,
     next_call,
 )
+from kwsniff.analysis.extract import MAX_CALLS, NEEDS, Chosen, choose, copy
 from kwsniff.analysis.stored import is_stored
-from kwsniff.analysis.tree import Node, Tree, tree_of
+from kwsniff.analysis.tree import UNKNOWN, Node, Tree, tree_of
 from kwsniff.capture.error import CaptureError
 from kwsniff.cli import problem
-from kwsniff.cli.answering import check, look
-from kwsniff.cli.printing import BOLD, DIM, PLAIN, Look, json_safe
+from kwsniff.cli.answering import BOLD, DIM, Look, check, json_text, look, painted, taken
+from kwsniff.cli.destination import Output
 from kwsniff.cli.problem import CommandError
-from kwsniff.cli.request import Request
-from kwsniff.output.text import cut, printable
-from kwsniff.output.units import bytes_text, short_duration
+from kwsniff.cli.request import Request, refuse_overwriting
+from kwsniff.cli.telling import Reading
+from kwsniff.output.text import cut, printable, spreadsheet_safe
+from kwsniff.output.units import bytes_text, endpoint, short_duration
+from kwsniff.rows.events import CALL
 
 # Record batches as lines: a line for each batch, and with their records one for each of these.
 
@@ -91,11 +98,8 @@ def _moment(milliseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S.}{moment.microsecond // 1000:03}Z"
 
 
-HEX_BYTES = 8
-"""Bytes shown beside a field."""
-MAX_CALLS = 20
+CALLS_SHOWN = 20
 HEAD = ("call", "message", "path", "type", "versions", "offset", "size", "value", "meaning", "hex")
-HIDDEN_HEX = "··"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +116,17 @@ def show(request: Request, target: str, records: bool) -> int:
     check(request)
     path = _capture(request)
     calls = _calls(path, target, request)
-    whole = [(call, _shown(path, call, request, records)) for call in calls[:MAX_CALLS]]
+    whole = [(call, _shown(path, call, request, records)) for call in calls[:CALLS_SHOWN]]
     if request.form == "json":
-        text = json.dumps([_json(call, parts) for call, parts in whole], ensure_ascii=False, indent=2)
-        print(json_safe(text))
+        print(json_text([_json(call, parts) for call, parts in whole]))
     elif request.form == "csv":
         _csv(whole)
     else:
         for at, (call, parts) in enumerate(whole):
             print(("\n" if at else "") + "\n".join(_text(call, parts, look(request))))
     sys.stdout.flush()
-    if len(calls) > MAX_CALLS:
-        print(f"note: {len(calls) - MAX_CALLS} more calls are named by {target}", file=sys.stderr)
+    if len(calls) > CALLS_SHOWN:
+        print(f"note: {len(calls) - CALLS_SHOWN} more calls are named by {target}", file=sys.stderr)
     return problem.DONE
 
 
@@ -140,9 +143,7 @@ def _calls(path: str, text: str, request: Request) -> list[Row]:
         calls = found_calls(path, target, request.config)
         if not calls and target.packet is not None:
             calls = _around(path, target.packet, request)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-    except CaptureError as error:
+    except (ValueError, CaptureError) as error:
         raise CommandError(str(error)) from None
     if not calls:
         raise CommandError(f"{path}: no call is named by {text}")
@@ -185,16 +186,16 @@ def _tree(call: Row, direction: str, message: FramedMessage, records: bool) -> T
 
 
 def _text(call: Row, parts: list[ShownCall], look: Look) -> Iterator[str]:
-    yield _painted(_title(call), BOLD, look)
+    yield painted(_title(call), BOLD, look)
     yield from _outcome(call)
     for part in parts:
         yield ""
         packets = _packets(part.message.packets)
         size = bytes_text(len(part.message.data))
         when = call[f"{part.direction}_time"]
-        yield _painted(f"{part.direction}  {size}  {packets}  {_time(when, look.zone)}", BOLD, look)
+        yield painted(f"{part.direction}  {size}  {packets}  {_time(when, look.zone)}", BOLD, look)
         if part.tree is None:
-            yield "  an API or version that is not known: its fields are not"
+            yield f"  {UNKNOWN}"
             continue
         yield from _fields(part, look)
         if part.tree.problem:
@@ -208,8 +209,8 @@ def _title(call: Row) -> str:
 
 
 def _outcome(call: Row) -> Iterator[str]:
-    ends = f"{_end(call, 'client')} -> {_end(call, 'broker')}"
-    parts = [ends, str(call["status"])]
+    ends = [endpoint(call[f"{side}_ip"], call[f"{side}_port"]) for side in ("client", "broker")]
+    parts = [" -> ".join(ends), str(call["status"])]
     if call["error_code"]:
         parts.append(str(call["error"]))
     if call["unanswered_because"]:
@@ -217,11 +218,6 @@ def _outcome(call: Row) -> Iterator[str]:
     if call["latency_us"] is not None:
         parts.append(f"latency {short_duration(call['latency_us'])}")
     yield "  ".join(parts)
-
-
-def _end(call: Row, side: str) -> str:
-    address, port = call[f"{side}_ip"], call[f"{side}_port"]
-    return f"[{address}]:{port}" if address and ":" in address else f"{address}:{port}"
 
 
 def _packets(packets: list[int]) -> str:
@@ -239,12 +235,10 @@ def _fields(part: ShownCall, look: Look) -> Iterator[str]:
     assert part.tree is not None
     rows = list(part.tree.walk())
     names = [f"{'  ' * depth}{node.name}" for node, depth, _ in rows]
-    kinds = [" ".join(filter(None, (node.type, node.versions))) for node, _, _ in rows]
-    wide, kind_width = max(map(len, names)), max(map(len, kinds))
-    for (node, depth, _), name, kind in zip(rows, names, kinds, strict=True):
-        before = (
-            f"  {node.start:>5}  {_hex(node, part.message.data):<24}{name:<{wide}}  {kind:<{kind_width}}  "
-        )
+    wide, kind = max(map(len, names)), max(len(node.kind) for node, _, _ in rows)
+    for (node, depth, _), name in zip(rows, names, strict=True):
+        shown = node.hex(part.message.data)
+        before = f"  {node.start:>5}  {shown:<24}{name:<{wide}}  {node.kind:<{kind}}  "
         first, *more = _value(node)
         yield _line(before, first, look)
         for line in more:
@@ -254,22 +248,7 @@ def _fields(part: ShownCall, look: Look) -> Iterator[str]:
 def _line(before: str, value: str, look: Look) -> str:
     text = (before + value).rstrip()
     text = cut(text, look.width) if look.width else text
-    if not look.colour:
-        return text
-    return f"{DIM}{text[:33]}{PLAIN}{text[33:]}"
-
-
-def _painted(text: str, colour: str, look: Look) -> str:
-    return f"{colour}{text}{PLAIN}" if look.colour else text
-
-
-def _hex(node: Node, data: bytes) -> str:
-    if node.children:
-        return ""
-    if node.hidden:
-        return HIDDEN_HEX
-    found = data[node.start : node.end]
-    return found[:HEX_BYTES].hex(" ", 2) + ("…" if len(found) > HEX_BYTES else "")
+    return painted(text[:33], DIM, look) + text[33:]
 
 
 def _value(node: Node) -> list[str]:
@@ -332,17 +311,66 @@ def _csv(whole: list[tuple[Row, list[ShownCall]]]) -> None:
 
 def _csv_row(call: Row, part: ShownCall, node: Node, path: str) -> tuple[Any, ...]:
     value = node.value if isinstance(node.value, str) else json.dumps(node.value, ensure_ascii=False)
+    safe = spreadsheet_safe(pa.array([value]))[0].as_py()
     hexed = "" if node.hidden else part.message.data[node.start : node.end].hex()
     return (
         f"{call['connection']}#{call['correlation_id']}", part.direction, path, node.type, node.versions,
-        node.start, node.end - node.start, safe_cell(value), node.meaning, hexed,
+        node.start, node.end - node.start, safe, node.meaning, hexed,
     )  # fmt: skip
 
 
-def safe_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula, without characters that are not printable."""
-    import pyarrow as pa
+# The job of `kwsniff extract`: packets of chosen calls into a capture of their own.
 
-    from kwsniff.output.text import spreadsheet_safe
 
-    return str(spreadsheet_safe(pa.array([printable(text)]))[0])
+def extract(request: Request, output: str) -> int:
+    """Write the packets; return the exit code. Raises CommandError."""
+    check(request)
+    _readable(request)
+    refuse_overwriting(output, request.paths)
+    reading = Reading(request)
+    calls = _chosen_calls(reading)
+    if not calls:
+        problem.said("no call was found, and nothing written")
+        return problem.DONE
+    try:
+        chosen = choose(request.paths, calls, request.config)
+        written = _written(request, chosen, output)
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
+    if not request.quiet:
+        print(f"{written:,} packets of {len(calls):,} calls written to {output}", file=sys.stderr)
+    return reading.code()
+
+
+def _readable(request: Request) -> None:
+    """Inputs are read three times, and must hold packets."""
+    for path in request.paths:
+        if path == "-":
+            raise CommandError("extract reads its input several times: standard input can be read only once")
+        if is_stored(path):
+            raise CommandError(f"{path}: stored events hold no packets; name the captures")
+
+
+def _chosen_calls(reading: Reading) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    request = reading.request
+    for batch in taken(reading, NEEDS):
+        own = batch.filter(pc.equal(batch["event"], CALL))
+        found += own.select(sorted(NEEDS)).to_pylist()
+        if request.top and len(found) >= request.top:
+            return found[: request.top]
+        if len(found) > MAX_CALLS:
+            raise CommandError(f"more than {MAX_CALLS:,} calls: narrow --where, or give --top")
+    return found
+
+
+def _written(request: Request, chosen: Chosen, output: str) -> int:
+    out = Output(output)
+    try:
+        if out.terminal:
+            raise CommandError("pcapng is not for a terminal: give -o FILE or a pipe")
+        written = copy(request.paths, chosen, out.stream, request.config)
+        out.commit()
+        return written
+    finally:
+        out.discard()

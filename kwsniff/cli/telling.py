@@ -1,5 +1,5 @@
-"""What a run says on standard error beside its data: damage, how far the capture can be trusted, what it
-holds instead of Kafka, that kernels are missing, and how far reading has come.
+"""Reading the inputs of a command, and what is said of it on standard error: damage, how far the capture can
+be trusted, what it holds instead of Kafka, that kernels are missing, and how far reading has come.
 
 Invariant: what passes through here is what the pipeline gave, in its order; watching never takes a row away.
 """
@@ -13,27 +13,82 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.trust import DAMAGE, TrustTotals, paragraph
-from kwsniff.capture.error import CaptureError
+from kwsniff.capture.error import CaptureError, Stop
 from kwsniff.capture.source import segments
+from kwsniff.cli import problem
+from kwsniff.cli.destination import Interrupts, Stopping
 from kwsniff.cli.problem import said
-from kwsniff.cli.request import from_pipe
+from kwsniff.cli.request import Request, from_pipe, patient
 from kwsniff.config import Config
 from kwsniff.native.code import ACT, load
 from kwsniff.net.packets import CaptureTotals
+from kwsniff.output.units import many
+from kwsniff.run.offline import events
 
 if TYPE_CHECKING:
     from kwsniff.count.where.period import Window
 
 UNREAD = "capture_unreadable"
+
+
+class Reading:
+    """One pass over the inputs of a request, and what is to be said of them at its end. Within its block
+    Ctrl-C and SIGTERM end it."""
+
+    def __init__(self, request: Request, *, follow: bool = False) -> None:
+        """`follow`: what is read may grow for ever."""
+        self.request = request
+        self.follow = follow
+        self.damage, self.stop = Damage(), Stop()
+        self.trust = Trust(
+            wanted=not request.quiet,
+            window=request.bounds(),
+            instead=lambda: _instead(request.paths, request.config),
+        )
+        self.piped = from_pipe(request.paths)
+        self.growing = follow or self.piped
+        """What comes as it is written often ends by a signal, and is to be told then."""
+
+    def __enter__(self) -> Self:
+        self.interrupts = Stopping(self.stop) if self.growing else Interrupts()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.interrupts.__exit__(*ended)
+
+    def events(
+        self, config: Config, paths: Sequence[str] | None = None, *, bar: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """EVENTS batches of the inputs, or those of `paths`, with a progress bar. Raises CaptureError.
+
+        Processes are started here, not by whoever takes the first batch, which may be another thread.
+        """
+        paths = self.request.paths if paths is None else paths
+        tell_if_interpreted(paths)
+        config = patient(config) if self.piped else config
+        totals, jobs, stop = self.trust.capture, self.request.jobs, self.stop
+        progress = ProgressBar(wanted=bar and not self.piped)
+        found = events(paths, config, totals=totals, progress=progress, jobs=jobs, stop=stop)
+        return self._watched(found, progress)
+
+    def _watched(self, found: Iterator[pa.RecordBatch], progress: ProgressBar) -> Iterator[pa.RecordBatch]:
+        with progress:
+            yield from self.trust.watch(found)
+
+    def code(self) -> int:
+        """The exit code, once damage has been told."""
+        if self.damage:
+            said(self.damage.line())
+        if self.stop.is_set() and not self.follow:
+            return problem.INTERRUPTED
+        return problem.DAMAGED if self.damage else problem.DONE
 
 
 class Damage:
@@ -71,7 +126,7 @@ class Damage:
     def line(self) -> str:
         """What was damaged, in one line; files that could not be read were named before."""
         if not self._counts:
-            return f"{self._unread:,} file{'' if self._unread == 1 else 's'} could not be read"
+            return f"{many(self._unread, 'file')} could not be read"
         counts = ", ".join(f"{count} {code}" for code, count in sorted(self._counts.items()))
         return f"part of the input was damaged: {counts} (first: {self._first})"
 
@@ -111,26 +166,18 @@ class Trust:
         """The paragraph, as one line; nothing if the user asked for quiet."""
         return self.paragraph() if self._wanted else ""
 
-    def paragraph(self) -> str:
-        """The same, whatever the user asked for."""
-        return self._paragraph(whole=True)
-
-    def _paragraph(self, *, whole: bool) -> str:
+    def paragraph(self, *, whole: bool = True) -> str:
+        """The same, whatever the user asked for. `whole`: the run went to the end of its input."""
         capture = self.capture if self.capture.packets else None
-        instead = self._instead() if self.is_empty and self._window is None else ""
+        empty = not self._events.connections and not self._events.calls
+        instead = self._instead() if empty and self._window is None else ""
         return paragraph(self._events, capture, whole=whole, window=self._window is not None, instead=instead)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no Kafka."""
-        return not self._events.connections and not self._events.calls
-
     def show(self, *, whole: bool = True) -> None:
-        """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet.
-        `whole`: the run went to the end of its input."""
+        """Print the paragraph, fitted to the terminal if it goes to one, unless the user asked for quiet."""
         if not self._wanted:
             return
-        text = self._paragraph(whole=whole)
+        text = self.paragraph(whole=whole)
         if sys.stderr.isatty():
             text = textwrap.fill(text, shutil.get_terminal_size().columns)
         print(text, file=sys.stderr)
@@ -147,17 +194,11 @@ STARTS = (
 SHOWN = 3
 
 
-def instead(paths: Sequence[str], config: Config) -> Callable[[], str]:
-    """What tells it of captures, once it is known that there is no Kafka in them."""
-    return partial(_found, paths, config)
-
-
-def _found(paths: Sequence[str], config: Config) -> str:
+def _instead(paths: Sequence[str], config: Config) -> str:
     """The ports with most TCP packets, what their streams begin like, and what to try."""
     if from_pipe(paths):  # which cannot be read again
         return ""
-    from kwsniff.analysis.stored import is_stored  # these load what few runs need
-    from kwsniff.output.units import many
+    from kwsniff.analysis.stored import is_stored  # which loads what few runs need
 
     if any(map(is_stored, paths)):
         return ""
@@ -200,16 +241,15 @@ LARGE = 20_000_000
 
 def tell_if_interpreted(paths: Sequence[str]) -> None:
     """Say in one line that compiled kernels are missing, and how to get them, if that will be felt."""
-    if sum(map(_size, paths)) >= LARGE and load(ACT) is None and not _interpreted_by_choice():
+    if (
+        sum(map(_size, paths)) >= LARGE
+        and load(ACT) is None
+        and os.environ.get("KWSNIFF_KERNELS") != "interpreted"
+    ):
         said(
             "the kernels are not compiled for this machine, so this takes many times as long: "
             "install kwsniff again here, or run `python -m kwsniff.engine.build` (needs numba)"
         )
-
-
-def _interpreted_by_choice() -> bool:
-    """Whether the user wanted them interpreted."""
-    return os.environ.get("KWSNIFF_KERNELS") == "interpreted"
 
 
 def _size(path: str) -> int:
@@ -249,20 +289,14 @@ class ProgressBar:
         self._bar.update(self._task, completed=done, total=total)
 
     def _start(self) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
 
-        self._bar = Progress(
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        self._bar = progress.Progress(
+            progress.BarColumn(),
+            progress.DownloadColumn(binary_units=True),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
             # The pipeline calls often enough; a refresh thread would draw into other output.
@@ -276,8 +310,6 @@ class ProgressBar:
     def __enter__(self) -> ProgressBar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()

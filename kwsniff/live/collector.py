@@ -65,7 +65,6 @@ class Lane:
         """Of all those, packets that were written to a file."""
 
     def put(self, handed: Handed) -> None:
-        """Carry this."""
         if handed.block is not None and not self._reserve(len(handed.block.data)):
             handed = self.drop(handed)
         self._queue.put(handed)
@@ -110,13 +109,14 @@ BLOCK_BYTES = 2 << 20
 """... unless they are as many bytes before that."""
 
 
-class Collector:
+class Collector(threading.Thread):
     """One listener's thread."""
 
     def __init__(self, index: int, listener: Listener, lane: Lane, stop: Stop) -> None:
         """When `stop` is set, it takes what is ready, hands it over, and ends."""
+        super().__init__(name=f"take {listener.interface}", daemon=True)
         self.index, self.listener = index, listener
-        self._lane, self._stop = lane, stop
+        self._lane, self._asked = lane, stop
         self._pending: list[ReadPackets] = []
         self._size = 0
         self._since = 0.0
@@ -126,17 +126,9 @@ class Collector:
         """Packets that came to the interface and passed the filter, dropped or not."""
         self.kernel_dropped = 0
         """Packets that found the kernel's buffer full."""
-        self._thread = threading.Thread(target=self._run, name=f"take {listener.interface}", daemon=True)
 
-    def start(self) -> None:
-        """Begin to take packets."""
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait until the thread has ended."""
-        self._thread.join()
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Take packets until asked to stop, or the interface is gone."""
         ended = ""
         try:
             self._loop()
@@ -146,7 +138,7 @@ class Collector:
             ended = f"{self.listener.interface}: {error.strerror or error}"
         finally:
             self._flush(time.time_ns())
-            self._ask()
+            self._count()
             self.listener.close()
             self._lane.put(Handed(self.index, None, time.time_ns(), ended))
 
@@ -155,10 +147,10 @@ class Collector:
         poller.register(self.listener.fileno(), select.POLLIN)
         said = time.monotonic()
         while True:
-            last = self._stop.is_set()
+            last = self._asked.is_set()
             asked = time.time_ns()
             found = self._drain(asked)
-            self._ask()
+            self._count()
             now = time.monotonic()
             if self._pending and (last or now - self._since >= GATHER):
                 self._flush(asked)
@@ -173,7 +165,7 @@ class Collector:
             else:
                 poller.poll(1000 * (GATHER if self._pending else QUIET))
 
-    def _ask(self) -> None:
+    def _count(self) -> None:
         self.kernel_dropped = self.listener.dropped()
         self.came = self.listener.came()
 
@@ -274,28 +266,32 @@ class Others:
                 del self._known[next(iter(self._known))]
 
 
-class Keeper:
+class Keeper(threading.Thread):
     """Takes what the listeners hand over, writes it, and hands it on."""
 
     def __init__(
         self, keeping: Keeping, came: Lane, onward: Lane, names: tuple[str, ...], said: Callable[[str], None]
     ) -> None:
         """`names` are those of the interfaces; `said` is told in one line why nothing more is written."""
+        super().__init__(name="write packets", daemon=True)
         self._files, self._all = keeping.files, keeping.all_packets
         self._came, self._onward, self._said = came, onward, said
         self._open = len(names)
         self._others = {name: Others() for name in names}
         self._dissector = Dissector(CaptureTotals())
         self._writing = True
-        self._thread = threading.Thread(target=self._run, name="write packets", daemon=True)
 
-    def start(self) -> None:
-        """Begin to write."""
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait until all is written."""
-        self._thread.join()
+    def run(self) -> None:
+        """Write until all interfaces have ended."""
+        while self._open:
+            handed = self._came.get(1.0)
+            if handed is None:
+                continue
+            if (block := handed.block) is not None:
+                handed = handed._replace(written=self._try(lambda: self._write(block)) or 0)
+            self._onward.put(handed)
+            self._came.done(handed)
+            self._open -= handed.ended is not None
 
     def judge(self, batch: pa.RecordBatch, may_be: Callable[[SegmentColumns], Mask]) -> None:
         """Learn from segments that have been decoded."""
@@ -310,17 +306,6 @@ class Keeper:
         for each in received:
             self._files.count(*each)
         self._try(self._files.close)
-
-    def _run(self) -> None:
-        while self._open:
-            handed = self._came.get(1.0)
-            if handed is None:
-                continue
-            if (block := handed.block) is not None:
-                handed = handed._replace(written=self._try(lambda: self._write(block)) or 0)
-            self._onward.put(handed)
-            self._came.done(handed)
-            self._open -= handed.ended is not None
 
     def _write(self, block: PacketBlock) -> int:
         chosen = None if self._all else self._chosen(block)

@@ -44,25 +44,17 @@ _ETH_P_ALL = 3
 
 _ADDRESS = np.dtype(
     [
-        ("family", "<u2"),
-        ("protocol", ">u2"),
-        ("index", "<i4"),
-        ("hardware", "<u2"),
-        ("kind", "u1"),
+        ("family", "<u2"), ("protocol", ">u2"), ("index", "<i4"), ("hardware", "<u2"), ("kind", "u1"),
         ("rest", "V9"),
     ]
-)
+)  # fmt: skip
 """struct sockaddr_ll, packet(7)."""
 _CONTROL = np.dtype(
     [
-        ("size", "<u8"),
-        ("level", "<i4"),
-        ("type", "<i4"),
-        ("seconds", "<i8"),
-        ("nanos", "<i8"),
+        ("size", "<u8"), ("level", "<i4"), ("type", "<i4"), ("seconds", "<i8"), ("nanos", "<i8"),
         ("rest", "V96"),
     ]
-)
+)  # fmt: skip
 """struct cmsghdr with a timespec, which the kernel writes first, and room for those after it."""
 _VECTOR = np.dtype([("base", "<u8"), ("size", "<u8")])
 _MESSAGE = np.dtype(
@@ -138,7 +130,6 @@ class Listener:
         self._begin()
 
     def fileno(self) -> int:
-        """For select(2)."""
         return self._socket.fileno()
 
     def take(self) -> ReadPackets | None:
@@ -189,7 +180,6 @@ class Listener:
         return round(count * self._kept / self._taken) if self._taken else count
 
     def close(self) -> None:
-        """Close the socket."""
         self.dropped()
         with suppress(OSError):
             self._holder.close()

@@ -2,8 +2,7 @@
 
 Theory of operation. The calls of the interval in progress are counted; when it is over they become a few rows
 of `history.csv`, and part of everything since the start, whose tables, those of `kwsniff report --csv`, are
-written anew each time. Events wait until there are enough to be worth adding, for a batch costs milliseconds
-however small it is.
+written anew each time.
 
 Invariants: memory does not grow with the length of the session (`kwsniff.count.store`); intervals are of
 packet time, so that a session that falls behind shows the same
@@ -23,10 +22,11 @@ from pyarrow import csv
 from kwsniff.analysis.findings import NEEDED as OF_FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import Report
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.analysis.rule import NOT_SHOWN, OK, table
 from kwsniff.capture.error import LiveError
 from kwsniff.count.store import NEEDED, CallStore
-from kwsniff.live.session import Health
+from kwsniff.live.session import Health, Waiting
 from kwsniff.output.writers import shown, shown_schema, write_table
 from kwsniff.rows.schema import TIMESTAMP
 
@@ -35,21 +35,12 @@ from kwsniff.rows.schema import TIMESTAMP
 # The figures of an interval are of the calls that were completed in it. Its percentiles are exact up to
 # `kwsniff.count.percentiles.LIMIT` calls an interval.
 
-SCHEMA = pa.schema(
-    [
-        ("time", TIMESTAMP),
-        ("interval_s", pa.float64()),
-        ("api", pa.string()),
-        ("calls", pa.int64()),
-        ("errors", pa.int64()),
-        ("unanswered", pa.int64()),
-        ("latency_p50_us", pa.float64()),
-        ("latency_p95_us", pa.float64()),
-        ("latency_p99_us", pa.float64()),
-        ("request_bytes", pa.int64()),
-        ("response_bytes", pa.int64()),
-    ]
+COLUMNS = (
+    *("api", "calls", "errors", "unanswered", "latency_p50_us", "latency_p95_us", "latency_p99_us"),
+    *("request_bytes", "response_bytes"),
 )
+TYPES = {column.name: column.type for column in TABLES["api"]}
+SCHEMA = pa.schema([("time", TIMESTAMP), ("interval_s", pa.float64()), *((n, TYPES[n]) for n in COLUMNS)])
 """`time` is the end of the interval, `interval_s` its length; the others are as in the report's api.csv."""
 
 
@@ -97,9 +88,6 @@ def _csv(table: pa.Table, *, header: bool) -> bytes:
 
 # What a live session shows that somebody should know: the rules of `kwsniff.analysis.findings` over its
 # events.
-#
-# Events wait until there are enough to be worth looking at, for a batch costs milliseconds however small it
-# is.
 
 
 class LiveFindings:
@@ -111,24 +99,18 @@ class LiveFindings:
         """`errors` as in `Findings.found`."""
         self._rules = Findings(thresholds)
         self._errors = errors
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = 0
+        self._waiting = Waiting(OF_FINDINGS, ENOUGH)
         self._lock = threading.Lock()
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events (see `kwsniff.rows.schema.EVENTS`)."""
         with self._lock:
-            chosen = [name for name in events.schema.names if name in OF_FINDINGS]
-            self._waiting.append(events.select(chosen))
-            self._rows += events.num_rows
-            if self._rows >= ENOUGH:
+            if self._waiting.add(events):
                 self._look()
 
     def tick(self, health: Health) -> None:
         """Time alone says nothing."""
 
     def close(self) -> None:
-        """Look at the last events."""
         with self._lock:
             self._look()
 
@@ -151,9 +133,8 @@ class LiveFindings:
         write_table(directory / "findings.csv", table(self._rules.found(self._errors)))
 
     def _look(self) -> None:
-        waiting, self._waiting, self._rows = self._waiting, [], 0
-        if waiting:
-            self._rules.take(pa.concat_batches(waiting))
+        for events in self._waiting.taken():
+            self._rules.take(events)
 
 
 HISTORY = "history.csv"
@@ -190,8 +171,7 @@ class IntervalCsv:
         self._findings = findings
         self._store = CallStore(0)
         self._interval = CallStore(0)
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = 0
+        self._waiting = Waiting(NEEDED, ENOUGH)
         self._begin_ns: int | None = None
         self._now_ns = 0
         self.problem: str | None = None
@@ -205,14 +185,10 @@ class IntervalCsv:
             raise CsvError(f"{self._directory / HISTORY}: {error}, is no history of kwsniff") from None
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events (see `kwsniff.rows.schema.EVENTS`)."""
-        self._waiting.append(events.select(list(NEEDED)))
-        self._rows += events.num_rows
-        if self._rows >= ENOUGH:
+        if self._waiting.add(events):
             self._count()
 
     def tick(self, health: Health) -> None:
-        """Write if an interval is over."""
         if self._begin_ns is None:
             self._begin_ns = health.started_ns
         self._now_ns = max(health.now_ns, self._now_ns)
@@ -229,16 +205,9 @@ class IntervalCsv:
         if self.problem is not None:
             raise CsvError(self.problem)
 
-    @property
-    def error(self) -> float:
-        """How far percentiles of the tables may be from the true ones, as a part of them; 0 at first."""
-        return self._store.error
-
     def _count(self) -> None:
-        waiting, self._waiting, self._rows = self._waiting, [], 0
-        if not waiting:
-            return
-        self._interval.add(waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting))
+        for events in self._waiting.taken():
+            self._interval.add(events)
 
     def _write(self) -> None:
         self._count()

@@ -1,10 +1,10 @@
 """A live session: interfaces in, events out to sinks, until it is stopped.
 
 Theory of operation. Each interface has a thread that takes its packets (see `kwsniff.live.collector`), and
-another one writes them (see `kwsniff.live.collector`). Everything else happens in the one thread that calls
-`run`: dissecting, `analyze`, the sinks. Whoever wants the session to end calls `stop`, from any thread or a
-signal handler: the collectors end, what they had taken is written, and decoded as far as there is time,
-`analyze` reports what is still open, the sinks are closed.
+another one writes them. Everything else happens in the one thread that calls `run`: dissecting, `analyze`,
+the sinks. Whoever wants the session to end calls `stop`, from any thread or a signal handler: the collectors
+end, what they had taken is written, and decoded as far as there is time, `analyze` reports what is still
+open, the sinks are closed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,10 +54,14 @@ def become(name: str) -> None:
 
 
 Batches = Iterator[pa.RecordBatch]
+TICK = 1_000_000_000
+"""Nanoseconds between time batches."""
+ENDING_S = 1.5
+"""Seconds after `stop` when what still waits is no longer decoded."""
 
 
 class Session:
-    """One run of `kwsniff live`."""
+    """One run of `kwsniff live`, over all its interfaces."""
 
     def __init__(
         self,
@@ -67,13 +71,29 @@ class Session:
         queue_bytes: int,
         keeping: Keeping | None = None,
     ) -> None:
-        """`queue_bytes` as for `LiveSource`."""
+        """`queue_bytes` bounds the packets that wait to be decoded, and those that wait to be written, beside
+        one block of each interface."""
         self.totals = CaptureTotals()
-        self._engine = Engine(config)
-        self._config = config
-        self._source = LiveSource(listeners, queue_bytes, self.totals, keeping)
-        self._started = time.time_ns()
+        self._interfaces = tuple(listener.interface for listener in listeners)
+        self._engine, self._config = Engine(config), config
         self._sinks: list[LiveSink] = []
+        self._troubles: list[str] = []
+        self._lane = first = Lane(queue_bytes, len(listeners))
+        self.keeper: Keeper | None = None
+        if keeping is not None:
+            first = Lane(queue_bytes, len(listeners))
+            self.keeper = Keeper(keeping, first, self._lane, self._interfaces, self._troubles.append)
+        self._first = first
+        self._stop = Stop()
+        self._deadline = float("inf")
+        self._collectors = [
+            Collector(index, listener, first, self._stop) for index, listener in enumerate(listeners)
+        ]
+        self._until = [0] * len(listeners)
+        self._open = len(listeners)
+        self._started = time.time_ns()
+        self._now = 0
+        """Nanoseconds since 1970 until when all has been decoded."""
 
     def run(self, sinks: Iterable[LiveSink], through: Callable[[Batches], Batches] = iter) -> None:
         """Listen until stopped; `through` may change the events on their way to the sinks.
@@ -81,61 +101,116 @@ class Session:
         Raises what a sink raises, after everything has been closed.
         """
         self._sinks = list(sinks)
-        self._started = time.time_ns()
-        self._source.start()
+        self.start()
         try:
-            segments = self._source.segments(self._judge, self._tick)
-            for events in through(analyze(segments, self._config, self._engine)):
+            for events in through(analyze(self.segments(self._judge), self._config, self._engine)):
                 for sink in self._sinks:
                     sink.add(events)
         finally:
             self.stop()
             self._close()
 
-    def stop(self) -> None:
-        """End soon; everything that came until now is still told."""
-        self._source.stop()
+    def start(self) -> None:
+        """Begin to listen."""
+        self._started = time.time_ns()
+        for thread in (*self._collectors, self.keeper):
+            if thread is not None:
+                thread.start()
 
-    @property
-    def interfaces(self) -> tuple[str, ...]:
-        """Names of the interfaces listened to."""
-        return self._source.interfaces
+    def stop(self) -> None:
+        """Listen no more; everything that came until now is still told, as far as that is decoded within
+        ENDING_S. From any thread."""
+        if not self._stop.is_set():
+            self._deadline = time.monotonic() + ENDING_S
+        self._stop.set()
 
     def health(self) -> Health:
         """How well the capture keeps up."""
-        source = self._source
+        own = sum(self._lane.dropped) + (0 if self._first is self._lane else sum(self._first.dropped))
         return Health(
-            interfaces=source.interfaces,
+            interfaces=self._interfaces,
             started_ns=self._started,
-            now_ns=source.now or time.time_ns(),
+            now_ns=self._now or time.time_ns(),
             packets=self.totals.packets,
             bytes=self.totals.bytes,
-            came=source.came,
-            kernel_dropped=source.kernel_dropped,
-            own_dropped=source.own_dropped,
-            own_written=source.own_written,
-            waiting_bytes=source.waiting_bytes,
+            came=sum(each.came for each in self._collectors),
+            kernel_dropped=sum(each.kernel_dropped for each in self._collectors),
+            own_dropped=own,
+            own_written=self._lane.written,
+            waiting_bytes=self._lane.used,
             connections=self._engine.connections,
             outstanding=self._engine.in_flight,
-            troubles=tuple(source.troubles),
+            troubles=tuple(self._troubles),
         )
+
+    def segments(self, judge: Callable[[pa.RecordBatch], None]) -> Batches:
+        """Segments, as the packets come, until all interfaces have ended. `judge` is given each batch when it
+        has been analysed.
+
+        About once a second a time batch (`kwsniff.net.segments.at_time`) says until when every interface has
+        been listened to without anything left to decode.
+        """
+        dissector = Dissector(self.totals)
+        told = 0
+        while self._open:
+            handed = self._lane.get(TICK / 1e9)
+            if handed is None:  # a taker that hangs, or a machine that sleeps
+                self._tick()
+                continue
+            if time.monotonic() > self._deadline:
+                self._lane.drop(handed)
+            elif handed.block is not None:
+                batch = segment_batch(dissector.dissect(handed.block))
+                if len(batch):
+                    yield batch
+                    judge(batch)
+            self._lane.done(handed)
+            self._note(handed)
+            if self._now - told >= TICK:
+                told = self._now
+                yield at_time(self._now)
+                self._tick()
+
+    def _note(self, handed: Handed) -> None:
+        self._until[handed.collector] = handed.until
+        if handed.ended is not None:
+            self._open -= 1
+            self._until[handed.collector] = 1 << 62  # the others' time counts
+            if handed.ended:
+                self._troubles.append(handed.ended)
+        now = min(self._until)
+        if now < 1 << 62:
+            self._now = max(self._now, now)
+
+    def _judge(self, batch: pa.RecordBatch) -> None:
+        if self.keeper is not None:
+            self.keeper.judge(batch, self._engine.may_be_kafka)
 
     def _tick(self) -> None:
         health = self.health()
         for sink in self._sinks:
             sink.tick(health)
 
-    def _judge(self, batch: pa.RecordBatch) -> None:
-        if self._source.keeper is not None:
-            self._source.keeper.judge(batch, self._engine.may_be_kafka)
+    def join(self) -> None:
+        """Wait until all that came has been taken and written, and close the file. Call `stop` before."""
+        for collector in self._collectors:
+            collector.join()
+        if self.keeper is not None:
+            self.keeper.join()
+            self.keeper.close(
+                [
+                    (each.listener.interface, each.received, each.kernel_dropped, dropped)
+                    for each, dropped in zip(self._collectors, self._first.dropped, strict=True)
+                ]
+            )
 
     def _close(self) -> None:
         """Close everything, whatever fails; then raise what failed first."""
-        self._source.join()
-        closing: list[Callable[[], None]] = [self._last_tick]
-        closing += [sink.close for sink in self._sinks]
+        self.join()
+        health = self.health()
+        self.totals.dropped, self.totals.own_dropped = health.kernel_dropped, health.own_dropped
         failure: BaseException | None = None
-        for each in closing:
+        for each in (self._tick, *(sink.close for sink in self._sinks)):
             try:
                 each()
             except Exception as error:
@@ -143,12 +218,32 @@ class Session:
         if failure is not None:
             raise failure
 
-    def _last_tick(self) -> None:
-        self.totals.dropped, self.totals.own_dropped = self._source.kernel_dropped, self._source.own_dropped
-        self._tick()
-
 
 # What a live session tells those who show or keep what it found.
+
+
+class Waiting:
+    """Events that wait until there are enough to be worth looking at: a batch costs milliseconds however
+    small it is."""
+
+    def __init__(self, columns: Collection[str], enough: int, most_bytes: int = 1 << 62) -> None:
+        """Of events only `columns` are kept. `enough` are so many events, or so many bytes of them."""
+        self._columns, self._enough, self._most_bytes = frozenset(columns), enough, most_bytes
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, events: pa.RecordBatch) -> bool:
+        """Let these wait, too; whether there are enough now."""
+        kept = events.select([name for name in events.schema.names if name in self._columns])
+        self._batches.append(kept)
+        self._rows += kept.num_rows
+        self._bytes += kept.nbytes
+        return self._rows >= self._enough or self._bytes > self._most_bytes
+
+    def taken(self) -> list[pa.RecordBatch]:
+        """All that waited, as one batch, or nothing."""
+        batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
+        return [pa.concat_batches(batches)] if batches else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +279,6 @@ class Health:
 
     @property
     def dropped(self) -> int:
-        """Packets lost, wherever."""
         return self.kernel_dropped + self.own_dropped
 
     @property
@@ -205,139 +299,3 @@ class LiveSink(Protocol):
 
     def close(self) -> None:
         """The session is over; write what is left, close files and sockets."""
-
-
-# SEGMENTS from interfaces: what `analyze` takes, as the packets come.
-#
-# The time that goes with what the takers hand over becomes a time batch (`kwsniff.net.segments.at_time`)
-# about once a second: the time until when every interface has been listened to without anything left to
-# decode.
-
-TICK = 1_000_000_000
-"""Nanoseconds between time batches."""
-
-ENDING_S = 1.5
-"""Seconds after `stop` when what still waits is no longer decoded."""
-
-Judge = Callable[[pa.RecordBatch], None]
-
-
-class LiveSource:
-    """All interfaces of a session."""
-
-    def __init__(
-        self,
-        listeners: Sequence[Listener],
-        queue_bytes: int,
-        totals: CaptureTotals,
-        keeping: Keeping | None = None,
-    ) -> None:
-        """`queue_bytes` bounds the packets that wait to be decoded, and those that wait to be written, beside
-        one block of each interface."""
-        self.interfaces = tuple(listener.interface for listener in listeners)
-        self.troubles: list[str] = []
-        """Why interfaces, or writing packets, were given up."""
-        self._lane = first = Lane(queue_bytes, len(listeners))
-        self.keeper: Keeper | None = None
-        if keeping is not None:
-            first = Lane(queue_bytes, len(listeners))
-            self.keeper = Keeper(keeping, first, self._lane, self.interfaces, self.troubles.append)
-        self._first = first
-        self._totals = totals
-        self._stop = Stop()
-        self._deadline = float("inf")
-        self.collectors = [
-            Collector(index, listener, first, self._stop) for index, listener in enumerate(listeners)
-        ]
-        self._until = [0] * len(listeners)
-        self._open = len(listeners)
-        self.now = 0
-        """Nanoseconds since 1970 until when all has been decoded."""
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Of packets taken and not decoded yet."""
-        return self._lane.used
-
-    @property
-    def kernel_dropped(self) -> int:
-        """Packets that found the kernel's buffer full."""
-        return sum(collector.kernel_dropped for collector in self.collectors)
-
-    @property
-    def came(self) -> int:
-        """Packets that passed the filters, decoded, waiting or dropped."""
-        return sum(collector.came for collector in self.collectors)
-
-    @property
-    def own_dropped(self) -> int:
-        """Packets that were not decoded because a queue was full, or for want of time at the end."""
-        return sum(self._lane.dropped) + (sum(self._first.dropped) if self._first is not self._lane else 0)
-
-    @property
-    def own_written(self) -> int:
-        """Those of them that were written to a file."""
-        return self._lane.written
-
-    def start(self) -> None:
-        """Begin to listen."""
-        for thread in (*self.collectors, self.keeper):
-            if thread is not None:
-                thread.start()
-
-    def stop(self) -> None:
-        """Listen no more; `segments` ends when it has yielded what came until now, as far as that is decoded
-        within ENDING_S. From any thread."""
-        if not self._stop.is_set():
-            self._deadline = time.monotonic() + ENDING_S
-        self._stop.set()
-
-    def join(self) -> None:
-        """Wait until all that came has been taken and written, and close the file. Call `stop` before."""
-        for collector in self.collectors:
-            collector.join()
-        if self.keeper is not None:
-            self.keeper.join()
-            self.keeper.close(
-                [
-                    (each.listener.interface, each.received, each.kernel_dropped, dropped)
-                    for each, dropped in zip(self.collectors, self._first.dropped, strict=True)
-                ]
-            )
-
-    def segments(self, judge: Judge, tick: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-        """Segments and time batches until all interfaces have ended.
-
-        `judge` is given each batch when it has been analysed; `tick` is called after each time batch was.
-        """
-        dissector = Dissector(self._totals)
-        told = 0
-        while self._open:
-            handed = self._lane.get(TICK / 1e9)
-            if handed is None:  # a taker that hangs, or a machine that sleeps
-                tick()
-                continue
-            if time.monotonic() > self._deadline:
-                self._lane.drop(handed)
-            elif handed.block is not None:
-                batch = segment_batch(dissector.dissect(handed.block))
-                if len(batch):
-                    yield batch
-                    judge(batch)
-            self._lane.done(handed)
-            self._note(handed)
-            if self.now - told >= TICK:
-                told = self.now
-                yield at_time(self.now)
-                tick()
-
-    def _note(self, handed: Handed) -> None:
-        self._until[handed.collector] = handed.until
-        if handed.ended is not None:
-            self._open -= 1
-            self._until[handed.collector] = 1 << 62  # the others' time counts
-            if handed.ended:
-                self.troubles.append(handed.ended)
-        now = min(self._until)
-        if now < 1 << 62:
-            self.now = max(self.now, now)

@@ -71,6 +71,26 @@ def fitted(text: str, width: int, left: bool = True) -> str:
     return text + space if left else space + text
 
 
+def in_lines(text: str, width: int, indent: str = "") -> list[str]:
+    """`text` in lines no wider than `width` cells, all but the first one indented; words longer than a line
+    are cut into parts."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if cell_width(longer) <= width or not line.strip():
+            line = longer
+        else:
+            lines.append(line)
+            line = indent + word
+        while cell_width(line) > width:
+            from rich.cells import chop_cells
+
+            head = chop_cells(line, width)[0]
+            lines.append(head)
+            line = indent + line[len(head) :]
+    return [*lines, line]
+
+
 def printable_column(column: pa.Array, escape: Callable[[str], str] = printable) -> pa.Array:
     """The texts of a column through `printable`, or `json_printable`."""
     return replaced(column, _SUSPICIOUS, _NOT_ASCII, escape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from kwsniff.count.eventrows import BROKER_LEAST
 from kwsniff.count.percentiles import BUCKETS, STEP, Histogram
 from kwsniff.count.timeline import Timeline
 from kwsniff.output.text import printable
-from kwsniff.page.sections import busy, cause
+from kwsniff.page.sections import busy, by_share, cause, sum_of
 from kwsniff.rows.events import ANOMALIES
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from kwsniff.analysis.errors import ErrorLine
 
@@ -45,27 +46,20 @@ TENTHS = 10
 STEPS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)
 """Preferred numbers (ISO 3, R10): each a quarter more than the one before."""
 BARS = 1_500
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text(value: Any) -> str | None:
     """A text from the wire as it may be shown."""
-    if _missing(value):
+    if value is None:
         return None
     shown = printable(str(value))
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
-def _missing(value: Any) -> bool:
-    import pandas as pd  # which who only gathers figures for a page does without
-
-    return value is None or value is pd.NA
-
-
 def micros(moment: datetime | None) -> int | None:
     """Microseconds since 1970."""
-    import pandas as pd
-
-    return None if pd.isna(moment) else round(moment.timestamp() * 1e6)
+    return None if moment is None else round(moment.timestamp() * 1e6)
 
 
 def table(found: AnswerTable, names: Sequence[str] | None = None, rows: int = ROWS) -> Block:
@@ -83,7 +77,7 @@ def cell(value: Any, kind: str) -> Any:
         values = list(value or ())
         more = [f"and {len(values) - LISTED:,} more"] if len(values) > LISTED else []
         return [*(text(each) for each in values[:LISTED]), *more]
-    if _missing(value) or (isinstance(value, float) and math.isnan(value)):
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if kind == TIME:
         return micros(value)
@@ -94,14 +88,6 @@ def cell(value: Any, kind: str) -> Any:
 
 def _number(value: Any) -> float | int:
     return int(value) if float(value).is_integer() else round(float(value), 3)
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a frame, what is missing as None."""
-    import pandas as pd
-
-    rows = frame.to_dict(orient="records")
-    return [{str(name): None if pd.isna(value) else value for name, value in row.items()} for row in rows]
 
 
 def timeline(found: Timeline, rebalances: Iterable[int]) -> Block:
@@ -132,18 +118,9 @@ def slow_table(found: AnswerTable, names: Mapping[str, str]) -> AnswerTable:
     return AnswerTable(found.name, found.title, found.fields, rows, found.top)
 
 
-def _by_share(rows: list[dict[str, Any]], *names: str) -> None:
-    """Sort rows by their share of the time of all, without waiting on purpose, and note it."""
-    whole = sum(map(busy, rows))
-    for row in rows:
-        row["share"] = busy(row) / whole if whole else 0.0
-    rows.sort(key=lambda row: (-row["share"], -row["calls"], *(str(row[name] or "") for name in names)))
-
-
-def api_table(frame: pd.DataFrame) -> AnswerTable:
+def api_table(found: pa.Table) -> AnswerTable:
     """Calls, errors, latencies by API, and where the time went."""
-    rows = records(frame)
-    _by_share(rows, "api")
+    rows = by_share(found, "api")
     for row in rows:
         row["cause"] = cause(row, 2)
     return AnswerTable("api", "Where the time went", API, rows)
@@ -153,8 +130,8 @@ def split(found: AnswerTable) -> Block:
     """The parts of the time by API, for a chart: percent of the time of all calls."""
     known = [row for row in found.rows if row["share"]]
     rows = known[:CHART_APIS]
-    parts = {where: [row.get(_sum(name)) or 0.0 for row in rows] for name, where in WHERE.items()}
-    broker = [row.get(_sum("broker_us")) or 0.0 for row in rows]
+    parts = {where: [row.get(sum_of(name)) or 0.0 for row in rows] for name, where in WHERE.items()}
+    broker = [row.get(sum_of("broker_us")) or 0.0 for row in rows]
     parts[MAYBE] = [each - least for each, least in zip(broker, parts[WHERE[BROKER_LEAST]], strict=True)]
     parts.pop(WHERE["waited_us"])
     if not any(map(any, parts.values())):
@@ -165,10 +142,6 @@ def split(found: AnswerTable) -> Block:
     ]
     return {"apis": [text(row["api"]) or "(none)" for row in rows], "series": series,
             "left": len(known) - len(rows)}  # fmt: skip
-
-
-def _sum(name: str) -> str:
-    return f"{name[:-3]}_sum_us"
 
 
 def latencies(found: Histogram, apis: Sequence[str]) -> Block:
@@ -194,22 +167,22 @@ def latencies(found: Histogram, apis: Sequence[str]) -> Block:
 
 def matrix(uses: pd.DataFrame | None) -> Block:
     """What clients carry to and from topics: the clients and topics with most bytes."""
-    if uses is None or not len(uses):
-        return {"clients": [], "topics": [], "cells": [], "left": [0, 0]}
-    who = [_who(*pair) for pair in zip(uses["client_id"], uses["client_ip"], strict=True)]
-    frame = uses.assign(client=who, topic=uses["topic"].replace({METADATA_ID: CLUSTER_METADATA}))
-    frame["weight"] = frame["record_bytes"] * 1_000_000 + frame["calls"]
-    clients = frame.groupby("client")["weight"].sum().sort_values(ascending=False).index.tolist()
-    topics = frame.groupby("topic")["weight"].sum().sort_values(ascending=False).index.tolist()
+    rows: list[dict[Any, Any]] = [] if uses is None else uses.to_dict(orient="records")
+    ends = [(_who(row), CLUSTER_METADATA if row["topic"] == METADATA_ID else row["topic"]) for row in rows]
+    weights: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for row, end in zip(rows, ends, strict=True):
+        for sums, name in zip(weights, end, strict=True):
+            sums[name] += int(row["record_bytes"]) * 1_000_000 + int(row["calls"])
+    clients, topics = map(_heaviest, weights)
     x = {topic: at for at, topic in enumerate(topics[:TOPICS])}
     y = {client: at for at, client in enumerate(clients[:CLIENTS])}
     cells: dict[tuple[int, int], list[Any]] = {}
-    inside = frame[frame["client"].isin(y.keys()) & frame["topic"].isin(x.keys())]
-    for row in inside.to_dict(orient="records"):
-        cell = cells.setdefault((x[row["topic"]], y[row["client"]]), [0, 0, 0, 0, []])
-        for place, name in enumerate(("record_bytes", "calls", "errors", "records")):
-            cell[place] += int(row[name])
-        cell[4].append(f"{row['api']} {int(row['calls']):,}")
+    for row, (client, topic) in zip(rows, ends, strict=True):
+        if client in y and topic in x:
+            cell = cells.setdefault((x[topic], y[client]), [0, 0, 0, 0, []])
+            for place, name in enumerate(("record_bytes", "calls", "errors", "records")):
+                cell[place] += int(row[name])
+            cell[4].append(f"{row['api']} {int(row['calls']):,}")
     return {
         "clients": [text(each) for each in y], "topics": [text(each) for each in x],
         "cells": [[*at, *cell[:4], ", ".join(cell[4][:5])] for at, cell in sorted(cells.items())],
@@ -217,26 +190,25 @@ def matrix(uses: pd.DataFrame | None) -> Block:
     }  # fmt: skip
 
 
-def _who(client_id: Any, ip: Any) -> str:
-    return f"{client_id}@{ip}" if client_id else str(ip)
+def _heaviest(weights: Counter[str]) -> list[str]:
+    return sorted(weights, key=lambda name: (-weights[name], name))
 
 
-def client_table(frame: pd.DataFrame) -> AnswerTable:
-    """Clients by their share of the time."""
-    rows = records(frame)
-    _by_share(rows, "client_id", "client_ip")
-    return AnswerTable("client", "Clients", CLIENT, rows)
+def _who(row: Row) -> str:
+    return f"{row['client_id']}@{row['client_ip']}" if row["client_id"] else str(row["client_ip"])
+
+
+def client_table(found: pa.Table) -> AnswerTable:
+    return AnswerTable("client", "Clients", CLIENT, by_share(found, "client_id", "client_ip"))
 
 
 def error_table(lines: Sequence[ErrorLine]) -> AnswerTable:
     """Errors with who got them and for what."""
-    import pandas as pd
-
     rows = [
         {
             "error": line.error, "api": line.api, "calls": line.calls, "who": line.who, "where": line.where,
-            "first": pd.Timestamp(line.entry.first.time, unit="us", tz="UTC"),
-            "last": pd.Timestamp(line.entry.last.time, unit="us", tz="UTC"),
+            "first": EPOCH + timedelta(microseconds=line.entry.first.time),
+            "last": EPOCH + timedelta(microseconds=line.entry.last.time),
             "packet": line.entry.first.number if line.entry.first.number >= 0 else None,
         }
         for line in lines
@@ -269,35 +241,42 @@ def groups(found: Groups, last: int | None) -> Block:
 
 
 SHARE = AnswerField("share", RATIO, "share of time", "of all calls, without waiting on purpose")
-API = (
-    AnswerField("api", TEXT, "API", "name of the API"),
+COUNTS = (
     AnswerField("calls", COUNT, "calls", "calls of any status"),
     AnswerField("errors", COUNT, "errors", "calls with a non-zero error code"),
+)
+HALF = AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer")
+SLOWEST = (
+    AnswerField("latency_p99_us", DURATION, "p99", "99 of 100"),
+    AnswerField("latency_max_us", DURATION, "max", "the longest"),
+)
+SIZES = (
+    AnswerField("request_bytes", BYTES, "sent", "bytes of the requests"),
+    AnswerField("response_bytes", BYTES, "received", "bytes of the responses"),
+)
+API = (
+    AnswerField("api", TEXT, "API", "name of the API"),
+    *COUNTS,
     AnswerField("unanswered", COUNT, "unanswered", "calls without a captured response"),
     SHARE,
     AnswerField("cause", TEXT, "spent in", "what most of its time went into"),
-    AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
+    HALF,
     AnswerField("latency_p95_us", DURATION, "p95", "95 of 100"),
-    AnswerField("latency_p99_us", DURATION, "p99", "99 of 100"),
-    AnswerField("latency_max_us", DURATION, "max", "the longest"),
-    AnswerField("request_bytes", BYTES, "sent", "bytes of the requests"),
-    AnswerField("response_bytes", BYTES, "received", "bytes of the responses"),
+    *SLOWEST,
+    *SIZES,
 )
 CLIENT = (
     AnswerField("client_id", TEXT, "client", "as the client calls itself"),
     AnswerField("client_ip", TEXT, "address", "address it sends from"),
     AnswerField("software", TEXT, "software", "client libraries with version, as they say (KIP-511)"),
-    AnswerField("calls", COUNT, "calls", "calls of any status"),
-    AnswerField("errors", COUNT, "errors", "calls with a non-zero error code"),
+    *COUNTS,
     AnswerField("error_ratio", RATIO, "error share", "errors / calls"),
     SHARE,
-    AnswerField("latency_p50_us", DURATION, "p50", "half of the calls that did not wait took no longer"),
-    AnswerField("latency_p99_us", DURATION, "p99", "99 of 100"),
-    AnswerField("latency_max_us", DURATION, "max", "the longest"),
+    HALF,
+    *SLOWEST,
     AnswerField("throttle_ms", COUNT, "throttled ms", "sum of the throttle times it was told"),
     AnswerField("in_flight_max", COUNT, "in flight", "most requests a connection had outstanding"),
-    AnswerField("request_bytes", BYTES, "sent", "bytes of the requests"),
-    AnswerField("response_bytes", BYTES, "received", "bytes of the responses"),
+    *SIZES,
 )
 ERRORS = (
     AnswerField("error", TEXT, "error", "name of the error code"),

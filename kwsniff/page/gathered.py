@@ -49,8 +49,7 @@ SCHEMA = pa.schema([EVENTS.field(name) for name in _KEEP])
 class GroupCalls:
     """The first `KEPT` such calls; `beyond` counts the others."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self.rows: list[Row] = []
         self.beyond = 0
         self._seen: dict[tuple[Any, ...], tuple[Any, Any]] = {}
@@ -113,7 +112,7 @@ class GroupCalls:
             self._last[member] = (row["generation"], None, least)
 
     def _keep(self, row: Row) -> None:
-        if len(self.rows) >= self._kept:
+        if len(self.rows) >= KEPT:
             self.beyond += 1
             return
         for name in BODIES:
@@ -146,7 +145,6 @@ class Gathered:
         """Calls that waited on purpose, which are not among the slowest."""
 
     def take(self, batch: pa.RecordBatch | EventBatch) -> None:
-        """Take one EVENTS batch, in its order."""
         batch = EventBatch.of(batch)
         calls = batch.calls
         if not len(calls):

@@ -1,8 +1,7 @@
 """The report as a page to send to somebody: one file, without any network.
 
-`Pass` takes EVENTS batches and merges with what others took of other parts; `Page` is what one input shows;
-`page_of` goes from EVENTS to the text of the file. Charts are drawn by Apache ECharts, which is part of the
-file.
+`Pass` takes EVENTS batches and merges with what others took of other parts; `Page` is what one input shows.
+Charts are drawn by Apache ECharts, which is part of the file.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import base64
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from kwsniff.count.where.period import Window
 
 
-__all__ = ["NEEDED", "Gathered", "Page", "Pass", "page_of"]
+__all__ = ["NEEDED", "Gathered", "Page", "Pass"]
 
 NEEDED = frozenset(STATISTICS) | FINDINGS | GATHERED
 """Columns of EVENTS that the page is made from."""
@@ -57,15 +56,8 @@ TIMELINE = ("-f", "csv", "--columns", "time,status,error,throttle_ms")
 SLOW_COLUMNS = ("time", "api", "client", "broker", "topics", "duration_us", "latency_us", "mostly", "error")
 GROUPS = ("time", "group", "kind", "generation", "duration_us", "members", "trigger", "reasons", "after")
 MEMBERS = (
-    "group",
-    "client",
-    "address",
-    "instance",
-    "generation",
-    "assignment",
-    "first_time",
-    "last_time",
-    "end",
+    *("group", "client", "address", "instance", "generation", "assignment"),
+    *("first_time", "last_time", "end"),
 )
 
 
@@ -112,7 +104,7 @@ class Page:
         groups.learn(self.report.topic_names)
         groups.take(self.gathered.groups.batch())
         groups.see(self.gathered.groups.seen())
-        api = blocks.api_table(self.report.tables["api"])
+        api = blocks.api_table(self.report.arrow["api"])
         data, parts = self._blocks(api, groups, trees_of)
         heading = title([printable(path) for path in self.paths], self.report)
         trust = note(self.trust) + "".join(note(each) for each in (*self.notes, self.report.note))
@@ -138,7 +130,7 @@ class Page:
         rebalances, members, _ = groups.tables()
         begins = [at for row in rebalances.rows if (at := blocks.micros(row["time"])) is not None]
         slow = blocks.slow_table(self.gathered.slowest.table(), self.report.topic_names)
-        clients = blocks.client_table(self.report.tables["client"])
+        clients = blocks.client_table(self.report.arrow["client"])
         uses = blocks.matrix(self.report.uses)
         names = [str(row["api"]) for row in api.rows]
         data = {
@@ -221,10 +213,9 @@ class Page:
         return opened
 
     def _facts(self, api: AnswerTable) -> dict[str, str]:
-        """The figures beside the title."""
         calls = sum(row["calls"] for row in api.rows)
         errors = sum(row["errors"] for row in api.rows)
-        clients = len(self.report.tables["client"])
+        clients = len(self.report.arrow["client"])
         found = sum(each.severity in (CRITICAL, WARNING) for each in facts(self.findings))
         latency = {
             f"latency {name}": duration(value / 1e6)
@@ -286,22 +277,14 @@ class Pass:
         self.findings.merge(other.findings)
         self.gathered.merge(other.gathered)
 
-    def page(self, paths: Sequence[str], notes: Sequence[str] = ()) -> Page:
+    def page(self, paths: Sequence[str]) -> Page:
         """What was taken, as a page; it is finished by this. `paths` are what the events are of."""
-        errors = {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
+        errors = catalog().error_kinds
         report = Report.from_store(self.store, errors=errors, only=TABLES, uses=True)
         return Page(
             paths, report, self.findings.found(errors), self.findings.errors(errors), self.trust.anomalies,
-            paragraph(self.trust), self.gathered, notes=notes,
+            paragraph(self.trust), self.gathered,
         )  # fmt: skip
-
-
-def page_of(batches: Iterable[pa.RecordBatch], paths: Sequence[str] = ()) -> str:
-    """The text of the page of EVENTS batches; `paths` say what they are of."""
-    taken = Pass()
-    for batch in batches:
-        taken.take(batch)
-    return taken.page(paths).html()
 
 
 # One self-contained file: the data of the page, what draws it, and a policy that lets nothing else in.

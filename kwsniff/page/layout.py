@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-from kwsniff.output.text import GAP, cell_width, fitted, joined
+from kwsniff.output.text import GAP, cell_width, fitted, in_lines, joined
 from kwsniff.output.units import duration, many
 
 if TYPE_CHECKING:
@@ -98,30 +98,10 @@ def tied(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """`text` in lines no wider than `width`, all but the first one indented; words longer than a line are
-    cut into parts."""
-    lines, line = [], ""
-    for word in _UNIT.sub(lambda found: _TIE + found[1], text).split(" "):
-        joined = f"{line} {word}" if line else word
-        if cell_width(joined) <= width or not line.strip():
-            line = joined
-        else:
-            lines.append(line)
-            line = indent + word
-        while cell_width(line) > width:
-            head = _head(line, width)
-            lines.append(head)
-            line = indent + line[len(head) :]
-    return [each.replace(_TIE, " ") for each in (*lines, line)]
-
-
-def _head(text: str, width: int) -> str:
-    size = 0
-    for place, char in enumerate(text):
-        size += cell_width(char)
-        if size > width:
-            return text[:place]
-    return text
+    """`text` in lines no wider than `width`, all but the first one indented; numbers keep their units beside
+    them."""
+    words = _UNIT.sub(lambda found: _TIE + found[1], text)
+    return [line.replace(_TIE, " ") for line in in_lines(words, width, indent)]
 
 
 def columns(

@@ -6,21 +6,17 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from kwsniff.analysis.bytestream import FramedMessage, messages_of_calls
 from kwsniff.analysis.findings import Fact, facts
 from kwsniff.analysis.rule import NOT_SHOWN, OK, SEVERITIES
-from kwsniff.analysis.tree import Node, tree_of
+from kwsniff.analysis.tree import UNKNOWN, Node, tree_of
 from kwsniff.config import Config
 from kwsniff.output.text import printable
-from kwsniff.spec.binary import DecodeError
-from kwsniff.spec.compile import decode_body
-from kwsniff.spec.interpret import BodyReader
-from kwsniff.spec.load import catalog
-from kwsniff.spec.render import render
 
 if TYPE_CHECKING:
     from kwsniff.analysis.findings import Finding
@@ -36,11 +32,14 @@ def escaped(text: str) -> str:
     return html.escape(text, quote=True)
 
 
-class Part:
+class Part(NamedTuple):
     """One block of the page."""
 
-    def __init__(self, name: str, title: str, command: str, inner: str, about: str = "") -> None:
-        self.name, self.title, self.command, self.inner, self.about = name, title, command, inner, about
+    name: str
+    title: str
+    command: str
+    inner: str
+    about: str = ""
 
     def markup(self) -> str:
         """The block with its heading and the command that makes it again."""
@@ -57,12 +56,10 @@ def command_line(command: str) -> str:
 
 
 def chart(name: str, label: str) -> str:
-    """The place of a chart."""
     return f'<div class="chart" data-chart="{name}" role="img" aria-label="{escaped(label)}"></div>'
 
 
 def table(name: str) -> str:
-    """The place of a table."""
     return f'<div class="table" data-table="{name}"></div>'
 
 
@@ -140,7 +137,6 @@ FIELDS = 140
 """Fields shown of one message."""
 LONGEST_VALUE = 160
 """Characters shown of one value."""
-HEX_BYTES = 8
 PACKETS = 6
 
 
@@ -156,8 +152,8 @@ def read_again(
         if number < len(slowest):
             trees.setdefault(number, []).append(of_message(call, direction, message))
         elif not message.missing:
-            data = message.data
-            call[direction] = _body_json(data, call["api_key"], call["api_version"], direction)
+            with suppress(KeyError):
+                call[direction] = tree_of(message.data, call["api_key"], call["api_version"], direction).body
     return {number: sorted(found, key=lambda tree: tree["what"]) for number, found in trees.items()}
 
 
@@ -171,7 +167,7 @@ def of_message(call: Mapping[str, Any], direction: str, message: FramedMessage) 
     try:
         tree = tree_of(message.data, call["api_key"], call["api_version"], direction)
     except KeyError:
-        return shown | {"problem": "an API or version that is not known: its fields are not"}
+        return shown | {"problem": UNKNOWN}
     nodes = [(node, depth) for node, depth, _ in tree.walk()]
     shown["fields"] = [_field(node, depth, message.data) for node, depth in nodes[:FIELDS]]
     shown["more"] = max(len(nodes) - FIELDS, 0)
@@ -181,13 +177,7 @@ def of_message(call: Mapping[str, Any], direction: str, message: FramedMessage) 
 
 
 def _field(node: Node, depth: int, data: bytes) -> list[Any]:
-    hexed = "" if node.children else "··" if node.hidden else _hex(data[node.start : node.end])
-    kind = " ".join(filter(None, (node.type, node.versions)))
-    return [depth, node.start, hexed, printable(node.name), kind, _value(node)]
-
-
-def _hex(data: bytes) -> str:
-    return data[:HEX_BYTES].hex(" ", 2) + ("…" if len(data) > HEX_BYTES else "")
+    return [depth, node.start, node.hex(data), printable(node.name), node.kind, _value(node)]
 
 
 def _value(node: Node) -> str:
@@ -224,25 +214,3 @@ def _json_fields(value: Any, depth: int) -> Iterator[list[Any]]:
             yield from _json_fields(inner, depth + 1)
         else:
             yield [depth, None, "", printable(name), "", _text(inner)]
-
-
-LENGTH = 4
-"""Bytes before a frame that say how long it is."""
-
-
-def _body_json(frame: bytes, api_key: int, version: int, direction: str) -> str | None:
-    """The JSON text of the body of a request or response frame, None if it cannot be decoded."""
-    api = catalog().apis.get(api_key)
-    if api is None or version not in api.versions:
-        return None
-    request = direction == "request"
-    head = catalog().data("RequestHeader" if request else "ResponseHeader")
-    header = api.request_header_version(version) if request else api.response_header_version(version)
-    layout = head.at(header)
-    reader = BodyReader(frame, LENGTH, len(frame), False)
-    try:
-        reader.struct(layout.items, layout.flexible, "", reader.limit)
-        body = decode_body(api_key, version, direction, frame[reader.pos :])
-    except DecodeError:
-        return None
-    return render(api_key, version, direction, body, Config())

@@ -142,11 +142,7 @@ def _listed(what: str, names: str, width: int, brief: bool) -> list[Line]:
 
 def api(table: pa.Table, width: int) -> Section:
     """Where the time of the calls went that did not wait on purpose."""
-    rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
-    for row in rows:
-        row["time_us"] = busy(row)
-    rows.sort(key=lambda row: (-row["time_us"], -row["calls"], row["api"] or ""))
-    whole = sum(row["time_us"] for row in rows)
+    rows = by_share(table, "api")
     figures: list[tuple[str, list[str]]] = [
         ("API", [printable(row["api"] or "(none)") for row in rows]),
         ("calls", [f"{row['calls']:,}" for row in rows]),
@@ -155,7 +151,7 @@ def api(table: pa.Table, width: int) -> Section:
         ("p50", [_ms(row["latency_p50_us"]) for row in rows]),
         ("p95", [_ms(row["latency_p95_us"]) for row in rows]),
         ("max", [_ms(row["latency_max_us"]) for row in rows]),
-        ("share", [_part(row["time_us"] / whole if whole else 0.0) for row in rows]),
+        ("share", [_part(row["share"]) for row in rows]),
         ("spent in", [cause(row, 2 if width >= WIDTH else 1) for row in rows]),
     ]
     title = "Where the time went (ms, waiting on purpose left out)"
@@ -183,9 +179,9 @@ def _table(
 def cause(row: Row, most: int) -> str:
     """The one or two parts that most of the time went into, with a sign if some of the broker's may have
     been waiting for data."""
-    parts = {name: row[_sum(name)] or 0.0 for name in PARTS if name != "waited_us"}
+    parts = {name: row[sum_of(name)] or 0.0 for name in PARTS if name != "waited_us"}
     whole = sum(parts.values())
-    unsure = parts["broker_us"] > (row[_sum(BROKER_LEAST)] or 0.0)
+    unsure = parts["broker_us"] > (row[sum_of(BROKER_LEAST)] or 0.0)
     ranked = sorted(parts, key=lambda name: -parts[name])[:most]
     shown = [(name, _share(parts[name], whole)) for name in ranked]
     sign = {"broker_us": "≤"} if unsure else {}
@@ -198,13 +194,25 @@ def _some(count: int) -> str:
 
 def busy(row: Row) -> float:
     """The time of all calls but what they waited on purpose, µs."""
-    if row.get(_sum("waited_us")) is None:
+    if row.get(sum_of("waited_us")) is None:
         return float(row["duration_sum_us"] or 0.0)
     whole = (row["duration_sum_us"] or 0.0) + (row["duration_waited_sum_us"] or 0.0)
-    return max(float(whole - row[_sum("waited_us")]), 0.0)
+    return max(float(whole - row[sum_of("waited_us")]), 0.0)
 
 
-def _sum(name: str) -> str:
+def by_share(table: pa.Table, *names: str) -> list[dict[str, Any]]:
+    """Rows of a table of the report with their `share` of the time of all, without waiting on purpose: the
+    greatest first, then those with the most calls, then by `names`."""
+    rows: list[dict[str, Any]] = table.drop_columns(["first_time", "last_time"]).to_pylist()
+    whole = sum(map(busy, rows))
+    for row in rows:
+        row["share"] = busy(row) / whole if whole else 0.0
+    rows.sort(key=lambda row: (-row["share"], -row["calls"], *(str(row[name] or "") for name in names)))
+    return rows
+
+
+def sum_of(name: str) -> str:
+    """The column of the report that sums up a part of the time."""
     return f"{name[:-3]}_sum_us"
 
 
@@ -226,10 +234,8 @@ def errors(lines: Sequence[ErrorLine], width: int, zone: tzinfo) -> Section:
 
 def clients(table: pa.Table, width: int) -> Section:
     """Those with most time that was not waiting on purpose, errors and bytes."""
-    rows = table.drop_columns(["first_time", "last_time"]).to_pylist()
-    whole = sum(map(busy, rows))
+    rows = by_share(table, "client_id", "client_ip")
     for row in rows:
-        row["share"] = busy(row) / whole if whole else 0.0
         row["size"] = row["request_bytes"] + row["response_bytes"]
     figures: list[tuple[str, str, Callable[[Any], str]]] = [
         ("by share of the time", "share", _part),

@@ -132,6 +132,11 @@ class Catalog:
         path = self.folder / f"{ERRORS}{SUFFIX}"
         return parse.errors(path.read_text(encoding="utf-8"), path.name)
 
+    @cached_property
+    def error_kinds(self) -> dict[int, tuple[str, bool]]:
+        """Name of each error code, and whether a client may try again."""
+        return {code: (error.name, error.retriable) for code, error in self.errors.items()}
+
     def error(self, code: int) -> ErrorCode:
         """An error by its number; one no table knows gets the name `UNKNOWN_<number>`."""
         return self.errors.get(code) or ErrorCode(code, f"UNKNOWN_{code}", False, "")

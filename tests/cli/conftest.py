@@ -82,8 +82,7 @@ def kwsniff(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Callable[..., Ended]:
     """Runs the command line in this process over stand-in captures."""
-    monkeypatch.setattr("kwsniff.cli.decode.events", stand_in.events)
-    monkeypatch.setattr("kwsniff.cli.reporting.events", stand_in.events)
+    monkeypatch.setattr("kwsniff.cli.telling.events", stand_in.events)
     return invoker(capfdbinary)
 
 

@@ -11,15 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kwsniff.cli.crosscheck import (
-    Answered,
-    Place,
-    SeenMessage,
-    ToolMissingError,
-    _compared,
-    crosscheck,
-    lines,
-)
+from kwsniff.cli.crosscheck import Answered, Place, SeenMessage, _compared, crosscheck, lines
+from kwsniff.cli.problem import CommandError
 from kwsniff.config import Config
 from tests.samples import sample
 
@@ -77,7 +70,7 @@ def test_without_tshark_it_says_what_to_install(tmp_path: Path) -> None:
 def test_without_pyshark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/tshark")
     monkeypatch.setitem(sys.modules, "pyshark", None)
-    with pytest.raises(ToolMissingError, match=r"kwsniff\[crosscheck\]"):
+    with pytest.raises(CommandError, match=r"kwsniff\[crosscheck\]"):
         crosscheck("captures/kafka-0.10.pcap", Config())
 
 

@@ -16,7 +16,6 @@ import pytest
 
 from kwsniff import __version__
 from kwsniff.capture.error import CaptureError
-from kwsniff.cli import decode as job
 from kwsniff.cli.running import run
 from kwsniff.run.offline import events
 from tests.cli.conftest import ROOT, call, process
@@ -209,7 +208,7 @@ def test_where_the_rows_are_that_came_before_an_input_failed(
         yield next(iter(events(*given, **named)))
         raise CaptureError("a worker process ended early; try -j 1")
 
-    monkeypatch.setattr(job, "events", failing)
+    monkeypatch.setattr("kwsniff.cli.telling.events", failing)
     out = tmp_path / "events.jsonl"
     assert run(["decode", "captures/ipv6.pcap", "-q", "-o", str(out)]) == 2
     said = f"kwsniff: a worker process ended early; try -j 1; {out} holds the rows so far\n"

@@ -22,7 +22,7 @@ from kwsniff.net.packets import CaptureTotals
 from tests.cli.conftest import ROOT
 from tests.live.test_end_to_end import Row, calls, decoded, lines, scenario
 from tests.live.test_pcapng import small_disk as small_disk
-from tests.live.test_source import Script, ip, packets, source
+from tests.live.test_source import Script, ip, nobody, packets, source
 from tests.playbook import Play, from_client, handshake, play, request, response
 
 HTTP = b"GET / HTTP/1.1\r\nHost: example\r\n\r\n"
@@ -85,7 +85,7 @@ def test_a_verdict_on_what_was_before_leaves_out_nothing_of_a_new_connection(tmp
     timer = threading.Timer(1.5, live.stop)
     threading.Timer(1, script.add, [packets(*new[3:])]).start()
     timer.start()
-    judged = live.segments(lambda batch: None, lambda: None)
+    judged = live.segments(nobody)
     first = next(batch for batch in judged if len(batch)).slice(0, len(old))  # decoding is behind
     assert live.keeper is not None
     live.keeper.judge(first, lambda segments: np.zeros(len(segments), np.bool_))

@@ -18,9 +18,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 import kwsniff
 from kwsniff.config import Config
-from kwsniff.live.metrics import Metrics, MetricsError
-from kwsniff.live.metrics.counted import BUCKETS_US, MAX_CLIENTS, MAX_LENGTH, MAX_SERIES
-from kwsniff.live.metrics.exposition import MAX_REQUESTS, parsed
+from kwsniff.live.counted import BUCKETS_US, MAX_CLIENTS, MAX_LENGTH, MAX_SERIES
+from kwsniff.live.metrics import MAX_REQUESTS, Metrics, MetricsError, parsed
 from kwsniff.live.session import Health
 from kwsniff.run.offline import events
 from tests.report import oracle

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kwsniff.config import Config
 from kwsniff.live.collector import Keeping
 from kwsniff.live.listener import GoneError, ReadPackets
-from kwsniff.live.session import LiveSource
-from kwsniff.net.packets import CaptureTotals
+from kwsniff.live.session import Session
 from kwsniff.net.segments import NOW
 from tests.playbook import START, Segment, handshake, play, response
 from tests.playbook import request as asks
@@ -77,20 +77,20 @@ def ip(segment: Segment) -> bytes:
     return head + segment.hosts[source].to_bytes(4) + segment.hosts[target].to_bytes(4) + tcp
 
 
-def source(*scripts: Script, queue_bytes: int = 1 << 20, keep: Keeping | None = None) -> LiveSource:
-    return LiveSource(scripts, queue_bytes, CaptureTotals(), keep)  # type: ignore[arg-type]
+def source(*scripts: Script, queue_bytes: int = 1 << 20, keep: Keeping | None = None) -> Session:
+    return Session(scripts, Config(), queue_bytes=queue_bytes, keeping=keep)  # type: ignore[arg-type]
 
 
 def nobody(batch: pa.RecordBatch) -> None:
     """Learns nothing."""
 
 
-def until_quiet(live: LiveSource, seconds: float = 0.5) -> Iterator[pa.RecordBatch]:
+def until_quiet(live: Session, seconds: float = 0.5) -> Iterator[pa.RecordBatch]:
     """Run and stop after a while."""
     live.start()
     timer = threading.Timer(seconds, live.stop)
     timer.start()
-    yield from live.segments(nobody, lambda: None)
+    yield from live.segments(nobody)
     timer.join()
 
 
@@ -124,7 +124,7 @@ def test_the_time_waits_for_the_slowest_interface() -> None:
     said = conversation()
     live = source(Script([packets(*said)], "fake0"), Script([], "fake1"))
     assert [len(batch) for batch in until_quiet(live, 1.6) if len(batch)] == [5]
-    assert live.now <= time.time_ns()
+    assert live.health().now_ns <= time.time_ns()
 
 
 def test_what_finds_the_queue_full_is_dropped_and_counted() -> None:
@@ -134,29 +134,28 @@ def test_what_finds_the_queue_full_is_dropped_and_counted() -> None:
     live.start()
     time.sleep(0.5)
     live.stop()
-    rows = sum(len(batch) for batch in live.segments(nobody, lambda: None))
+    rows = sum(len(batch) for batch in live.segments(nobody))
     assert rows == 5
-    assert live.own_dropped == 5
-    assert live.kernel_dropped == 8
-    assert live.waiting_bytes == 0
+    health = live.health()
+    assert (health.own_dropped, health.kernel_dropped, health.waiting_bytes) == (5, 8, 0)
 
 
 def test_an_interface_that_vanishes_ends_with_a_line_and_the_others_go_on() -> None:
     said = packets(*conversation())
     live = source(Script([said], "gone0", end=GoneError("gone0")), Script([said], "fake1"))
     assert sum(len(batch) for batch in until_quiet(live)) == 10
-    assert live.troubles == ["gone0: the interface is gone"]
+    assert live.health().troubles == ("gone0: the interface is gone",)
 
 
 def test_when_the_last_one_vanishes_it_ends_by_itself() -> None:
     live = source(Script([packets(*conversation())], end=GoneError("x")))
     live.start()
-    assert sum(len(batch) for batch in live.segments(nobody, lambda: None)) == 5
+    assert sum(len(batch) for batch in live.segments(nobody)) == 5
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error")])
 def test_a_broken_socket_is_told(error: OSError) -> None:
     live = source(Script([], end=error))
     live.start()
-    list(live.segments(nobody, lambda: None))
-    assert live.troubles == ["fake0: Input/output error"]
+    list(live.segments(nobody))
+    assert live.health().troubles == ("fake0: Input/output error",)

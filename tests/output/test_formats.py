@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from kwsniff.analysis.stored import CsvWriter, as_events, is_stored, stored_events
 from kwsniff.analysis.tabular import BYTES, COUNT, DURATION, LIST, TEXT, TIME, AnswerField, AnswerTable
 from kwsniff.capture.error import CaptureError
-from kwsniff.cli.printing import Look, write_csv, write_json, write_text
+from kwsniff.cli.answering import Look, write_csv, write_json, write_text
 from kwsniff.output.lines import TextWriter
 from kwsniff.output.text import cut
 from kwsniff.output.units import short_duration

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kwsniff.page.html import MOST_BYTES, page_of
+from kwsniff.page.html import MOST_BYTES
 from tests.cli.conftest import Ended
+from tests.page import page_of
 from tests.page.hostile import HOSTILE, hostile, many
 from tests.samples import CAPTURES, names
 

@@ -24,9 +24,10 @@ from hypothesis import strategies as st
 from kwsniff.analysis.bytestream import messages_of, messages_of_calls
 from kwsniff.config import Config
 from kwsniff.count.timeline import COUNTED, LIMIT, PERCENTILES, WIDTHS, Timeline
-from kwsniff.page.html import ASSETS, MOST_BYTES, Page, Pass, page_of, script_json
+from kwsniff.page.html import ASSETS, MOST_BYTES, Page, Pass, script_json
 from kwsniff.run.offline import events
 from tests.cli.conftest import Ended
+from tests.page import page_of
 from tests.page.echarts import ABOUT, about
 from tests.page.hostile import HOSTILE, hostile, many
 from tests.recount.command import page

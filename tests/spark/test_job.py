@@ -26,7 +26,6 @@ from kwsniff.capture.place import Place
 from kwsniff.capture.source import CaptureTotals
 from kwsniff.config import Config
 from kwsniff.count.naming import named
-from kwsniff.page.html import page_of
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
 from kwsniff.spark import job, version
@@ -35,6 +34,7 @@ from kwsniff.spark.resulttables import TABLES
 from kwsniff.spark.version import Lock
 from kwsniff.spec.load import catalog
 from tests.damage.disk import small_disk
+from tests.page import page_of
 from tests.page.test_html import data_of
 from tests.samples import CAPTURES, sample
 from tests.spark.streams import one_process

@@ -23,8 +23,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kwsniff.live.screen import view as lines
-from kwsniff.live.screen.grouping import GROUPINGS
 from kwsniff.live.screen.lastminute import Figures, Snapshot
+from kwsniff.live.screen.screenrows import GROUPINGS
 from kwsniff.live.screen.state import CALLS, HELP, KEYS, ROWS, SORTS, State
 
 OWN = ("tab", "shift+tab")
@@ -53,7 +53,6 @@ class Face(Widget):
                 self.refresh(Region(0, place, width, 1))
 
     def render_line(self, y: int) -> Strip:
-        """One line, as textual wants it."""
         strip = self.strips[y] if y < len(self.strips) else Strip([])
         return strip.adjust_cell_length(self.size.width)
 
@@ -69,11 +68,9 @@ class Output:
         return getattr(self._file, name)
 
     def write(self, text: str) -> None:
-        """Write what can be written."""
         self._try(self._file.write, text)
 
     def flush(self) -> None:
-        """Send what was written."""
         self._try(self._file.flush)
 
     def _try(self, do: Callable[..., Any], *given: str) -> None:
@@ -92,7 +89,6 @@ class Driver(LinuxDriver):
 
     @property
     def gone(self) -> bool:
-        """Whether the terminal is not there any more."""
         return bool(self._file.gone)
 
 
@@ -144,11 +140,9 @@ class LiveApp(App[None]):
         self.call_after_refresh(self.draw)
 
     def on_fresh(self) -> None:
-        """A newer snapshot is there."""
         self.draw()
 
     def on_resize(self, _: Resize) -> None:
-        """The terminal has another size now."""
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
@@ -181,23 +175,19 @@ class LiveApp(App[None]):
     # Keys
 
     def action_group(self, name: str) -> None:
-        """Group by something else."""
         self.state.show_group(name)
         self.draw()
 
     def action_next_group(self, by: int) -> None:
-        """Group by what comes next."""
         place = GROUPINGS.index(self.state.grouping) + by
         self.action_group(GROUPINGS[place % len(GROUPINGS)])
 
     def action_sort(self, name: str) -> None:
-        """Sort by something else, and see what is first."""
         self.state.sort, self.state.top = name, 0
         self.state.selected = None
         self.draw()
 
     def action_next_sort(self) -> None:
-        """Sort by what comes next."""
         names = list(SORTS)
         self.action_sort(names[(names.index(self.state.sort) + 1) % len(names)])
 
@@ -232,12 +222,10 @@ class LiveApp(App[None]):
         self._view(ROWS)
 
     def action_pause(self) -> None:
-        """Hold what is shown, or go on."""
         self.state.paused = not self.state.paused
         self.draw()
 
     def action_leave(self) -> None:
-        """End it."""
         self._leave()
         self.exit()
 
@@ -252,7 +240,6 @@ class LiveApp(App[None]):
     # Filter
 
     def action_filter(self) -> None:
-        """Ask for a text."""
         self._view(ROWS)
         self._ask(True)
 
@@ -262,7 +249,6 @@ class LiveApp(App[None]):
         self.draw()
 
     def on_input_submitted(self) -> None:
-        """Keep the text."""
         self._ask(False)
 
     def _ask(self, asked: bool) -> None:

@@ -2,8 +2,8 @@
 
 Theory of operation. Batches wait until the next tick (or until they are many), for what is done with a batch
 costs about the same whether it holds ten calls or ten thousand. Then, for each grouping, the keys of the
-calls get row numbers (`screenrows`), and sums and latencies are folded by row (`window`). Nothing is done
-call by call in Python.
+calls get row numbers, and sums and latencies are folded by row (`screenrows`). Nothing is done call by call
+in Python.
 
 A call counts from when it was complete: from the end of its response, or of its request if it wants none; an
 unanswered one from when that became known. It counts for each topic that it names; a topic's bytes are those
@@ -16,6 +16,7 @@ counted; the rows of a grouping, with that of the others, add up to all its entr
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -24,25 +25,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kwsniff.analysis.lag import LAG
-from kwsniff.count.codes import Joint
 from kwsniff.count.eventrows import WAITED, EventBatch, EventRows, waited
 from kwsniff.count.percentiles import buckets, quantiles
 from kwsniff.count.topics import TopicNames
-from kwsniff.live.screen.grouping import GROUPINGS, Entries, Key, by_column, by_topic, cut
-from kwsniff.live.screen.health import Monitor, Vitals
-from kwsniff.live.screen.screenrows import KEPT, OTHER, ROWS, Pieces, Recent, ScreenRows
-from kwsniff.live.screen.window import LATENCIES, MEASURES, ScreenTimeline, ScreenWindow
-from kwsniff.live.session import Health
+from kwsniff.live.screen.screenrows import (
+    GROUPINGS,
+    KEPT,
+    LATENCIES,
+    MEASURES,
+    OTHER,
+    ROWS,
+    SLOT_NS,
+    WINDOW_S,
+    Entries,
+    Key,
+    Pieces,
+    Recent,
+    ScreenRows,
+    ScreenTimeline,
+    ScreenWindow,
+    by_column,
+    by_topic,
+    cut,
+)
+from kwsniff.live.session import Health, Waiting
 from kwsniff.rows.columns import Floats, Ints, Mask
+from kwsniff.rows.events import ANOMALY
+from kwsniff.spec.load import catalog
 
 PENDING_ROWS = 32_768
 PENDING_BYTES = 16 << 20
-"""What waits for the next tick at most, and one batch."""
+"""What waits for the next tick at most."""
 
 LAG_NS = 5_000_000_000
 """Packet time between looks at how far everybody lags, which costs milliseconds."""
-MAX_ERRORS = 1000
-"""Error codes whose names are kept; Kafka has fewer."""
 
 _SHOWN = (
     *("event", *KEPT, "request_time", "request_end_time", "response_end_time"),
@@ -52,6 +68,83 @@ NEEDED = tuple(dict.fromkeys((*_SHOWN, *WAITED)))
 """Columns of EVENTS that are used."""
 
 QUANTILES = (0.5, 0.95, 0.99)
+
+# The capture's health over time: packets and bytes each second, what was lost lately, anomalies.
+
+LATELY_S = 10
+"""Packets and bytes each second are those of the last seconds, so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The capture's health at one moment."""
+
+    health: Health
+    packets_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    dropped_lately: int = 0
+    """Packets lost in the last WINDOW_S."""
+    anomalies: tuple[tuple[str, int, int], ...] = ()
+    """Code, number since the start, number in the last WINDOW_S; most in the window first."""
+
+
+class Monitor:
+    """Keeps a minute of health, about ten of each second at most, and counts anomalies by code."""
+
+    def __init__(self) -> None:
+        self._healths: deque[Health] = deque()
+        self._anomalies: Counter[str] = Counter()
+        self._slots: deque[tuple[int, Counter[str]]] = deque()
+
+    def add(self, events: pa.RecordBatch, now_ns: int) -> None:
+        """Count the anomalies among EVENTS rows."""
+        found = events["code"].filter(pc.equal(events["event"], ANOMALY))
+        if not len(found):
+            return
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(found).to_pylist()}
+        slot = now_ns // SLOT_NS
+        if not self._slots or self._slots[-1][0] != slot:
+            self._slots.append((slot, Counter()))
+        self._slots[-1][1].update(counts)
+        self._anomalies.update(counts)
+
+    def tick(self, health: Health) -> None:
+        healths = self._healths
+        if healths and health.now_ns < healths[-1].now_ns:  # the clock was set back
+            healths.clear()
+        if len(healths) > 1 and health.now_ns - healths[-2].now_ns < 10**8:
+            healths.pop()
+        healths.append(health)
+        while healths[0].now_ns < health.now_ns - WINDOW_S * 10**9:
+            healths.popleft()
+        oldest = health.now_ns // SLOT_NS - WINDOW_S * 10**9 // SLOT_NS
+        while self._slots and not oldest <= self._slots[0][0] <= oldest + 2 * WINDOW_S:
+            self._slots.popleft()
+
+    def vitals(self) -> Vitals | None:
+        """The health now; None before the first tick."""
+        if not self._healths:
+            return None
+        now = self._healths[-1]
+        packets, size = self._rates(now)
+        young = now.now_ns - now.started_ns <= WINDOW_S * 10**9
+        dropped = 0 if young else self._healths[0].dropped
+        lately: Counter[str] = Counter()
+        for _, counts in self._slots:
+            lately.update(counts)
+        anomalies = [(code, count, lately[code]) for code, count in self._anomalies.items()]
+        anomalies.sort(key=lambda item: (-item[2], -item[1], item[0]))
+        return Vitals(now, packets, size, now.dropped - dropped, tuple(anomalies))
+
+    def _rates(self, now: Health) -> tuple[float, float]:
+        recent = [health for health in self._healths if health.now_ns >= now.now_ns - LATELY_S * 10**9]
+        first = recent[0]
+        seconds = (now.now_ns - first.now_ns) / 1e9
+        packets, size = now.packets - first.packets, now.bytes - first.bytes
+        if (now.now_ns - now.started_ns) / 1e9 <= LATELY_S or seconds <= 0:
+            seconds, packets, size = (now.now_ns - now.started_ns) / 1e9, now.packets, now.bytes
+        seconds = max(seconds, 1.0)
+        return packets / seconds, size / seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +209,19 @@ class ScreenStatistics:
         self._lag, self._lag_ns = lag, 0
         self._behind: dict[str, dict[Key, int]] = {}
         """Records that groups and clients are behind, in all partitions together."""
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = self._pending_bytes = 0
+        self._waiting = Waiting(NEEDED, PENDING_ROWS + 1, PENDING_BYTES)
         self._timeline = ScreenTimeline()
         self._groups = {name: _Group() for name in GROUPINGS}
         self._names = TopicNames()
-        self._errors = ErrorNames()
         self._monitor = Monitor()
         self._started_ns = 0
         self._calls = 0
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Take events."""
-        events = events.select(list(NEEDED))
-        self._pending.append(events)
-        self._pending_rows += events.num_rows
-        self._pending_bytes += events.nbytes
-        if self._pending_rows > PENDING_ROWS or self._pending_bytes > PENDING_BYTES:
+        if self._waiting.add(events):
             self._digest()
 
     def tick(self, health: Health) -> None:
-        """Take note of time and health."""
         self._digest()
         self._started_ns = health.started_ns
         self._advance(health.now_ns)
@@ -146,35 +231,26 @@ class ScreenStatistics:
             self._behind = _behind(self._lag())
 
     def snapshot(self) -> Snapshot:
-        """What is known now."""
         self._digest()
         groups = {
-            name: group.figures(
-                self._timeline.now_ns, self._begin_ns, self._errors, self._behind.get(name, {})
-            )
+            name: group.figures(self._timeline.now_ns, self._begin_ns, self._behind.get(name, {}))
             for name, group in self._groups.items()
         }
         return Snapshot(self._timeline.now_ns, self._calls, groups, self._whole(), self._monitor.vitals())
 
     def _digest(self) -> None:
-        if not self._pending:
-            return
-        whole = pa.concat_batches(self._pending)
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        for first in range(0, whole.num_rows, PENDING_ROWS):
-            self._take(whole.slice(first, PENDING_ROWS))
-
-    def _take(self, events: pa.RecordBatch) -> None:
-        seen = EventBatch(events)
-        if len(seen.calls):
-            self._count(seen)
-        self._monitor.add(events, self._timeline.now_ns)
+        for whole in self._waiting.taken():
+            for first in range(0, whole.num_rows, PENDING_ROWS):
+                events = whole.slice(first, PENDING_ROWS)
+                seen = EventBatch(events)
+                if len(seen.calls):
+                    self._count(seen)
+                self._monitor.add(events, self._timeline.now_ns)
 
     def _count(self, seen: EventBatch) -> None:
         calls = seen.calls
         self._calls += len(calls)
         self._names.know(seen.named)
-        self._errors.learn(calls)
         unanswered = calls.coded("status").beginning(("unanswered",))
         times = calls.first_known("response_end_time", "request_end_time", "time", null=-1) * 1000
         if times.max() >= 0:
@@ -205,7 +281,7 @@ class ScreenStatistics:
             for place in places:
                 group.window.forget(place)
             if places:
-                group.renew(now_ns)
+                group.rows.renew(group.window, now_ns)
 
     @property
     def _begin_ns(self) -> int:
@@ -227,22 +303,10 @@ class ScreenStatistics:
         )
 
 
-class ErrorNames:
-    """Learns the names of error codes, as far as they are not too many."""
-
-    def __init__(self) -> None:
-        self._names: dict[int, str] = {}
-
-    def learn(self, calls: EventRows) -> None:
-        """Learn from calls."""
-        pairs = Joint.of(calls.coded("error_code"), calls.coded("error"))
-        for code, name in zip(*pairs.named(list(range(min(pairs.size, MAX_ERRORS)))), strict=True):
-            if code and name is not None and len(self._names) < MAX_ERRORS:
-                self._names.setdefault(code, name)
-
-    def name(self, code: int) -> str:
-        """Name of an error; empty for 0."""
-        return self._names.get(code, f"error {code}") if code else ""
+def error_name(code: int) -> str:
+    """Name of an error; empty for 0."""
+    known = catalog().errors.get(code)
+    return (known.name if known else f"error {code}") if code else ""
 
 
 class _Group:
@@ -280,11 +344,7 @@ class _Group:
         )
         self.recent.tidy(self.rows.owners)
 
-    def renew(self, now_ns: int) -> None:
-        """A slot has gone by."""
-        self.rows.renew(self.window, now_ns)
-
-    def figures(self, now_ns: int, begin_ns: int, errors: ErrorNames, behind: Mapping[Key, int]) -> Figures:
+    def figures(self, now_ns: int, begin_ns: int, behind: Mapping[Key, int]) -> Figures:
         """The rows in use; what is counted begins at `begin_ns`. `behind`: how far each key lags."""
         used = [*np.flatnonzero(self.rows.owners > 0).tolist(), OTHER]
         since = np.maximum(self.rows.since_ns[used], begin_ns)
@@ -294,7 +354,7 @@ class _Group:
             seconds=_seconds(now_ns, since),
             sums={name: self.window.totals[name][used] for name in MEASURES},
             quantiles=quantiles(self.window.totals[LATENCIES][used], QUANTILES),
-            errors=tuple(errors.name(code) for code in self._last_errors[used].tolist()),
+            errors=tuple(error_name(code) for code in self._last_errors[used].tolist()),
             recent=self.recent.pieces(),
             lag=np.array([behind.get(self.rows.keys[row] or ("", ""), np.nan) for row in used]),
         )

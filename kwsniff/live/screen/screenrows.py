@@ -1,4 +1,4 @@
-"""Which keys have a row of their own, of as many as a stranger may make up.
+"""The rows of a grouping: which keys have one, what is counted of it in the last minute, and its last calls.
 
 Theory of operation. A key gets a free row when it is first seen; without a free row it counts under `OTHER`.
 A row without a call in the window becomes free again. So that names used once or twice cannot keep out what
@@ -6,23 +6,191 @@ is busy, keys without a row are counted for the length of a slot, as far as they
 ones of their batch; one that then turns out twice as busy as the least busy row takes its place, and that
 row's figures go to `OTHER`.
 
-Invariants: at most `ROWS` keys are known; `OTHER` is never free; nothing that was counted is lost.
+Packet time is cut into slots of three seconds. A ring holds the sums of each of the last slots, and one more
+set of sums the total over them: what is counted goes into its slot and into the total; a slot that falls out
+of the window is taken off the total. So the window covers whole slots and the one that has begun: 60 to 63
+seconds.
+
+Invariants: at most `ROWS` keys are known; `OTHER` is never free; nothing that was counted is lost; total =
+sum over the slots; memory is fixed by the number of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kwsniff.count.codes import Coded, Joint
 from kwsniff.count.eventrows import EventBatch, EventRows
-from kwsniff.live.screen.grouping import MAX_TEXT, Key, first_topics
-from kwsniff.live.screen.window import SLOTS, ScreenWindow
+from kwsniff.count.keyed import SUM, Columns, Measure, fold
+from kwsniff.count.percentiles import BUCKETS
+from kwsniff.count.topicstore import TopicCalls
 from kwsniff.rows.columns import Ints, Mask
+
+# Which keys a batch of calls has, and which call belongs to which. Texts come from the wire and may be long;
+# keys longer than `MAX_TEXT` characters are cut, so two that begin alike are one.
+
+MAX_TEXT = 250
+"""Characters; Kafka allows 249 in the name of a topic."""
+
+Key = tuple[str | None, str]
+"""A name, and what tells it from others of the same name: a client's address, a broker's port. Else empty."""
+GROUPINGS = ("api", "client", "topic", "broker", "group")
+
+
+class Entries(NamedTuple):
+    """What a grouping counts of a batch: one for each call, or for each topic of each call."""
+
+    keys: list[Key]
+    """Distinct."""
+    codes: Ints
+    """Which key each entry has."""
+    calls: Ints
+    """The call that each entry is about."""
+
+
+def by_column(calls: EventRows) -> dict[str, Entries]:
+    """All groupings but that by topic."""
+    every = np.arange(len(calls), dtype=np.int64)
+    named = np.flatnonzero(calls.known("group_id"))
+    ports = Joint.of(calls.coded("broker_ip"), calls.coded("broker_port"))
+    apis = Joint.of(calls.coded("api"), calls.coded("api_key"))
+    return {
+        "api": Entries(*_keyed(apis, _api), every),
+        "client": Entries(*_keyed(calls.client, lambda name, ip: (cut(name), ip or "")), every),
+        "broker": Entries(*_keyed(ports, lambda ip, port: (ip, "" if port is None else str(port))), every),
+        "group": Entries(*_keyed(calls.coded("group_id").at(named), lambda name: (cut(name), "")), named),
+    }
+
+
+def by_topic(seen: EventBatch, names: Mapping[str, str]) -> tuple[Entries, TopicCalls]:
+    """Topics: an entry for each that a call names. `names` gives those of uuids."""
+    places: dict[Key, int] = {}
+
+    def numbers(topics: Coded) -> Ints:
+        found = [
+            -1 if topic is None else places.setdefault((cut(names.get(topic, topic)), ""), len(places))
+            for topic in topics.values
+        ]
+        return np.array(found, np.int64)[topics.codes]
+
+    pairs = TopicCalls.of(seen, numbers(seen.topics.key), numbers(seen.partitions.key))
+    return Entries(list(places), pairs.topic, pairs.row), pairs
+
+
+def first_topics(calls: EventBatch, names: Mapping[str, str]) -> tuple[list[str | None], Ints]:
+    """The first topic that each call names, None if none, and how many it names."""
+    row, key = calls.topics
+    counts = np.bincount(row, minlength=len(calls.calls))
+    shown = [None if topic is None else cut(names.get(topic, topic)) for topic in key.values]
+    first = np.append(key.codes, 0)[np.cumsum(counts) - counts].tolist()
+    return [shown[at] if count else None for at, count in zip(first, counts.tolist(), strict=True)], counts
+
+
+def cut(text: str | None) -> str | None:
+    """A text that is not too long."""
+    return text and text[:MAX_TEXT]
+
+
+def _api(name: str | None, number: int | None) -> Key:
+    return name if name is not None or number is None else f"API {number}", ""
+
+
+def _keyed(column: Coded | Joint, key: Callable[..., Key]) -> tuple[list[Key], Ints]:
+    """The keys of a column, each once: cutting or naming may make some equal."""
+    places: dict[Key, int] = {}
+    values: list[list[Any]] = column.named(list(range(column.size)))
+    numbers = [places.setdefault(key(*each), len(places)) for each in zip(*values, strict=True)]
+    return list(places), np.array(numbers, np.int64)[column.codes]
+
+
+# Sums and latencies of rows over the last minute.
+
+SLOT_NS = 3_000_000_000
+SLOTS = 21
+WINDOW_S = 60
+"""What `SLOTS` cover at least."""
+
+MEASURES = ("calls", "errors", "unanswered", "waited", "bytes")
+
+LATENCIES = "latencies"
+"""Counted by `kwsniff.count.percentiles.buckets`."""
+_COLUMNS = dict.fromkeys(MEASURES, SUM) | {LATENCIES: Measure(np.add, np.int32, 0, BUCKETS)}
+
+
+class ScreenTimeline:
+    """Which slots the window covers, and where in the ring each is."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self._newest: int | None = None
+
+    def advance(self, now_ns: int) -> list[int]:
+        """Move on to `now_ns`, nanoseconds since 1970. Returns the places in the ring that are to be emptied.
+
+        Time doesn't run backwards here, except when the clock was set back by more than the window: then
+        the window starts anew."""
+        newest = now_ns // SLOT_NS
+        if self._newest is None or self._newest - newest >= SLOTS:
+            gone = SLOTS
+        elif newest <= self._newest:
+            self.now_ns = max(self.now_ns, now_ns)
+            return []
+        else:
+            gone = min(newest - self._newest, SLOTS)
+        self.now_ns, self._newest = now_ns, newest
+        return [(newest - back) % SLOTS for back in range(gone)]
+
+    @property
+    def begin_ns(self) -> int:
+        """When the oldest slot begins."""
+        return max((self._newest or 0) - SLOTS + 1, 0) * SLOT_NS
+
+    def places(self, time_ns: Ints) -> Ints:
+        """Place in the ring of each time, -1 for what is older than the window. What is later than now
+        belongs to the newest slot."""
+        newest = self._newest or 0
+        slots = np.minimum(time_ns // SLOT_NS, newest)
+        return np.where(slots > newest - SLOTS, slots % SLOTS, -1)
+
+
+class ScreenWindow:
+    """MEASURES and latencies of `rows` rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.totals = {name: measure.column(rows) for name, measure in _COLUMNS.items()}
+        self._slots = {name: measure.column(SLOTS * rows) for name, measure in _COLUMNS.items()}
+        self._rows = rows
+
+    def count(self, rows: Ints, places: Ints, values: Columns) -> None:
+        """Add values to their rows, in the slots at `places`."""
+        fold(_COLUMNS, self.totals, rows, values)
+        fold(_COLUMNS, self._slots, places * self._rows + rows, values)
+
+    def forget(self, place: int) -> None:
+        for name, slots in self._slots.items():
+            slot = slots[place * self._rows : (place + 1) * self._rows]
+            self.totals[name] -= slot
+            slot[:] = 0
+
+    def merge(self, row: int, into: int) -> None:
+        """Add one row to another, and empty it."""
+        for columns in (self.totals, self._slots):
+            for column in columns.values():
+                column[into :: self._rows] += column[row :: self._rows]
+                column[row :: self._rows] = 0
+
+    @property
+    def busy(self) -> Mask:
+        """Which rows count anything."""
+        found: Mask = np.any([self.totals[name] for name in MEASURES], axis=0)
+        return found
+
 
 # The last calls of each row.
 #
@@ -100,7 +268,6 @@ class Recent:
         self._tables, self._rows = [kept], 0
 
     def pieces(self) -> Pieces:
-        """What is remembered now."""
         return Pieces(tuple(self._tables))
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from kwsniff.live.screen.grouping import Key
 from kwsniff.live.screen.lastminute import Figures
+from kwsniff.live.screen.screenrows import Key
 from kwsniff.output.text import GAP, Fit, fit, printable
 from kwsniff.output.units import endpoint, narrow_size, number
 
@@ -40,7 +40,6 @@ class ScreenColumn(NamedTuple):
 
     @property
     def fit(self) -> Fit:
-        """What it needs."""
         if not self.left:
             return Fit(self.heading, self.rank, width=self.width)
         least = max(self.least, self.width)
@@ -83,7 +82,6 @@ def table(columns: list[ScreenColumn], lines: list[Line], width: int) -> tuple[l
 
 
 def drawn(columns: list[ScreenColumn], widths: list[int], line: Line) -> Text:
-    """One line of a table."""
     cells, style = line
     text = Text(no_wrap=True, end="")
     for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
@@ -95,7 +93,6 @@ def drawn(columns: list[ScreenColumn], widths: list[int], line: Line) -> Text:
 
 
 def headings(columns: list[ScreenColumn], widths: list[int], style: str) -> Text:
-    """The line above a table."""
     return drawn(columns, widths, ({column.name: Cell(column.heading) for column in columns}, style))
 
 
@@ -138,7 +135,6 @@ CALLS = [
 
 
 def row_columns(grouping: str) -> list[ScreenColumn]:
-    """Columns of a grouping's rows."""
     name = ScreenColumn("name", LABELS[grouping], left=True, width=16, least=30)
     address = ScreenColumn("address", "address", 6, left=True, least=39)
     return [name, address, *FIGURES]
@@ -150,7 +146,6 @@ def call_columns(grouping: str) -> list[ScreenColumn]:
 
 
 def row_line(figures: Figures, row: int, grouping: str) -> Line:
-    """The cells of one row."""
     key = figures.keys[row]
     seconds = float(figures.seconds[row])
     sums = {name: int(values[row]) for name, values in figures.sums.items()}
@@ -175,7 +170,6 @@ def row_line(figures: Figures, row: int, grouping: str) -> Line:
 
 
 def call_line(call: dict[str, Any], zone: tzinfo) -> Line:
-    """The cells of one call."""
     result = _result(call)
     failed = call["error_code"] or str(call["status"]).startswith("unanswered")
     api = call["api"] if call["api"] is not None else f"API {call['api_key']}"
@@ -197,7 +191,6 @@ def call_line(call: dict[str, Any], zone: tzinfo) -> Line:
 
 
 def name_of(key: Key, grouping: str) -> str:
-    """The name of a row as it is shown."""
     if key[0] is None:
         return NONE
     if grouping == "broker":
@@ -213,7 +206,6 @@ def milliseconds(microseconds: float) -> str:
 
 
 def rate(count: int, seconds: float) -> str:
-    """How many each second."""
     return number(count / seconds, 2) if count else "0"
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kwsniff.live.screen.grouping import GROUPINGS, Key
 from kwsniff.live.screen.lastminute import Figures
+from kwsniff.live.screen.screenrows import GROUPINGS, Key
 from kwsniff.output.text import printable
 
 # The keys, and what each does: for the program, its help and the documentation.
@@ -102,7 +102,6 @@ class State:
     """First line in sight of the other views."""
 
     def show_group(self, grouping: str) -> None:
-        """Group otherwise, which is about other rows."""
         self.grouping, self.view = grouping, ROWS
         self.selected, self.top = None, 0
 

@@ -14,13 +14,11 @@ from rich.text import Text
 
 from kwsniff.count.percentiles import ERROR
 from kwsniff.live.screen import shown as c
-from kwsniff.live.screen.health import LATELY_S, Vitals
-from kwsniff.live.screen.lastminute import Figures, Snapshot
-from kwsniff.live.screen.screenrows import CALLS, ROWS
+from kwsniff.live.screen.lastminute import LATELY_S, Figures, Snapshot, Vitals
+from kwsniff.live.screen.screenrows import CALLS, ROWS, WINDOW_S
 from kwsniff.live.screen.shown import Cell, Line, cut, drawn, headings, padded, table
 from kwsniff.live.screen.state import FOOTERS, KEYS, SORTS, State, ordered
-from kwsniff.live.screen.window import WINDOW_S
-from kwsniff.output.text import GAP, printable
+from kwsniff.output.text import GAP, in_lines, printable
 from kwsniff.output.units import narrow_size, number
 
 # The busiest and the slowest clients and topics, whatever else is shown: two lines, or lists where there is
@@ -49,7 +47,11 @@ def leaders(groups: dict[str, Figures], width: int, height: int) -> list[Text]:
     if height < LIST_HEIGHT:
         return [Text(), *_lines(groups, width)]
     count = next(names for lines, names in COUNTS if height >= lines)
-    lists = [_list(f"{kind} {many}", one, sort, groups, count) for one, many in OF for kind, sort in KINDS]
+    lists = [
+        [(f"{kind} {many}", ""), *_best(groups[one], one, sort, count)]
+        for one, many in OF
+        for kind, sort in KINDS
+    ]
     across = 4 if width >= 4 * LEADER_WIDTH + 3 * GAP else 2
     texts: list[Text] = []
     for first in range(0, len(lists), across):
@@ -74,11 +76,6 @@ def _lines(groups: dict[str, Figures], width: int) -> list[Text]:
         text.truncate(width)
         lines.append(text)
     return lines
-
-
-def _list(title: str, one: str, sort: str, groups: dict[str, Figures], count: int) -> list[tuple[str, str]]:
-    found = _best(groups[one], one, sort, count)
-    return [(title, ""), *found]
 
 
 def _beside(lists: list[list[tuple[str, str]]], width: int) -> list[Text]:
@@ -136,7 +133,6 @@ def screen(snapshot: Snapshot, state: State, title: str, width: int, height: int
 
 
 def footer(state: State, width: int) -> Text:
-    """The line of keys."""
     return _text(cut(FOOTERS[state.view], width), "dim")
 
 
@@ -321,18 +317,7 @@ def _help(width: int) -> list[Text]:
         "waiting: requests without a response so far, with the topics and partitions they name. backlog: "
         "packets taken and not decoded yet.",
     )
-    return lines + [piece for note in notes for piece in _wrapped(note, width)]
-
-
-def _wrapped(note: str, width: int) -> list[Text]:
-    lines, line = [], ""
-    for word in note.split():
-        if line and cell_len(f"{line} {word}") > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [_text(text) for text in (*lines, line)]
+    return lines + [_text(line) for note in notes for line in in_lines(note, width)]
 
 
 # Pieces

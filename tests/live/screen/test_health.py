@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kwsniff.live.screen.health import Monitor, Vitals
+from kwsniff.live.screen.lastminute import Monitor, Vitals
 from tests.live.screen.events import START_NS, batch, health
 
 

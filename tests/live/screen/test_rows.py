@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwsniff.live.screen.screenrows import CANDIDATES, OTHER, ROWS, ScreenRows
-from kwsniff.live.screen.window import ScreenWindow
+from kwsniff.live.screen.screenrows import CANDIDATES, OTHER, ROWS, ScreenRows, ScreenWindow
 
 
 class Table:

@@ -285,11 +285,11 @@ def test_a_topic_without_a_name_goes_by_its_uuid() -> None:
 def test_the_last_error_of_a_row_has_a_name() -> None:
     rows = [
         call(1, error_code=3, error="UNKNOWN_TOPIC_OR_PARTITION"),
-        call(2, error_code=6, error="NOT_LEADER"),
+        call(2, error_code=6, error="NOT_LEADER_OR_FOLLOWER"),
     ]
     groups = one([*rows, call(3)]).groups
     assert groups is not None
-    assert groups["api"].errors[0] == "NOT_LEADER"
+    assert groups["api"].errors[0] == "NOT_LEADER_OR_FOLLOWER"
 
 
 def test_calls_of_an_unknown_api_go_by_its_number() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwsniff.count.percentiles import BUCKETS
-from kwsniff.live.screen.window import LATENCIES, SLOT_NS, SLOTS, WINDOW_S, ScreenTimeline, ScreenWindow
+from kwsniff.live.screen.screenrows import LATENCIES, SLOT_NS, SLOTS, WINDOW_S, ScreenTimeline, ScreenWindow
 
 SECOND = 10**9
 NOON = 1_700_000_000 * SECOND // SLOT_NS * SLOT_NS

@@ -88,8 +88,8 @@ class Names(Codes):
 
 # Sums for every combination of label values that occurs, as Prometheus wants them: only ever growing.
 #
-# Invariant: there are never more than `limit` combinations and as many as the kept labels have; a row whose
-# combination finds no room counts under `other`, so that totals over all series stay whole.
+# Invariant: there are never more than `MAX_SERIES` combinations and as many as the kept labels have; a row
+# whose combination finds no room counts under `other`, so that totals over all series stay whole.
 
 MAX_SERIES = 1000
 
@@ -105,12 +105,12 @@ _LATENCY = {"buckets": Measure(np.add, np.int64, 0, len(BUCKETS_US) + 1), "laten
 class Series:
     """Sums, and latencies by bucket, for each combination of label values."""
 
-    def __init__(self, labels: Mapping[str, Names], kept: str, sums: Sequence[str], limit: int = MAX_SERIES):
+    def __init__(self, labels: Mapping[str, Names], kept: str, sums: Sequence[str]) -> None:
         """`kept` is the label that stays where the others become `other` for lack of room."""
         self.labels = tuple(labels)
         self._names = list(labels.values())
         self._kept = self.labels.index(kept)
-        self._table = Keyed(dict.fromkeys(sums, REAL_SUM) | _LATENCY, limit, self._others)
+        self._table = Keyed(dict.fromkeys(sums, REAL_SUM) | _LATENCY, MAX_SERIES, self._others)
 
     def add(self, keys: Sequence[Ints], sums: Columns, latency_us: Floats | None = None) -> None:
         """Add rows with their label values by number; latencies that are NaN are passed over."""
@@ -127,11 +127,11 @@ class Series:
         """Rows counted under `other` because there were too many combinations."""
         return self._table.overflowed
 
-    def snapshot(self) -> tuple[list[list[str]], Columns]:
+    def snapshot(self) -> tuple[list[tuple[str, ...]], Columns]:
         """Label values of each series; its sums, and counts of latencies up to each bound and in all, as of
         now."""
         values = [names.values for names in self._names]
-        labels = [[of[n] for of, n in zip(values, kind, strict=True)] for kind in self._table.rows]
+        labels = [tuple(of[n] for of, n in zip(values, kind, strict=True)) for kind in self._table.rows]
         columns = {name: column.copy() for name, column in self._table.columns().items()}
         return labels, columns | {"buckets": np.cumsum(columns["buckets"], axis=1)}
 

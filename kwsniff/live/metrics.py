@@ -1,32 +1,106 @@
-"""The metrics with their names, types and help texts, as Prometheus has them
-(https://prometheus.io/docs/practices/naming/): `_total` on counters, base units, one name for one thing."""
+"""`--prometheus ADDR:PORT`: what a live session finds, for Prometheus to scrape.
+
+Theory of operation. Events are counted some thousand at a time; a tick and a scrape count what waits
+(`kwsniff.live.counted`). A scrape, in a thread of the HTTP server, copies the sums under the session's lock
+and writes them out after it let go, so that a slow scraper never holds up the capture.
+
+The metrics have names, types and help texts as Prometheus has them
+(https://prometheus.io/docs/practices/naming/): `_total` on counters, base units, one name for one thing.
+
+Invariants: a metric only grows, but for the gauges; the series are bounded whatever clients call themselves
+(`kwsniff.live.counted`); the registry is the session's own, so nothing of the process is shown.
+"""
 
 from __future__ import annotations
 
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from kwsniff import __version__
 from kwsniff.capture.error import LiveError
-from kwsniff.live.metrics.counted import (
-    BUCKETS_US,
-    MAX_SERIES,
-    Calls,
-    MetricsTally,
-    Series,
-    Topics,
-    cleaned,
-)
-from kwsniff.live.session import Health
+from kwsniff.live.counted import BUCKETS_US, MAX_SERIES, NEEDED, Calls, MetricsTally, Series, Topics, cleaned
+from kwsniff.live.session import Health, Waiting
+
+ENOUGH = 4096
+"""Events counted at a time."""
+
+
+class Metrics:
+    """Counts events and serves the counts over HTTP until `close`."""
+
+    def __init__(
+        self, address: str, *, topics: bool = False, lag: Callable[[], pa.Table] | None = None
+    ) -> None:
+        """Listen on `address`: `host:port`, or `:port` for the loopback address.
+
+        `topics` adds metrics by topic; `lag` gives rows of `kwsniff.analysis.lag.LAG` to any thread.
+
+        Raises:
+            MetricsError: with one line that says why nothing can be served there.
+        """
+        self._tally = MetricsTally(topics=topics)
+        self._lag = lag
+        self._waiting = Waiting(NEEDED, ENOUGH)
+        self._health: Health | None = None
+        self._lock = threading.Lock()
+        registry = CollectorRegistry()
+        registry.register(_Collector(self))
+        self._endpoint = Endpoint(address, make_wsgi_app(registry))
+
+    @property
+    def url(self) -> str:
+        return self._endpoint.url
+
+    def add(self, events: pa.RecordBatch) -> None:
+        with self._lock:
+            if self._waiting.add(events):
+                self._count()
+
+    def tick(self, health: Health) -> None:
+        with self._lock:
+            self._health = health
+            self._count()
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+    def collect(self) -> list[Metric]:
+        with self._lock:
+            self._count()
+            found = list(_families(self._tally, self._health))
+        return found + ([] if self._lag is None else list(_of_lag(self._lag())))
+
+    def _count(self) -> None:
+        for events in self._waiting.taken():
+            self._tally.add(events)
+
+
+class _Collector(Collector):
+    """What the registry asks; apart from the sink, whose metrics it does not want to know beforehand."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.collect()
+
+    def describe(self) -> Iterable[Metric]:
+        """No names: they are the registry's own alone, nothing can clash."""
+        return []
+
+
+# The metrics
 
 _BOUNDS = [*(str(bound / 1e6) for bound in BUCKETS_US), "+Inf"]
 
@@ -77,24 +151,22 @@ HEALTH: Mapping[str, tuple[str, Callable[[Health], float]]] = {
 }
 
 
-def families(tally: MetricsTally, health: Health | None) -> Iterator[Metric]:
+def _families(tally: MetricsTally, health: Health | None) -> Iterator[Metric]:
     """All metrics as of now."""
-    yield _gauge("kwsniff_build_info", "Version of kwsniff.", 1, {"version": __version__})
+    version = {(__version__,): 1.0}
+    yield _family(GaugeMetricFamily, "kwsniff_build_info", "Version of kwsniff.", ("version",), version)
     yield from _of_calls(tally.calls)
     if tally.topics is not None:
         yield from _of_topics(tally.topics)
-    anomalies = CounterMetricFamily("kwsniff_anomalies", "Anomalies by code.", labels=["code"])
-    for code, count in tally.anomalies.items():
-        anomalies.add_metric([code], count)
-    yield anomalies
-    overflowed = CounterMetricFamily(
+    anomalies = {(code,): count for code, count in tally.anomalies.items()}
+    yield _family(CounterMetricFamily, "kwsniff_anomalies", "Anomalies by code.", ("code",), anomalies)
+    yield _family(
+        CounterMetricFamily,
         "kwsniff_label_overflows",
         "How often a label value, or a combination of them, found no room and was counted under other.",
-        labels=["label"],
+        ("label",),
+        {(label,): count for label, count in tally.overflowed().items()},
     )
-    for label, count in tally.overflowed().items():
-        overflowed.add_metric([label], count)
-    yield overflowed
     if health is not None:
         yield from _of_health(health)
 
@@ -107,14 +179,8 @@ def _of_calls(calls: Calls) -> Iterator[Metric]:
         "purpose.",
         calls.series,
     )
-    statuses = CounterMetricFamily(
-        "kwsniff_calls",
-        "Calls by status: requests, and responses without a request.",
-        labels=["api", "status"],
-    )
-    for key, count in calls.statuses.items():
-        statuses.add_metric(list(key), count)
-    yield statuses
+    text = "Calls by status: requests, and responses without a request."
+    yield _family(CounterMetricFamily, "kwsniff_calls", text, ("api", "status"), calls.statuses)
     errors = {"kwsniff_errors": ("calls", 1.0, "Answered with this error first in the response.")}
     yield from _counters(calls.errors, errors)
     unanswered = {"kwsniff_unanswered_requests": ("calls", 1.0, "No response was captured, and why.")}
@@ -132,67 +198,62 @@ def _of_topics(topics: Topics) -> Iterator[Metric]:
     yield from _counters(topics.errors, errors)
 
 
-def of_lag(rows: pa.Table) -> Iterator[Metric]:
+def _of_lag(rows: pa.Table) -> Iterator[Metric]:
     """How far groups and consumers are behind: of the rows of `kwsniff.analysis.lag.LAG` the MAX_SERIES
     that are furthest behind."""
     by = pc.is_valid(rows["group_id"])
     for who, labels, chosen in (
-        ("group", ["group_id", "topic", "partition"], by),
-        ("consumer", ["client_id", "client_ip", "topic", "partition"], pc.invert(by)),
+        ("group", ("group_id", "topic", "partition"), by),
+        ("consumer", ("client_id", "client_ip", "topic", "partition"), pc.invert(by)),
     ):
-        text = f"Records from where a {who} stands in a partition to its end."
-        family = GaugeMetricFamily(f"kwsniff_{who}_lag_records", text, labels=labels)
         found: dict[tuple[str, ...], int] = {}
         for row in rows.filter(pc.and_(chosen, pc.is_valid(rows["lag"]))).to_pylist():
             key = tuple(cleaned(None if row[name] is None else str(row[name])) for name in labels)
             if key in found or len(found) < MAX_SERIES:
                 found.setdefault(key, row["lag"])
-        for key, lag in found.items():
-            family.add_metric(key, lag)
-        yield family
+        text = f"Records from where a {who} stands in a partition to its end."
+        yield _family(GaugeMetricFamily, f"kwsniff_{who}_lag_records", text, labels, found)
 
 
 def _of_health(health: Health) -> Iterator[Metric]:
-    yield _counter("kwsniff_packets", "Packets captured.", health.packets)
-    yield _counter("kwsniff_captured_bytes", "Of them, on the wire, link layer and all.", health.bytes)
-    dropped = CounterMetricFamily(
-        "kwsniff_dropped_packets",
-        "Packets lost: by the kernel, whose buffer was full, or by kwsniff, which could not keep up.",
-        labels=["by"],
-    )
-    dropped.add_metric(["kernel"], health.kernel_dropped)
-    dropped.add_metric(["kwsniff"], health.own_dropped)
-    yield dropped
+    counts = (("packets", "Packets captured.", health.packets),
+              ("captured_bytes", "Of them, on the wire, link layer and all.", health.bytes))  # fmt: skip
+    for name, text, count in counts:
+        yield _family(CounterMetricFamily, f"kwsniff_{name}", text, (), {(): count})
+    text = "Packets lost: by the kernel, whose buffer was full, or by kwsniff, which could not keep up."
+    dropped = {("kernel",): health.kernel_dropped, ("kwsniff",): health.own_dropped}
+    yield _family(CounterMetricFamily, "kwsniff_dropped_packets", text, ("by",), dropped)
     for name, (text, value) in HEALTH.items():
-        yield _gauge(name, text, value(health))
+        yield _family(GaugeMetricFamily, name, text, (), {(): value(health)})
 
 
 def _counters(series: Series, shown: Counters) -> Iterator[Metric]:
     labels, columns = series.snapshot()
     for name, (column, unit, text) in shown.items():
-        family = CounterMetricFamily(name, text, labels=series.labels)
-        for values, value in zip(labels, columns[column].tolist(), strict=True):
-            family.add_metric(values, value if unit == 1 else value * unit)
-        yield family
+        sums = columns[column].tolist()
+        values = {key: each if unit == 1 else each * unit for key, each in zip(labels, sums, strict=True)}
+        yield _family(CounterMetricFamily, name, text, series.labels, values)
 
 
 def _histogram(name: str, text: str, series: Series) -> Metric:
     labels, columns = series.snapshot()
     family = HistogramMetricFamily(name, text, labels=series.labels)
-    for values, row, total in zip(
-        labels, columns["buckets"].tolist(), columns["latency_s"].tolist(), strict=True
-    ):
-        family.add_metric(values, list(zip(_BOUNDS, row, strict=True)), total)
+    counts = zip(labels, columns["buckets"].tolist(), columns["latency_s"].tolist(), strict=True)
+    for key, row, total in counts:
+        family.add_metric(key, list(zip(_BOUNDS, row, strict=True)), total)
     return family
 
 
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=value)
-
-
-def _gauge(name: str, text: str, value: float, labels: Mapping[str, str] | None = None) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=list(labels or {}))
-    family.add_metric(list((labels or {}).values()), value)
+def _family(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    values: Mapping[Any, float],
+) -> Metric:
+    family = kind(name, text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
     return family
 
 
@@ -236,41 +297,35 @@ class _Handler(WSGIRequestHandler):
         """Say nothing: standard error belongs to the session."""
 
 
-class _Server(WSGIServer):
+class _Server(ThreadingMixIn, WSGIServer):
     """A thread for each request, up to `MAX_REQUESTS`."""
+
+    daemon_threads = True
 
     def __init__(self, *arguments: Any) -> None:
         self._places = threading.Semaphore(MAX_REQUESTS)
         super().__init__(*arguments)
 
     def server_bind(self) -> None:
-        # The base asks DNS for the name of this host, which may take long and serves nothing here.
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        # HTTPServer asks DNS for the name of this host, which may take long and serves nothing here.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
             self.shutdown_request(request)
-            return
-        worker = threading.Thread(
-            target=self._serve, args=(request, client_address), name="metrics-request", daemon=True
-        )
-        worker.start()
 
-    def _serve(self, request: Any, client_address: Any) -> None:
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
-            self.finish_request(request, client_address)
-        except OSError:
-            pass  # the client went away, or was too slow
+            super().process_request_thread(request, client_address)
         finally:
-            self.shutdown_request(request)
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A scrape that fails is the scraper's to report."""
+        """A scrape that fails is the scraper's to report: its client went away, or was too slow."""
 
 
 class _Server6(_Server):
@@ -300,7 +355,6 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where to scrape; with the port that the system chose if port 0 was asked for."""
         host, port = self._server.server_address[:2]
         return f"http://[{host!s}]:{port}/metrics" if ":" in str(host) else f"http://{host!s}:{port}/metrics"
 
