@@ -314,7 +314,7 @@ def take_frame(t: Any, data: Any) -> None:
 # Turning a connection round when not the end that its port says is the client, but the other one.
 #
 # Theory of operation. A connection that is met in the middle, and of which nothing is proven while no more
-# can be held, is believed for its port: it is on trial (`states.is_on_trial`) and tells no calls. A port
+# can be held, is believed for its port: it is on trial (`connections.is_on_trial`) and tells no calls. A port
 # may be wrong: a client may have taken one that is named, or both ends have one. Lengths stand in front of
 # requests and responses alike, so a stream of the client is cut rightly although it is read as the
 # broker's. A frame of it that decodes as a request turns the connection round, before anything is made of
