@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -57,6 +58,18 @@ class Sample:
             for _ in segments([path], Config(), totals):
                 pass
         return before
+
+
+def tshark_finds(path: str | Path, ports: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    """Requests as the installed tshark finds them: packet, correlation id, API key, version."""
+    asked = [part for port in ports for part in ("-d", f"tcp.port=={port},kafka")]
+    fields = ["frame.number", "kafka.correlation_id", "kafka.request_key", "kafka.request.version"]
+    command = ["tshark", "-r", str(path), *asked, "-Y", "kafka.request_key", "-T", "fields"]
+    command += [part for name in fields for part in ("-e", name)]
+    for line in subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines():
+        frame, *columns = line.split("\t")
+        for values in zip(*(column.split(",") for column in columns), strict=False):
+            yield (int(frame), *(int(value, 0) for value in values))
 
 
 @cache

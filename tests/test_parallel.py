@@ -24,7 +24,7 @@ SAMPLES = ["librdkafka-groups", "quorum", "midstream", "sasl-0.10"]
 @pytest.mark.parametrize("full", [False, True], ids=["plain", "full"])
 def test_rows_of_several_processes_are_those_of_one(jobs: int, full: bool) -> None:
     paths = [path for name in SAMPLES for path in sample(name).paths]
-    config = Config(block_packets=200, full=full)
+    config = Config(block_packets=200, full=full, records=full)
     alone, together = CaptureTotals(), CaptureTotals()
     expected = list(events(paths, config, totals=alone))
     assert len(expected) > len(SAMPLES)
@@ -109,13 +109,6 @@ def test_limits_over_all_connections_are_those_of_one_process(full: bool) -> Non
     assert {"outstanding_limit", "connection_limit"} <= set(expected["code"].to_pylist())
     assert pa.Table.from_batches(events(paths, config, totals=together, jobs=2)).equals(expected)
     assert together == alone
-
-
-def test_bodies_find_their_calls() -> None:
-    config = Config(block_packets=200, full=True, records=True)
-    paths = sample("librdkafka-groups").paths
-    expected = pa.Table.from_batches(events(paths, config))
-    assert pa.Table.from_batches(events(paths, config, jobs=3)).equals(expected)
 
 
 @pytest.mark.parametrize("full", [False, True])

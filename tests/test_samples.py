@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 
 import pytest
 
 from kwsniff.config import Config
 from kwsniff.spec.load import catalog
-from tests.samples import Sample, names, sample
+from tests.samples import Sample, names, sample, tshark_finds
 
 Request = tuple[int, int, int, int]
 """Packet, correlation id, API key, version."""
@@ -58,6 +59,14 @@ def our_requests(recorded: Sample) -> Counter[Request]:
         for row in recorded.calls
         if row["api_key"] is not None
     )
+
+
+@pytest.mark.tshark
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.parametrize("name", sorted(set(names()) - RAW_TOKENS - {"rotation"}))
+def test_the_installed_tshark_sees_the_same_requests_as_the_saved_one(name: str) -> None:
+    recorded = sample(name)
+    assert our_requests(recorded) == Counter(tshark_finds(recorded.paths[0], recorded.note["ports"]))
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - {"rotation"}))

@@ -22,8 +22,8 @@ from pyarrow import csv
 from kwsniff.analysis.findings import NEEDED as OF_FINDINGS
 from kwsniff.analysis.findings import Finding, Findings, Thresholds
 from kwsniff.analysis.report import Report
-from kwsniff.analysis.statistics import TABLES
 from kwsniff.analysis.rule import NOT_SHOWN, OK, table
+from kwsniff.analysis.statistics import TABLES
 from kwsniff.capture.error import LiveError
 from kwsniff.count.store import NEEDED, CallStore
 from kwsniff.live.session import Health, Waiting

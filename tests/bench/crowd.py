@@ -7,6 +7,7 @@ belong to different connections, as with so many clients at once. Checksums are 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,14 +68,8 @@ def _write(out: IO[bytes], source: Path, room: dict[bytes, int], ports: list[int
 
 def _limit(counts: list[int], packets: int) -> int:
     """So many packets of each connection at most are `packets` in all, or nearly."""
-    low, high = 1, max(counts)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(min(count, middle) for count in counts) <= packets:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    limits = range(1, max(counts) + 1)
+    return max(bisect_right(limits, packets, key=lambda limit: sum(min(each, limit) for each in counts)), 1)
 
 
 def _ends(record: bytes, ports: list[int]) -> tuple[bytes, int]:

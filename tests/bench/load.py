@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -70,13 +71,9 @@ def chatty_consume(settings: Settings, rng: random.Random, stop: Stop) -> None:
     ]
     _assign_some(consumers[1:], MOCK_PARTITIONS, rng)
     consumers[0].subscribe(SMALL_TOPICS)
-    while not stop:
-        for consumer in consumers:
-            consumer.consume(50, 0.002)
+    for _ in _consumed(consumers, stop, 50, 0.002):
         if rng.random() < 0.002:
             _seek_nowhere(rng.choice(consumers[1:]), rng)
-    for consumer in consumers:
-        consumer.close()
 
 
 def wide(settings: Settings, rng: random.Random, stop: Stop) -> None:
@@ -144,18 +141,10 @@ def groups(settings: Settings, rng: random.Random, stop: Stop) -> None:
     ]
     for consumer in consumers:
         consumer.subscribe(SMALL_TOPICS)
-    while not stop:
-        for consumer in consumers:
-            consumer.consume(500, 0.005)
+    for _ in _consumed(consumers, stop, 500, 0.005):
         if rng.random() < 0.05:
-            _commit(rng.choice(consumers))
-    for consumer in consumers:
-        consumer.close()
-
-
-def _commit(consumer: Consumer) -> None:
-    with suppress(KafkaException):  # nothing to commit yet, or between two assignments
-        consumer.commit(asynchronous=True)
+            with suppress(KafkaException):  # nothing to commit yet, or between two assignments
+                rng.choice(consumers).commit(asynchronous=True)
 
 
 def polls(settings: Settings, rng: random.Random, stop: Stop) -> None:
@@ -168,12 +157,18 @@ def polls(settings: Settings, rng: random.Random, stop: Stop) -> None:
         for wait in (5, 10, 20)
     ]
     _assign_some(busy, PARTITIONS, rng)
-    while not stop:
-        for consumer in (*quiet, *busy):
-            consumer.consume(500, 0.002)
+    for _ in _consumed([*quiet, *busy], stop, 500, 0.002):
         if rng.random() < 0.002:
             _seek_nowhere(rng.choice(busy), rng)
-    for consumer in (*quiet, *busy):
+
+
+def _consumed(consumers: list[Consumer], stop: Stop, most: int, seconds: float) -> Iterator[None]:
+    """Let each consume again and again, and close them at the end."""
+    while not stop:
+        for consumer in consumers:
+            consumer.consume(most, seconds)
+        yield
+    for consumer in consumers:
         consumer.close()
 
 
@@ -205,12 +200,8 @@ def visitors(settings: Settings, rng: random.Random, stop: Stop) -> None:
 def bulk(settings: Settings, rng: random.Random, stop: Stop) -> None:
     """Large batches of JSON lines, a producer for each codec."""
     lines = [json_line(rng).encode() for _ in range(4000)]
-    more: Settings = {
-        "linger.ms": 50,
-        "batch.size": 900_000,
-        "batch.num.messages": 20_000,
-        "queue.buffering.max.kbytes": 32 * 1024,
-    }
+    more: Settings = {"linger.ms": 50, "batch.size": 900_000, "batch.num.messages": 20_000}
+    more["queue.buffering.max.kbytes"] = 32 * 1024
     producers = [
         _producer(settings, f"shipper-{codec}", {**more, "compression.type": codec}) for codec in CODECS
     ]
@@ -233,24 +224,13 @@ def bulk_readers(settings: Settings, rng: random.Random, stop: Stop) -> None:
     consumers = [_consumer(settings, group, f"{group}-{number}", more) for group, number in names]
     for consumer in consumers:
         consumer.subscribe(BULK_TOPICS)
-    while not stop:
-        for consumer in consumers:
-            consumer.consume(5000, 0.01)
-    for consumer in consumers:
-        consumer.close()
+    for _ in _consumed(consumers, stop, 5000, 0.01):
+        pass
 
 
 def _consumer(settings: Settings, group: str, name: str, more: Settings) -> Consumer:
-    return Consumer(
-        {
-            **settings,
-            "client.id": name,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "auto.commit.interval.ms": 500,
-            **more,
-        }
-    )
+    usual = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
+    return Consumer({**settings, "client.id": name, "group.id": group, **usual, **more})
 
 
 def json_line(rng: random.Random) -> str:

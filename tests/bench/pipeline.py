@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.measure import CACHE, MIB, ROOT, Run, machine, measured, record, say
+from tests.hostile.peak import descendants
 
 TICK = os.sysconf("SC_CLK_TCK")
 CAPTURES = "cluster-small,cluster-sasl,cluster-bulk,cluster-small-lost-1,cluster-small-lost-20"
@@ -187,16 +188,7 @@ class Watched:
 
 def family() -> list[int]:
     """This process and all that come from it."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        pid = int(entry.name)
-        fields = _read(pid, "stat").rpartition(b")")[2].split()
-        if fields:
-            children.setdefault(int(fields[1]), []).append(pid)
-    found = [os.getpid()]
-    for pid in found:
-        found += children.get(pid, [])
-    return found
+    return [os.getpid(), *descendants(os.getpid())]
 
 
 def cpu_seconds() -> float:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from tests.bench import namespace
-from tests.live.scenario import _talk as talk
+from tests.live.scenario import converse as talk
 
 
 def main() -> None:

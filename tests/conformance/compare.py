@@ -30,11 +30,8 @@ class Finding(NamedTuple):
 UNSTABLE = "the release calls this version unstable"
 
 KNOWN = {
-    (
-        "ApiVersions response",
-        "zk_migration_ready",
-    ): "3.4 added it as a tagged field, which takes no new version",
-    ("UpdateMetadata request", "type"): "3.5 added it as a tagged field, which takes no new version",
+    ("ApiVersions response", "zk_migration_ready"): "3.4 added it, tagged: no new version",
+    ("UpdateMetadata request", "type"): "3.5 added it, tagged: no new version",
     ("LeaderChangeMessage data", "version"): "2.8, where KRaft was a preview, wrote the record without it",
     ("ReadShareGroupStateSummary response", "results.partitions.leader_epoch"): "4.1 added it",
     ("error 51", "retriable"): "it is since 3.3",

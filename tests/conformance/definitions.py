@@ -96,15 +96,7 @@ def snake(name: str) -> str:
 
 def _definition(parsed: dict[str, Any], path: str) -> Definition:
     kind = parsed["type"]
-    if kind not in (
-        "request",
-        "response",
-        "header",
-        "data",
-        "metadata",
-        "coordinator-key",
-        "coordinator-value",
-    ):
+    if kind not in _KINDS:
         raise DefinitionError(f"{path}: unknown type of message {kind!r}")
     direction = kind if kind in ("request", "response") else "data"
     versions = _range(parsed["validVersions"])

@@ -41,14 +41,8 @@ FIELDS = [
             {"name": "Offsets", "type": "[]int64", "versions": "1+"},
         ],
     },
-    {
-        "name": "Rack",
-        "type": "string",
-        "versions": "2+",
-        "nullableVersions": "2+",
-        "taggedVersions": "2+",
-        "tag": 0,
-    },
+    {"name": "Rack", "type": "string", "tag": 0}
+    | dict.fromkeys(("versions", "nullableVersions", "taggedVersions"), "2+"),
 ]
 REQUEST: dict[str, Any] = {
     "apiKey": 5,

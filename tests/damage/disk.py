@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of a quarter of a megabyte."""
+def small_disk(folder: Path, size: str = "256k") -> Iterator[Path]:
+    """A file system of so many bytes."""
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
     try:
         yield folder
     finally:

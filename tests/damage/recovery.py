@@ -9,7 +9,6 @@ correlation id) of the API versions that tshark 4.0 knows.
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -20,11 +19,11 @@ from pathlib import Path
 from kwsniff.config import Config
 from kwsniff.run.offline import events
 from tests.damage.mutants import MUTATIONS, packets, write
-from tests.samples import names, sample
+from tests.samples import names, sample, tshark_finds
 
 TSHARK_KNOWS = {0: 8, 1: 11, 3: 9}
 """Newest version of Produce, Fetch and Metadata that tshark 4.0 dissects."""
-Request = tuple[int, int, int, int]
+Request = tuple[int, ...]
 
 
 @dataclass
@@ -56,20 +55,11 @@ def ours(path: Path, ports: Sequence[int]) -> set[Request]:
 
 def theirs(path: Path, ports: Sequence[int]) -> set[Request]:
     """Requests as tshark finds them."""
-    asked = [part for port in ports for part in ("-d", f"tcp.port=={port},kafka")]
-    fields = ["frame.number", "kafka.correlation_id", "kafka.request_key", "kafka.request.version"]
-    command = ["tshark", "-r", str(path), *asked, "-Y", "kafka.request_key", "-T", "fields"]
-    command += [part for name in fields for part in ("-e", name)]
-    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    found: set[Request] = set()
-    for line in output.splitlines():
-        frame, *columns = line.split("\t")
-        for values in zip(*(column.split(",") for column in columns), strict=False):
-            found.add((int(frame), *(int(value, 0) for value in values)))  # type: ignore[arg-type]
+    found = tshark_finds(path, ports)
     return {each for each in found if each[3] <= TSHARK_KNOWS.get(each[2], 99)}
 
 
-def by_call(found: set[Request]) -> Counter[tuple[int, int, int]]:
+def by_call(found: set[Request]) -> Counter[Request]:
     """Without packet numbers, which change when packets are dropped or doubled."""
     return Counter((corr, key, version) for _, corr, key, version in found)
 

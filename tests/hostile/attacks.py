@@ -38,6 +38,11 @@ def metadata(corr: int, topics: Iterable[bytes] = (), client: bytes = b"x") -> b
     return framed(header(3, 0, corr, client) + struct.pack(">i", len(names)) + b"".join(names))
 
 
+def described(corr: int) -> bytes:
+    """A Metadata v0 response that names nothing."""
+    return framed(struct.pack(">iii", corr, 0, 0))
+
+
 # Connections
 
 
@@ -53,7 +58,7 @@ def talking_connections(size: int) -> Records:
     """`size` connections that stay open, each with an answered and an unanswered request of 4 KB."""
     topic = b"t" * 200
     ask = metadata(1, [topic] * 20)
-    reply = framed(struct.pack(">i", 1) + struct.pack(">ii", 0, 0))
+    reply = described(1)
     more = metadata(2, [topic] * 20)
     for first in range(0, size, 5000):
         number = np.arange(first, min(first + 5000, size))
@@ -74,7 +79,6 @@ def half_frames(size: int) -> Records:
     announced = 60_000_000
     for number in range(size // announced + 1):
         flow = Flow(number)
-        yield from flow.open()
         first = struct.pack(">i", announced) + header(0, 3, 1)
         yield from flow.stream(0, [first, bytes(min(announced - 1000, size))])
 
@@ -93,31 +97,25 @@ def holes(size: int) -> Records:
 
 def outstanding(size: int) -> Records:
     """One connection with `size` requests and no response."""
-    flow = Flow()
-    yield from flow.open()
-    yield from flow.stream(0, (metadata(corr, [b"orders"]) for corr in range(size)))
+    yield from Flow().stream(0, (metadata(corr, [b"orders"]) for corr in range(size)))
 
 
 def same_ids(size: int) -> Records:
     """One connection with `size` requests of one correlation id, and as many answers behind them."""
     flow = Flow()
-    yield from flow.open()
     yield from flow.stream(0, (metadata(7, [b"orders"]) for _ in range(size)))
-    yield from flow.stream(1, (framed(struct.pack(">iii", 7, 0, 0)) for _ in range(size)))
+    yield from flow.stream(1, (described(7) for _ in range(size)))
 
 
 def outstanding_everywhere(size: int) -> Records:
     """`size` unanswered requests over a thousand connections."""
     for number in range(1000):
-        flow = Flow(number)
-        yield from flow.open()
-        yield from flow.stream(0, (metadata(corr, [b"orders"]) for corr in range(size // 1000)))
+        yield from Flow(number).stream(0, (metadata(corr, [b"orders"]) for corr in range(size // 1000)))
 
 
 def tiny_answers(size: int) -> Records:
     """`size` of the smallest requests and their answers, packed into full segments."""
     flow = Flow()
-    yield from flow.open()
     for first in range(0, size, 2000):
         ids = range(first, first + 2000)
         yield from flow.stream(0, [framed(struct.pack(">hhih", 18, 0, corr, -1)) for corr in ids])
@@ -127,23 +125,21 @@ def tiny_answers(size: int) -> Records:
 def distinct_names(size: int) -> Records:
     """`size` requests, each with a client id and a topic of its own, all answered."""
     flow = Flow()
-    yield from flow.open()
     for first in range(0, size, 200):
         ids = range(first, min(first + 200, size))
         yield from flow.stream(
             0, [metadata(corr, [b"topic-%08d" % corr], b"client-%08d" % corr) for corr in ids]
         )
-        yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0)) for corr in ids])
+        yield from flow.stream(1, [described(corr) for corr in ids])
 
 
 def distinct_ids(size: int) -> Records:
     """As `distinct_names`, with client ids of the greatest length."""
     flow = Flow()
-    yield from flow.open()
     for corr in range(size):
         name = b"%08d" % corr + b"n" * 500
         yield from flow.stream(0, [metadata(corr, [name * 60], name)])
-        yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0))])
+        yield from flow.stream(1, [described(corr)])
 
 
 # What is kept of a connection
@@ -154,9 +150,8 @@ def emptied_tables(size: int) -> Records:
     each = size // 1000
     for number in range(1000):
         flow = Flow(number)
-        yield from flow.open()
         yield from flow.stream(0, (metadata(corr) for corr in range(each)))
-        yield from flow.stream(1, (framed(struct.pack(">iii", corr, 0, 0)) for corr in range(each - 1)))
+        yield from flow.stream(1, (described(corr) for corr in range(each - 1)))
 
 
 def drip(size: int) -> Records:
@@ -186,9 +181,8 @@ def early_answers(size: int) -> Records:
     """Responses of a megabyte each that no request asked for, `size` bytes in all, within a second."""
     for number in range(10):
         flow = Flow(number)
-        yield from flow.open()
         yield from flow.stream(0, [metadata(1)])
-        yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
+        yield from flow.stream(1, [described(1)])
         for corr in range(size // 10_000_000):
             yield from flow.stream(1, [framed(struct.pack(">i", 1000 + corr) + bytes(1_000_000))])
 
@@ -198,7 +192,6 @@ def unasked(size: int) -> Records:
     body = struct.pack(">hhi", -1, 0, 1000) + struct.pack(">i", 0)
     for number in range(max(size // 1000, 1)):
         flow = Flow(number)
-        yield from flow.open()
         yield from flow.stream(0, (framed(header(0, 3, corr) + body) for corr in range(min(1000, size))))
 
 
@@ -208,9 +201,9 @@ def just_below(size: int) -> Records:
     asks = [metadata(2 + corr, [b"t" * 100]) for corr in range(4)]
     part = struct.pack(">i", 1_000_000) + header(0, 3, 100) + bytes(1900)
     for number in range(1, size + 1):
-        flow = Flow(number)
+        flow = Flow(number, opened=True)
         yield from flow.stream(0, [metadata(1)])
-        yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
+        yield from flow.stream(1, [described(1)])
         ids = range(1000, 1000 + min(250, 40_000 // number))
         sends = [framed(header(0, 3, corr) + struct.pack(">hhii", -1, 0, 1000, 0)) for corr in ids]
         yield from flow.stream(0, [*sends, *asks, part])
@@ -219,7 +212,6 @@ def just_below(size: int) -> Records:
 def long_names(size: int) -> Records:
     """Unanswered requests, each for a topic with a name of 32 KB; `size` bytes in all."""
     flow = Flow()
-    yield from flow.open()
     for corr in range(size // 32_000):
         yield from flow.stream(0, [metadata(corr, [b"%08d" % corr + b"t" * 31_992])])
 
@@ -228,10 +220,9 @@ def long_client_ids(size: int) -> Records:
     """Connections that each use sixty client ids of 32 KB; `size` bytes in all."""
     for number in range(max(size // 1_920_000, 1)):
         flow = Flow(number)
-        yield from flow.open()
         for corr in range(60):
             yield from flow.stream(0, [metadata(corr, [], b"%08d" % corr + b"c" * (31_992 if corr else 8))])
-            yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0))])
+            yield from flow.stream(1, [described(corr)])
 
 
 def long_software(size: int) -> Records:
@@ -240,7 +231,6 @@ def long_software(size: int) -> Records:
     asked = struct.pack(">hhih", 18, 3, 1, 1) + b"x\0" + b"\xa1\x8d\x06" + name + b"\2v\0"
     for number in range(max(size // 100_000, 1)):
         flow = Flow(number)
-        yield from flow.open()
         yield from flow.stream(0, [framed(asked)])
         yield from flow.stream(1, [framed(struct.pack(">ih", 1, 0) + b"\1" + bytes(5))])
 
@@ -251,15 +241,14 @@ def long_software(size: int) -> Records:
 def _then_good(flow: Flow) -> Records:
     """A good call at the end, to see that reading goes on."""
     yield from flow.stream(0, [metadata(7777, [b"after"])])
-    yield from flow.stream(1, [framed(struct.pack(">iii", 7777, 0, 0))])
+    yield from flow.stream(1, [described(7777)])
 
 
 def long_prefix(size: int) -> Records:
     """A length prefix of 2 GB in the middle of a good connection, and `size` bytes after it."""
     flow = Flow()
-    yield from flow.open()
     yield from flow.stream(0, [metadata(1)])
-    yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
+    yield from flow.stream(1, [described(1)])
     yield from flow.stream(0, [b"\x7f\xff\xff\xff", bytes(size)])
     yield from _then_good(flow)
 
@@ -267,7 +256,6 @@ def long_prefix(size: int) -> Records:
 def many_elements(size: int) -> Records:
     """Arrays that claim 2³¹-1 elements, in every request that has room for one; `size` requests."""
     flow = Flow()
-    yield from flow.open()
     for corr in range(size):
         key = corr % 90
         body = b"\x7f\xff\xff\xff" * 8 if corr & 1 else b"\xff\xff\xff\xff\x07" * 8
@@ -279,7 +267,6 @@ def many_elements(size: int) -> Records:
 def endless_varints(size: int) -> Records:
     """Flexible messages in which every varint goes on, from header or body on; `size` requests."""
     flow = Flow()
-    yield from flow.open()
     for corr in range(size):
         tags = b"\0" if corr & 1 else b""
         yield from flow.stream(0, [framed(header(3, 12, corr) + tags + b"\xff" * 2000)])
@@ -293,7 +280,6 @@ def true_elements(size: int) -> Records:
     for number in range(max(size // each, 1)):
         count = min(each, size)
         flow = Flow(number)
-        yield from flow.open()
         partitions = bytes(16) * count
         body = struct.pack(">iii", -1, 100, 1) + struct.pack(">ih1si", 1, 1, b"t", count) + partitions
         yield from flow.stream(0, [framed(header(1, 0, number) + body)])
@@ -302,15 +288,13 @@ def true_elements(size: int) -> Records:
 def empty_names(size: int) -> Records:
     """A Metadata request with `size` empty topic names."""
     flow = Flow()
-    yield from flow.open()
     yield from flow.stream(0, [framed(header(3, 0, 1) + struct.pack(">i", size) + bytes(2 * size))])
-    yield from flow.stream(1, [framed(struct.pack(">iii", 1, 0, 0))])
+    yield from flow.stream(1, [described(1)])
 
 
 def _fetched(topic: bytes, count: int, calls: int) -> Records:
     """Fetch v0, answered with `count` partitions of a topic and no records, `calls` times."""
     flow = Flow()
-    yield from flow.open()
     ask = struct.pack(">iiii", -1, 100, 1, 0)
     reply = struct.pack(">ih", 1, len(topic)) + topic
     reply += struct.pack(">i", count) + struct.pack(">ihqi", 1, 0, 0, -1) * count
@@ -368,7 +352,6 @@ def bomb(codec: int, size: int) -> bytes:
 def bombs(size: int) -> Records:
     """For each codec, one batch that becomes `size` bytes, and one of records of seven bytes each."""
     flow = Flow()
-    yield from flow.open()
     tiny = zlib.compressobj(9, wbits=31)
     records = tiny.compress(b"\x0c\0\0\0\1\1\0" * (size // 7)) + tiny.flush()
     sent = [*(batch(codec, 1, bomb(codec, size)) for codec in (1, 2, 3, 4)), batch(1, size // 7, records)]
@@ -379,9 +362,7 @@ def bombs(size: int) -> Records:
 
 def tiny_records(size: int) -> Records:
     """Uncompressed batches of `size` records of seven bytes."""
-    flow = Flow()
-    yield from flow.open()
-    yield from flow.stream(0, [produce(1, batch(0, size, b"\x0c\0\0\0\1\1\0" * size))])
+    yield from Flow().stream(0, [produce(1, batch(0, size, b"\x0c\0\0\0\1\1\0" * size))])
 
 
 def deep_nesting(size: int) -> Records:
@@ -393,7 +374,6 @@ def deep_nesting(size: int) -> Records:
         message = struct.pack(">I", zlib.crc32(message)) + message
         inner = struct.pack(">qi", 0, len(message)) + message
     flow = Flow()
-    yield from flow.open()
     body = struct.pack(">hi", -1, 1000) + struct.pack(">ih1sii", 1, 1, b"t", 1, 0)
     yield from flow.stream(0, [framed(header(0, 1, 1) + body + struct.pack(">i", len(inner)) + inner)])
     yield from _then_good(flow)
@@ -425,7 +405,7 @@ def time_travel(size: int) -> Records:
     for corr in range(size):
         flow.time_ns = chance.choice([0, START, START + 100 * 365 * 86_400, 2**32 - 1]) * SECOND
         yield from flow.stream(0, [metadata(corr)])
-        yield from flow.stream(1, [framed(struct.pack(">iii", corr, 0, 0))])
+        yield from flow.stream(1, [described(corr)])
 
 
 def many_holes(size: int) -> Records:

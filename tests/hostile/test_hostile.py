@@ -14,12 +14,14 @@ import pytest
 
 from kwsniff.capture.source import segments
 from kwsniff.config import LEAST_MEMORY, Config
+from kwsniff.engine import requests
 from kwsniff.engine.analyze import Engine, analyze
 from kwsniff.engine.machine import PARTS, ROWS
+from kwsniff.engine.tables import REQUESTS
 from kwsniff.net.segments import segment_columns
 from kwsniff.rows.events import ANOMALIES, UNANSWERED_REASONS
 from kwsniff.run.offline import events
-from tests.hostile.attacks import ATTACKS, FULL, Records, framed, metadata
+from tests.hostile.attacks import ATTACKS, FULL, Records, described, framed, header, metadata
 from tests.hostile.peak import run
 from tests.hostile.wire import Flow, write
 from tests.samples import Row
@@ -132,9 +134,8 @@ def test_a_table_of_requests_gives_its_room_back(compiled: bool, tmp_path: Path)
 def answered_at_last(size: int) -> Records:
     """Requests of one connection, and behind them the responses to all of them."""
     flow = Flow()
-    yield from flow.open()
     yield from flow.stream(0, (metadata(corr) for corr in range(size)))
-    yield from flow.stream(1, (framed(struct.pack(">iii", corr, 0, 0)) for corr in range(size)))
+    yield from flow.stream(1, (described(corr) for corr in range(size)))
 
 
 @pytest.mark.parametrize("kernels", ["never", "always"])
@@ -263,3 +264,61 @@ def test_a_report_of_what_comes_near_the_limits_stays_within_512_mb(name: str, t
     made = run("report", str(path), "-q", "-j", "1")
     assert made.code == 0
     assert made.megabytes < LIMIT_MB
+
+
+# What is held and remembered for many connections
+
+SEGMENT = 2000
+
+
+def calls_of_all(connections: int, last: int) -> Records:
+    """Each connection has an answered call of about `SEGMENT` bytes in both directions; another one then has
+    a request that takes `last` bytes, in many segments."""
+    asked = [b"t" * 100] * (SEGMENT // 102)
+    told = struct.pack(">ih", 1, SEGMENT) + b"h" * SEGMENT + struct.pack(">i", 9092)
+    for number in range(connections):
+        flow = Flow(number)
+        yield from flow.stream(0, [metadata(1, asked)])
+        yield from flow.stream(1, [framed(struct.pack(">ii", 1, 1) + told + struct.pack(">i", 0))])
+    flow = Flow(connections)
+    yield from flow.open()
+    whole = metadata(1, [b"t" * 100] * (last // 102))
+    for at in range(0, len(whole), SEGMENT):
+        yield flow.send(0, whole[at : at + SEGMENT])
+    yield flow.send(1, described(1))
+
+
+@pytest.mark.parametrize("kernels", ["never", "auto"])
+def test_what_retransmissions_are_compared_with_costs_no_frame(kernels: str, tmp_path: Path) -> None:
+    # Four kilobytes of each connection once counted as held and were never let go: large requests went.
+    path = write(tmp_path / "many.pcap", calls_of_all(100, 100_000))
+    found = rows(path, max_buffered_bytes=200_000, kernels=kernels)
+    assert [row["code"] for row in found if row["event"] == "anomaly"] == []
+    statuses = [row["status"] for row in found if row["event"] == "call"]
+    assert statuses == ["ok"] * 101
+
+
+def sends(connections: int, each: int) -> Records:
+    """Connections of an answered request and so many Produce requests that want no reply."""
+    body = struct.pack(">hhi", 0, 1000, 0)
+    for number in range(connections):
+        flow = Flow(number)
+        yield from flow.stream(0, [metadata(1)])
+        yield from flow.stream(1, [described(1)])
+        yield from flow.stream(0, (framed(header(0, 2, 2 + corr) + body) for corr in range(each)))
+
+
+@pytest.mark.parametrize(("connections", "most"), [(2, 60), (40, 100 * 5), (300, 2 * 100 + 300)])
+def test_connections_remember_fewer_ids_when_there_are_many(
+    connections: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The n-th connection keeps the n-th part of a hundred: less than 100 (1 + ln 40) in all. From 200 on each
+    # keeps one.
+    monkeypatch.setattr(requests, "ALL_UNASKED", 100)
+    path, config = write(tmp_path / "sends.pcap", sends(connections, 30)), Config()
+    engine, emitted = Engine(config, compiled=False), []
+    for batch in segments([str(path)], config):
+        for rows_of in engine.feed(segment_columns(batch)):
+            emitted += rows_of["status"].drop_null().to_pylist()
+    assert emitted.count("no_reply_expected") == 30 * connections
+    assert 0 < int(engine.machine.t.pools[REQUESTS].used) <= most + 2

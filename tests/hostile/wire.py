@@ -39,6 +39,9 @@ class Flow:
     port: int = BROKER_PORT
     time_ns: int = START * 10**9
 
+    opened: bool = False
+    """Whether the handshake was written, or is left out."""
+
     def __post_init__(self) -> None:
         self.sent = [1, 1]
 
@@ -56,7 +59,8 @@ class Flow:
         return record.tobytes()
 
     def stream(self, side: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """All bytes of `pieces` in segments as large as they go."""
+        """All bytes of `pieces` in segments as large as they go, behind the handshake."""
+        yield from self.open()
         held: list[bytes] = []
         size = 0
         for piece in pieces:
@@ -72,7 +76,10 @@ class Flow:
             yield self.send(side, b"".join(held))
 
     def open(self) -> Iterator[bytes]:
-        """The handshake."""
+        """The handshake, once."""
+        if self.opened:
+            return
+        self.opened = True
         yield self.send(0, b"", SYN)
         yield self.send(1, b"", SYN | ACK)
         yield self.send(0, b"")
@@ -92,12 +99,7 @@ def packets(
 ) -> NDArray[Any]:
     """`count` pcap records with `size` payload bytes each (field `payload`); the other arguments are one for
     all or one each. A client's number gives its address and port."""
-    kind = (
-        np.dtype([("head", HEADER), ("payload", f"V{size}")])
-        if size
-        else np.dtype([("head", HEADER), ("payload", "V0")])
-    )
-    rows = np.zeros(count, kind)
+    rows = np.zeros(count, np.dtype([("head", HEADER), ("payload", f"V{size}")]))
     head = rows["head"]
     number = np.broadcast_to(np.asarray(clients, np.int64), count)
     address, client_port = CLIENTS + (number >> 15), 20_000 + (number & 0x7FFF)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -79,18 +76,3 @@ def test_a_capture_file_of_it_tells_the_same(style: str, seed: int, tmp_path: Pa
     assert (found.whole, found.connections) == (len(made.conversations),) * 2
     assert found.calls == sum(expected()[name].calls.total() for name in made.conversations)
     assert found.right, (found.untold, found.invented, found.anomalies)
-
-
-def test_the_command_line_tells_the_same(tmp_path: Path) -> None:
-    path, made = tmp_path / "made.pcap", case("shuffled", 3)
-    written(path, made)
-    command = [sys.executable, "-m", "kwsniff", "decode", "-j", "1", "-f", "csv", str(path)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    rows = [row for row in csv.DictReader(output.splitlines()) if row["event"] == "call"]
-    told = Counter((int(row["api_key"]), int(row["correlation_id"]), row["status"]) for row in rows)
-    there = Counter(
-        (call[0], call[2], call[3])
-        for name in made.conversations
-        for call in expected()[name].calls.elements()
-    )
-    assert told == there

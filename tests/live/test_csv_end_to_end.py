@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.live.test_end_to_end import lines, scenario
+from tests.live.test_table import read
 from tests.report import oracle
 
 pytestmark = pytest.mark.root
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_tables_and_history_have_the_figures_of_the_calls_shown(tmp_path: Path) -> None:

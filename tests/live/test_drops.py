@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kwsniff.cli.live import Warnings
 from kwsniff.live.session import Health
-from tests.cli.conftest import ROOT
+from tests.live.test_end_to_end import scenario
 
 
 def test_packets_that_wait_to_be_decoded_have_come(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,11 +32,7 @@ def test_only_who_dropped_packets_is_named(who: str, word: str, capsys: pytest.C
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
 @pytest.mark.parametrize("interface", ["lo", "any"])
 def test_the_share_is_that_of_the_packets_sent(interface: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.live.flood", str(tmp_path), "4000", "-i", interface, "--buffer=512K"],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    told = json.loads(done.stdout)
+    told = scenario(tmp_path, 4000, "-i", interface, "--buffer=512K", what="flood")
     assert told == {"sent": 6000, "exit": 0}
     said = (tmp_path / "live.err").read_text()
     decoded = int(re.search(r"([\d,]+) packets, ", said)[1].replace(",", ""))  # type: ignore[index]

@@ -20,8 +20,9 @@ SAME = (
 Row = dict[str, Any]
 
 
-def scenario(folder: Path, seconds: float, *arguments: str) -> Row:
-    command = [sys.executable, "-m", "tests.live.scenario", str(folder), str(seconds), *arguments]
+def scenario(folder: Path, *given: object, what: str = "talk") -> Row:
+    """What `tests.live.scenario` says."""
+    command = [sys.executable, "-m", "tests.live.scenario", what, str(folder), *map(str, given)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     told: Row = json.loads(done.stdout)

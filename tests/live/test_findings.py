@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.rule import NOT_SHOWN, OK
 from kwsniff.live.livetable import IntervalCsv, LiveFindings
 from kwsniff.live.session import Health
+from tests.live.test_table import read
 from tests.samples import sample
 
 
@@ -38,7 +38,6 @@ def test_the_interval_s_tables_have_the_findings_beside_them(tmp_path: Path) -> 
         live.add(batch)
         tables.add(batch)
     tables.tick(Health((), 0, 20_000_000_000))
-    with open(tmp_path / "findings.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read(tmp_path / "findings.csv")
     assert "throttled" in [row["code"] for row in rows if row["severity"] == "warning"]
     assert {row["severity"] for row in rows} >= {OK, NOT_SHOWN}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,8 +16,8 @@ from kwsniff.config import Config
 from kwsniff.live.collector import Keeping
 from kwsniff.live.session import Session
 from kwsniff.net.packets import CaptureTotals
-from tests.cli.conftest import ROOT
 from tests.live.test_end_to_end import Row, calls, decoded, lines, scenario
+from tests.live.test_pcapng import read
 from tests.live.test_pcapng import small_disk as small_disk
 from tests.live.test_source import Script, ip, nobody, packets, source
 from tests.playbook import Play, from_client, handshake, play, request, response
@@ -33,12 +30,7 @@ def keeping(path: Path, *, all_packets: bool = False) -> Keeping:
 
 
 def written(path: Path) -> list[bytes]:
-    found = []
-    for block in blocks(str(path)):
-        data = block.data.tobytes()
-        columns = zip(block.offset.tolist(), block.caplen.tolist(), strict=True)
-        found += [data[at : at + size] for at, size in columns]
-    return found
+    return [data for *_, data in read(str(path))]
 
 
 def said(script: Play) -> list[bytes]:
@@ -97,12 +89,7 @@ def test_a_verdict_on_what_was_before_leaves_out_nothing_of_a_new_connection(tmp
 @pytest.mark.root
 def test_who_does_not_read_keeps_no_packet_from_its_file(tmp_path: Path) -> None:
     kept, count = tmp_path / "kept.pcapng", 3000
-    command = [sys.executable, "-m", "tests.live.unread", str(tmp_path), str(count), "1000", "9000"]
-    done = subprocess.run(
-        [*command, "-f", "jsonl", "-w", str(kept)], cwd=ROOT, capture_output=True, text=True, check=True,
-        timeout=120,
-    )  # fmt: skip
-    told = json.loads(done.stdout)
+    told = scenario(tmp_path, count, 1000, 9000, "-f", "jsonl", "-w", kept, what="unread")
     assert told["exit"] == 0
     assert told["ended_in"] < 3
     totals = CaptureTotals()

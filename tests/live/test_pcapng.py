@@ -15,6 +15,7 @@ from kwsniff.capture.error import LiveError
 from kwsniff.capture.savefile import PcapngFiles, WriterRotation, WrittenInterface
 from kwsniff.capture.source import CaptureTotals, blocks
 from kwsniff.net.packets import PacketBlock
+from tests.damage import disk
 
 INTERFACES = [WrittenInterface("lo", 1, "tcp port 9092"), WrittenInterface("eth0", 101, "")]
 
@@ -35,16 +36,9 @@ def read(path: str) -> list[tuple[int, int, int, bytes]]:
     rows = []
     for each in blocks(path):
         data = each.data.tobytes()
-        for at in range(len(each)):
-            offset, size = int(each.offset[at]), int(each.caplen[at])
-            rows.append(
-                (
-                    int(each.linktype[at]),
-                    int(each.time_ns[at]),
-                    int(each.origlen[at]),
-                    data[offset : offset + size],
-                )
-            )
+        columns = (each.linktype, each.time_ns, each.origlen, each.offset, each.caplen)
+        for link, time, length, at, size in zip(*(column.tolist() for column in columns), strict=True):
+            rows.append((link, time, length, data[at : at + size]))
     return rows
 
 
@@ -139,12 +133,8 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "kwsniff", place], check=True)
-    yield place
-    subprocess.run(["umount", place], check=True)
+    with disk.small_disk(tmp_path / "disk", "64k") as place:
+        yield place
 
 
 @pytest.mark.root
@@ -168,17 +158,8 @@ def test_wireshark_reads_it_too(tmp_path: Path) -> None:
     files.write(block("lo", ethernet, ethernet))
     files.count("lo", 100, 7, 3)
     files.close()
-    fields = [
-        "-e",
-        "frame.time_epoch",
-        "-e",
-        "frame.cap_len",
-        "-e",
-        "frame.len",
-        "-e",
-        "frame.interface_name",
-    ]
-    command = ["tshark", "-r", path, "-T", "fields", *fields]
+    names = ("time_epoch", "cap_len", "len", "interface_name")
+    command = ["tshark", "-r", path, "-T", "fields", *(f"-eframe.{name}" for name in names)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
     assert told[0].split("\t") == ["1700000000.123456789", "64", "69", "lo"]
     info = subprocess.run(["capinfos", "-M", path], capture_output=True, text=True, check=True).stdout

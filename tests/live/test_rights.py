@@ -23,9 +23,7 @@ def test_the_program_that_runs_is_named_not_the_script_that_starts_it(tmp_path: 
     shim.chmod(0o755)
     command = [*UNPRIVILEGED, "python3", "-m", "kwsniff", "live", "-i", "lo", "--duration", "1s"]
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=60
-    )  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=60)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
         program = os.readlink(f"/proc/{running.pid}/exe")
         running.communicate(b"\n")

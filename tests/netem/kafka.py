@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import pack
 
-import crc32c
+from tests.intact.conversations import batch, request, response, text
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, HEARTBEAT, API_VERSIONS = 0, 1, 2, 3, 8, 12, 18
 
@@ -30,21 +30,8 @@ class Message:
     """The offsets that an OffsetCommit commits, in the order of its partitions."""
 
 
-def text(value: str | None) -> bytes:
-    return b"\xff\xff" if value is None else pack(">h", len(value)) + value.encode()
-
-
 def array(items: Sequence[bytes]) -> bytes:
     return pack(">i", len(items)) + b"".join(items)
-
-
-def frame(body: bytes) -> bytes:
-    return pack(">i", len(body)) + body
-
-
-def request(key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
-    """With request header version 1."""
-    return frame(pack(">hhi", key, version, correlation_id) + text(client_id) + body)
 
 
 class Writer:
@@ -56,9 +43,9 @@ class Writer:
     def message(self, kind: str, number: int, **sizes: int) -> Message:
         """A message of a kind (the name of a method) with the correlation id `number`."""
         key, version, asked, answered, committed = getattr(self, kind)(**sizes)
-        sent = request(key, version, number, self.client_id, asked)
-        response = None if answered is None else frame(pack(">i", number) + answered)
-        return Message(key, version, number, self.client_id, sent, response, committed)
+        sent = request(key, version, number, asked, self.client_id)
+        given = None if answered is None else response(number, answered)
+        return Message(key, version, number, self.client_id, sent, given, committed)
 
     def versions(self) -> tuple[int, int, bytes, bytes, None]:
         ranges = [pack(">hhh", key, 0, 5 + key % 7) for key in range(self.rng.randint(20, 60))]
@@ -136,27 +123,10 @@ class Writer:
 
     def batch(self, size: int) -> bytes:
         """A record batch (version 2) of about `size` bytes, whose CRC tells when a byte of it is wrong."""
-        records: list[bytes] = []
-        total = 0
-        while total < size:
-            records.append(self._record(len(records)))
-            total += len(records[-1])
-        body = pack(">hiqqqhi", 0, len(records) - 1, 0, 0, -1, -1, -1) + array(records)
-        return pack(">qiibI", 0, len(body) + 9, 0, 2, crc32c.crc32c(body)) + body
-
-    def _record(self, index: int) -> bytes:
-        name = self.rng.choice(["tester", "app", "", None])
-        key = self.rng.choice([METADATA, HEARTBEAT, API_VERSIONS, PRODUCE])
-        value = request(key, 0, self.rng.randrange(3_000), name, self.rng.randbytes(self.rng.randint(0, 300)))
-        body = b"\0" + _varint(0) + _varint(index) + _varint(-1) + _varint(len(value)) + value + _varint(0)
-        return _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    number = (value << 1) ^ (value >> 63)
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    made.append(number)
-    return bytes(made)
+        values: list[bytes] = []
+        while sum(map(len, values)) < size:
+            name = self.rng.choice(["tester", "app", "", None])
+            key = self.rng.choice([METADATA, HEARTBEAT, API_VERSIONS, PRODUCE])
+            body = self.rng.randbytes(self.rng.randint(0, 300))
+            values.append(request(key, 0, self.rng.randrange(3_000), body, name))
+        return batch(values)

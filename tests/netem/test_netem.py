@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,10 +13,12 @@ from socket import inet_aton
 
 import pytest
 
+from tests.intact.packets import packets as segments
+from tests.intact.tcp import connections
 from tests.netem.matrix import IMPAIRMENTS, Cell, carry, judge
 from tests.netem.network import BROKER, CLIENT, DEVICE, Host
 from tests.netem.talks import Talk
-from tests.netem.views import VIEWS, packets, streams, view
+from tests.netem.views import VIEWS, packets, view
 
 pytestmark = [
     pytest.mark.root,
@@ -53,8 +54,10 @@ def test_a_capture_has_every_byte_that_an_application_read(name: str, lossy: tup
     """By a reading of the packets that knows nothing but sequence numbers."""
     cell, folder = lossy
     seen: dict[tuple[int, int], list[bytes]] = {}
-    for (flow, _), stream in streams(view(folder, name, 0)).items():
-        seen.setdefault(struct.unpack_from(">HH", flow, 8), []).append(stream)
+    for one in connections(segments(view(folder, name, 0))):
+        for side, stream in enumerate(one.streams):
+            ports = one.ends[side][1], one.ends[1 - side][1]
+            seen.setdefault(ports, []).append(bytes(stream.data))
     for chain in cell.chains:
         for number, talk in enumerate(chain):
             asked, answered = _read(talk)

@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tests.netem.link import FIN, PCAP_HEADER, RST, SYN, Tcp
+from tests.intact.packets import records
+from tests.netem.link import FIN, PCAP_HEADER, RST, Tcp
 
 SECOND = 1_000_000_000
 SLOWER = 100
@@ -20,12 +21,7 @@ Packet = tuple[int, bytes]
 
 
 def packets(path: Path) -> Iterator[Packet]:
-    data = path.read_bytes()
-    at = len(PCAP_HEADER)
-    while at + 16 <= len(data):
-        seconds, fraction, length, _ = struct.unpack_from("<IIII", data, at)
-        yield seconds * SECOND + fraction, data[at + 16 : at + 16 + length]
-        at += 16 + length
+    return ((moment, packet) for _, moment, packet, _ in records(path.read_bytes()))
 
 
 def write(path: Path, found: Iterable[Packet]) -> None:
@@ -89,30 +85,3 @@ def view(folder: Path, name: str, silent: float) -> Path:
     if make is not None:
         write(path, make(folder, silent))
     return path
-
-
-def streams(path: Path) -> dict[tuple[bytes, int], bytes]:
-    """What each direction carried up to its first hole, by addresses with ports and the SYN's number."""
-    pieces: dict[bytes, list[tuple[int, dict[int, bytes]]]] = {}
-    for _, packet in packets(path):
-        tcp = Tcp.read(packet)
-        if tcp is None:
-            continue
-        begun = pieces.setdefault(packet[12:20] + packet[tcp.begin : tcp.begin + 4], [])
-        seq = tcp.seq + bool(tcp.flags & SYN)
-        if tcp.flags & SYN and tcp.seq not in [first for first, _ in begun]:
-            begun.append((tcp.seq, {}))
-        for first, kept in begun[-1:]:
-            place = (seq - first - 1) % (1 << 32)
-            if tcp.length > len(kept.get(place, b"")):
-                kept[place] = packet[tcp.data :]
-    found = {}
-    for flow, begun in pieces.items():
-        for first, kept in begun:
-            stream = bytearray()
-            for place, data in sorted(kept.items()):
-                if place > len(stream):
-                    break
-                stream += data[len(stream) - place :]
-            found[flow, first] = bytes(stream)
-    return found

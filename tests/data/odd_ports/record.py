@@ -93,46 +93,21 @@ def set_up(env: Environment) -> None:
         run([sys.executable, "-m", "venv", str(env.work / "odd-venv")])
         run([str(env.work / "odd-venv/bin/pip"), "install", "-q", "-r", str(CLIENTS / "requirements.txt")])
     if not env.jars("kafka-3.9").exists():
-        pom = str(CLIENTS / "kafka-3.9/pom.xml")
-        run(
-            [
-                "mvn",
-                "-q",
-                "-B",
-                "-f",
-                pom,
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={env.jars('kafka-3.9')}",
-            ]
-        )
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={env.jars('kafka-3.9')}"]
+        run(["mvn", "-q", "-B", "-f", str(CLIENTS / "kafka-3.9/pom.xml"), *goal])
         shutil.copy(env.jars("kafka-4.3") / "telemetry.jar", env.jars("kafka-3.9"))
     shutil.copytree(CLIENTS / "node", env.work / "odd-node", dirs_exist_ok=True)
-    run(
-        [
-            "npm",
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "--no-package-lock",
-            "--prefix",
-            str(env.work / "odd-node"),
-        ]
-    )
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"]
+    run([*npm, str(env.work / "odd-node")])
     run(["go", "build", "-C", str(CLIENTS / "go"), "-o", str(env.work / "steady-go"), "."])
     shutil.copytree(CLIENTS / "rust", env.work / "odd-rust", dirs_exist_ok=True)
-    manifest = str(env.work / "odd-rust/Cargo.toml")
-    run(
-        [
-            "cargo",
-            "build",
-            "-q",
-            "--release",
-            "--manifest-path",
-            manifest,
-            "--target-dir",
-            str(env.work / "rust"),
-        ]
-    )
+    places = [
+        "--manifest-path",
+        str(env.work / "odd-rust/Cargo.toml"),
+        "--target-dir",
+        str(env.work / "rust"),
+    ]
+    run(["cargo", "build", "-q", "--release", *places])
 
 
 @contextmanager
@@ -160,19 +135,12 @@ def record(name: str, env: Release, out: Path) -> str:
     facts, path = run / "facts.json", run / f"{name}.pcap"
     extra = {"listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:19093", "num.partitions": "1"}
     with brokers.kafka_4(env, run, extra, ports=(port,)) as broker:
-        subprocess.run(
-            [env.work / "odd-venv/bin/python", "-c", CREATE, broker.bootstrap],
-            check=True,
-            timeout=CLIENT_SECONDS,
-        )
-        variables = {
-            "BOOTSTRAP": broker.bootstrap,
-            "FACTS": str(facts),
-            "KAFKAJS_NO_PARTITIONER_WARNING": "1",
-        }
+        create = [env.work / "odd-venv/bin/python", "-c", CREATE, broker.bootstrap]
+        subprocess.run(create, check=True, timeout=CLIENT_SECONDS)
+        own = {"BOOTSTRAP": broker.bootstrap, "FACTS": str(facts), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
         with recording(path, port):
             subprocess.run(
-                command(name, env), env={**os.environ, **variables}, check=True, capture_output=True,
+                command(name, env), env={**os.environ, **own}, check=True, capture_output=True,
                 timeout=CLIENT_SECONDS,
             )  # fmt: skip
     told = json.loads(facts.read_text())

@@ -198,17 +198,10 @@ def test_every_key_has_something_to_do() -> None:
         assert hasattr(LiveApp, "action_" + key.action.split("(")[0])
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
-def test_quitting_stops_the_session(key: str) -> None:
+@pytest.mark.parametrize("keys", [["q"], ["ctrl+c"], ["ctrl+q"], ["slash", "a", "ctrl+c"]])
+def test_quitting_stops_the_session_even_while_a_filter_is_typed(keys: list[str]) -> None:
     async def steps(pilot: Pilot[None], app: LiveApp) -> None:
-        await pilot.press(key)
-
-    assert driven(steps)
-
-
-def test_ctrl_c_quits_while_a_filter_is_typed() -> None:
-    async def steps(pilot: Pilot[None], app: LiveApp) -> None:
-        await pilot.press("slash", "a", "ctrl+c")
+        await pilot.press(*keys)
 
     assert driven(steps)
 
@@ -346,12 +339,22 @@ class Terminal:
         assert b"\x1b[?1000h" not in self.output, "the mouse is the terminal's"
 
 
-@pytest.mark.parametrize("keys", [b"q", b"\x03"])
-def test_the_terminal_is_as_before_after_quitting(keys: bytes) -> None:
-    terminal = Terminal()
-    terminal.wait_for(b"Metadata")
-    os.write(terminal.master, keys)
-    terminal.wait_for(b"returned")
+@pytest.mark.parametrize(
+    ("keys", "each", "said"),
+    [
+        (b"\x03", "", b"returned"),
+        (b"", "over.set() if second == 20 else None", b"returned"),
+        (b"", "if second == 20: view.screen = lambda *_: 1 / 0", b"failed"),
+    ],
+    ids=["ctrl-c", "session ends", "drawing fails"],
+)
+def test_the_terminal_is_as_before_however_it_ends(keys: bytes, each: str, said: bytes) -> None:
+    """After `q`, too: see the test of colours."""
+    terminal = Terminal(each)
+    if keys:
+        terminal.wait_for(b"Metadata")
+        os.write(terminal.master, keys)
+    terminal.wait_for(said)
     terminal.end()
 
 
@@ -366,18 +369,6 @@ def test_no_color_is_honoured_and_stays_set() -> None:
         # SGR 30 to 37 are colours, 31 is red (ECMA-48).
         assert bool(re.search(rb"\x1b\[[0-9;]*3[0-8][;m]", terminal.output)) is coloured
         assert (b"returned 1" in terminal.output) is not coloured
-
-
-def test_the_terminal_is_as_before_when_the_session_ends() -> None:
-    terminal = Terminal("over.set() if second == 20 else None")
-    terminal.wait_for(b"returned")
-    terminal.end()
-
-
-def test_the_terminal_is_as_before_when_drawing_fails() -> None:
-    terminal = Terminal("if second == 20: view.screen = lambda *_: 1 / 0")
-    terminal.wait_for(b"failed")
-    terminal.end()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -61,6 +62,11 @@ def shown(name: str, pieces: int = 1) -> Snapshot:
     return statistics.snapshot()
 
 
+def groups_of(snapshot: Snapshot) -> Mapping[str, Figures]:
+    assert snapshot.groups is not None
+    return snapshot.groups
+
+
 def figures(group: Figures) -> dict[tuple[str | None, str], dict[str, int]]:
     """Sums by key; others must have none."""
     assert not any(values[-1] for values in group.sums.values())
@@ -100,8 +106,7 @@ BY = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_sums_are_those_of_pandas(name: str) -> None:
-    groups = shown(name).groups
-    assert groups is not None
+    groups = groups_of(shown(name))
     frame = calls(name)
     frame = frame.assign(api=frame.api.fillna("API " + frame.api_key.astype("Int64").astype(str)))
     for grouping, columns in BY.items():
@@ -115,8 +120,7 @@ def test_sums_are_those_of_pandas(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_calls_and_bytes_by_topic_are_those_of_pandas(name: str) -> None:
-    groups = shown(name).groups
-    assert groups is not None
+    groups = groups_of(shown(name))
     frame = calls(name)
     named = frame[frame.topics.notna()].explode("topics")
     named = named[named.topics.notna()]
@@ -133,8 +137,7 @@ def test_calls_and_bytes_by_topic_are_those_of_pandas(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["librdkafka-groups", "librdkafka-errors", "mock-errors", "java-groups"])
 def test_percentiles_are_those_of_pandas_within_the_stated_error(name: str) -> None:
-    groups = shown(name).groups
-    assert groups is not None
+    groups = groups_of(shown(name))
     frame = calls(name)
     served = frame[frame.latency_us.notna() & ~frame.waited]
     exact = served.groupby(["client_id", "client_ip"], dropna=False).latency_us
@@ -158,8 +161,7 @@ def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
 @pytest.mark.parametrize("name", ["librdkafka-groups", "mock-errors"])
 def test_a_capture_shorter_than_the_window_has_the_report_s_figures(name: str) -> None:
     table = Report.from_events(batches(name)).tables["api"].set_index("api")
-    groups = shown(name).groups
-    assert groups is not None
+    groups = groups_of(shown(name))
     for row, key in enumerate(groups["api"].keys[:-1]):
         assert key is not None
         line = table.loc[key[0]]
@@ -175,11 +177,9 @@ def test_a_capture_shorter_than_the_window_has_the_report_s_figures(name: str) -
 
 @pytest.mark.parametrize("name", ["librdkafka-groups", "mock-errors", "rotation"])
 def test_how_events_are_cut_into_batches_changes_no_sum(name: str) -> None:
-    whole, pieces = shown(name), shown(name, pieces=40)
-    assert whole.groups is not None
-    assert pieces.groups is not None
+    whole, pieces = groups_of(shown(name)), groups_of(shown(name, pieces=40))
     for grouping in ("api", "client", "broker", "group"):
-        assert figures(whole.groups[grouping]) == figures(pieces.groups[grouping])
+        assert figures(whole[grouping]) == figures(pieces[grouping])
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -203,8 +203,7 @@ def one(rows: list[dict[str, object]], tick: Health | None = None) -> Snapshot:
 
 
 def by_name(snapshot: Snapshot, grouping: str, measure: str) -> dict[str | None, int]:
-    assert snapshot.groups is not None
-    group = snapshot.groups[grouping]
+    group = groups_of(snapshot)[grouping]
     return {
         key[0]: int(group.sums[measure][row])
         for row, key in enumerate(group.keys)
@@ -244,8 +243,7 @@ def test_a_fetch_that_waited_on_purpose_is_no_latency() -> None:
     fetch = {"api_key": 1, "api": "Fetch"}
     snapshot = one([call(1, 501.0, waited_us=500_000.0, **fetch), call(1.1, 2.0, **fetch)], health(2))
     assert by_name(snapshot, "api", "waited") == {"Fetch": 1}
-    assert snapshot.groups is not None
-    assert snapshot.groups["api"].quantiles[0] == pytest.approx([2000] * 3, rel=ERROR)
+    assert groups_of(snapshot)["api"].quantiles[0] == pytest.approx([2000] * 3, rel=ERROR)
 
 
 def part(topic: str | None, error: int = 0, size: int = 0, topic_id: str | None = None) -> dict[str, object]:
@@ -287,8 +285,7 @@ def test_the_last_error_of_a_row_has_a_name() -> None:
         call(1, error_code=3, error="UNKNOWN_TOPIC_OR_PARTITION"),
         call(2, error_code=6, error="NOT_LEADER_OR_FOLLOWER"),
     ]
-    groups = one([*rows, call(3)]).groups
-    assert groups is not None
+    groups = groups_of(one([*rows, call(3)]))
     assert groups["api"].errors[0] == "NOT_LEADER_OR_FOLLOWER"
 
 
@@ -297,8 +294,7 @@ def test_calls_of_an_unknown_api_go_by_its_number() -> None:
 
 
 def test_clients_without_an_id_are_told_apart_by_address() -> None:
-    groups = one([call(1, client_id=None), call(1, client_id=None, client_ip="10.0.0.2")]).groups
-    assert groups is not None
+    groups = groups_of(one([call(1, client_id=None), call(1, client_id=None, client_ip="10.0.0.2")]))
     assert set(groups["client"].keys) == {(None, "10.0.0.1"), (None, "10.0.0.2"), None}
 
 
@@ -343,14 +339,12 @@ def test_names_made_up_with_each_call_take_no_memory() -> None:
     tracemalloc.stop()
     assert python < 2_000_000
     assert pa.total_allocated_bytes() - arrow < 4_000_000
-    assert snapshot.groups is not None
     for grouping in ("client", "topic", "group"):
-        assert len(snapshot.groups[grouping].keys) == ROWS + 1
-        assert snapshot.groups[grouping].sums["calls"].sum() == 24 * 2000
+        assert len(groups_of(snapshot)[grouping].keys) == ROWS + 1
+        assert groups_of(snapshot)[grouping].sums["calls"].sum() == 24 * 2000
 
 
 def test_a_client_id_as_long_as_a_request_is_cut() -> None:
-    groups = one([call(1, client_id="x" * 30_000), call(1, client_id="x" * 29_000)]).groups
-    assert groups is not None
+    groups = groups_of(one([call(1, client_id="x" * 30_000), call(1, client_id="x" * 29_000)]))
     assert groups["client"].keys == (("x" * 250, "10.0.0.1"), None)
     assert groups["client"].sums["calls"].tolist() == [2, 0]

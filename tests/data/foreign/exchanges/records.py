@@ -14,26 +14,14 @@ def tds(number: int) -> Spoken:
     def packet(kind: int, body: bytes) -> bytes:
         return struct.pack(">BBHHBB", kind, 1, len(body) + 8, 0, 1, 0) + body
 
-    yield (
-        CLIENT,
-        packet(
-            0x12, bytes.fromhex("00001500060100 1b000102001c000103001d0004ff 0000000000000200000000000000")
-        ),
-    )
+    login = bytes.fromhex("00001500060100 1b000102001c000103001d0004ff 0000000000000200000000000000")
+    yield CLIENT, packet(0x12, login)
     yield SERVER, packet(4, bytes.fromhex("00000b00060100 11000 1ff 0f000fa00000".replace(" ", "")[:36]))
     for batch in range(4):
         text = f"select * from orders where id = {number + batch}".encode("utf-16-le")
         yield CLIENT, packet(1, struct.pack("<IIHQI", 22, 18, 2, 0, 1) + text)
-        yield (
-            SERVER,
-            packet(
-                4,
-                b"\x81\x01\0\0\0\0\0\0\0\x38\x02i\0d\0\xd1"
-                + struct.pack("<I", number)
-                + b"\xfd\x10\0\xc1\0"
-                + bytes(8),
-            ),
-        )
+        row = b"\x81\x01\0\0\0\0\0\0\0\x38\x02i\0d\0\xd1" + struct.pack("<I", number)
+        yield SERVER, packet(4, row + b"\xfd\x10\0\xc1\0" + bytes(8))
 
 
 @made("oracle-tns")
@@ -42,40 +30,21 @@ def oracle_tns(number: int) -> Spoken:
         return struct.pack(">HHBBH", len(body) + 8, 0, kind, 0, 0) + body
 
     where = b"(DESCRIPTION=(CONNECT_DATA=(SERVICE_NAME=shop)(CID=(PROGRAM=app)(USER=u%d)))" % number
-    yield (
-        CLIENT,
-        packet(
-            1,
-            struct.pack(
-                ">HHHHHHHHHHIBB", 316, 300, 0x0C41, 8192, 32767, 0x4F98, 0, 1, len(where), 58, 0, 0, 0
-            )
-            + bytes(24)
-            + where,
-        ),
-    )
+    head = struct.pack(">10HIBB", 316, 300, 0x0C41, 8192, 32767, 0x4F98, 0, 1, len(where), 58, 0, 0, 0)
+    yield CLIENT, packet(1, head + bytes(24) + where)
     yield SERVER, packet(2, struct.pack(">HHHHHHHH", 316, 0x0C41, 8192, 32767, 256, 0, 32, 0) + bytes(8))
     for call in range(1, 6):
-        yield (
-            CLIENT,
-            packet(
-                6,
-                b"\0\0\x03\x5e"
-                + bytes([call])
-                + b"\x61\x80\0\0\0\0\0\0\x20select id from orders where n=%02d" % call,
-            ),
-        )
-        yield (
-            SERVER,
-            packet(6, b"\0\0\x10\x17" + random.Random(number).randbytes(40) + b"\x08\x01\x06" + bytes(60)),
-        )
+        asked = b"\x61\x80\0\0\0\0\0\0\x20select id from orders where n=%02d" % call
+        yield CLIENT, packet(6, b"\0\0\x03\x5e" + bytes([call]) + asked)
+        noise = random.Random(number).randbytes(40)
+        yield SERVER, packet(6, b"\0\0\x10\x17" + noise + b"\x08\x01\x06" + bytes(60))
 
 
 @made("drda")
 def drda(number: int) -> Spoken:
     def dss(kind: int, correlation: int, codepoint: int, body: bytes) -> bytes:
-        return (
-            struct.pack(">HBBHHH", len(body) + 10, 0xD0, kind, correlation, len(body) + 4, codepoint) + body
-        )
+        size = len(body)
+        return struct.pack(">HBBHHH", size + 10, 0xD0, kind, correlation, size + 4, codepoint) + body
 
     for correlation in range(1, 6):
         name = f"app{number}".encode("cp500")
@@ -95,12 +64,8 @@ def cassandra(number: int) -> Spoken:
     for stream in range(2, 8):
         text = b"SELECT * FROM orders WHERE id=%d" % number
         yield CLIENT, frame(4, stream, 7, struct.pack(">I", len(text)) + text + b"\0\x01\0")
-        rows = (
-            struct.pack(">IIIH", 2, 1, 1, 4)
-            + b"shop\0\x06orders\0\x02id\0\x09"
-            + struct.pack(">III", 1, 4, number)
-        )
-        yield SERVER, frame(0x84, stream, 8, rows)
+        head = struct.pack(">IIIH", 2, 1, 1, 4) + b"shop\0\x06orders\0\x02id\0\x09"
+        yield SERVER, frame(0x84, stream, 8, head + struct.pack(">III", 1, 4, number))
 
 
 @made("smpp")
@@ -133,16 +98,10 @@ def skinny(number: int) -> Spoken:
 @made("diameter")
 def diameter(number: int) -> Spoken:
     def message(flags: int, command: int, hop: int) -> bytes:
-        avps = (
-            struct.pack(">IBBH", 264, 0x40, 0, 18)
-            + b"peer.test\0\0\0"
-            + struct.pack(">IBBHI", 278, 0x40, 0, 12, number)
-        )
-        return (
-            struct.pack(">II", 1 << 24 | len(avps) + 20, flags << 24 | command)
-            + struct.pack(">III", 0, hop, hop)
-            + avps
-        )
+        avps = struct.pack(">IBBH", 264, 0x40, 0, 18) + b"peer.test\0\0\0"
+        avps += struct.pack(">IBBHI", 278, 0x40, 0, 12, number)
+        words = (1 << 24 | len(avps) + 20, flags << 24 | command, 0, hop, hop)
+        return struct.pack(">5I", *words) + avps
 
     for hop, command in enumerate((257, 280, 272, 272, 280, 282)):
         yield CLIENT, message(0x80, command, hop)
@@ -178,18 +137,12 @@ def s7comm(number: int) -> Spoken:
     yield CLIENT, bytes.fromhex("0300001611e00000000100c0010ac1020100c2020102")
     yield SERVER, bytes.fromhex("0300001611d00001000100c0010ac1020100c2020102")
     for reference in range(6):
-        read = (
-            struct.pack(">BBHHHH", 0x32, 1, 0, reference, 14, 0)
-            + bytes.fromhex("0401120a1002000100")
-            + struct.pack(">HBH", number, 0x84, 0)
-        )
-        yield CLIENT, struct.pack(">BBH", 3, 0, len(read) + 7) + b"\x02\xf0\x80" + read
-        told = (
-            struct.pack(">BBHHHHH", 0x32, 3, 0, reference, 2, 6, 0)
-            + b"\x04\x01\xff\x04\0\x10"
-            + struct.pack(">H", number)
-        )
-        yield SERVER, struct.pack(">BBH", 3, 0, len(told) + 7) + b"\x02\xf0\x80" + told
+        read = struct.pack(">BBHHHH", 0x32, 1, 0, reference, 14, 0)
+        read += bytes.fromhex("0401120a1002000100") + struct.pack(">HBH", number, 0x84, 0)
+        told = struct.pack(">BBHHHHH", 0x32, 3, 0, reference, 2, 6, 0)
+        told += b"\x04\x01\xff\x04\0\x10" + struct.pack(">H", number)
+        for speaker, body in ((CLIENT, read), (SERVER, told)):
+            yield speaker, struct.pack(">BBH", 3, 0, len(body) + 7) + b"\x02\xf0\x80" + body
 
 
 @made("ethernet-ip")
@@ -198,34 +151,21 @@ def ethernet_ip(number: int) -> Spoken:
     yield SERVER, struct.pack("<HHIIQIHH", 0x65, 4, number, 0, 0, 0, 1, 0)
     for context in range(6):
         body = struct.pack("<IHHHHHH", 0, 10, 2, 0, 0, 0xB2, 6) + b"\x0e\x02\x20\x01\x24\x01"
-        yield CLIENT, struct.pack("<HHIIQI", 0x6F, len(body), number, 0, context, 0) + body
-        yield (
-            SERVER,
-            struct.pack("<HHIIQI", 0x6F, len(body), number, 0, context, 0)
-            + body.replace(b"\x0e\x02", b"\x8e\0"),
-        )
+        head = struct.pack("<HHIIQI", 0x6F, len(body), number, 0, context, 0)
+        yield CLIENT, head + body
+        yield SERVER, head + body.replace(b"\x0e\x02", b"\x8e\0")
 
 
 @made("dnp3")
 def dnp3(number: int) -> Spoken:
     chance = random.Random(number)
     for sequence in range(8):
-        yield (
-            CLIENT,
-            b"\x05\x64\x14\xc4\x0a\0\x01\0"
-            + chance.randbytes(2)
-            + bytes([0xC0 | sequence])
-            + b"\xc1\x01\x3c\x02\x06"
-            + chance.randbytes(2),
-        )
-        yield (
-            SERVER,
-            b"\x05\x64\x1a\x44\x01\0\x0a\0"
-            + chance.randbytes(2)
-            + bytes([0xC0 | sequence])
-            + b"\xe1\x81\0\0\x01\x02\0\0\x07\x01"
-            + chance.randbytes(2),
-        )
+        for speaker, head, body in (
+            (CLIENT, b"\x05\x64\x14\xc4\x0a\0\x01\0", b"\xc1\x01\x3c\x02\x06"),
+            (SERVER, b"\x05\x64\x1a\x44\x01\0\x0a\0", b"\xe1\x81\0\0\x01\x02\0\0\x07\x01"),
+        ):
+            before, behind = chance.randbytes(2), chance.randbytes(2)
+            yield speaker, head + before + bytes([0xC0 | sequence]) + body + behind
 
 
 @made("dicom")
@@ -260,10 +200,8 @@ def fix(number: int) -> Spoken:
 def hl7(number: int) -> Spoken:
     for id_ in range(5):
         head = f"MSH|^~\\&|LAB|A|EHR|B|20240101||{{}}|{id_}|P|2.5\r"
-        yield (
-            CLIENT,
-            b"\x0b" + (head.format("ORU^R01") + f"PID|1||{number}\rOBX|1|NM|GLU||5\r").encode() + b"\x1c\r",
-        )
+        asked = head.format("ORU^R01") + f"PID|1||{number}\rOBX|1|NM|GLU||5\r"
+        yield CLIENT, b"\x0b" + asked.encode() + b"\x1c\r"
         yield SERVER, b"\x0b" + (head.format("ACK") + f"MSA|AA|{id_}\r").encode() + b"\x1c\r"
 
 
@@ -282,13 +220,8 @@ def rtmp(number: int) -> Spoken:
 @made("bitcoin")
 def bitcoin(number: int) -> Spoken:
     def message(command: bytes, body: bytes) -> bytes:
-        return (
-            b"\xf9\xbe\xb4\xd9"
-            + command.ljust(12, b"\0")
-            + struct.pack("<I", len(body))
-            + b"\x5d\xf6\xe0\xe2"
-            + body
-        )
+        head = b"\xf9\xbe\xb4\xd9" + command.ljust(12, b"\0") + struct.pack("<I", len(body))
+        return head + b"\x5d\xf6\xe0\xe2" + body
 
     for speaker in (CLIENT, SERVER):
         yield speaker, message(b"version", struct.pack("<iQq", 70016, 1, 1_700_000_000) + bytes(70))
@@ -347,27 +280,17 @@ def rtsp(number: int) -> Spoken:
         yield SERVER, f"RTSP/1.0 200 OK\r\nCSeq: {sequence}\r\nSession: {number:08}\r\n\r\n".encode()
     for packet in range(12):
         head = struct.pack(">BBHHI", 0x80, 96, packet, 0, packet * 3000) + struct.pack(">I", number)
-        yield (
-            SERVER,
-            b"$\0"
-            + struct.pack(">H", len(head) + 300)
-            + head[:12]
-            + random.Random(packet).randbytes(302 - 2),
-        )
+        noise = random.Random(packet).randbytes(300)
+        yield SERVER, b"$\0" + struct.pack(">H", len(head) + 300) + head[:12] + noise
 
 
 @made("ibm-mq")
 def ibm_mq(number: int) -> Spoken:
     for step in range(5):
         body = struct.pack(">HHI", 273, 1208, number) + b"SYSTEM.DEF.SVRCONN  " + bytes(40)
-        yield (
-            CLIENT,
-            b"TSH " + struct.pack(">IBBBBQIHH", len(body) + 28, 1, 1 + step, 0x31, 0, 0, 273, 819, 0) + body,
-        )
-        yield (
-            SERVER,
-            b"TSH " + struct.pack(">IBBBBQIHH", len(body) + 28, 1, 1 + step, 0x30, 0, 0, 273, 819, 0) + body,
-        )
+        for speaker, flags in ((CLIENT, 0x31), (SERVER, 0x30)):
+            head = struct.pack(">IBBBBQIHH", len(body) + 28, 1, 1 + step, flags, 0, 0, 273, 819, 0)
+            yield speaker, b"TSH " + head + body
 
 
 @made("lpd")

@@ -30,10 +30,8 @@ def field(number: int, value: int | bytes) -> bytes:
 @made("protobuf-rpc")
 def protobuf_rpc(number: int) -> Spoken:
     for id_ in range(6):
-        yield (
-            CLIENT,
-            framed(field(1, id_) + field(2, b"shop.Orders/Get") + field(3, field(1, b"order-%d" % number))),
-        )
+        asked = field(3, field(1, b"order-%d" % number))
+        yield CLIENT, framed(field(1, id_) + field(2, b"shop.Orders/Get") + asked)
         yield SERVER, framed(field(1, id_) + field(4, field(1, 0) + field(2, b"book") * (number % 7)))
 
 
@@ -65,14 +63,11 @@ def pulsar(number: int) -> Spoken:
     yield CLIENT, command(5, field(1, b"persistent://public/default/orders") + field(2, number) + field(3, 1))
     yield SERVER, command(17, field(1, 1) + field(2, b"standalone-0-%d" % number))
     for sequence in range(5):
-        batch = (
-            b"\x0e\x01" + random.Random(sequence).randbytes(4) + framed(field(1, b"p") + field(2, sequence))
-        )
-        yield CLIENT, command(6, field(1, number) + field(2, sequence), batch + b"order placed")
-        yield (
-            SERVER,
-            command(7, field(1, number) + field(2, sequence) + field(3, field(1, 3) + field(2, sequence))),
-        )
+        batch = b"\x0e\x01" + random.Random(sequence).randbytes(4)
+        batch += framed(field(1, b"p") + field(2, sequence)) + b"order placed"
+        which = field(1, number) + field(2, sequence)
+        yield CLIENT, command(6, which, batch)
+        yield SERVER, command(7, which + field(3, field(1, 3) + field(2, sequence)))
     yield CLIENT, command(18, b"")
     yield SERVER, command(19, b"")
 
@@ -100,10 +95,8 @@ def hadoop_ipc(number: int) -> Spoken:
     for call in range(5):
         header = field(1, 2) + field(2, 0) + field(3, call) + field(4, bytes(16))
         yield CLIENT, delimited(header, field(1, b"getFileInfo"), field(1, b"/orders/%d" % number))
-        yield (
-            SERVER,
-            delimited(field(1, call) + field(2, 0) + field(3, 9), field(1, field(1, 2) + field(3, number))),
-        )
+        head, found = field(1, call) + field(2, 0) + field(3, 9), field(1, field(1, 2) + field(3, number))
+        yield SERVER, delimited(head, found)
 
 
 @made("elasticsearch")
@@ -147,10 +140,8 @@ def bittorrent(number: int) -> Spoken:
 @made("riak")
 def riak(number: int) -> Spoken:
     for code in (1, 7, 9, 11, 15):
-        yield (
-            CLIENT,
-            framed(bytes([code]) + (field(1, b"orders") + field(2, b"%d" % number) if code > 7 else b"")),
-        )
+        asked = field(1, b"orders") + field(2, b"%d" % number) if code > 7 else b""
+        yield CLIENT, framed(bytes([code]) + asked)
         yield SERVER, framed(bytes([code + 1]) + (field(1, b"riak@127.0.0.1") if code == 7 else b""))
 
 
@@ -194,22 +185,9 @@ def lumberjack(number: int) -> Spoken:
 def fluentd(number: int) -> Spoken:
     for tick in range(5):
         tag = b"shop.orders"
-        event = (
-            b"\x92\xd7\x00"
-            + struct.pack(">II", 1_700_000_000 + tick, 0)
-            + b"\x81\xa2id"
-            + bytes([number % 100])
-        )
-        yield (
-            CLIENT,
-            b"\x93"
-            + bytes([0xA0 | len(tag)])
-            + tag
-            + b"\x91"
-            + event
-            + b"\x81\xa5chunk\xa4"
-            + b"%04d" % tick,
-        )
+        event = struct.pack(">II", 1_700_000_000 + tick, 0) + b"\x81\xa2id" + bytes([number % 100])
+        head = b"\x93" + bytes([0xA0 | len(tag)]) + tag + b"\x91\x92\xd7\x00"
+        yield CLIENT, head + event + b"\x81\xa5chunk\xa4" + b"%04d" % tick
         yield SERVER, b"\x81\xa3ack\xa4" + b"%04d" % tick
 
 
