@@ -117,23 +117,26 @@ SMALLEST = 64
 class Window:
     """`data[:size]` are the bytes of the stream from `start` on."""
 
+    data: Bytes = np.zeros(SLACK, np.uint8)
+    size = start = 0
+    """`start` is an offset in the (decompressed) stream."""
+    at_end = False
+    """No more bytes follow."""
     dry = False
     """The last move brought nothing, and yet more may follow (see `kwsniff.capture.growing`)."""
 
     def __init__(self, stream: ByteStream, block_bytes: int) -> None:
         self._stream = stream
         self._block_bytes = max(block_bytes, SMALLEST)
-        self.data: Bytes = np.zeros(SLACK, np.uint8)
-        self.size = 0
-        self.start = 0
-        """Offset in the (decompressed) stream of the first byte."""
-        self.at_end = False
-        """No more bytes follow."""
 
     @property
     def damage(self) -> tuple[str, str] | None:
         """Anomaly code and detail if the compressed input ended early or was broken."""
         return self._stream.damage
+
+    def begin(self) -> None:
+        """Read the first bytes, as many as tell the format. Raises CaptureError."""
+        self.move(0)
 
     def move(self, keep: int, need: int = 0) -> None:
         """Drop the bytes before `keep` and read on until the buffer holds a block, or `need` bytes.

@@ -22,8 +22,8 @@ from pathlib import Path
 from stat import S_ISREG
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.place import Unread, named_as_capture
-from kwsniff.capture.source import first_time, is_capture, natural
+from kwsniff.capture.place import Unread
+from kwsniff.capture.source import first_time_if_capture, natural
 
 _SUFFIXES = (".gz", ".zst", ".lz4", ".xz")
 _SECOND = 1_000_000_000
@@ -234,7 +234,7 @@ def _key(each: ListedFile) -> tuple[str, int]:
 def _first_time(path: str) -> int | None:
     """Time of the first packet; None if the file is no capture or not there any more. Raises CaptureError."""
     try:
-        return first_time(path) if is_capture(path) or named_as_capture(path) else None
+        return first_time_if_capture(path)
     except CaptureError:
         if os.path.exists(path):
             raise
