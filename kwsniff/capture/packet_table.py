@@ -12,7 +12,8 @@ from kwsniff.capture.source import CaptureTotals, blocks
 from kwsniff.config import Config
 from kwsniff.net.address import text
 from kwsniff.net.dissect import Dissected, Dissector
-from kwsniff.net.packets import Integers, Mask
+from kwsniff.net.packets import Integers
+from kwsniff.rows.arrays import column, repeated
 from kwsniff.rows.schema import TIMESTAMP, documented
 
 PACKETS = pa.schema(
@@ -58,7 +59,7 @@ def _rows(dissected: Dissected) -> pa.RecordBatch:
     place[found.row] = np.arange(len(found))
     missing = place < 0
     columns = {
-        "capture": pa.array([block.capture], pa.string()).take(pa.array(np.zeros(len(block), np.int32))),
+        "capture": repeated(block.capture, len(block)),
         "packet": pa.array(block.number),
         "time": pa.array(block.time_ns // 1000).cast(TIMESTAMP),
         "link_type": pa.array(block.linktype, pa.int32()),
@@ -67,15 +68,10 @@ def _rows(dissected: Dissected) -> pa.RecordBatch:
         "src_ip": _addresses(found.src_hi, found.src_lo, place),
         "dst_ip": _addresses(found.dst_hi, found.dst_lo, place),
     }
-    for name in ("src_port", "dst_port", "seq", "ack", "flags"):
-        columns[name] = _picked(getattr(found, name), place, missing, PACKETS.field(name).type)
-    columns["payload_bytes"] = _picked(found.length, place, missing, pa.int64())
+    numbers = {name: getattr(found, name) for name in ("src_port", "dst_port", "seq", "ack", "flags")}
+    for name, values in (*numbers.items(), ("payload_bytes", found.length)):
+        columns[name] = column(np.append(values, 0)[place], PACKETS.field(name).type, missing)
     return pa.RecordBatch.from_arrays([columns[field.name] for field in PACKETS], schema=PACKETS)
-
-
-def _picked(values: Integers, place: Integers, missing: Mask, kind: pa.DataType) -> pa.Array:
-    padded = np.append(values, 0)
-    return pa.array(padded[place], kind, mask=missing)
 
 
 def _addresses(hi: Integers, lo: Integers, place: Integers) -> pa.Array:

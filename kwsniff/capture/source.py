@@ -262,14 +262,12 @@ def first_time(path: str) -> int:
 
 def _remote(url: str, unread: list[Unread]) -> list[CaptureFile]:
     """The captures at a URL; of a directory, other files in it are passed over."""
-    found = place.find(url)
-    if not place.is_directory(url):
-        return [CaptureFile(each.url, each.size, first_time(each.url), each.modified_ns) for each in found]
-    times = {each.url: _looked_into(each.url, unread) for each in found}
+    passing = place.is_directory(url)
     files = [
-        CaptureFile(each.url, each.size, time, each.modified_ns, found=True)
-        for each in found
-        if (time := times[each.url]) is not None
+        CaptureFile(each.place.url, each.bytes, first, each.modified_ns, found=passing)
+        for each in place.find(url)
+        if (first := (_looked_into(each.place.url, unread) if passing else first_time(each.place.url)))
+        is not None
     ]
     if not files:
         raise CaptureError(f"{url}: no capture files in this directory")
