@@ -72,7 +72,7 @@ def _batch(
 
 
 def _repeated(text: str, size: int) -> pa.Array:
-    """A column of one text, from buffers: `pyarrow.scalar` would import pandas to see whether it was given any."""
+    """A column of one text, from buffers: `pyarrow.scalar` would import pandas to see whether it is its."""
     data = text.encode(errors="replace")
     one = [None, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data)]
     return pa.repeat(pa.Array.from_buffers(pa.string(), 1, one)[0], size)

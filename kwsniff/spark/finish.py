@@ -31,6 +31,7 @@ from kwsniff.count.sessions import followed
 from kwsniff.count.spool import even
 from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.page.html import Pass
+from kwsniff.rows.arrays import filled_columns, record_batch
 from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
 from kwsniff.spark.files import SEVERAL, TINY, Stored, bundles, joined
 from kwsniff.spark.joining import Correction, settled
@@ -284,11 +285,7 @@ def _one(urls: Iterable[str]) -> Pass:
 
 def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
     """With all columns of ROWS; those that are not there are null."""
-    known = set(batch.schema.names)
-    arrays = [
-        batch[field.name] if field.name in known else pa.nulls(batch.num_rows, field.type) for field in ROWS
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+    return record_batch(filled_columns(batch), batch.num_rows, ROWS)
 
 
 def error_names() -> dict[int, tuple[str, bool]]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from kwsniff.analysis.trust import TrustTotals
 from kwsniff.capture.place import Place, Unread, is_remote
 from kwsniff.capture.source import CaptureTotals, resolve
+from kwsniff.rows.arrays import filled_columns, record_batch, repeated
 from kwsniff.spark.files import Stored, rows_of
 from kwsniff.spark.resulttables import OF_EVENTS, ROWS, TABLES
 
@@ -191,13 +192,6 @@ class Results:
 
 def as_rows(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     """Rows of a table as EVENTS with positions."""
-    known = set(batch.schema.names)
-    arrays = [
-        batch[field.name].cast(field.type)
-        if field.name in known
-        else pa.array([kind] * batch.num_rows, field.type)
-        if field.name == "event"
-        else pa.nulls(batch.num_rows, field.type)
-        for field in ROWS
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+    held = filled_columns(batch)
+    columns = {field.name: held[field.name].cast(field.type) for field in ROWS if field.name in held}
+    return record_batch({**columns, "event": repeated(kind, batch.num_rows)}, batch.num_rows, ROWS)

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,9 +34,9 @@ from kwsniff.rows.prefetch import prefetched
 from kwsniff.run.dealt import Steadiness, dealt, even
 from kwsniff.run.join import limits_of, within
 from kwsniff.run.part import ORDER_BITS, PartEngine
-from kwsniff.run.plan import SPLIT_BYTES, Split, joined, pieces, places
+from kwsniff.run.plan import SPLIT_BYTES, Split, Stretch, followed, joined, pieces, places, together
 from kwsniff.run.reading import SplitNotes, SplitReader, independent
-from kwsniff.run.stretch import Stretch, followed, together
+from kwsniff.spark.files import Writing
 from kwsniff.spark.joining import Correction, JoinedShare, Joining
 from kwsniff.spark.learnt import First, Namings, calls_of_sessions, earliest
 from kwsniff.spark.staged import STAGED, Staged, StagedFile, placed, positioned
@@ -265,13 +264,12 @@ class Decoding:
         )  # fmt: skip
 
 
-class StagedSplit:
+class StagedSplit(Writing):
     """Rows (STAGED) of one split in files of about `size` bytes each, so that several tasks can finish them,
     and the calls of fetch sessions among them beside each. Raises OSError."""
 
     def __init__(self, place: Place, split: int, size: int) -> None:
         self._place, self._split, self._size = place, split, size
-        self._open: ExitStack | None = None
         self._last: int | None = None
         """Position of the last row."""
         self._first: int | None = None
@@ -280,18 +278,12 @@ class StagedSplit:
         """What was written, once the block is over."""
         self.in_sessions = False
         """There are calls of fetch sessions."""
-
-    def __enter__(self) -> StagedSplit:
         self._begin()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._end(None)
-        elif self._open is not None:
-            self._open.__exit__(kind, error, trace)
+    def _begin(self) -> None:
+        name = f"{self._split:06}.arrow"
+        self._rows = StagedFile(self._place / "events" / name, STAGED)
+        self._sessions = StagedFile(self._place / "sessions" / name, STAGED)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows that come after those before."""
@@ -300,7 +292,7 @@ class StagedSplit:
         first = rows["position"][0].as_py()
         # Rows of one position stay together.
         if self._rows.written >= self._size and self._last is not None and first > self._last:
-            self._end(first)
+            self.finish(first)
             self._begin()
             self._first = first
         self._last = rows["position"][-1].as_py()
@@ -309,22 +301,15 @@ class StagedSplit:
             self._sessions.add(calls)
             self.in_sessions = True
 
-    def _begin(self) -> None:
-        name = f"{self._split:06}.arrow"
-        with ExitStack() as stack:
-            self._rows, self._sessions = (
-                stack.enter_context(StagedFile(self._place / kind / name, STAGED))
-                for kind in ("events", "sessions")
-            )
-            self._open = stack.pop_all()
-
-    def _end(self, next_first: int | None) -> None:
-        assert self._open is not None
-        stack, self._open = self._open, None
-        stack.close()
-        sessions = self._sessions.emitted().path
-        file = self._rows.emitted(self._split)
+    def finish(self, next_first: int | None = None) -> None:
+        for each in (self._rows, self._sessions):
+            each.finish()
+        file, sessions = self._rows.emitted(self._split), self._sessions.emitted().path
         self.files.append(replace(file, sessions=sessions, first=self._first, end=next_first))
+
+    def abandon(self) -> None:
+        for each in (self._rows, self._sessions):
+            each.abandon()
 
 
 # Tasks that read all of the input
