@@ -102,7 +102,7 @@ class Joiner:
         self._machine.t.run[0].limited = 0
         for each in segments:
             for batch in self._engine.feed(each):
-                yield self._rows(batch)
+                yield Emitted.of(self._engine, batch)
 
     def first(self, summary: PartSummary) -> None:
         """Take over the state behind the first part."""
@@ -126,14 +126,10 @@ class Joiner:
 
     def finish(self) -> list[Emitted]:
         """The input is over."""
-        return [self._rows(batch) for batch in self._engine.finish()]
+        return [Emitted.of(self._engine, batch) for batch in self._engine.finish()]
 
     def _emitted(self, drained: Iterable[Drained]) -> Iterator[Emitted]:
-        return (self._rows(self._engine.events(each)) for each in drained)
-
-    def _rows(self, batch: pa.RecordBatch) -> Emitted:
-        emitted = self._emitter
-        return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
+        return (Emitted.of(self._engine, self._engine.events(each)) for each in drained)
 
     # Heads
 

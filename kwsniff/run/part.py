@@ -64,6 +64,25 @@ class Emitted:
     numbers: Ints
     """Numbers of connections, as of the run that drained them."""
 
+    @classmethod
+    def of(cls, engine: Engine, batch: pa.RecordBatch) -> Emitted:
+        """A batch that an engine just made."""
+        made = engine.emitter
+        return cls(batch, made.keys, made.ranks, made.numbers)
+
+    def where(self, mask: NDArray[np.bool_]) -> Emitted:
+        """Some of the rows."""
+        batch = self.batch.filter(pa.array(mask))
+        return Emitted(batch, self.keys[mask], self.ranks[mask], self.numbers[mask])
+
+    def cut(self, count: int) -> tuple[Emitted, Emitted]:
+        """So many rows, and those behind them."""
+        columns = (self.keys, self.ranks, self.numbers)
+        return (
+            Emitted(self.batch.slice(0, count), *(each[:count] for each in columns)),
+            Emitted(self.batch.slice(count), *(each[count:] for each in columns)),
+        )
+
 
 @dataclass(slots=True)
 class PartSummary:
@@ -102,15 +121,6 @@ class PartSummary:
     floor: int
     """See `kwsniff.engine.tables`: how much nobody could give up, for the part that nothing came before."""
 
-    @property
-    def size(self) -> int:
-        """Bytes, about."""
-        tail = self.tail
-        tables = (tail.conns, tail.sides, tail.pieces, tail.requests, tail.early, tail.words, tail.texts)
-        rows = (*tables, self.edges, self.spare, self.lefts, self.ends, self.births)
-        data = (self.payload, self.spare_payload, tail.arena, tail.text_bytes)
-        return sum(each.nbytes for each in rows) + sum(map(len, data))
-
 
 class PartEngine(Engine):
     """Follows the connections of one part; with `first` nothing came before it."""
@@ -139,12 +149,7 @@ class PartEngine(Engine):
             if len(each) and self._began < 0:
                 self._began = int(each.time[0])
             for batch in self.feed(each):
-                yield self.emitted(batch)
-
-    def emitted(self, batch: pa.RecordBatch) -> Emitted:
-        """A batch that was just made, with where its rows belong."""
-        emitted = self.emitter
-        return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
+                yield Emitted.of(self, batch)
 
     def summary(self) -> PartSummary:
         """The part is over."""

@@ -16,7 +16,7 @@ import glob
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession, datasource
@@ -74,61 +74,29 @@ def parts(options: Any) -> list[InputPart]:
     return [InputPart([split.path], split if split.end is not None else None) for split in cut]
 
 
-class EventsSource(datasource.DataSource):
-    """Events of captures.
+class Source(datasource.DataSource):
+    """A format that is read from captures."""
 
-    Options: `path` (a file, a directory, a pattern or a URL; several separated by commas, or as a list given
-    to `load`), `port` (`9092,19092-19094`), `full` (true adds the bodies), `records` (true shows records in
-    them), `columns` (these columns only), `where`, `since` and `until` (these rows, as for `kwsniff decode`),
-    `together` (true: all files are one part), `split_size` (large files are read in parts of so many MiB),
-    `max_memory` (`512M`).
-
-    As a stream it follows directories that are rotated (`path`) and needs a directory of its own for what it
-    keeps (`state`); further options: `partitions` (number of tasks, 2), `quiet` (seconds after which the
-    newest file is finished, 60), `batch_bytes` (stored bytes of files in a batch, 1 GiB).
-    """
+    FORMAT: ClassVar[str]
+    COLUMNS: ClassVar[pa.Schema]
+    READER: ClassVar[type[PartsReader]]
 
     @classmethod
     def name(cls) -> str:
-        return "kwsniff"
+        return cls.FORMAT
 
     def schema(self) -> StructType:
-        return _spark_schema(_chosen(EVENTS, self.options))
+        names = [name.strip() for name in self.options.get("columns", "").split(",") if name.strip()]
+        fields = [self.COLUMNS.field(name) for name in _known(names, self.COLUMNS) or self.COLUMNS.names]
+        return from_arrow_schema(pa.schema(fields))
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        return EventsReader(_wanted(EVENTS, schema), dict(self.options))
+        return self.READER(self.wanted(schema), dict(self.options))
 
-    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
-        return FollowReader(_following(self.options), _wanted(EVENTS, schema))
-
-
-class SegmentsSource(datasource.DataSource):
-    """TCP segments of captures. Options: `path`, `columns`, `together` (true: fragments of IP datagrams may
-    go on from file to file), `split_size`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "kwsniff_segments"
-
-    def schema(self) -> StructType:
-        return _spark_schema(_chosen(_binary(SEGMENTS), self.options))
-
-    def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        return SegmentsReader(_wanted(_binary(SEGMENTS), schema), dict(self.options))
-
-
-class PacketsSource(datasource.DataSource):
-    """Packets of captures, one task a file. Options: `path`, `columns`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "kwsniff_packets"
-
-    def schema(self) -> StructType:
-        return _spark_schema(_chosen(PACKETS, self.options))
-
-    def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        return PacketsReader(_wanted(PACKETS, schema), dict(self.options))
+    def wanted(self, given: StructType) -> pa.Schema:
+        """The columns that Spark was told to expect: those of the source, or of `.schema(...)`."""
+        _known([field.name for field in given.fields], self.COLUMNS)
+        return to_arrow_schema(given, timezone="UTC")
 
 
 class PartsReader(datasource.DataSourceReader):
@@ -191,6 +159,43 @@ class PacketsReader(PartsReader):
         yield from packets(part.paths[0])
 
 
+class EventsSource(Source):
+    """Events of captures.
+
+    Options: `path` (a file, a directory, a pattern or a URL; several separated by commas, or as a list given
+    to `load`), `port` (`9092,19092-19094`), `full` (true adds the bodies), `records` (true shows records in
+    them), `columns` (these columns only), `where`, `since` and `until` (these rows, as for `kwsniff decode`),
+    `together` (true: all files are one part), `split_size` (large files are read in parts of so many MiB),
+    `max_memory` (`512M`).
+
+    As a stream it follows directories that are rotated (`path`) and needs a directory of its own for what it
+    keeps (`state`); further options: `partitions` (number of tasks, 2), `quiet` (seconds after which the
+    newest file is finished, 60), `batch_bytes` (stored bytes of files in a batch, 1 GiB).
+    """
+
+    FORMAT, COLUMNS, READER = "kwsniff", EVENTS, EventsReader
+
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
+        return FollowReader(_following(self.options), self.wanted(schema))
+
+
+class SegmentsSource(Source):
+    """TCP segments of captures. Options: `path`, `columns`, `together` (true: fragments of IP datagrams may
+    go on from file to file), `split_size`."""
+
+    # Spark has no binary views.
+    COLUMNS = pa.schema(
+        [pa.field("payload", pa.binary()) if field.name == "payload" else field for field in SEGMENTS]
+    )
+    FORMAT, READER = "kwsniff_segments", SegmentsReader
+
+
+class PacketsSource(Source):
+    """Packets of captures, one task a file. Options: `path`, `columns`."""
+
+    FORMAT, COLUMNS, READER = "kwsniff_packets", PACKETS, PacketsReader
+
+
 def _given(options: Any) -> list[str]:
     """The paths as they were given: `load` passes a list as JSON."""
     several: list[str] = json.loads(options.get("paths") or "[]")
@@ -201,11 +206,10 @@ def _paths(options: Any) -> list[str]:
     given = _given(options)
     if not given:
         raise ValueError("kwsniff: nothing to read; name captures: load('captures/')")
-    return [path for part in given for path in (_matching(part) or [part])]
-
-
-def _matching(part: str) -> list[str]:
-    return [] if is_remote(part) else sorted(glob.glob(local(part), recursive=True))
+    found = {
+        each: [] if is_remote(each) else sorted(glob.glob(local(each), recursive=True)) for each in given
+    }
+    return [path for each in given for path in found[each] or [each]]
 
 
 def _following(options: Any) -> Following:
@@ -244,33 +248,15 @@ def _parsed(options: Any, name: str, parse: Callable[[str], T], default: T) -> T
         raise ValueError(f"kwsniff: option {name}: {error}") from None
 
 
-def _chosen(schema: pa.Schema, options: Any) -> pa.Schema:
-    names = [name.strip() for name in options.get("columns", "").split(",") if name.strip()]
+def _known(names: list[str], schema: pa.Schema) -> list[str]:
+    """The same. Raises ValueError for a column that there is not."""
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         raise ValueError(f"kwsniff has no column {unknown[0]!r}; there are {', '.join(schema.names)}")
-    return pa.schema([schema.field(name) for name in names or schema.names])
-
-
-def _wanted(schema: pa.Schema, given: StructType) -> pa.Schema:
-    """The columns that Spark was told to expect: those of the source, or of `.schema(...)`."""
-    unknown = [field.name for field in given.fields if field.name not in schema.names]
-    if unknown:
-        raise ValueError(f"kwsniff has no column {unknown[0]!r}; there are {', '.join(schema.names)}")
-    wanted: pa.Schema = to_arrow_schema(given, timezone="UTC")
-    return wanted
+    return names
 
 
 def _whole(text: str, option: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"kwsniff: option {option}: {text!r} is no whole number of at least 1")
     return int(text)
-
-
-def _binary(schema: pa.Schema) -> pa.Schema:
-    place = schema.get_field_index("payload")
-    return schema.set(place, pa.field("payload", pa.binary()))
-
-
-def _spark_schema(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(schema)

@@ -33,10 +33,10 @@ from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.page.html import Pass
 from kwsniff.rows.arrays import filled_columns, record_batch
 from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
-from kwsniff.spark.files import SEVERAL, TINY, Stored, bundles, joined
+from kwsniff.spark.files import SEVERAL, TINY, Folders, Stored, bundles, joined
 from kwsniff.spark.joining import Correction, settled
 from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, noticed, opened_before
-from kwsniff.spark.resulttables import ROWS, TABLES
+from kwsniff.spark.resulttables import BEHIND, FOUND, ROWS, TABLES, LakeTable
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order
 from kwsniff.spark.tasks import described, run
@@ -312,6 +312,20 @@ def spark_metadata() -> dict[str, dict[str, str]]:
         }
         for name, table in TABLES.items()
     }  # fmt: skip
+
+
+def table_files(table: LakeTable, rows: pa.Table, out: Place, below: str) -> list[Stored]:
+    """Rows of a table in files of their own in the directory `below` of `out`. Raises OSError."""
+    with Folders(table, out, below, "part", spark_metadata()[table.name]) as folders:
+        for batch in rows.to_batches():
+            folders.add(batch.cast(table.schema))
+    return folders.stored
+
+
+def findings_files(findings: Findings, out: Place, below: Callable[[str], str]) -> dict[str, list[Stored]]:
+    """The files of the tables of findings and of lag. Raises OSError."""
+    tables = ((FOUND, findings.table(error_names())), (BEHIND, findings.lag()))
+    return {table.name: table_files(table, rows, out, below(table.name)) for table, rows in tables}
 
 
 def compacted(

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.analysis.trust import TrustTotals
+from kwsniff import __version__
+from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.capture.place import Place, Unread, is_remote
 from kwsniff.capture.source import CaptureTotals, resolve
 from kwsniff.rows.arrays import filled_columns, record_batch, repeated
@@ -88,6 +89,22 @@ class Manifest:
     def files(self) -> list[Stored]:
         """Of all tables."""
         return [file for files in self.tables.values() for file in files]
+
+
+def manifest(
+    config: dict[str, Any],
+    runs: int,
+    tables: dict[str, list[Stored]],
+    trust: TrustTotals,
+    capture: dict[str, int | None],
+) -> Manifest:
+    """That of tables whose rows came to `trust`."""
+    anomalies = sum(trust.anomalies.values())
+    return Manifest(
+        __version__, "", config, runs, [], tables=tables, capture=capture,
+        events={"call": trust.calls, "anomaly": anomalies, "connection": trust.connections},
+        trust=paragraph(trust, CaptureTotals(**capture)),  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def read(out: Place) -> Manifest | None:

@@ -21,6 +21,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ from kwsniff.run.part import ORDER_BITS, PartEngine
 from kwsniff.run.plan import SPLIT_BYTES, Split, Stretch, followed, joined, pieces, places, together
 from kwsniff.run.reading import SplitNotes, SplitReader, independent
 from kwsniff.spark.files import Writing
-from kwsniff.spark.joining import Correction, JoinedShare, Joining
+from kwsniff.spark.joining import Correction, JoinedShare, Joining, RunOfSplits
 from kwsniff.spark.learnt import First, Namings, calls_of_sessions, earliest
 from kwsniff.spark.staged import STAGED, Staged, StagedFile, placed, positioned
 from kwsniff.spark.tasks import context_of, kept, run
@@ -143,11 +144,10 @@ class SplitRun:
 
     def __init__(self, spark: Spark, splits: Sequence[Split], config: Config, place: Place, run: int) -> None:
         """`run` puts the positions behind those of runs with a lower number."""
-        self._spark, self._splits, self._config = spark, list(splits), config
-        self._place, self._run = place, run
-        self._seed = secrets.randbits(62)
+        self._spark = spark
+        self._of = RunOfSplits(list(splits), config, place, run, secrets.randbits(62))
         self._cores = context_of(spark).defaultParallelism
-        self._shares = min(self._cores, MOST_SHARES) if len(self._splits) > 1 else 1
+        self._shares = min(self._cores, MOST_SHARES) if len(splits) > 1 else 1
         self._decoded: list[Decoded] = []
         self.names: First | None = None
         """What all rows name, once the splits are joined; None: they have to be read for it."""
@@ -162,17 +162,16 @@ class SplitRun:
 
     def decode(self) -> bool:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
-        ahead = len(self._splits) < self._cores
-        decoding = Decoding(
-            self._splits, self._config, self._place, self._run, self._seed, self._shares, ahead, ROLLED
-        )
-        self._decoded = run(self._spark, DECODE, range(len(self._splits)), decoding.decode)
+        splits = self._of.splits
+        # A thread reads, for a core that has no split of its own.
+        work = partial(_decoded, self._of, self._shares, ROLLED, ahead=len(splits) < self._cores)
+        self._decoded = run(self._spark, DECODE, range(len(splits)), work)
         for each in self._decoded:
             self.totals.merge(each.notes.totals)
         self.files = [file for each in self._decoded for file in each.files]
         self.sessions = any(each.in_sessions for each in self._decoded)
         self.account.summary_bytes = sum(each.bytes for each in self._decoded)
-        return independent(self._splits, [each.notes for each in self._decoded])
+        return independent(splits, [each.notes for each in self._decoded])
 
     def join(self) -> None:
         """Put the splits together."""
@@ -183,7 +182,7 @@ class SplitRun:
         self.names = self._named(found)
         self.sessions = self.sessions or any(each.sessions for each in found)
         self.corrections = {
-            number: [each.corrections[number] for each in found] for number in range(len(self._splits))
+            number: [each.corrections[number] for each in found] for number in range(len(self._decoded))
         }
         account = self.account
         account.again = sum(each.again for each in found)
@@ -195,10 +194,7 @@ class SplitRun:
         """By a task for each share of the connections, or by a single one."""
         urls = [each.summaries for each in self._decoded]
         shares = [[[each[share]] for each in urls] for share in range(self._shares)] if shared else [urls]
-        joining = Joining(
-            self._splits, self._config, self._seed, self._run, self._place / "joined", shared=shared,
-            namers=[each.namings.numbers() for each in self._decoded],
-        )  # fmt: skip
+        joining = Joining(self._of, shared, [each.namings.numbers() for each in self._decoded])
         return run(self._spark, JOIN, shares, joining.join)
 
     def _named(self, shares: list[JoinedShare]) -> First | None:
@@ -218,7 +214,7 @@ class SplitRun:
         """Whether no limit over all connections was reached, with what all shares held at each cut."""
         if any(each.limited for each in shares) or any(each.limited for each in self._decoded):
             return False
-        limits = limits_of(self._config)
+        limits = limits_of(self._of.config)
         for cut, part in enumerate(self._decoded[1:]):
             held = map(sum, zip(*(each.held[cut] for each in shares), strict=True))
             if not within(held, part.most, limits):
@@ -229,39 +225,24 @@ class SplitRun:
 # Tasks
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """Decodes splits, a task each, into files in `place`."""
-
-    splits: list[Split]
-    config: Config
-    place: Place
-    run: int
-    seed: int
-    shares: int
-    """Of summaries."""
-    ahead: bool
-    """A thread reads, for a core that has no split of its own."""
-    rolled: int
-    """See `StagedSplit`."""
-
-    def decode(self, number: int) -> Decoded:
-        """Decode one split. Raises CaptureError, OSError."""
-        reader = SplitReader(self.splits, number, self.config)
-        engine = PartEngine(self.config, self.seed, number << ORDER_BITS, first=number == 0)
-        steadiness, namings = Steadiness(), Namings()
-        columns = prefetched(reader.columns()) if self.ahead else reader.columns()
-        with closing(columns), StagedSplit(self.place, number, self.rolled) as staged:
-            for emitted in engine.part(steadiness.watch(columns)):
-                rows = placed(emitted, self.run)
-                namings.add(rows)
-                staged.add(rows)
-        summary = engine.summary()
-        written = [kept(self.place / "summaries", each) for each in dealt(summary, self.shares)]
-        return Decoded(
-            reader.emitted, staged.files, staged.in_sessions, namings, [url for url, _ in written],
-            sum(size for _, size in written), steadiness, summary.limited, summary.most,
-        )  # fmt: skip
+def _decoded(of: RunOfSplits, shares: int, rolled: int, number: int, *, ahead: bool) -> Decoded:
+    """Decode one split into files of about `rolled` bytes, and so many shares of a summary. Raises
+    CaptureError, OSError."""
+    reader = SplitReader(of.splits, number, of.config)
+    engine = PartEngine(of.config, of.seed, number << ORDER_BITS, first=number == 0)
+    steadiness, namings = Steadiness(), Namings()
+    columns = prefetched(reader.columns()) if ahead else reader.columns()
+    with closing(columns), StagedSplit(of.place, number, rolled) as staged:
+        for emitted in engine.part(steadiness.watch(columns)):
+            rows = placed(emitted, of.number)
+            namings.add(rows)
+            staged.add(rows)
+    summary = engine.summary()
+    written = [kept(of.place / "summaries", each) for each in dealt(summary, shares)]
+    return Decoded(
+        reader.emitted, staged.files, staged.in_sessions, namings, [url for url, _ in written],
+        sum(size for _, size in written), steadiness, summary.limited, summary.most,
+    )  # fmt: skip
 
 
 class StagedSplit(Writing):

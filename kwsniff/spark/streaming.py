@@ -28,19 +28,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff import __version__
 from kwsniff.analysis.findings import Findings
-from kwsniff.analysis.trust import TrustTotals, paragraph
+from kwsniff.analysis.trust import TrustTotals
 from kwsniff.capture.place import Place, Unread
 from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
-from kwsniff.capture.source import CaptureTotals
 from kwsniff.count.topics import FIXED, TopicNames, fill
 from kwsniff.rows.schema import EVENTS
 from kwsniff.spark import formats, windows
-from kwsniff.spark.files import HOUR, Folders, Stored, bundles
-from kwsniff.spark.finish import compacted, error_names, spark_metadata
-from kwsniff.spark.results import DATA, Manifest, StreamRecord, last_record, of_manifest, read
-from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS, LakeTable
+from kwsniff.spark.files import HOUR, Stored, bundles
+from kwsniff.spark.finish import compacted, findings_files, spark_metadata, table_files
+from kwsniff.spark.results import DATA, Manifest, StreamRecord, last_record, manifest, of_manifest, read
+from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS
 from kwsniff.spark.staged import Staged, StagedFile, Tables, merged, stored
 from kwsniff.spark.streamsource import LIST, STATE, Following, FollowReader, Kept, Share
 from kwsniff.spark.tasks import run
@@ -113,12 +111,13 @@ class Stream:
         version = Version(self._out, known, self._settings.form)
         record, files = self._written(decoded, shares[0], before, version)
         closed = self._closed(before, record, files["calls"])
-        files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)
-        findings = self._findings(decoded, before, record)
-        for table, rows in ((FOUND, findings.table(error_names())), (BEHIND, findings.lag())):
-            files[table.name] = self._files_of(table, rows, version)
+        below = partial(self._below, version)
+        files[WINDOWS.name] += table_files(WINDOWS, closed, self._out, below(WINDOWS.name))
+        files |= findings_files(self._findings(decoded, before, record), self._out, below)
         files = self._compacted(files, version, _over(before, record))
-        made = self._manifest(record, files)
+        config, trust = self._settings.config, TrustTotals(**record.trust)
+        made = manifest(config, record.batch + 1, files, trust, record.capture)
+        made.spark, made.stream = self._spark.version, asdict(record)
         formats.commit(version, made)
         version.publish(made, whole=record.ended)
         self._known = made
@@ -236,13 +235,6 @@ class Stream:
                     file.unlink()
         return findings
 
-    def _files_of(self, table: LakeTable, rows: pa.Table, version: Version) -> list[Stored]:
-        below = self._below(version, table.name)
-        with Folders(table, self._out, below, "part", spark_metadata()[table.name]) as folders:
-            for batch in rows.to_batches():
-                folders.add(batch.cast(table.schema))
-        return folders.stored
-
     def _compacted(
         self, files: dict[str, list[Stored]], version: Version, over: range
     ) -> dict[str, list[Stored]]:
@@ -271,25 +263,6 @@ class Stream:
         place = self._own / REPLACED
         known: dict[str, float] = json.loads(place.read_text()) if place.exists() else {}
         return known
-
-    def _manifest(self, record: StreamRecord, files: dict[str, list[Stored]]) -> Manifest:
-        trust = TrustTotals(**record.trust)
-        return Manifest(
-            kwsniff=__version__,
-            spark=self._spark.version,
-            config=self._settings.config,
-            runs=record.batch + 1,
-            inputs=[],
-            tables=files,
-            events={
-                "call": trust.calls,
-                "anomaly": sum(trust.anomalies.values()),
-                "connection": trust.connections,
-            },
-            capture=record.capture,
-            stream=asdict(record),
-            trust=paragraph(trust, CaptureTotals(**record.capture)),  # type: ignore[arg-type]
-        )
 
 
 def _over(before: StreamRecord, now: StreamRecord) -> range:

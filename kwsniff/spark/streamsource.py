@@ -19,6 +19,7 @@ import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from kwsniff.capture.rotation import ListedFile, Rotation, present
 from kwsniff.capture.source import CaptureRun, CaptureTotals, unread_batch
 from kwsniff.config import MIB, Config
 from kwsniff.count.sessions import Sessions
-from kwsniff.engine.analyze import Analysis, Ints, Part
+from kwsniff.engine.analyze import Analysis, Ints
 from kwsniff.spark.resulttables import ROWS
 from kwsniff.spark.staged import ascending
 
@@ -79,17 +80,11 @@ class Kept:
 
     def rows(self, config: Config, share: Share) -> Iterator[pa.RecordBatch]:
         """The events (ROWS) of a batch, after which the state is that behind it."""
-        for batch, keys in self._parts(config, share):
+        told = (part for batch in self._segments(config, share) for part in self.analysis.feed(batch))
+        for batch, keys in chain(told, self.analysis.finish() if share.ended else ()):
             if batch is not None:
-                yield pa.RecordBatch.from_arrays(
-                    [*batch.columns, pa.array(self._positions(keys))], schema=ROWS
-                )
-
-    def _parts(self, config: Config, share: Share) -> Iterator[Part]:
-        for batch in self._segments(config, share):
-            yield from self.analysis.feed(batch)
-        if share.ended:
-            yield from self.analysis.finish()
+                positions = pa.array(self._positions(keys))
+                yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
 
     def _segments(self, config: Config, share: Share) -> Iterator[pa.RecordBatch]:
         """Of the files, and their end. What happened to a file since it was listed must not stop all others:
