@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kwsniff.config import MAX_ELEMENTS
-from kwsniff.spec import runtime
+from kwsniff.spec import codegen
 from kwsniff.spec.binary import DecodeError, uvarint
 from kwsniff.spec.codegen import CodeWriter, FullWriter
 from kwsniff.spec.interpret import interpret
@@ -22,15 +22,15 @@ from kwsniff.spec.model import Layout
 FullDecoder = Callable[..., tuple[dict[str, Any], int]]
 
 _HELPERS: dict[str, Any] = {
-    "MalformedError": runtime.MalformedError,
+    "MalformedError": codegen.MalformedError,
     "MAX_ELEMENTS": MAX_ELEMENTS,
-    "TooManyError": runtime.TooManyError,
-    "SMALL": runtime.SMALL,
+    "TooManyError": codegen.TooManyError,
+    "SMALL": codegen.SMALL,
     "Refused": (ValueError, IndexError, struct.error),
-    "skip_tags": runtime.skip_tags,
-    "tail": runtime.tail,
+    "skip_tags": codegen.skip_tags,
+    "tail": codegen.tail,
     "unpack_from": struct.unpack_from,
-    "uuid_text": runtime.uuid_text,
+    "uuid_text": codegen.uuid_text,
     "uvarint": uvarint,
 }
 _decoders: dict[tuple[int | str, int, str], FullDecoder] = {}
@@ -124,7 +124,7 @@ def compile_writer(
 def _explainer(layout: Layout, projection: str) -> Callable[[Exception, bytes, int, int], DecodeError]:
     def explain(error: Exception, buf: bytes, start: int, end: int) -> DecodeError:
         """Decodes again with the interpreter, which says what is wrong and where."""
-        if isinstance(error, runtime.TooManyError):
+        if isinstance(error, codegen.TooManyError):
             return DecodeError("element_limit")
         try:
             interpret(layout, buf, start, end, facts=projection == "facts")

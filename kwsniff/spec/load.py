@@ -198,13 +198,3 @@ def use(own: Path | None) -> None:
 def catalog_with(own: Path) -> Catalog:
     """The installed dissectors with those of a folder, for whoever wants them only here."""
     return Catalog(folder(), own)
-
-
-def request_header_version(api_key: int, version: int) -> int:
-    """Header version of a request; KeyError for an unknown API."""
-    return catalog().apis[api_key].request_header_version(version)
-
-
-def response_header_version(api_key: int, version: int) -> int:
-    """Header version of a response; KeyError for an unknown API."""
-    return catalog().apis[api_key].response_header_version(version)

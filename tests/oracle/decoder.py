@@ -7,8 +7,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from kwsniff.spec import compile as product
+from kwsniff.spec.codegen import MalformedError, tail, uuid_text
 from kwsniff.spec.model import Layout
-from kwsniff.spec.runtime import MalformedError, tail, uuid_text
 from tests.oracle.facts import Facts, PartitionFacts
 from tests.oracle.source import FactsWriter
 
