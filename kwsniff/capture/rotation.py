@@ -27,8 +27,6 @@ from kwsniff.capture.source import first_time_if_capture, natural
 
 _SUFFIXES = (".gz", ".zst", ".lz4", ".xz")
 _SECOND = 1_000_000_000
-TAIL_BYTES = 4096
-"""Of the list: the files that may still be written to."""
 UNREAD = "unread.jsonl"
 """Beside the list: captures that could not be read."""
 
@@ -158,19 +156,6 @@ def listed(path: str | Path) -> list[ListedFile]:
     except FileNotFoundError:
         return []
     return [ListedFile(**json.loads(line)) for line in lines]
-
-
-def last_listed(path: str | Path) -> list[ListedFile]:
-    """The end of the list, some files."""
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
-            begin = file.tell()
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return []
-    # The first one may lack its beginning, the last one its end.
-    return [ListedFile(**json.loads(line)) for line in lines[1 if begin else 0 : -1]]
 
 
 def present(listed_file: ListedFile) -> str:

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from kwsniff.analysis.findings import Findings
 from kwsniff.analysis.trust import TrustTotals
 from kwsniff.capture.place import Place, Unread
-from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
+from kwsniff.capture.rotation import grown, tell_unread, unread
 from kwsniff.count.topics import FIXED, TopicNames, fill
 from kwsniff.rows.schema import EVENTS
 from kwsniff.spark import formats, windows
@@ -54,6 +54,8 @@ LAST_HOUR = 1 << 32
 """Later than any."""
 GRACE = 300.0
 """Seconds for which files stay that no longer count: readers of an earlier manifest have so long."""
+LATEST = 32
+"""Files of the list that may still be written to."""
 NAMES = "names.json"
 REPLACED = "replaced.json"
 """Files that no longer count, and since when."""
@@ -143,7 +145,7 @@ class Stream:
 
     def grown(self) -> dict[str, int]:
         """Files among the latest that were written to after they were taken for finished, and bytes lost."""
-        return grown(last_listed(self._own / LIST))
+        return grown(self._source.listed[-LATEST:])
 
     def unread(self, skip: int) -> list[Unread]:
         """Captures that could not be read, but for the first so many of this run."""
