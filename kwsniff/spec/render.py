@@ -26,26 +26,31 @@ from crc32c import crc32c
 
 from kwsniff.config import Config
 from kwsniff.spec import embedded
-from kwsniff.spec.batches import CREATE_TIME, LOG_APPEND_TIME, Batch, batches, records, unpack_header
-from kwsniff.spec.binary import DecodeError
-from kwsniff.spec.codecs import Allowance
-from kwsniff.spec.embedded import Embedded
-from kwsniff.spec.jsontext import encode, payload
-from kwsniff.spec.load import catalog
-from kwsniff.spec.messageset import (
+from kwsniff.spec.batches import (
     BATCH_HEADER,
     CODEC_MASK,
     CODEC_NAMES,
     CONTROL_BIT,
     CRC_FROM,
+    CREATE_TIME,
     DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MIN_RECORD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    Batch,
     Record,
+    batches,
     least_length,
+    records,
+    unpack_header,
 )
+from kwsniff.spec.binary import DecodeError
+from kwsniff.spec.codecs import Allowance
+from kwsniff.spec.embedded import Embedded
+from kwsniff.spec.jsontext import encode, payload
+from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Field
 
 HIDDEN = "***"

@@ -10,8 +10,8 @@ from kwsniff.engine.numbers import FULL, NONE, OK
 from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_of
 from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Tables
 from kwsniff.spec import instructions as i
+from kwsniff.spec.batches import CODEC_NAMES
 from kwsniff.spec.codegen import uuid_text
-from kwsniff.spec.messageset import CODEC_NAMES
 
 SMALL = 4
 """Rows that tables have at first, so that growing them is tested too."""

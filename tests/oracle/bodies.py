@@ -1,4 +1,4 @@
-"""From the bytes of a message to what an event says of it, for every API and version, with the quirks."""
+"""From the bytes of a message to what an event says of it, for every API and version, with the load."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kwsniff.config import Config
 from kwsniff.rows.events import MAX_TOPIC
-from kwsniff.spec import quirks
+from kwsniff.spec import load
 from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.compile import decoder
 from kwsniff.spec.load import Api, catalog
@@ -74,7 +74,7 @@ def _made(api: Api, api_key: int, version: int) -> Codec:
         facts_decoder(api_key, version, "response"),
         request_records=_has_records(api.request.fields),
         response_records=_has_records(api.response.fields),
-        may_downgrade=api_key == quirks.API_VERSIONS and version > 0,
+        may_downgrade=api_key == load.API_VERSIONS and version > 0,
     )
 
 
@@ -89,7 +89,7 @@ def read(codec: Codec, direction: str, data: bytes, pos: int, end: int, config: 
         DecodeError: with path and offset, if the bytes are not what the layout says.
     """
     is_request = direction == "request"
-    if codec.may_downgrade and not is_request and quirks.is_downgraded(codec.version, data, pos, end):
+    if codec.may_downgrade and not is_request and load.is_downgraded(data, pos, end):
         return _read_downgraded(codec, data, pos, end, config)
     decode = codec.request if is_request else codec.response
     facts, after = decode(data, pos, end, config.max_elements)
@@ -114,7 +114,7 @@ def _read_downgraded(codec: Codec, data: bytes, pos: int, end: int, config: Conf
         return read(v0, "response", data, pos, end, config)
     except DecodeError as error:
         # librdkafka's mock cluster writes a short array here.
-        facts = Facts(quirks.UNSUPPORTED_VERSION, 1, *[None] * 11)
+        facts = Facts(load.UNSUPPORTED_VERSION, 1, *[None] * 11)
         return Body(facts, None, None, None, None, [(error.code, f"response {error.path}")])
 
 

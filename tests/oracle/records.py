@@ -23,7 +23,7 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from kwsniff.spec.messageset import (
+from kwsniff.spec.batches import (
     BATCH_HEADER,
     CODEC_MASK,
     CODEC_NAMES,
