@@ -81,6 +81,22 @@ class Reader(ABC):
         if self._notes:
             yield self._nothing()
 
+    def _find(self, at: int) -> tuple[int, bool]:
+        """The first place from `at` on in the window where records go on, -1 if there is none, and whether
+        that is sure, which it may not be at the end of the window."""
+        raise NotImplementedError
+
+    def _search(self, at: int, header: int, need: int) -> tuple[int, bool]:
+        """As `_find`, in the windows that follow too: a header of so many bytes may lie across two, and so
+        many are needed to be sure."""
+        window = self._window
+        found, sure = self._find(at)
+        while not sure and not window.at_end and not window.dry:
+            window.move(max(window.size - header + 1, at) if found < 0 else found, need)
+            at = 0
+            found, sure = self._find(0)
+        return found, sure
+
     def _nothing(self) -> PacketBlock:
         """A block without packets."""
         none = np.empty(0, np.int64)

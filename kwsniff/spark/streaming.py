@@ -37,12 +37,12 @@ from kwsniff.rows.schema import EVENTS
 from kwsniff.spark import formats, windows
 from kwsniff.spark.files import HOUR, Stored, bundles
 from kwsniff.spark.finish import compacted, findings_files, spark_metadata, table_files
-from kwsniff.spark.results import DATA, Manifest, StreamRecord, last_record, manifest, of_manifest, read
+from kwsniff.spark.results import Manifest, StreamRecord, last_record, manifest, of_manifest, read
 from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS
 from kwsniff.spark.staged import Staged, StagedFile, Tables, merged, stored
 from kwsniff.spark.streamsource import LIST, STATE, Following, FollowReader, Kept, Share
 from kwsniff.spark.tasks import run
-from kwsniff.spark.version import PARQUET, Settings, Version, Where
+from kwsniff.spark.version import Settings, Version, Where
 from kwsniff.spark.windows import SECOND, Windows
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Stream:
     def start(self, *, once: bool) -> None:
         """Clear away what a run left that broke off; `once`: no files count but those that are there."""
         self._known = read(self._out)
-        Version(self._out, self._known, self._settings.form).clear(spared=self._replaced())
+        Version(self._out, self._known, self._settings.form, stream=True).clear(spared=self._replaced())
         if once:
             self._source.prepareForTriggerAvailableNow()
 
@@ -110,12 +110,11 @@ class Stream:
             return False
         shutil.rmtree(self._staging, ignore_errors=True)
         decoded = run(self._spark, "decode files", shares, partial(_decode, self._following, self._staging))
-        version = Version(self._out, known, self._settings.form)
+        version = Version(self._out, known, self._settings.form, stream=True)
         record, files = self._written(decoded, shares[0], before, version)
         closed = self._closed(before, record, files["calls"])
-        below = partial(self._below, version)
-        files[WINDOWS.name] += table_files(WINDOWS, closed, self._out, below(WINDOWS.name))
-        files |= findings_files(self._findings(decoded, before, record), self._out, below)
+        files[WINDOWS.name] += table_files(WINDOWS, closed, self._out, version.below(WINDOWS.name))
+        files |= findings_files(self._findings(decoded, before, record), self._out, version.below)
         files = self._compacted(files, version, _over(before, record))
         config, trust = self._settings.config, TrustTotals(**record.trust)
         made = manifest(config, record.batch + 1, files, trust, record.capture)
@@ -158,7 +157,7 @@ class Stream:
     ) -> tuple[StreamRecord, dict[str, list[Stored]]]:
         """The batch's record, and the files of all tables with its rows."""
         number = before.batch + 1
-        below = {table.name: self._below(version, table.name) for table in OF_EVENTS}
+        below = {table.name: version.below(table.name) for table in OF_EVENTS}
         names, until_us = self._names([each.file for each in decoded]), before.closed_until_ns // 1000
         tables = partial(Tables, self._out, below, f"batch-{number:06}", spark_metadata())
 
@@ -183,10 +182,6 @@ class Stream:
     def _files(version: Version) -> dict[str, list[Stored]]:
         known = version.before.tables if version.before else {}
         return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, FOUND, BEHIND, WINDOWS)}
-
-    @staticmethod
-    def _below(version: Version, table: str) -> str:
-        return f"{DATA}/stream/{table}" if version.form == PARQUET else table
 
     def _names(self, staged: list[Staged]) -> dict[str, str]:
         """Topic names by uuid that messages have told up to this batch."""
@@ -245,8 +240,7 @@ class Stream:
         found = bundles(every, JOINED, over=over)
         if not found:
             return files
-        below = {table: self._below(version, table) for table in files}
-        joined = compacted(self._spark, every, found, self._out, below.__getitem__)
+        joined = compacted(self._spark, every, found, self._out, version.below)
         return {table: [file for file in joined if file.table == table] for table in files}
 
     def _forget(self, before: Manifest | None, now: Manifest) -> None:

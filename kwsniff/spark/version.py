@@ -48,11 +48,13 @@ LOGS = ("_delta_log", "metadata")
 class Version:
     """The next version of the result in `out`."""
 
-    def __init__(self, out: Place, before: Manifest | None, form: str = PARQUET) -> None:
-        """`before` is the manifest in `out`, if there is one."""
+    def __init__(
+        self, out: Place, before: Manifest | None, form: str = PARQUET, *, stream: bool = False
+    ) -> None:
+        """`before` is the manifest in `out`, if there is one. Versions of a `stream` share a directory."""
         self.out, self.before, self.form = out, before, form
         self.number = before.version + 1 if before else 1
-        self._name = f"{self.number:06}-{uuid4().hex[:8]}"
+        self._name = "stream" if stream else f"{self.number:06}-{uuid4().hex[:8]}"
         self.staging = out / STAGING / self._name
         self.statistics = f"{DATA}/{self._name}/statistics"
 
