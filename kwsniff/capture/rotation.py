@@ -110,7 +110,8 @@ class Rotation:
         except OSError as error:
             raise CaptureError(f"{directory}: {error.strerror or error}") from error
         for entry in found:
-            if entry.name.startswith(".") or self._leads_back(entry):
+            leads_to = os.path.dirname(os.path.realpath(entry.path)) if entry.is_symlink() else None
+            if entry.name.startswith(".") or leads_to in self._real:
                 continue
             try:
                 about = entry.stat()
@@ -127,9 +128,6 @@ class Rotation:
     def _rank(self, entry: os.DirEntry[str]) -> tuple[bool, bool, str]:
         """Of several names for a file the first is taken: one that was looked into."""
         return entry.path not in self._seen, entry.is_symlink(), entry.name
-
-    def _leads_back(self, entry: os.DirEntry[str]) -> bool:
-        return entry.is_symlink() and os.path.dirname(os.path.realpath(entry.path)) in self._real
 
     def _tell_once(self, path: str, error: OSError) -> None:
         """Name what the system refuses to show."""

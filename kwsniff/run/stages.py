@@ -98,7 +98,8 @@ def _received(
 ) -> Generator[pa.RecordBatch]:
     try:
         while True:
-            stand, batch = _next(pipe)
+            with told():
+                stand, batch = pipe.receive()
             stand.show(totals, progress)
             if batch is None:
                 return
@@ -106,11 +107,6 @@ def _received(
             del batch  # before the next is asked for
     finally:
         processes.close()
-
-
-def _next(pipe: Pipe) -> tuple[Stand, pa.RecordBatch | None]:
-    with told():
-        return pipe.receive()
 
 
 class Taker:

@@ -141,7 +141,9 @@ class _Hour:
         if self._mark is not None:
             early = rows.times < self._mark
             if early.any():
-                self._put_late(rows.where(early))
+                self._late.add(rows.where(early))
+                if self._late.bytes >= HELD_BYTES:
+                    self._write_late()
                 rows = rows.where(~early)
         self._waiting.add(rows)
         if self._waiting.rows >= HELD or self._waiting.bytes >= HELD_BYTES:
@@ -151,11 +153,6 @@ class _Hour:
     def bytes(self) -> int:
         """Of what waits."""
         return self._waiting.bytes + self._late.bytes
-
-    def _put_late(self, rows: Some) -> None:
-        self._late.add(rows)
-        if self._late.bytes >= HELD_BYTES:
-            self._write_late()
 
     def _write(self, count: int | None = None) -> None:
         """Write the first ones, or all."""
@@ -311,12 +308,12 @@ def joined(
 ) -> Stored:
     """The rows of a bundle in one new file in the directory `below` of `root`. Raises OSError."""
     table = TABLES[bundle[0].table]
-    sources = [(file.first or 0, _cast(root / file.path, table)) for file in bundle]
+    names = table.schema.names
+    files = [rows_of(root / file.path, names, AT_ONCE) for file in bundle]
+    sources = [
+        (file.first or 0, (batch.cast(table.schema) for batch in rows))
+        for file, rows in zip(bundle, files, strict=True)
+    ]
     with Folders(table, root, below, "joined", metadata) as folders:
         folders.add_sorted(bundle[0].hour, merged(sources, table.order))
     return folders.stored[0]
-
-
-def _cast(place: Place, table: LakeTable) -> Iterator[pa.RecordBatch]:
-    for batch in rows_of(place, table.schema.names, AT_ONCE):
-        yield batch.cast(table.schema)

@@ -224,7 +224,8 @@ class Finish:
                     findings.take(batch.select(EVENTS_SCHEMA.names))
             files = [file for group in groups for file in group.files if file.table is None]
             rows = in_one_order([stored(file.path, needed) for file in files])
-            for batch in followed(map(_widened, rows)):
+            whole = (record_batch(filled_columns(each), each.num_rows, ROWS) for each in rows)
+            for batch in followed(whole):
                 findings.take(fill(batch, names).select(EVENTS_SCHEMA.names))
             return findings
 
@@ -281,11 +282,6 @@ def _one(urls: Iterable[str]) -> Pass:
         with Place(url).open() as stream:
             whole.merge(pickle.load(stream))
     return whole
-
-
-def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With all columns of ROWS; those that are not there are null."""
-    return record_batch(filled_columns(batch), batch.num_rows, ROWS)
 
 
 def error_names() -> dict[int, tuple[str, bool]]:

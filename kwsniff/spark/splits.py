@@ -18,7 +18,7 @@ Where splits cannot be read apart, every task reads all of the input and follows
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +35,7 @@ from kwsniff.rows.prefetch import prefetched
 from kwsniff.run.dealt import Steadiness, dealt, even
 from kwsniff.run.join import limits_of, within
 from kwsniff.run.part import ORDER_BITS, PartEngine
-from kwsniff.run.plan import SPLIT_BYTES, Split, Stretch, followed, joined, pieces, places, together
+from kwsniff.run.plan import SPLIT_BYTES, Split, followed, joined, pieces, places, together
 from kwsniff.run.reading import SplitNotes, SplitReader, independent
 from kwsniff.spark.files import Writing
 from kwsniff.spark.joining import Correction, JoinedShare, Joining, RunOfSplits
@@ -69,15 +69,14 @@ def split_bytes(total: int, cores: int) -> int:
 
 def make_plan(spark: Spark, paths: Sequence[str], config: Config, size: int | None) -> list[Split]:
     """The splits of the captures at `paths`; `size` is that of a split in bytes. Raises CaptureError."""
-    files = [_weighed(file) for file in resolve(paths)]
+    # Of compressed files the size of what is in them counts, about: that is what a core has to do.
+    files = [
+        replace(file, size=(file.size or 0) * UNPACKED) if file.path.endswith(PACKED) else file
+        for file in resolve(paths)
+    ]
     total = sum(file.size or 0 for file in files)
     size = size or split_bytes(total, context_of(spark).defaultParallelism)
     return joined(files, _index(spark, files, config, size), size)
-
-
-def _weighed(file: CaptureFile) -> CaptureFile:
-    """With the size of what is in it, about: that is what a core has to do."""
-    return replace(file, size=(file.size or 0) * UNPACKED) if file.path.endswith(PACKED) else file
 
 
 def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int) -> list[list[Split]]:
@@ -86,7 +85,10 @@ def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int
     ranges = {file.path: _ranges(file, size) for file in files}
     wanted = [each for some in ranges.values() for each in some]
     found = iter(run(spark, FIND, wanted, lambda each: followed(*each, config)))
-    parts = {path: _proven(path, list(islice(found, len(some))), some) for path, some in ranges.items()}
+    parts = {
+        path: together(path, list(islice(found, len(some))), some[0][-1]) if some else [Split(path)]
+        for path, some in ranges.items()
+    }
     odd = [path for path, splits in parts.items() if splits is None]
     parts.update(zip(odd, run(spark, FIND, odd, lambda path: pieces(path, config, size)), strict=True))
     return [parts[file.path] or [] for file in files]
@@ -98,10 +100,6 @@ def _ranges(file: CaptureFile, size: int) -> list[Wanted]:
     begins = [0, *places(total, size)]
     ends = [*begins[1:], None]
     return [(file.path, *each, total) for each in zip(begins, ends, strict=True)] if begins[1:] else []
-
-
-def _proven(path: str, found: list[Stretch | None], ranges: Sequence[Wanted]) -> list[Split] | None:
-    return together(path, found, ranges[0][-1]) if ranges else [Split(path)]
 
 
 @dataclass(slots=True)
@@ -305,19 +303,10 @@ def decode_shares(
     def work(share: int) -> tuple[Staged, CaptureTotals]:
         totals = CaptureTotals()
         with StagedFile(place / f"{share:06}.arrow") as file:
-            for batch in rows_of_share(paths, config, (share, shares), totals, number):
-                file.add(batch)
+            for parts in keyed(segments(paths, config, totals), config, (share, shares)):
+                for batch, keys in parts:
+                    file.add(positioned(batch, keys, number))
         return file.emitted(), totals
 
     found = run(spark, "decode shares of the connections", range(shares), work)
     return [file for file, _ in found], found[0][1]  # they all read the same packets
-
-
-def rows_of_share(
-    paths: Sequence[str], config: Config, shard: tuple[int, int], totals: CaptureTotals, number: int = 0
-) -> Iterator[pa.RecordBatch]:
-    """The events of a share of the connections, with the columns of `ROWS`; `totals` is filled. Raises
-    CaptureError."""
-    for parts in keyed(segments(paths, config, totals), config, shard):
-        for batch, keys in parts:
-            yield positioned(batch, keys, number)

@@ -246,16 +246,13 @@ def _records(data: bytes, batch: Batch) -> Iterator[Record]:
             if pos != stop:
                 raise DecodeError("batch_malformed")
         except DecodeError as error:
-            raise DecodeError(_record_code(error.code), f"records[{index}]") from None
+            # A field that leaves its record is damage of the batch, not of the message around it.
+            code = "batch_malformed" if error.code == "truncated_body" else error.code
+            raise DecodeError(code, f"records[{index}]") from None
         timestamp = base_timestamp + timestamp if appended is None else appended
         yield Record(base_offset + offset, timestamp, key, value, headers)
     if pos != end:
         raise DecodeError("trailing_bytes", f"records[{count}]")
-
-
-def _record_code(code: str) -> str:
-    """A field that leaves its record is damage of the batch, not of the message around it."""
-    return "batch_malformed" if code == "truncated_body" else code
 
 
 def _short(data: bytes, pos: int, end: int) -> tuple[int, int]:

@@ -291,6 +291,9 @@ def _field(line: SourceLine, within: Versions, flexible: Versions) -> Field:
     own = versions(rest.pop(0), within, line) if rest and rest[0][0].isdigit() else within
     tag = _tag(rest, own, flexible, line)
     aliases = _aliases(rest, line)
+    nullable = own if spelled["null"] else NO_VERSIONS
+    if spelled["range"]:
+        nullable = versions(spelled["range"], own, line)
     compact = "never-compact" not in rest
     rest = [word for word in rest if word != "never-compact"]
     field = Field(
@@ -298,23 +301,17 @@ def _field(line: SourceLine, within: Versions, flexible: Versions) -> Field:
         type=base,
         array=bool(spelled["array"]),
         versions=own,
-        nullable=_nullable(spelled, own, line),
+        nullable=nullable,
         tag=tag,
         compact=compact,
         roles=_roles(rest, base, line),
-        doc=_doc(line, aliases),
+        doc="; ".join([*([line.doc] if line.doc else []), *(f"or {each}" for each in aliases)]),
         line=line.number,
         aliases=aliases,
     )
     if field.nullable and not field.array and field.type not in ("string", "bytes", "records", "struct"):
         raise line.error(f"{base} cannot be null")
     return field
-
-
-def _nullable(spelled: re.Match[str], own: Versions, line: SourceLine) -> Versions:
-    if not spelled["null"]:
-        return NO_VERSIONS
-    return versions(spelled["range"], own, line) if spelled["range"] else own
 
 
 def _tag(rest: list[str], own: Versions, flexible: Versions, line: SourceLine) -> int | None:
@@ -338,11 +335,6 @@ def _aliases(rest: list[str], line: SourceLine) -> tuple[str, ...]:
         raise line.error("'alias' needs other names of the field, separated by commas")
     del rest[at : at + 2]
     return names
-
-
-def _doc(line: SourceLine, aliases: tuple[str, ...]) -> str:
-    """The comment behind a field, and what other releases call it."""
-    return "; ".join([*([line.doc] if line.doc else []), *(f"or {name}" for name in aliases)])
 
 
 def _roles(rest: list[str], base: str, line: SourceLine) -> tuple[str, ...]:

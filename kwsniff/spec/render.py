@@ -260,7 +260,7 @@ class _Rendering:
         if self.config.records or batch.control:
             self._records_into(shown, buf, batch)
         elif batch.record_count is None:
-            self._count_into(shown, buf, batch)
+            self._walk(shown, buf, batch, lambda record: None)
         return shown
 
     def _records_into(self, shown: dict[str, Any], buf: bytes, batch: Batch) -> None:
@@ -268,9 +268,6 @@ class _Rendering:
         topic = self.enclosing("topic", "name", "topic_id")
         show = self._control if batch.control else self._record
         self._walk(shown, buf, batch, lambda record: inside.append(show(record, topic)))
-
-    def _count_into(self, shown: dict[str, Any], buf: bytes, batch: Batch) -> None:
-        self._walk(shown, buf, batch, lambda record: None)
 
     def _walk(self, shown: dict[str, Any], buf: bytes, batch: Batch, visit: Callable[[Record], None]) -> None:
         """Visit the records of a batch, and put right what only its inside tells about it."""
