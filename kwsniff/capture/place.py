@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -304,40 +304,30 @@ class Place:
     def remove(self) -> None:
         """Remove the file, if it is there."""
         system, path = self.opened
-        try:
+        with suppress(FileNotFoundError):
             system.delete_file(path)
-        except FileNotFoundError:
-            return
 
     def remove_tree(self) -> None:
         """Remove the directory with all that is in it, if it is there."""
         system, path = self.opened
-        try:
+        with suppress(FileNotFoundError):
             system.delete_dir(path)
-        except FileNotFoundError:
-            return
 
     @property
     def opened(self) -> tuple[Any, str]:
         """The file system, and the path in it."""
         if not is_remote(self.url):
             return _this_machine(), self.url
-        root, rest = _parts(self.url)
+        found = re.match(r"([^:]+://[^/]*)/?(.*)", self.url)
+        assert found is not None
+        root, rest = found.groups()  # the bucket or server, and the path in it
         system, inside = _system(root)
         return system, f"{inside.rstrip('/')}/{rest}" if rest else inside
 
 
-def _parts(url: str) -> tuple[str, str]:
-    """The bucket or server of a URL, and the path in it."""
-    found = re.match(r"([^:]+://[^/]*)/?(.*)", url)
-    assert found is not None
-    return found[1], found[2]
-
-
 @lru_cache(maxsize=16)
 def _system(root: str) -> tuple[Any, str]:
-    system, path, _ = file_system(root)
-    return system, path
+    return file_system(root)[:2]
 
 
 @lru_cache(maxsize=1)

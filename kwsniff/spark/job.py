@@ -157,9 +157,12 @@ class _JobRun:
     def _decoded(self, shards: int | None, split: int | None) -> list[Group]:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
+        count = len(paths)
+        self._size = sum(each.bytes for each in self._new)
+        self._what = f"decoding {bytes_text(self._size)} in {count:,} file{'s' * (count > 1)}"
         run = self._in_splits(paths, split) if shards is None else None
         if run is None:
-            self._stage_decoding("in shares of the connections")
+            self._stage(f"{self._what}, in shares of the connections", self._size)
             files, totals = decode_shares(
                 self._spark, paths, self._config, self._staging / "events-of-tasks", self._number,
                 shards or self._cores,
@@ -177,7 +180,7 @@ class _JobRun:
         """Every task reads its part; None if that is not possible."""
         self._stage("finding where to cut")
         splits = make_plan(self._spark, paths, self._config, split)
-        self._stage_decoding(f"in {len(splits):,} part{'s' * (len(splits) > 1)}")
+        self._stage(f"{self._what}, in {len(splits):,} part{'s' * (len(splits) > 1)}", self._size)
         run = SplitRun(self._spark, splits, self._config, self._staging / "splits", self._number)
         if run.decode():
             return run
@@ -235,11 +238,6 @@ class _JobRun:
             made, spark=self._spark.version, inputs=self._inputs, statistics=self._version.statistics,
             splits=self._account, percentile_error=counted.store.error,
         )  # fmt: skip
-
-    def _stage_decoding(self, how: str) -> None:
-        size, count = sum(each.bytes for each in self._new), len(self._new)
-        files = f"{count:,} file{'s' * (count > 1)}"
-        self._stage(f"decoding {bytes_text(size)} in {files}, {how}", size)
 
     def _stage(self, name: str, size: int = 0) -> None:
         self._tell(name, size)

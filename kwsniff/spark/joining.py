@@ -24,9 +24,8 @@ from kwsniff.run.dealt import together
 from kwsniff.run.heads import COLUMNS, Placed, chosen, of_endpoints, with_block, without_block
 from kwsniff.run.heads import placed as placed_segments
 from kwsniff.run.join import Joiner
-from kwsniff.run.part import ORDER_BITS, Emitted, PartSummary
+from kwsniff.run.part import ORDER_BITS, Emitted, PartSummary, SplitReader
 from kwsniff.run.plan import Split
-from kwsniff.run.reading import SplitReader
 from kwsniff.run.weave import Joined, woven
 from kwsniff.spark.learnt import Namings, calls_of_sessions
 from kwsniff.spark.staged import PLACE, STAGED, Staged, StagedFile, ascending, placed, stored

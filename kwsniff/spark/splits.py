@@ -34,9 +34,8 @@ from kwsniff.engine.analyze import keyed
 from kwsniff.rows.prefetch import prefetched
 from kwsniff.run.dealt import Steadiness, dealt, even
 from kwsniff.run.join import limits_of, within
-from kwsniff.run.part import ORDER_BITS, PartEngine
+from kwsniff.run.part import ORDER_BITS, PartEngine, SplitNotes, SplitReader, independent
 from kwsniff.run.plan import SPLIT_BYTES, Split, followed, joined, pieces, places, together
-from kwsniff.run.reading import SplitNotes, SplitReader, independent
 from kwsniff.spark.files import Writing
 from kwsniff.spark.joining import Correction, JoinedShare, Joining, RunOfSplits
 from kwsniff.spark.learnt import First, Namings, calls_of_sessions, earliest

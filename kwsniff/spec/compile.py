@@ -8,6 +8,7 @@ from __future__ import annotations
 import linecache
 import struct
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -33,9 +34,9 @@ _HELPERS: dict[str, Any] = {
     "uuid_text": codegen.uuid_text,
     "uvarint": uvarint,
 }
-_decoders: dict[tuple[int | str, int, str], FullDecoder] = {}
 
 
+@cache
 def decoder(api_key: int, version: int, direction: str) -> FullDecoder:
     """The decoder of one message at one version.
 
@@ -49,13 +50,10 @@ def decoder(api_key: int, version: int, direction: str) -> FullDecoder:
         DecodeError: `unknown_api` or `unknown_version`.
         ValueError: another direction than `request` and `response`.
     """
-    key = (api_key, version, direction)
-    found = _decoders.get(key)
-    if found is None:
-        found = _decoders[key] = compile_layout(layout(api_key, version, direction))
-    return found
+    return compile_layout(layout(api_key, version, direction))
 
 
+@cache
 def data_decoder(name: str, version: int) -> FullDecoder:
     """As `decoder`, for a data message.
 
@@ -63,14 +61,10 @@ def data_decoder(name: str, version: int) -> FullDecoder:
         DecodeError: `unknown_version`.
         KeyError: no data message of that name.
     """
-    key = (name, version, "data")
-    found = _decoders.get(key)
-    if found is None:
-        message = catalog().data(name)
-        if version not in message.versions:
-            raise DecodeError("unknown_version")
-        found = _decoders[key] = compile_layout(message.at(version))
-    return found
+    message = catalog().data(name)
+    if version not in message.versions:
+        raise DecodeError("unknown_version")
+    return compile_layout(message.at(version))
 
 
 def layout(api_key: int, version: int, direction: str) -> Layout:

@@ -18,9 +18,8 @@ from kwsniff.config import Config
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.join import Joiner
 from kwsniff.run.offline import events
-from kwsniff.run.part import ORDER_BITS, PartEngine
+from kwsniff.run.part import ORDER_BITS, PartEngine, SplitReader, independent
 from kwsniff.run.plan import Split, cut
-from kwsniff.run.reading import SplitReader, independent
 from tests.parts.decoded import Decoded, joined
 
 SMALL = Config(block_packets=50, block_bytes=1 << 13)

@@ -11,8 +11,8 @@ import pytest
 
 from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.config import Config
+from kwsniff.run.part import SplitReader
 from kwsniff.run.plan import Split, cut
-from kwsniff.run.reading import SplitReader
 from tests.capture.files import (
     MICRO,
     MODIFIED,
