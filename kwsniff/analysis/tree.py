@@ -15,10 +15,9 @@ from typing import Any
 import orjson
 
 from kwsniff.config import Config
-from kwsniff.spec import quirks
 from kwsniff.spec.binary import Buffer, DecodeError
 from kwsniff.spec.interpret import BodyReader
-from kwsniff.spec.load import catalog
+from kwsniff.spec.load import catalog, is_downgraded
 from kwsniff.spec.model import Field, Item, Layout, Message, Versions
 from kwsniff.spec.render import HIDDEN, render
 
@@ -103,15 +102,12 @@ def tree_of(frame: bytes, api_key: int, version: int, direction: str, *, records
     nodes += reader.top.children
     if tree.problem:
         return tree
-    asked = api_key == API_VERSIONS and direction == "response"
-    if asked and quirks.is_downgraded(version, frame, reader.pos, len(frame)):
+    answers = direction == "response" and api.may_be_downgraded(version)
+    if answers and is_downgraded(frame, reader.pos, len(frame)):
         version = 0
         tree.title += ", answered in version 0"
     _body(tree, frame, reader.pos, api.message(direction), version, records)
     return tree
-
-
-API_VERSIONS = 18
 
 
 def _body(tree: Tree, frame: bytes, start: int, message: Message, version: int, records: bool) -> None:

@@ -13,7 +13,9 @@ from kwsniff.net import runner as machine
 from kwsniff.net.dissect import Dissected
 from kwsniff.net.packets import Bytes, Integers, Mask, Note
 from kwsniff.net.segments import SEGMENTS
-from kwsniff.rows.arrays import validity
+from kwsniff.rows.arrays import column, validity
+
+ENDS = ("src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port")
 
 
 def segment_batch(dissected: Dissected) -> pa.RecordBatch:
@@ -22,17 +24,7 @@ def segment_batch(dissected: Dissected) -> pa.RecordBatch:
     columns: dict[str, Any] = {
         "packet": block.number[found.row],
         "time": block.time_ns[found.row],
-        "src_hi": found.src_hi,
-        "src_lo": found.src_lo,
-        "dst_hi": found.dst_hi,
-        "dst_lo": found.dst_lo,
-        "src_port": found.src_port,
-        "dst_port": found.dst_port,
-        "seq": found.seq,
-        "ack": found.ack,
-        "flags": found.flags,
-        "tsval": found.tsval,
-        "length": found.length,
+        **{name: getattr(found, name) for name in (*ENDS, "seq", "ack", "flags", "tsval", "length")},
     }
     views = machine.views(found, dissected.buffer, dissected.buffers)
     if dissected.notes:
@@ -75,22 +67,15 @@ def _batch(
             arrays.append(texts[field.name])
         else:
             null = None if field.name == "packet" else is_note
-            arrays.append(_integers(columns[field.name], field.type, null))
+            arrays.append(column(columns[field.name], field.type, null))
     return pa.RecordBatch.from_arrays(arrays, schema=SEGMENTS)
 
 
-def _integers(values: Integers, kind: pa.DataType, null: Mask | None) -> pa.Array:
-    """Straight from the buffers: `pyarrow.array` would import pandas to see whether it was given any."""
-    data = np.ascontiguousarray(values, np.dtype(f"i{kind.bit_width // 8}"))
-    return pa.Array.from_buffers(kind, len(data), [validity(null), pa.py_buffer(data)])
-
-
 def _repeated(text: str, size: int) -> pa.Array:
-    """A column of one text. From buffers for the same reason."""
+    """A column of one text, from buffers: `pyarrow.scalar` would import pandas to see whether it is its."""
     data = text.encode(errors="replace")
-    offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
-    one = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
-    return pa.repeat(one[0], size)
+    one = [None, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data)]
+    return pa.repeat(pa.Array.from_buffers(pa.string(), 1, one)[0], size)
 
 
 def _with_notes(

@@ -29,23 +29,22 @@ from kwsniff.capture.growing import (
     OTHER,
     PACKED,
     PLAIN,
-    GrowingFile,
+    GrowingWindow,
     Identity,
     PackedFile,
     PlainFile,
+    identity_of,
     kind_of,
 )
-from kwsniff.capture.source import first_time, natural
+from kwsniff.capture.source import Quiet, first_time, natural
 from kwsniff.capture.stream import STDIN
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock
-from kwsniff.net.segments import at_time
 
 POLL_S = 0.2
 BUSY = 10
 """Looking at the paths takes at most one part in so many of the time."""
-TICK_S = 1.0
 GONE_S = 2.0
 """A path that does not exist for longer is given up; a writer may replace its file in two steps."""
 MUCH = 64 << 20
@@ -89,8 +88,7 @@ class Follower:
         self._names: set[str] = set()
         """Paths of all plain files so far."""
         self._missing: dict[Identity, float] = {}
-        self._heard = time.monotonic()
-        self._ticked = self._heard
+        self._quiet = Quiet(totals, time.monotonic(), is_new=True)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Segments as they are written, until stopped or until nothing is left to follow.
@@ -102,7 +100,7 @@ class Follower:
             yield from self._batches_until_stopped()
         finally:
             for file in self._plain.values():
-                file.rest()
+                file.window.rest()
 
     def _batches_until_stopped(self) -> Iterator[pa.RecordBatch]:
         while True:
@@ -115,7 +113,7 @@ class Follower:
                     file.limit()
             took = time.monotonic() - began
             for batch in self._round(found):
-                self._heard = time.monotonic()
+                self._quiet.heard(time.monotonic())
                 yield batch
                 if self._stop.is_set() and (left := self._unread(found)) > MUCH:
                     self._say(f"stopped with {left:,} bytes unread")
@@ -123,7 +121,8 @@ class Follower:
                     break
             if stopping or not self._paths:
                 break
-            yield from self._time(began)
+            # Nothing came until then, which may be long ago.
+            yield from self._quiet.batches(began)
             self._stop.wait(max(POLL_S, BUSY * took))
         if stopping:
             yield from self._unpacked(found, last=True)
@@ -137,7 +136,7 @@ class Follower:
         for path in list(self._paths):
             try:
                 for name, about in _files(path):
-                    found.setdefault((about.st_dev, about.st_ino), (name, about))
+                    found.setdefault(identity_of(about), (name, about))
                 self._paths[path] = None
             except FileNotFoundError:
                 self._gone(path)
@@ -159,7 +158,7 @@ class Follower:
         for identity, (path, about) in found.items():
             known = self._plain.get(identity)
             if known is not None:
-                known.path = path
+                known.window.path = path
                 self._names.add(path)
             elif identity not in self._packed and identity not in self._others:
                 new.append((identity, path, about))
@@ -169,11 +168,11 @@ class Follower:
                 if (file := self._made(identity, path)) is not None:
                     files.append((file, about))
                     if isinstance(file, PlainFile) and len(files) > MAX_OPEN:
-                        file.rest()
+                        file.window.rest()
         except CaptureError:
             for file, _ in files:
                 if isinstance(file, PlainFile):
-                    file.rest()
+                    file.window.rest()
             raise
         for file, _ in sorted(files, key=lambda each: _rank(*each)):
             if isinstance(file, PlainFile):
@@ -184,16 +183,16 @@ class Follower:
 
     def _made(self, identity: Identity, path: str) -> PlainFile | PackedFile | None:
         try:
-            file = GrowingFile(path)
+            window = GrowingWindow(path, self._config.block_bytes)
+            kind = kind_of(window.first_bytes())
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
                 self._others.add(identity)
                 self._say(f"{path}: {error.strerror or error}; it is passed over")
             return None
-        kind = kind_of(file.start())
-        if kind == PLAIN and file.identity == identity:
-            return PlainFile(file, self._config, self._totals)
-        file.rest()
+        if kind == PLAIN and window.identity == identity:
+            return PlainFile(window, self._config, self._totals)
+        window.rest()
         if kind == PACKED:
             return PackedFile(path, identity, self._config, self._totals)
         if kind == OTHER:
@@ -220,7 +219,7 @@ class Follower:
                 continue
             yield from self._drained(file, about)
             if place <= len(files) - MAX_OPEN:
-                file.rest()
+                file.window.rest()
 
     def _drained(self, file: PlainFile, about: os.stat_result | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -228,7 +227,7 @@ class Follower:
         except CaptureError as error:
             self._pass_over(file.path, error)
             self._others.add(file.identity)
-            self._plain.pop(file.identity).rest()
+            self._plain.pop(file.identity).window.rest()
 
     def _pass_over(self, path: str, error: CaptureError) -> None:
         """Go on without a file; one that was asked for by name is another matter."""
@@ -239,10 +238,10 @@ class Follower:
     def _again(self, path: str) -> None:
         """Begin anew with the file at `path`, whose place is behind those that are known."""
         try:
-            file = PlainFile(GrowingFile(path), self._config, self._totals)
+            window = GrowingWindow(path, self._config.block_bytes)
         except OSError:
             return  # gone already
-        self._plain[file.identity] = file
+        self._plain[window.identity] = PlainFile(window, self._config, self._totals)
 
     def _lost(self, file: PlainFile) -> Iterator[pa.RecordBatch]:
         """A file that no path leads to any more: read what its writer may still add, for a while."""
@@ -302,14 +301,6 @@ class Follower:
         """Bytes that were there at the last look and are still to be read."""
         plain = [(self._plain.get(identity), about) for identity, (_, about) in found.items()]
         return sum(file.unread(about) for file, about in plain if file is not None)
-
-    # Time
-
-    def _time(self, looked: float) -> Iterator[pa.RecordBatch]:
-        """How late it must be, once a second: nothing came until `looked`, which may be long ago."""
-        if looked - max(self._heard, self._ticked) >= TICK_S and self._totals.last_time_ns is not None:
-            self._ticked = looked
-            yield at_time(self._totals.last_time_ns + round((looked - self._heard) * 1e9))
 
 
 def followed(

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.reader import Window
-from kwsniff.capture.source import reader_of
+from kwsniff.capture.source import CaptureRun
 from kwsniff.capture.stream import ByteStream
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
@@ -40,15 +39,9 @@ def segments_of_file(
     """SEGMENTS of what an open binary file holds from where it stands: pcap or pcapng, compressed or not. It
     is read to its end and stays open. Raises CaptureError."""
     name = name or str(getattr(file, "name", "") or "bytes")
-    window = Window(ByteStream(_Reading(file, name), name), config.block_bytes)
-    window.move(0)
-    totals = totals if totals is not None else CaptureTotals()
-    totals.files += 1
-    reader, dissector = reader_of(window, name, config, totals), Dissector(totals)
-    for block in reader.blocks():
-        yield from _filled(segment_batch(dissector.dissect(block)))
-    if notes := [*dissector.end_file(reader.packets), *dissector.end()]:
-        yield note_batch(name, notes)
+    capture_run = CaptureRun(totals if totals is not None else CaptureTotals())
+    yield from capture_run.stream(ByteStream(_Reading(file, name), name), config)
+    yield from capture_run.end()
 
 
 def segments_of_bytes(
@@ -97,15 +90,12 @@ def segments_of_packets(
     while block := [_packet(each, linktype) for each in islice(found, config.block_packets)]:
         totals.packets += len(block)
         totals.bytes += sum(size for _, _, size, _ in block)
-        yield from _filled(segment_batch(dissector.dissect(_block(block, count))))
+        batch = segment_batch(dissector.dissect(_block(block, count)))
+        if len(batch):
+            yield batch
         count += len(block)
     if notes := [*dissector.end_file(count), *dissector.end()]:
         yield note_batch("packets", notes)
-
-
-def _filled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if len(batch):
-        yield batch
 
 
 Packet = tuple[int, bytes, int, int]

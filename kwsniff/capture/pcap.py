@@ -187,24 +187,15 @@ class PcapReader(Reader):
 
     def _resume(self, broken: int, found: int) -> int:
         """Note what is skipped; search the windows that follow if `found` is -1, to the end of the file."""
-        window = self._window
-        position = window.start + broken
+        position = self._window.start + broken
         if found < 0:
-            found, sure = self._find(broken)
-            while not sure and not window.at_end and not window.dry:
-                keep = max(window.size - self._header + 1, broken) if found < 0 else found
-                window.move(keep, (CHAIN + 1) * (self._limit + self._header))
-                broken = 0
-                found, sure = self._find(0)
-        found = window.size if found < 0 else found
-        self._note_skipped(position, window.start + found - position)
+            found, _ = self._search(broken, self._header, (CHAIN + 1) * (self._limit + self._header))
+        found = self._window.size if found < 0 else found
+        self._note_skipped(position, self._window.start + found - position)
         return found
 
     def _find(self, at: int) -> tuple[int, bool]:
-        """The first place from `at` on where records go on, -1 if there is none, and whether that is sure.
-
-        It is not sure if the window ends before `CHAIN` records were seen.
-        """
+        """See `Reader`; it is not sure if the window ends before `CHAIN` records were seen."""
         window = self._window
         end = window.size - self._header + 1
         maybe = -1

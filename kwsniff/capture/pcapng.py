@@ -342,23 +342,14 @@ class PcapngReader(Reader):
 
     def _resume(self, broken: int) -> int:
         """Note what is skipped and return where blocks go on, at the latest at the end of the file."""
-        window = self._window
-        position = window.start + broken
-        found, sure = self._find(broken + 1)
-        while not sure and not window.at_end and not window.dry:
-            keep = max(window.size - SMALLEST + 1, broken + 1) if found < 0 else found
-            window.move(keep, 2 * MAX_FOUND)
-            broken = -1
-            found, sure = self._find(0)
-        found = found if sure else window.size
-        self._note_skipped(position, window.start + found - position)
+        position = self._window.start + broken
+        found, sure = self._search(broken + 1, SMALLEST, 2 * MAX_FOUND)
+        found = found if sure else self._window.size
+        self._note_skipped(position, self._window.start + found - position)
         return found
 
     def _find(self, at: int) -> tuple[int, bool]:
-        """The first place from `at` on where a block starts, -1 if there is none, and whether that is sure.
-
-        It is not sure if the block would reach beyond the window.
-        """
+        """See `Reader`; it is not sure if the block would reach beyond the window."""
         window = self._window
         end = window.size - SMALLEST + 1
         for base in range(at, end, SEARCH_STEP):

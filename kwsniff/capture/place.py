@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -28,16 +28,6 @@ READ_AHEAD = 16 << 20
 """Bytes asked for at a time: each request to object storage costs as much as reading a megabyte."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A file of another file system."""
-
-    url: str
-    size: int
-    modified_ns: int
-    """0 if the file system doesn't tell."""
-
-
 def is_remote(path: str) -> bool:
     """Whether `path` is a URL of something else than this machine's files."""
     match = _URL.match(path)
@@ -50,7 +40,7 @@ def local(path: str) -> str:
     return match[1] if match else path
 
 
-def find(url: str) -> list[Found]:
+def find(url: str) -> list[FolderEntry]:
     """The file at `url`, the files directly in it if it is a directory, or those that fit if it is a pattern.
 
     Raises:
@@ -67,12 +57,11 @@ def find(url: str) -> list[Found]:
             files = [each for each in system.get_file_info(selector) if _fits(each.path, path)]
         else:
             about = system.get_file_info(path)
-            is_file = about.type == fs.FileType.File
-            files = [about] if is_file else system.get_file_info(fs.FileSelector(path))
+            files = [about] if about.is_file else system.get_file_info(fs.FileSelector(path))
         found = [
-            Found(prefix + each.path, each.size, each.mtime_ns or 0)
+            FolderEntry(Place(prefix + each.path), each.size, each.mtime_ns or 0)
             for each in sorted(files, key=lambda each: each.path)
-            if each.type == fs.FileType.File
+            if each.is_file
         ]
     if not found:
         raise CaptureError(f"{url}: no such files")
@@ -122,11 +111,13 @@ def opened(path: str, start: int = 0, end: int | None = None) -> BinaryIO:
         except OSError as error:
             raise CaptureError(f"{path}: {error.strerror or error}") from error
         return file
+    import pyarrow as pa
+
     with _plain_errors(path):
         system, inside, _ = file_system(path)
         whole = system.open_input_file(inside)
         length = (whole.size() if end is None else end) - start
-        return _Ahead(whole, whole.get_stream(start, length))  # type: ignore[return-value]
+        return pa.BufferedInputStream(whole.get_stream(start, length), READ_AHEAD)  # type: ignore[no-any-return]
 
 
 def scattered(path: str, places: Iterable[int], into: Iterable[memoryview]) -> bool:
@@ -142,31 +133,6 @@ def scattered(path: str, places: Iterable[int], into: Iterable[memoryview]) -> b
                     return False
                 got += more
     return True
-
-
-class _Ahead:
-    """A stretch of a remote file, asked for in large requests."""
-
-    def __init__(self, whole: Any, stream: Any) -> None:
-        self._whole, self._stream = whole, stream
-        self._held = memoryview(b"")
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, at most so many. Raises OSError."""
-        if not self._held:
-            self._held = memoryview(self._stream.read(READ_AHEAD))
-        data, self._held = bytes(self._held[:size]), self._held[size:]
-        return data
-
-    def close(self) -> None:
-        self._stream.close()
-        self._whole.close()
-
-    def __enter__(self) -> _Ahead:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def file_system(url: str) -> tuple[Any, str, str]:
@@ -315,7 +281,7 @@ class Place:
 
         system, path = self.opened
         for each in system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
-            if each.type == fs.FileType.File:
+            if each.is_file:
                 inside = re.sub(r"\A/", "", each.path.removeprefix(path.rstrip("/")))
                 yield FolderEntry(self / inside, each.size or 0, each.mtime_ns or 0)
 
@@ -329,51 +295,39 @@ class Place:
 
     def about(self) -> FolderEntry | None:
         """The file, if it is one."""
-        from pyarrow import fs
-
         system, path = self.opened
         found = system.get_file_info(path)
-        if found.type != fs.FileType.File:
+        if not found.is_file:
             return None
         return FolderEntry(self, found.size or 0, found.mtime_ns or 0)
 
     def remove(self) -> None:
         """Remove the file, if it is there."""
         system, path = self.opened
-        try:
+        with suppress(FileNotFoundError):
             system.delete_file(path)
-        except FileNotFoundError:
-            return
 
     def remove_tree(self) -> None:
         """Remove the directory with all that is in it, if it is there."""
         system, path = self.opened
-        try:
+        with suppress(FileNotFoundError):
             system.delete_dir(path)
-        except FileNotFoundError:
-            return
 
     @property
     def opened(self) -> tuple[Any, str]:
         """The file system, and the path in it."""
         if not is_remote(self.url):
             return _this_machine(), self.url
-        root, rest = _parts(self.url)
+        found = re.match(r"([^:]+://[^/]*)/?(.*)", self.url)
+        assert found is not None
+        root, rest = found.groups()  # the bucket or server, and the path in it
         system, inside = _system(root)
         return system, f"{inside.rstrip('/')}/{rest}" if rest else inside
 
 
-def _parts(url: str) -> tuple[str, str]:
-    """The bucket or server of a URL, and the path in it."""
-    found = re.match(r"([^:]+://[^/]*)/?(.*)", url)
-    assert found is not None
-    return found[1], found[2]
-
-
 @lru_cache(maxsize=16)
 def _system(root: str) -> tuple[Any, str]:
-    system, path, _ = file_system(root)
-    return system, path
+    return file_system(root)[:2]
 
 
 @lru_cache(maxsize=1)

@@ -81,6 +81,22 @@ class Reader(ABC):
         if self._notes:
             yield self._nothing()
 
+    def _find(self, at: int) -> tuple[int, bool]:
+        """The first place from `at` on in the window where records go on, -1 if there is none, and whether
+        that is sure, which it may not be at the end of the window."""
+        raise NotImplementedError
+
+    def _search(self, at: int, header: int, need: int) -> tuple[int, bool]:
+        """As `_find`, in the windows that follow too: a header of so many bytes may lie across two, and so
+        many are needed to be sure."""
+        window = self._window
+        found, sure = self._find(at)
+        while not sure and not window.at_end and not window.dry:
+            window.move(max(window.size - header + 1, at) if found < 0 else found, need)
+            at = 0
+            found, sure = self._find(0)
+        return found, sure
+
     def _nothing(self) -> PacketBlock:
         """A block without packets."""
         none = np.empty(0, np.int64)
@@ -117,23 +133,26 @@ SMALLEST = 64
 class Window:
     """`data[:size]` are the bytes of the stream from `start` on."""
 
+    data: Bytes = np.zeros(SLACK, np.uint8)
+    size = start = 0
+    """`start` is an offset in the (decompressed) stream."""
+    at_end = False
+    """No more bytes follow."""
     dry = False
     """The last move brought nothing, and yet more may follow (see `kwsniff.capture.growing`)."""
 
     def __init__(self, stream: ByteStream, block_bytes: int) -> None:
         self._stream = stream
         self._block_bytes = max(block_bytes, SMALLEST)
-        self.data: Bytes = np.zeros(SLACK, np.uint8)
-        self.size = 0
-        self.start = 0
-        """Offset in the (decompressed) stream of the first byte."""
-        self.at_end = False
-        """No more bytes follow."""
 
     @property
     def damage(self) -> tuple[str, str] | None:
         """Anomaly code and detail if the compressed input ended early or was broken."""
         return self._stream.damage
+
+    def begin(self) -> None:
+        """Read the first bytes, as many as tell the format. Raises CaptureError."""
+        self.move(0)
 
     def move(self, keep: int, need: int = 0) -> None:
         """Drop the bytes before `keep` and read on until the buffer holds a block, or `need` bytes.

@@ -22,13 +22,11 @@ from pathlib import Path
 from stat import S_ISREG
 
 from kwsniff.capture.error import CaptureError
-from kwsniff.capture.place import Unread, named_as_capture
-from kwsniff.capture.source import first_time, is_capture, natural
+from kwsniff.capture.place import Unread
+from kwsniff.capture.source import first_time_if_capture, natural
 
 _SUFFIXES = (".gz", ".zst", ".lz4", ".xz")
 _SECOND = 1_000_000_000
-TAIL_BYTES = 4096
-"""Of the list: the files that may still be written to."""
 UNREAD = "unread.jsonl"
 """Beside the list: captures that could not be read."""
 
@@ -112,7 +110,8 @@ class Rotation:
         except OSError as error:
             raise CaptureError(f"{directory}: {error.strerror or error}") from error
         for entry in found:
-            if entry.name.startswith(".") or self._leads_back(entry):
+            leads_to = os.path.dirname(os.path.realpath(entry.path)) if entry.is_symlink() else None
+            if entry.name.startswith(".") or leads_to in self._real:
                 continue
             try:
                 about = entry.stat()
@@ -129,9 +128,6 @@ class Rotation:
     def _rank(self, entry: os.DirEntry[str]) -> tuple[bool, bool, str]:
         """Of several names for a file the first is taken: one that was looked into."""
         return entry.path not in self._seen, entry.is_symlink(), entry.name
-
-    def _leads_back(self, entry: os.DirEntry[str]) -> bool:
-        return entry.is_symlink() and os.path.dirname(os.path.realpath(entry.path)) in self._real
 
     def _tell_once(self, path: str, error: OSError) -> None:
         """Name what the system refuses to show."""
@@ -158,19 +154,6 @@ def listed(path: str | Path) -> list[ListedFile]:
     except FileNotFoundError:
         return []
     return [ListedFile(**json.loads(line)) for line in lines]
-
-
-def last_listed(path: str | Path) -> list[ListedFile]:
-    """The end of the list, some files."""
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
-            begin = file.tell()
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return []
-    # The first one may lack its beginning, the last one its end.
-    return [ListedFile(**json.loads(line)) for line in lines[1 if begin else 0 : -1]]
 
 
 def present(listed_file: ListedFile) -> str:
@@ -234,7 +217,7 @@ def _key(each: ListedFile) -> tuple[str, int]:
 def _first_time(path: str) -> int | None:
     """Time of the first packet; None if the file is no capture or not there any more. Raises CaptureError."""
     try:
-        return first_time(path) if is_capture(path) or named_as_capture(path) else None
+        return first_time_if_capture(path)
     except CaptureError:
         if os.path.exists(path):
             raise

@@ -6,8 +6,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -24,9 +24,8 @@ from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, Note, PacketBlock
+from kwsniff.net.segments import at_time
 from kwsniff.rows.prefetch import prefetched
-
-# How late it must be by now where nothing comes through a pipe.
 
 TICK_S = 1.0
 CURRENT_S = 600.0
@@ -34,30 +33,29 @@ CURRENT_S = 600.0
 
 
 class Quiet:
-    """Tells the time about once a second while no segments come.
+    """Tells packet time about once a second while no segments come.
 
     Only where packets are new when they come: a pipe through which somebody sends an old capture may stand
     still for other reasons, and time does not pass in the capture meanwhile.
     """
 
-    def __init__(self, totals: CaptureTotals) -> None:
+    def __init__(self, totals: CaptureTotals, now: float, *, is_new: bool = False) -> None:
+        """`now` here and below is by the monotonic clock; `is_new`: what comes is known to be new."""
         self._totals = totals
-        self._heard = self._told = time.monotonic()
-        self._current = False
+        self._heard = self._told = now
+        self._always = self._is_new = is_new
 
-    def heard(self) -> None:
+    def heard(self, now: float) -> None:
         """Segments have come."""
-        self._heard = time.monotonic()
+        self._heard = now
         last = self._totals.last_time_ns
-        self._current = last is not None and abs(time.time_ns() - last) < CURRENT_S * 1e9
+        current = last is not None and abs(time.time_ns() - last) < CURRENT_S * 1e9
+        self._is_new = self._always or current
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, now: float) -> Iterator[pa.RecordBatch]:
         """A batch that says how late it is (`kwsniff.net.segments.at_time`), if it is time for one."""
-        now = time.monotonic()
         last = self._totals.last_time_ns
-        if self._current and last is not None and now - max(self._heard, self._told) >= TICK_S:
-            from kwsniff.net.segments import at_time
-
+        if self._is_new and last is not None and now - max(self._heard, self._told) >= TICK_S:
             self._told = now
             yield at_time(last + round((now - self._heard) * 1e9))
 
@@ -140,21 +138,28 @@ class CaptureRun:
         self, path: str, config: Config, progress: Progress | None = None, total: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """SEGMENTS of the next file. Raises CaptureError."""
-        self._last = path
-        quiet = Quiet(self.totals)
-        with _reader(path, config, self.totals, self._stop) as (reader, stream):
-            for block in reader.blocks():
-                if progress is not None:
-                    progress(self._consumed + stream.consumed, total)
-                batch = segment_batch(self._dissector.dissect(block))
-                if len(batch):
-                    quiet.heard()
-                    yield batch
-                elif stream.pipe and not len(block):
-                    yield from quiet.batches()
-            self._consumed += stream.consumed
+        with open_stream(path) as stream:
+            yield from self.stream(stream, config, progress, total)
+
+    def stream(
+        self, stream: ByteStream, config: Config, progress: Progress | None = None, total: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """SEGMENTS of what comes next, as bytes. Raises CaptureError."""
+        self._last = stream.name
+        quiet = Quiet(self.totals, time.monotonic())
+        reader = _reader(stream, config, self.totals, self._stop)
+        for block in reader.blocks():
+            if progress is not None:
+                progress(self._consumed + stream.consumed, total)
+            batch = segment_batch(self._dissector.dissect(block))
+            if len(batch):
+                quiet.heard(time.monotonic())
+                yield batch
+            elif stream.pipe and not len(block):
+                yield from quiet.batches(time.monotonic())
+        self._consumed += stream.consumed
         if notes := self._dissector.end_file(reader.packets):
-            yield note_batch(path, notes)
+            yield note_batch(stream.name, notes)
 
     def end(self) -> Iterator[pa.RecordBatch]:
         """What is to be said when no file follows."""
@@ -164,32 +169,21 @@ class CaptureRun:
 
 def blocks(
     path: str | os.PathLike[str], config: Config | None = None, totals: CaptureTotals | None = None
-) -> Iterator[PacketBlock]:
+) -> Generator[PacketBlock]:
     """The packets of one capture file (or stdin), undissected. Raises CaptureError."""
     totals = totals if totals is not None else CaptureTotals()
-    with _reader(os.fspath(path), config or Config(), totals) as (reader, _):
-        yield from reader.blocks()
+    with open_stream(os.fspath(path)) as stream:
+        yield from _reader(stream, config or Config(), totals, Stop()).blocks()
 
 
-@contextmanager
-def _reader(
-    path: str, config: Config, totals: CaptureTotals, stop: Stop | None = None
-) -> Iterator[tuple[Reader, ByteStream]]:
-    with open_stream(path) as stream:
-        window = _begun(stream, config, stop or Stop())
-        totals.files += 1
-        yield reader_of(window, path, config, totals), stream
-
-
-def _begun(stream: ByteStream, config: Config, stop: Stop) -> Window:
-    """The window on a stream, with its first bytes."""
-    if stream.pipe:
-        pipe = PipeWindow(stream, config.block_bytes, stop)
-        pipe.begin()
-        return pipe
-    window = Window(stream, config.block_bytes)
-    window.move(0)
-    return window
+def _reader(stream: ByteStream, config: Config, totals: CaptureTotals, stop: Stop) -> Reader:
+    """The reader for what a stream begins with. Raises CaptureError."""
+    window = (
+        PipeWindow(stream, config.block_bytes, stop) if stream.pipe else Window(stream, config.block_bytes)
+    )
+    window.begin()
+    totals.files += 1
+    return reader_of(window, stream.name, config, totals)
 
 
 def reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
@@ -262,23 +256,18 @@ def _file(path: str) -> CaptureFile:
 def first_time(path: str) -> int:
     """Time of the first packet, found by reading a few packets. Raises CaptureError."""
     peek = replace(Config(), block_bytes=PEEK_BYTES)
-    with _reader(path, peek, CaptureTotals()) as (reader, _):
-        for block in reader.blocks():
-            if len(block):
-                return int(block.time_ns[0])
-    return 0
+    with closing(blocks(path, peek)) as found:
+        return next((int(block.time_ns[0]) for block in found if len(block)), 0)
 
 
 def _remote(url: str, unread: list[Unread]) -> list[CaptureFile]:
     """The captures at a URL; of a directory, other files in it are passed over."""
-    found = place.find(url)
-    if not place.is_directory(url):
-        return [CaptureFile(each.url, each.size, first_time(each.url), each.modified_ns) for each in found]
-    times = {each.url: _looked_into(each.url, unread) for each in found}
+    passing = place.is_directory(url)
     files = [
-        CaptureFile(each.url, each.size, time, each.modified_ns, found=True)
-        for each in found
-        if (time := times[each.url]) is not None
+        CaptureFile(each.place.url, each.bytes, first, each.modified_ns, found=passing)
+        for each in place.find(url)
+        if (first := (_looked_into(each.place.url, unread) if passing else first_time(each.place.url)))
+        is not None
     ]
     if not files:
         raise CaptureError(f"{url}: no capture files in this directory")
@@ -302,15 +291,17 @@ def _directory(path: str, deeper: bool, unread: list[Unread]) -> list[CaptureFil
 def _looked_into(path: str, unread: list[Unread]) -> int | None:
     """Time of the first packet of a file in a directory, None if it is to be passed over."""
     try:
-        return first_time(path) if is_capture(path) or named_as_capture(path) else None
+        return first_time_if_capture(path)
     except CaptureError as error:
         unread.append(Unread.of(path, error))
         return None
 
 
-def is_capture(path: str) -> bool:
-    """Whether the file begins as a capture does, compressed or not. Raises CaptureError."""
+def first_time_if_capture(path: str) -> int | None:
+    """As `first_time`; None for a file that neither begins as a capture does, compressed or not, nor has the
+    name of one. Raises CaptureError."""
     with open_stream(path) as stream:
         start = bytearray(4)
         stream.fill(memoryview(start))
-    return bytes(start) == MAGIC or bytes(start) in MAGICS
+    is_capture = bytes(start) == MAGIC or bytes(start) in MAGICS
+    return first_time(path) if is_capture or named_as_capture(path) else None

@@ -16,7 +16,6 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any, Protocol
 
 from kwsniff.capture.error import CaptureError
@@ -60,7 +59,7 @@ def _lz4() -> Any:
 
 
 CODECS: dict[bytes, tuple[str, Callable[[], _Decompressor]]] = {
-    b"\x1f\x8b": ("gzip", lambda: _Gzip()),
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\x04\x22\x4d\x18": ("lz4", _lz4),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMADecompressor),
@@ -163,10 +162,6 @@ class ByteStream:
             for at in range(0, len(data), FEED_BYTES):
                 try:
                     yield from _fed(decompressor, data[at : at + FEED_BYTES])
-                except _BrokenGzipError as error:
-                    yield error.held
-                    self.damage = ("capture_damaged", f"the {codec} data is broken: {error}")
-                    return
                 except Exception as error:  # every codec has its own
                     self.damage = ("capture_damaged", f"the {codec} data is broken: {_one_line(error)}")
                     return
@@ -185,53 +180,22 @@ class ByteStream:
             self.damage = ("capture_cut_short", f"the {codec} data ends early")
 
 
-class _BrokenGzipError(Exception):
-    """With what the data gave before the place where it is broken."""
-
-    def __init__(self, message: str, held: bytes) -> None:
-        super().__init__(message)
-        self.held = held
-
-
-class _Gzip:
-    """A gzip member. zlib keeps what a call gave if the same call finds something wrong, so that a wrong
-    checksum at the end would cost all since the call before: the call is made again byte by byte."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(wbits=31)
-
-    @property
-    def eof(self) -> bool:
-        return self._member.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._member.unused_data
-
-    def decompress(self, data: bytes, /) -> bytes:
-        before = self._member.copy()
-        try:
-            return self._member.decompress(data)
-        except zlib.error as error:
-            raise _BrokenGzipError(_one_line(error), _held(before, data)) from None
-
-
-def _held(member: Any, data: bytes) -> bytes:
-    """What `data` gives up to where it is broken."""
-    held = bytearray()
-    with suppress(zlib.error):
-        for at in range(len(data)):
-            held += member.decompress(data[at : at + 1])
-    return bytes(held)
-
-
 def _fed(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    if not isinstance(decompressor, lzma.LZMADecompressor):
-        yield decompressor.decompress(data)
+    if isinstance(decompressor, lzma.LZMADecompressor):
+        yield decompressor.decompress(data, READ_BYTES)
+        while not decompressor.needs_input and not decompressor.eof:
+            yield decompressor.decompress(b"", READ_BYTES)
         return
-    yield decompressor.decompress(data, READ_BYTES)
-    while not decompressor.needs_input and not decompressor.eof:
-        yield decompressor.decompress(b"", READ_BYTES)
+    # zlib keeps what a call gave if the same call finds something wrong, so that a wrong checksum at the end
+    # would cost all since the call before: the call is made again byte by byte.
+    before = decompressor.copy() if hasattr(decompressor, "copy") else None
+    try:
+        yield decompressor.decompress(data)
+    except zlib.error:
+        assert before is not None
+        for at in range(len(data)):
+            yield before.decompress(data[at : at + 1])
+        raise
 
 
 def _one_line(error: Exception) -> str:

@@ -274,7 +274,7 @@ def _reasons(because: Ints) -> pa.Array:
 
 
 def _codec_names(codes: int) -> str | None:
-    from kwsniff.spec.messageset import CODEC_NAMES  # which loads what computes CRCs
+    from kwsniff.spec.batches import CODEC_NAMES  # which loads what computes CRCs
 
     named = [CODEC_NAMES[(codes >> 4 * at & 15) - 1] for at in range(8) if codes >> 4 * at & 15]
     return "+".join(named) or None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kwsniff.spec import quirks
 from kwsniff.spec.instructions import JUMPS, Instruction, Program, program
 from kwsniff.spec.load import Api, Catalog, catalog
 from kwsniff.spec.model import Field
@@ -42,7 +41,6 @@ def _rows_of(dissectors: Catalog) -> tuple[list[ApiRow], list[LayoutRow]]:
 
 def _layout_row(api: Api, version: int, first: int) -> LayoutRow:
     header = api.request_header_version(version)
-    downgrades = api.key == quirks.API_VERSIONS and version > 0
     return {
         "key": api.key,
         "version": version,
@@ -51,11 +49,11 @@ def _layout_row(api: Api, version: int, first: int) -> LayoutRow:
         "client_id": int(header >= 1),
         "flexible_request": int(header >= 2),
         "flexible_response": int(api.response_header_version(version) >= 1),
-        "downgraded": first if downgrades else -1,
-        "tokens": int(quirks.starts_raw_tokens(api.key, version)),
+        "downgraded": first if api.may_be_downgraded(version) else -1,
+        "tokens": int(api.starts_raw_tokens(version)),
         "acks_zero": int(api.may_have_role("acks") and _has(api.request.fields, "acks")),
-        "answered_zero": int(quirks.may_answer_with_zero(api.key, version)),
-        "held": int(quirks.held_by_broker(api.key) * 1e9),
+        "answered_zero": int(api.may_answer_with_zero(version)),
+        "held": int(api.held_by_broker * 1e9),
     }
 
 

@@ -51,16 +51,10 @@ class Steadiness:
             return
         self.began = int(times[0]) if self.began < 0 else self.began
         latest = np.maximum.accumulate(np.append(self.clock, times) if self.clock >= 0 else times)
-        self.steady = self.steady and steady(latest, times)
+        # None is far behind or ahead of the latest before it.
+        back, ahead = int((latest[-len(times) :] - times).max()), int(np.diff(latest).max(initial=0))
+        self.steady = self.steady and back <= SECOND and ahead < DAY
         self.clock = int(latest[-1])
-
-
-def steady(latest: Ints, times: Ints) -> bool:
-    """Whether none of these times is far behind or ahead of the latest before it."""
-    if not len(times):
-        return True
-    back = int((latest[-len(times) :] - times).max())
-    return back <= SECOND and int(np.diff(latest).max(initial=0)) < DAY
 
 
 def even(parts: Sequence[Steadiness]) -> bool:

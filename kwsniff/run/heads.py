@@ -76,14 +76,10 @@ def _filled(segments: Rows, payload: bytes, captures: list[str | None]) -> tuple
 
 def _read(path: str, places: Ints, data: bytearray, begins: Ints, sizes: Ints) -> None:
     """Put stretches of a file where they begin in `data`."""
-    if not scattered(path, places.tolist(), _views(data, begins, sizes)):
-        raise CaptureError(f"{path}: the file is shorter than it was")
-
-
-def _views(data: bytearray, begins: Ints, sizes: Ints) -> Iterator[memoryview]:
     whole = memoryview(data)
-    for begin, end in zip(begins.tolist(), (begins + sizes).tolist(), strict=True):
-        yield whole[begin:end]
+    views = (whole[at:end] for at, end in zip(begins.tolist(), (begins + sizes).tolist(), strict=True))
+    if not scattered(path, places.tolist(), views):
+        raise CaptureError(f"{path}: the file is shorter than it was")
 
 
 Ints = NDArray[np.int64]

@@ -102,7 +102,7 @@ class Joiner:
         self._machine.t.run[0].limited = 0
         for each in segments:
             for batch in self._engine.feed(each):
-                yield self._rows(batch)
+                yield Emitted.of(self._engine, batch)
 
     def first(self, summary: PartSummary) -> None:
         """Take over the state behind the first part."""
@@ -126,20 +126,20 @@ class Joiner:
 
     def finish(self) -> list[Emitted]:
         """The input is over."""
-        return [self._rows(batch) for batch in self._engine.finish()]
+        return [Emitted.of(self._engine, batch) for batch in self._engine.finish()]
 
     def _emitted(self, drained: Iterable[Drained]) -> Iterator[Emitted]:
-        return (self._rows(self._engine.events(each)) for each in drained)
+        return (Emitted.of(self._engine, self._engine.events(each)) for each in drained)
 
-    def _rows(self, batch: pa.RecordBatch) -> Emitted:
-        emitted = self._emitter
-        return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
+    def _captures(self, summary: PartSummary) -> Ints:
+        """What the joiner's own rows count for the captures of a part."""
+        return np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
 
     # Heads
 
     def _feed(self, summary: PartSummary, again: Again, done: Joined) -> None:
         machine = self._machine
-        files = np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
+        files = self._captures(summary)
         edges = summary.edges.copy()
         edges["file"] = files[edges["file"]]
         spare = summary.spare.copy()
@@ -250,7 +250,7 @@ class Joiner:
         ends["number"], ends["conn"], ends["left"] = -conns["number"], before, 0
         ends["first_time"], ends["handshake"] = conns["first_time"], conns["handshake"]
         ends["syn"] |= conns["syn"]
-        files = np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
+        files = self._captures(summary)
         ends["capture"] = files[ends["capture"]]
         ends["mechanism"], ends["user"], ends["client_id"] = conns["mechanism"], conns["user"], -1
         ends["first_packet"] = conns["first_packet"]
@@ -288,7 +288,7 @@ class Joiner:
     def _take_tail(self, summary: PartSummary, wrong: list[int]) -> None:
         machine = self._machine
         tail = summary.tail.without(wrong)
-        files = np.array([self._emitter.capture(name) for name in summary.captures] or [0], np.int64)
+        files = self._captures(summary)
         tail.conns["capture"] = files[tail.conns["capture"]]
         if self._emitter.bodies is not None:
             self._emitter.bodies.put(int(machine.t.run[0].serial), tail.shown)

@@ -40,28 +40,16 @@ def events(
     totals = CaptureTotals() if totals is None else totals
     count = processes(paths, config, jobs)
     if count > 1:
+        from kwsniff.run import stages  # which loads what starts processes
+
+        reader, renderers = count > 2 or config.full, count if config.full else 0
         try:
-            return _of_processes(count, paths, config, totals, progress)
+            return stages.events(paths, config, totals, progress, reader=reader, renderers=renderers)
         except OSError:  # there is no room for processes
             if jobs is not None:
                 raise
     source = segments(paths, config, totals, progress, stop, prefetch=True)
     return analyze(source, config, prefetch=not any(map(_may_wait, paths)))
-
-
-def _of_processes(
-    count: int,
-    paths: Sequence[str],
-    config: Config,
-    totals: CaptureTotals,
-    progress: Callable[[int, int | None], None] | None,
-) -> Iterator[pa.RecordBatch]:
-    from kwsniff.run import stages  # which loads what starts processes
-
-    renderers = count if config.full else 0
-    return stages.events(
-        paths, config, totals, progress, reader=count > 2 or config.full, renderers=renderers
-    )
 
 
 def processes(paths: Sequence[str], config: Config, jobs: int | None) -> int:

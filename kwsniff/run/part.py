@@ -12,14 +12,19 @@ in the input can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kwsniff.capture import source
+from kwsniff.capture.batch import note_batch, segment_batch
+from kwsniff.capture.pcap import PcapReader
+from kwsniff.capture.pcapng import PcapngReader
+from kwsniff.capture.place import is_remote
 from kwsniff.config import Config
 from kwsniff.engine import tables as entry
 from kwsniff.engine.analyze import AT_ONCE, Engine
@@ -28,7 +33,10 @@ from kwsniff.engine.drained import Drained
 from kwsniff.engine.machine import RECORDS
 from kwsniff.engine.tables import BEGINS, HEAD_, KNOWN, OPENED, SPARE_, SPOILT, SWEEP, SWEPT, UNTIL
 from kwsniff.native.rowcopies import copied, joined, picked
-from kwsniff.net.segments import ACK, SYN, SegmentColumns
+from kwsniff.net.dissect import NOTES_PER_CODE, Dissector
+from kwsniff.net.packets import CaptureTotals, PacketBlock
+from kwsniff.net.segments import ACK, SYN, SegmentColumns, segment_columns
+from kwsniff.run.plan import Split, can_be_cut, split_reader
 
 Ints = NDArray[np.int64]
 Rows = NDArray[Any]
@@ -63,6 +71,25 @@ class Emitted:
     """... and where both are the same, this does."""
     numbers: Ints
     """Numbers of connections, as of the run that drained them."""
+
+    @classmethod
+    def of(cls, engine: Engine, batch: pa.RecordBatch) -> Emitted:
+        """A batch that an engine just made."""
+        made = engine.emitter
+        return cls(batch, made.keys, made.ranks, made.numbers)
+
+    def where(self, mask: NDArray[np.bool_]) -> Emitted:
+        """Some of the rows."""
+        batch = self.batch.filter(pa.array(mask))
+        return Emitted(batch, self.keys[mask], self.ranks[mask], self.numbers[mask])
+
+    def cut(self, count: int) -> tuple[Emitted, Emitted]:
+        """So many rows, and those behind them."""
+        columns = (self.keys, self.ranks, self.numbers)
+        return (
+            Emitted(self.batch.slice(0, count), *(each[:count] for each in columns)),
+            Emitted(self.batch.slice(count), *(each[count:] for each in columns)),
+        )
 
 
 @dataclass(slots=True)
@@ -102,15 +129,6 @@ class PartSummary:
     floor: int
     """See `kwsniff.engine.tables`: how much nobody could give up, for the part that nothing came before."""
 
-    @property
-    def size(self) -> int:
-        """Bytes, about."""
-        tail = self.tail
-        tables = (tail.conns, tail.sides, tail.pieces, tail.requests, tail.early, tail.words, tail.texts)
-        rows = (*tables, self.edges, self.spare, self.lefts, self.ends, self.births)
-        data = (self.payload, self.spare_payload, tail.arena, tail.text_bytes)
-        return sum(each.nbytes for each in rows) + sum(map(len, data))
-
 
 class PartEngine(Engine):
     """Follows the connections of one part; with `first` nothing came before it."""
@@ -139,12 +157,7 @@ class PartEngine(Engine):
             if len(each) and self._began < 0:
                 self._began = int(each.time[0])
             for batch in self.feed(each):
-                yield self.emitted(batch)
-
-    def emitted(self, batch: pa.RecordBatch) -> Emitted:
-        """A batch that was just made, with where its rows belong."""
-        emitted = self.emitter
-        return Emitted(batch, emitted.keys, emitted.ranks, emitted.numbers)
+                yield Emitted.of(self, batch)
 
     def summary(self) -> PartSummary:
         """The part is over."""
@@ -305,3 +318,97 @@ def endpoints_of(segments: Rows) -> NDArray[Any]:
     made[:, :48] = np.stack(words, axis=1).astype(np.int64).view(np.uint8).reshape(len(segments), 48)
     made[:, 51] = 1
     return made.view("S52").reshape(len(segments))
+
+
+# Reading a part: its packets, as the reader of the whole file would number and time them.
+
+
+@dataclass(slots=True)
+class SplitNotes:
+    """What a split has to tell of its packets, for all splits together to be judged."""
+
+    split: int
+    totals: CaptureTotals = field(default_factory=CaptureTotals)
+    waiting: int = 0
+    """Datagrams whose fragments may go on in the next split."""
+    noted: dict[str, int] = field(default_factory=dict)
+    """How many notes on packets there were, by code."""
+
+
+def independent(splits: Sequence[Split], emitted: Iterable[SplitNotes]) -> bool:
+    """Whether packets could be dissected in splits: no IP datagram crosses two, and no file has more notes
+    than are shown."""
+    notes: dict[tuple[str, str], int] = {}
+    for each in emitted:
+        if each.waiting:
+            return False
+        for code, count in each.noted.items():
+            key = splits[each.split].path, code
+            limit = 1 if code == "link_type_unknown" else NOTES_PER_CODE
+            if key in notes and notes[key] + count > limit:
+                return False
+            notes[key] = notes.get(key, 0) + count
+    return True
+
+
+class SplitReader:
+    """Reads split `number` of `splits`."""
+
+    def __init__(self, splits: Sequence[Split], number: int, config: Config) -> None:
+        self.emitted = SplitNotes(number)
+        self._split, self._config = splits[number], config
+        self._at_end = number + 1 == len(splits)
+
+    def segments(self) -> Iterator[pa.RecordBatch]:
+        """TCP segments and notes, as batches of SEGMENTS. Raises CaptureError."""
+        return (batch for batch, _ in self._batches())
+
+    def columns(self) -> Generator[SegmentColumns]:
+        """The same as columns, which know where in the file their payload lies. Raises CaptureError."""
+        for batch, place in self._batches():
+            yield replace(segment_columns(batch), place=place)
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, int | None]]:
+        """Batches, and where their block begins in its file."""
+        split, emitted = self._split, self.emitted
+        dissector = Dissector(emitted.totals)
+        files = [split.path, *split.more]
+        for path in files:
+            packets, stored = split.packet - 1, self._is_stored(path)
+            for block in self._blocks(path):
+                packets = int(block.number[-1]) if len(block) else packets
+                batch = segment_batch(dissector.dissect(block))
+                if len(batch):
+                    yield batch, block.place if stored else None
+            if split.end is not None:
+                emitted.noted = dissector.noted
+            notes = dissector.end_file(packets) if split.last else []
+            if self._at_end and path == files[-1]:
+                notes += dissector.end()
+            if notes:
+                yield note_batch(path, notes), None
+        emitted.waiting = dissector.waiting
+
+    def _is_stored(self, path: str) -> bool:
+        """Whether packets lie as they are in a file that can be read at any place for nothing: each request
+        to other storage costs as much as a megabyte. The name of it has to be told whole, too."""
+        if is_remote(path):
+            return False
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            return False
+        if self._split.end is not None:
+            return True
+        return can_be_cut(path)
+
+    def _blocks(self, path: str) -> Iterator[PacketBlock]:
+        split, totals = self._split, self.emitted.totals
+        if split.end is None:
+            yield from source.blocks(path, self._config, totals)
+            return
+        with split_reader(split, self._config, totals, PcapReader, PcapngReader) as reader:
+            if split.start:
+                reader.go_on(split.packet - 1, split.before_ns)
+            yield from reader.blocks()
+        totals.files, totals.dropped = int(split.start == 0), split.dropped

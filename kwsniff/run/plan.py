@@ -1,27 +1,37 @@
 """Cutting the input into splits: ranges of packets of one file each.
 
 An uncompressed pcap or pcapng file is cut where records begin. Those places come from reading all record
-headers of the file with the same reader that will read the splits (`cut`, or in `kwsniff.run.stretch` many
-at once), so they cannot be wrong; a file in which that reader had to look for records, because of damage, is
-not cut, nor is a compressed one.
+headers of the file with the same reader that will read the splits, so they cannot be wrong; a file in which
+that reader had to look for records, because of damage, is not cut, nor is a compressed one.
+
+Theory of operation. One can read a file from its beginning (`cut`), or many at once a *stretch* of it each
+(`followed`). A stretch begins at the first place behind a wanted one from which records seem to go on, which
+is how the reader finds them again behind damage: a guess, and a file that holds another capture may well
+mislead it. From there records are followed to the first packet that belongs to the next stretch. The first
+stretch begins where the file does; so if each ends with the very packet that the next one begins with, all
+are on the one chain of records that there is, and no guess is left (`together`).
+
+Only a file in which all is as most writers write it is cut by stretches. Whatever makes a reader look twice,
+or a packet depend on more than the head of the file (damage, times that jump, packets without a time,
+interfaces that are described late), leaves it to `cut`.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from kwsniff.capture.pcap import CHAIN, FILE_HEADER, MAGICS, MAX_JUMP, PcapReader
 from kwsniff.capture.pcapng import INTERFACE, MAGIC, SECTION, SMALLEST, PcapngReader
 from kwsniff.capture.place import opened, size_of
-from kwsniff.capture.reader import Reader, Window
-from kwsniff.capture.source import CaptureFile, resolve
+from kwsniff.capture.reader import Window
+from kwsniff.capture.source import CaptureFile
 from kwsniff.capture.stream import ByteStream
-from kwsniff.config import Config
+from kwsniff.config import MIB, Config
 from kwsniff.net.packets import CaptureTotals, Integers, PacketBlock
 
 PACKET_AT = 28
@@ -29,6 +39,15 @@ PACKET_AT = 28
 SPLIT_BYTES = 1 << 30
 """Size of a split, about. At each cut every connection is followed step by step for a while, twice, so splits
 are as large as may be lost with a worker."""
+SECOND = 1_000_000_000
+STEADY_S = MAX_JUMP - 1001
+"""Steps of time that no reader looks at twice: it compares whole seconds, and the rest may be a thousand."""
+HEAD = 1 << 16
+"""Bytes of the file that are looked at for what stands at its beginning."""
+WINDOW = 2 * MIB
+"""Bytes that are followed at a time: a cache holds them."""
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,42 @@ class Split:
     """Further whole files behind a whole file."""
 
 
+class Range:
+    """Bytes of a file, behind a prelude."""
+
+    def __init__(self, split: Split) -> None:
+        assert split.end is not None
+        self._file = opened(split.path, split.start, split.end)
+        self._left = split.end - split.start
+        self._prelude = split.prelude
+        self.close = self._file.close
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many."""
+        if self._prelude:
+            data, self._prelude = self._prelude, b""
+            return data
+        data = self._file.read(min(size, self._left)) or b""
+        self._left -= len(data)
+        return data
+
+
+MakeReader = Callable[[Window, str, Config, CaptureTotals], T]
+
+
+@contextmanager
+def split_reader(
+    split: Split, config: Config, totals: CaptureTotals, pcap: MakeReader[T], pcapng: MakeReader[U]
+) -> Iterator[T | U]:
+    """A reader of a range of a file, as if the file began there. Raises CaptureError."""
+    with closing(Range(split)) as bytes_of:
+        window = Window(ByteStream(bytes_of, split.path), config.block_bytes)  # type: ignore[arg-type]
+        window.begin()
+        window.start = split.start - len(split.prelude)
+        make = pcap if window.data[:4].tobytes() in MAGICS else pcapng
+        yield make(window, split.path, config, totals)
+
+
 Cut = tuple[int, int, int, bytes]
 """A place in a file, how many packets are before it, the time of the last, and the prelude of what begins."""
 
@@ -63,7 +118,8 @@ class _Cuts:
 
     wanted: list[int]
     found: list[Cut] = field(default_factory=list)
-    last_ns: int = 0
+    last_ns: int | None = None
+    """Time of the last packet so far."""
 
     def offer(self, places: Integers, block: PacketBlock, prelude: bytes) -> None:
         """The packets of this block begin at these places; each wanted place takes the next one."""
@@ -73,15 +129,9 @@ class _Cuts:
             place = int(places[index])
             self.wanted = [each for each in self.wanted if each > place]
             if packets + index:
-                before_ns = int(times[index - 1]) if index else self.last_ns
+                before_ns = int(times[index - 1]) if index else self.last_ns or 0
                 self.found.append((place, packets + index, before_ns, prelude))
         self.last_ns = int(times[-1])
-
-
-def plan(paths: Sequence[str | os.PathLike[str]], config: Config, size: int = SPLIT_BYTES) -> list[Split]:
-    """The splits of the captures at `paths`, in the order of their packets. Raises CaptureError."""
-    files = resolve(paths)
-    return joined(files, [pieces(file.path, config, size) for file in files], size)
 
 
 def pieces(path: str, config: Config, size: int) -> list[Split]:
@@ -116,14 +166,16 @@ def cut(path: str, wanted: Sequence[int], config: Config) -> list[Split]:
     """A file in splits that begin at the first records behind the offsets `wanted`. Raises CaptureError."""
     if not can_be_cut(path):
         return [Split(path)]
-    size = size_of(path)
-    totals = CaptureTotals()
+    size, totals = size_of(path), CaptureTotals()
     cuts = _Cuts(sorted(set(wanted)))
-    with opened(path) as file:
-        window = Window(ByteStream(file, path, size), config.block_bytes)
-        window.move(0)
-        sound = _offered(indexer(window, path, config, totals), cuts)
-    if not sound or not cuts.found or totals.damaged:
+    with indexer(Split(path, 0, size), config, totals) as reader:
+        for block in filter(len, reader.blocks()):
+            # The reader might have looked for damage.
+            jumps = isinstance(reader, PcapIndexer) and not _steady(block.time_ns, cuts.last_ns, MAX_JUMP)
+            if jumps or reader.timeless:
+                return [Split(path)]
+            cuts.offer(reader.places(block), block, reader.prelude)
+    if not cuts.found or totals.damaged:
         return [Split(path)]
     return splits_at(path, cuts.found, size, totals.dropped)
 
@@ -219,33 +271,143 @@ class PcapngIndexer(PcapngReader):
 Indexer = PcapIndexer | PcapngIndexer
 
 
-def indexer(window: Window, path: str, config: Config, totals: CaptureTotals) -> Indexer:
-    """The one for the file that the window begins with."""
-    if window.data[:4].tobytes() in MAGICS:
-        return PcapIndexer(window, path, config, totals)
-    return PcapngIndexer(window, path, config, totals)
+def indexer(
+    split: Split, config: Config, totals: CaptureTotals | None = None
+) -> AbstractContextManager[Indexer]:
+    """The one for a range of a file, as if the file began there. Raises CaptureError."""
+    return split_reader(split, config, totals or CaptureTotals(), PcapIndexer, PcapngIndexer)
 
 
-def _offered(reader: Indexer, cuts: _Cuts) -> bool:
-    """Offer all places; whether each split can be read on its own."""
-    blocks = _even(reader) if isinstance(reader, PcapIndexer) else reader.blocks()
-    for block in blocks:
-        if block is None or reader.timeless:
-            return False
-        if len(block):
-            cuts.offer(reader.places(block), block, reader.prelude)
-    return True
+# Stretches
 
 
-def _even(reader: Reader) -> Iterator[PacketBlock | None]:
-    """The reader's blocks; None if times jump so far that it might have looked for damage."""
-    last: int | None = None
-    for block in reader.blocks():
-        if not len(block):
-            continue
-        jumps = np.abs(np.diff(block.time_ns, prepend=block.time_ns[0] if last is None else last))
-        if int(jumps.max()) > MAX_JUMP * 1_000_000_000:
-            yield None
-            return
-        last = int(block.time_ns[-1])
-        yield block
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What following a stretch of a file came to."""
+
+    first: int
+    """Where the block of its first packet begins; if it has none, that of the next stretch."""
+    next: int | None
+    """Where that of the next stretch's first packet begins; None at the end of the file."""
+    packets: int
+    last_ns: int
+    """Time of the packet before `next`, if there is one."""
+    prelude: bytes
+    """What has to be known to read its packets."""
+    dropped: int
+    """Packets that the file says were dropped."""
+
+
+def followed(path: str, begin: int, end: int | None, size: int, config: Config) -> Stretch | None:
+    """The stretch of a file of `size` bytes with the packets that begin from `begin` to before `end` (None:
+    all that follow); None if it is for `cut`. Raises CaptureError."""
+    if not can_be_cut(path):
+        return None
+    config = replace(config, block_bytes=WINDOW)
+    whole = Split(path, 0, size)
+    head = _head(whole, config)
+    if head is None:
+        return None
+    prelude, time_ns = head
+    first = _found(replace(whole, start=begin, prelude=prelude), time_ns, config) if begin else 0
+    if first is None:
+        return None
+    return _Follower(whole, end, prelude, config).stretch(first)
+
+
+def together(path: str, stretches: Sequence[Stretch | None], size: int) -> list[Split] | None:
+    """A file of `size` bytes in splits that begin with the stretches; None if these don't prove each other,
+    so that it is for `cut`."""
+    known = [each for each in stretches if each is not None]
+    if len(known) < len(stretches) or not all(map(_fit, known, known[1:])):
+        return None
+    cuts: dict[int, Cut] = {}
+    packets = last_ns = 0
+    for each in known:
+        if packets:
+            cuts[each.first] = each.first, packets, last_ns, each.prelude
+        if each.packets:
+            packets, last_ns = packets + each.packets, each.last_ns
+    return splits_at(path, list(cuts.values()), size, known[-1].dropped) if cuts else [Split(path)]
+
+
+def _fit(one: Stretch, other: Stretch) -> bool:
+    return one.next == other.first and one.prelude == other.prelude and not one.dropped
+
+
+def _head(whole: Split, config: Config) -> tuple[bytes, int] | None:
+    """What a file that begins further on would begin with, and the time of its first packet; None if there is
+    no packet."""
+    with indexer(whole, replace(config, block_bytes=HEAD)) as reader:
+        for block in filter(len, reader.blocks()):
+            return reader.prelude, int(block.time_ns[0])
+    return None
+
+
+def _found(rest: Split, time_ns: int, config: Config) -> int | None:
+    """The first place from which records seem to go on, of about this time if there are such ones."""
+    with indexer(rest, config) as reader:
+        anywhere = reader.found(len(rest.prelude))
+        reader.go_on(0, time_ns)
+        near = reader.found(len(rest.prelude))
+    return anywhere if near is None else near
+
+
+class _Follower:
+    """Follows the records of a stretch."""
+
+    def __init__(self, whole: Split, end: int | None, prelude: bytes, config: Config) -> None:
+        self._whole, self._end, self._prelude, self._config = whole, end, prelude, config
+        self._totals = CaptureTotals()
+        self._first: int | None = None
+        self._next: int | None = None
+        self._packets = self._place = self._last_ns = 0
+
+    def _from(self, place: int) -> Split:
+        """The file from a place on."""
+        return replace(self._whole, start=place, prelude=self._prelude if place else b"")
+
+    def stretch(self, begin: int) -> Stretch | None:
+        """What it is from `begin` on; None if it is for `cut`."""
+        with indexer(self._from(begin), self._config, self._totals) as reader:
+            steady = self._follow(reader)
+        if not steady or reader.timeless or reader.prelude != self._prelude or self._totals.damaged:
+            return None
+        if self._first is None or (self._next is None) != (self._end is None):
+            return None
+        if self._totals.cut_short and self._goes_on_inside():
+            return None
+        return Stretch(self._first, self._next, self._packets, self._last_ns, self._prelude, reader.dropped)
+
+    def _follow(self, reader: Indexer) -> bool:
+        """Follow the packets; whether their times are steady."""
+        for block in filter(len, reader.blocks()):
+            places, times = reader.places(block), block.time_ns
+            if self._first is None:
+                self._first, self._last_ns = int(places[0]), int(times[0])
+            count = len(places) if self._end is None else int(np.searchsorted(places, self._end))
+            if not _steady(times[: count + 1], self._last_ns, STEADY_S):
+                return False
+            if count:
+                self._packets += count
+                self._place, self._last_ns = int(places[count - 1]), int(times[count - 1])
+            if count < len(places):
+                self._next = int(places[count])
+                break
+        return True
+
+    def _goes_on_inside(self) -> bool:
+        """Whether the last record, or what was cut short behind it, may hold others: then the reader of the
+        whole file looks twice."""
+        if self._last_ns < 2 * STEADY_S * SECOND:  # records without a time would be looked for, too
+            return True
+        rest = self._from(self._place)
+        size = (self._whole.end or 0) - self._place + len(rest.prelude)
+        with indexer(rest, replace(self._config, block_bytes=size + 1)) as reader:
+            return reader.found(len(rest.prelude) + 1) is not None
+
+
+def _steady(times: Integers, before: int | None, most_s: int) -> bool:
+    """Whether times behind one another are so many seconds apart at most."""
+    steps = np.diff(times, prepend=times[0] if before is None else before)
+    return int(np.abs(steps).max()) <= most_s * SECOND

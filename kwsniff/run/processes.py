@@ -201,7 +201,10 @@ class Pipe:
         arrays: list[pickle.PickleBuffer] = []
         data = pickle.dumps(what, 5, buffer_callback=arrays.append)
         sizes = [len(each.raw()) for each in arrays]
-        while self._is_far_ahead() or (self._waiting and self._end.poll()):
+        waiting = self._waiting
+        while waiting and (
+            len(waiting) >= AHEAD or (len(waiting) > 1 and sum(waiting) > MOST) or self._end.poll()
+        ):
             self._heard()
         head = pickle.dumps((data, sizes, batch is not None), 5)
         if not any(sizes) and batch is None:
@@ -241,9 +244,6 @@ class Pipe:
         """Wait until everything was received. Raises EndedError, and what the other process failed by."""
         while self._waiting:
             self._heard()
-
-    def _is_far_ahead(self) -> bool:
-        return len(self._waiting) >= AHEAD or (len(self._waiting) > 1 and sum(self._waiting) > MOST)
 
     def _heard(self) -> None:
         """The other end received something."""

@@ -11,22 +11,54 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pickle import PickleBuffer
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.capture.source import CaptureTotals
+from kwsniff.capture.error import CaptureError
+from kwsniff.capture.source import CaptureTotals, Progress, segments
 from kwsniff.config import Config
 from kwsniff.engine.analyze import Engine
 from kwsniff.engine.drained import Drained
 from kwsniff.engine.emitter import Body, Rendered, rendered
-from kwsniff.net.segments import SegmentColumns
+from kwsniff.net.segments import SegmentColumns, segment_columns
 from kwsniff.rows.prefetch import prefetched
 from kwsniff.run.processes import EndedError, Pipe, Processes, told
-from kwsniff.run.reading import Progress, Stand, read
+
+
+class Stand(NamedTuple):
+    """How far reading has come."""
+
+    totals: CaptureTotals
+    progress: tuple[int, int | None] | None = None
+    error: CaptureError | None = None
+    """Why it ended early."""
+
+    def show(self, totals: CaptureTotals, progress: Progress | None) -> None:
+        """Say so here. Raises the error."""
+        totals.become(self.totals)
+        if progress is not None and self.progress is not None:
+            progress(*self.progress)
+        if self.error is not None:
+            raise self.error
+
+
+def read(paths: Sequence[str], config: Config) -> Iterator[tuple[Stand, SegmentColumns | None]]:
+    """The segments of the captures at `paths`; None at the end, also if an input became unreadable."""
+    totals, error = CaptureTotals(), None
+    now: list[tuple[int, int | None]] = []
+    try:
+        for batch in segments(paths, config, totals, lambda *said: now.append(said), prefetch=True):
+            yield Stand(replace(totals), now[-1] if now else None), segment_columns(batch)
+            now.clear()
+            del batch
+    except CaptureError as raised:
+        error = raised
+    yield Stand(totals, error=error), None
 
 
 def events(
@@ -66,7 +98,8 @@ def _received(
 ) -> Generator[pa.RecordBatch]:
     try:
         while True:
-            stand, batch = _next(pipe)
+            with told():
+                stand, batch = pipe.receive()
             stand.show(totals, progress)
             if batch is None:
                 return
@@ -74,11 +107,6 @@ def _received(
             del batch  # before the next is asked for
     finally:
         processes.close()
-
-
-def _next(pipe: Pipe) -> tuple[Stand, pa.RecordBatch | None]:
-    with told():
-        return pipe.receive()
 
 
 class Taker:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -55,16 +55,8 @@ def settled(emitted: Emitted, joined: Joined) -> Emitted:
     known = [joined.names.get(number) for number in numbers.tolist()]
     wrong = np.isin(numbers, np.array(sorted(joined.wrong), np.int64)) & (numbers > 0)
     if any(known):
-        emitted = Emitted(_named(emitted.batch, known, index), emitted.keys, emitted.ranks, emitted.numbers)
-    if wrong.any():
-        keep = ~wrong[index]
-        emitted = Emitted(
-            emitted.batch.filter(pa.array(keep)),
-            emitted.keys[keep],
-            emitted.ranks[keep],
-            emitted.numbers[keep],
-        )
-    return emitted
+        emitted = replace(emitted, batch=_named(emitted.batch, known, index))
+    return emitted.where(~wrong[index]) if wrong.any() else emitted
 
 
 def asked(packets: Ints, correlation_ids: Ints) -> Ints:
@@ -125,7 +117,7 @@ def woven(rows: Iterable[Emitted], joined: Joined) -> Iterator[Emitted]:
         before = other.until(int(own.keys[-1])) if len(own.keys) else None
         if before is not None:
             # What lies behind them stays as it is: moving rows costs as much as making them.
-            touched, own = _cut(own, int(np.searchsorted(own.keys, before.keys[-1], "right")))
+            touched, own = own.cut(int(np.searchsorted(own.keys, before.keys[-1], "right")))
             merged = in_order([touched, before])
             if merged is not None:
                 yield merged
@@ -176,20 +168,6 @@ class _Later:
         for each in np.flatnonzero(self._last < end):
             self._parts[each] = None
         return _picked(parts, chosen)
-
-
-def _cut(emitted: Emitted, count: int) -> tuple[Emitted, Emitted]:
-    return (
-        Emitted(
-            emitted.batch.slice(0, count),
-            emitted.keys[:count],
-            emitted.ranks[:count],
-            emitted.numbers[:count],
-        ),
-        Emitted(
-            emitted.batch.slice(count), emitted.keys[count:], emitted.ranks[count:], emitted.numbers[count:]
-        ),
-    )
 
 
 def in_order(parts: list[Emitted]) -> Emitted | None:

@@ -15,8 +15,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -39,6 +38,38 @@ HELD_BYTES = 48 << 20
 MAX_OPEN = 48
 OPEN_BYTES = 96 << 20
 """Hours whose files are open, and bytes of the rows that all of them hold back."""
+
+
+class Writing:
+    """What is written in a block: finished at its end, and gone if the block or that fails."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        finished = False
+        try:
+            if kind is None:
+                self.finish()
+                finished = True
+        finally:
+            if not finished:
+                self.abandon()
+
+    def finish(self) -> None:
+        """Write what is left. Raises OSError."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        raise NotImplementedError
+
+
+def undone(*steps: Callable[[], object]) -> None:
+    """Do what takes back what was written, as far as that can be done."""
+    for step in steps:
+        with suppress(OSError, pa.ArrowException):
+            step()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +123,7 @@ class SortedFile:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        with suppress(OSError, pa.ArrowException):
-            self._writer.close()
-        with suppress(OSError):
-            self._stream.close()
-        with suppress(OSError):
-            self.place.remove()
+        undone(self._writer.close, self._stream.close, self.place.remove)
 
 
 class _Hour:
@@ -115,7 +141,9 @@ class _Hour:
         if self._mark is not None:
             early = rows.times < self._mark
             if early.any():
-                self._put_late(rows.where(early))
+                self._late.add(rows.where(early))
+                if self._late.bytes >= HELD_BYTES:
+                    self._write_late()
                 rows = rows.where(~early)
         self._waiting.add(rows)
         if self._waiting.rows >= HELD or self._waiting.bytes >= HELD_BYTES:
@@ -125,11 +153,6 @@ class _Hour:
     def bytes(self) -> int:
         """Of what waits."""
         return self._waiting.bytes + self._late.bytes
-
-    def _put_late(self, rows: Some) -> None:
-        self._late.add(rows)
-        if self._late.bytes >= HELD_BYTES:
-            self._write_late()
 
     def _write(self, count: int | None = None) -> None:
         """Write the first ones, or all."""
@@ -154,11 +177,9 @@ class _Hour:
         self._write_late()
 
 
-class Folders:
-    """The rows of one table that one task writes, `PLACE/date=2026-11-21/hour=7/NAME-….parquet`.
-
-    Raises OSError; if the block breaks off, its files are removed.
-    """
+class Folders(Writing):
+    """The rows of one table that one task writes, `PLACE/date=2026-11-21/hour=7/NAME-….parquet`. Raises
+    OSError."""
 
     def __init__(
         self, table: LakeTable, root: Place, below: str, name: str, metadata: Mapping[str, str] | None = None
@@ -171,23 +192,13 @@ class Folders:
         self.stored: list[Stored] = []
         """What was written, once the block is over."""
 
-    def __enter__(self) -> Folders:
-        return self
+    def finish(self) -> None:
+        for hour in list(self._open):
+            self._close(hour)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                for hour in list(self._open):
-                    self._close(hour)
-        finally:
-            for each in self._open.values():
-                for file in each.files:
-                    file.abandon()
-            if kind is not None:
-                for known in self.stored:
-                    (self._root / known.path).remove()
+    def abandon(self) -> None:
+        undone(*(file.abandon for each in self._open.values() for file in each.files))
+        undone(*((self._root / known.path).remove for known in self.stored))
 
     def add(self, rows: pa.RecordBatch, places: Ints | None = None) -> None:
         """Take rows of the table, or those at these places of rows that may have more columns."""
@@ -297,12 +308,12 @@ def joined(
 ) -> Stored:
     """The rows of a bundle in one new file in the directory `below` of `root`. Raises OSError."""
     table = TABLES[bundle[0].table]
-    sources = [(file.first or 0, _cast(root / file.path, table)) for file in bundle]
+    names = table.schema.names
+    files = [rows_of(root / file.path, names, AT_ONCE) for file in bundle]
+    sources = [
+        (file.first or 0, (batch.cast(table.schema) for batch in rows))
+        for file, rows in zip(bundle, files, strict=True)
+    ]
     with Folders(table, root, below, "joined", metadata) as folders:
         folders.add_sorted(bundle[0].hour, merged(sources, table.order))
     return folders.stored[0]
-
-
-def _cast(place: Place, table: LakeTable) -> Iterator[pa.RecordBatch]:
-    for batch in rows_of(place, table.schema.names, AT_ONCE):
-        yield batch.cast(table.schema)

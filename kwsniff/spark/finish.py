@@ -31,11 +31,12 @@ from kwsniff.count.sessions import followed, noticed
 from kwsniff.count.spool import even
 from kwsniff.count.topics import FIXED, MAX_LEARNT, fill, first_named
 from kwsniff.page.html import Pass
+from kwsniff.rows.arrays import filled_columns, record_batch
 from kwsniff.rows.schema import EVENTS as EVENTS_SCHEMA
-from kwsniff.spark.files import SEVERAL, TINY, Stored, bundles, joined
+from kwsniff.spark.files import SEVERAL, TINY, Folders, Stored, bundles, joined
 from kwsniff.spark.joining import Correction, settled
 from kwsniff.spark.learnt import TAKEN, First, known_sessions, names_of, opened_before
-from kwsniff.spark.resulttables import ROWS, TABLES
+from kwsniff.spark.resulttables import BEHIND, FOUND, ROWS, TABLES, LakeTable
 from kwsniff.spark.staged import GROUP_BYTES, Staged, Tables, stored
 from kwsniff.spark.staged import merged as in_one_order
 from kwsniff.spark.tasks import described, run
@@ -223,7 +224,8 @@ class Finish:
                     findings.take(batch.select(EVENTS_SCHEMA.names))
             files = [file for group in groups for file in group.files if file.table is None]
             rows = in_one_order([stored(file.path, needed) for file in files])
-            for batch in followed(map(_widened, rows)):
+            whole = (record_batch(filled_columns(each), each.num_rows, ROWS) for each in rows)
+            for batch in followed(whole):
                 findings.take(fill(batch, names).select(EVENTS_SCHEMA.names))
             return findings
 
@@ -282,15 +284,6 @@ def _one(urls: Iterable[str]) -> Pass:
     return whole
 
 
-def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With all columns of ROWS; those that are not there are null."""
-    known = set(batch.schema.names)
-    arrays = [
-        batch[field.name] if field.name in known else pa.nulls(batch.num_rows, field.type) for field in ROWS
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
-
-
 def error_names() -> dict[int, tuple[str, bool]]:
     """Names of error codes, and whether a client may try again."""
     return {code: (error.name, error.retriable) for code, error in catalog().errors.items()}
@@ -315,6 +308,20 @@ def spark_metadata() -> dict[str, dict[str, str]]:
         }
         for name, table in TABLES.items()
     }  # fmt: skip
+
+
+def table_files(table: LakeTable, rows: pa.Table, out: Place, below: str) -> list[Stored]:
+    """Rows of a table in files of their own in the directory `below` of `out`. Raises OSError."""
+    with Folders(table, out, below, "part", spark_metadata()[table.name]) as folders:
+        for batch in rows.to_batches():
+            folders.add(batch.cast(table.schema))
+    return folders.stored
+
+
+def findings_files(findings: Findings, out: Place, below: Callable[[str], str]) -> dict[str, list[Stored]]:
+    """The files of the tables of findings and of lag. Raises OSError."""
+    tables = ((FOUND, findings.table(error_names())), (BEHIND, findings.lag()))
+    return {table.name: table_files(table, rows, out, below(table.name)) for table, rows in tables}
 
 
 def compacted(

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote
@@ -30,6 +30,11 @@ FORMATS = (PARQUET, DELTA, ICEBERG)
 _NEEDED = {DELTA: "deltalake", ICEBERG: "pyiceberg"}
 APP = "kwsniff"
 NAMESPACE = "kwsniff"
+FOLDERS = (
+    pa.field("date", pa.string(), metadata={"comment": "of the time, UTC"}),
+    pa.field("hour", pa.int32(), metadata={"comment": "of the day, UTC"}),
+)
+"""Columns of a table that its folders give."""
 
 
 def check(form: str, out: Place) -> None:
@@ -47,29 +52,29 @@ def check(form: str, out: Place) -> None:
 
 def commit(version: Version, made: Manifest) -> None:
     """Make the tables hold the files of the manifest. Raises OSError."""
+    errors: tuple[type[Exception], ...]
+    commit_table: Callable[[Version, LakeTable, list[Stored]], int]
     if version.form == DELTA:
-        _commit_delta(version, made)
+        from deltalake.exceptions import DeltaError
+
+        errors, commit_table = (DeltaError,), _delta
     elif version.form == ICEBERG:
-        _commit_iceberg(version, made)
+        from pyiceberg.exceptions import CommitFailedException, RESTError, ValidationError
 
-
-@contextmanager
-def _plain(form: str, *errors: type[Exception]) -> Iterator[None]:
+        errors, commit_table = (
+            (CommitFailedException, RESTError, ValidationError),
+            partial(_iceberg, catalog(version.out)),
+        )
+    else:
+        return
     try:
-        yield
+        for name, files in made.tables.items():
+            made.commits[name] = commit_table(version, TABLES[name], files)
     except errors as error:
-        raise OSError(f"{form}: {' '.join(str(error).split())}") from error
+        raise OSError(f"{version.form}: {' '.join(str(error).split())}") from error
 
 
 # Delta
-
-
-def _commit_delta(version: Version, made: Manifest) -> None:
-    from deltalake.exceptions import DeltaError
-
-    with _plain(DELTA, DeltaError):
-        for name, files in made.tables.items():
-            made.commits[name] = _delta(version, TABLES[name], files)
 
 
 def _delta(version: Version, table: LakeTable, files: list[Stored]) -> int:
@@ -78,15 +83,17 @@ def _delta(version: Version, table: LakeTable, files: list[Stored]) -> int:
     from deltalake.transaction import AddAction, RemoveAction
 
     place = version.out / table.name
-    schema = Schema.from_arrow(_partitioned(table))
+    options = _storage(place)
+    schema = Schema.from_arrow(pa.schema([*table.schema, *FOLDERS]))
     # What belongs to a version is in its metadata: `history` shows it.
     properties = CommitProperties(custom_metadata={APP: str(version.number)})
-    known = DeltaTable(place.url, storage_options=_storage(place)) if _is_delta(place) else None
-    if known is None:
+    if DeltaTable.is_deltatable(place.url, options):
+        known = DeltaTable(place.url, storage_options=options)
+    else:
         known = DeltaTable.create(
             place.url, schema, partition_by=["date", "hour"], name=table.name, description=table.meaning,
             configuration={"kwsniff.mergeKey": ",".join(table.key)}, raise_if_key_not_exists=False,
-            storage_options=_storage(place), commit_properties=properties,
+            storage_options=options, commit_properties=properties,
         )  # fmt: skip
     held = dict(_held(known))
     wanted = {file.path.partition("/")[2]: file for file in files}
@@ -109,12 +116,6 @@ def _delta(version: Version, table: LakeTable, files: list[Stored]) -> int:
     return int(known.version())
 
 
-def _is_delta(place: Place) -> bool:
-    from deltalake import DeltaTable
-
-    return bool(DeltaTable.is_deltatable(place.url, _storage(place)))
-
-
 def _storage(place: Place) -> dict[str, str]:
     """What the driver asks for besides the environment."""
     plain = place.path is None and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:")
@@ -127,15 +128,6 @@ def _held(known: Any) -> Iterator[tuple[str, tuple[int, dict[str, str | None]]]]
         date, hour = (each["partition"][name] for name in ("date", "hour"))
         values = {"date": None if date is None else str(date), "hour": None if hour is None else str(hour)}
         yield unquote(each["path"]), (each["size_bytes"], values)
-
-
-def _partitioned(table: LakeTable) -> pa.Schema:
-    """The columns of a table with those that its folders give."""
-    more = [
-        pa.field("date", pa.string(), metadata={"comment": "of the time, UTC"}),
-        pa.field("hour", pa.int32(), metadata={"comment": "of the day, UTC"}),
-    ]
-    return pa.schema([*table.schema, *more])
 
 
 def _values(file: Stored) -> dict[str, str | None]:
@@ -159,15 +151,6 @@ def _iso(micros: int) -> str:
 
 
 # Iceberg
-
-
-def _commit_iceberg(version: Version, made: Manifest) -> None:
-    from pyiceberg.exceptions import CommitFailedException, RESTError, ValidationError
-
-    with _plain(ICEBERG, CommitFailedException, RESTError, ValidationError):
-        tables = catalog(version.out)
-        for name, files in made.tables.items():
-            made.commits[name] = _iceberg(tables, version, TABLES[name], files)
 
 
 def catalog(out: Place) -> Any:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kwsniff import __version__
 from kwsniff.analysis.report import Report
 from kwsniff.analysis.trust import paragraph
 from kwsniff.capture.place import Place
@@ -23,10 +22,10 @@ from kwsniff.config import Config
 from kwsniff.output.units import bytes_text
 from kwsniff.page.html import Page, Pass
 from kwsniff.spark import formats
-from kwsniff.spark.files import Folders, Stored
-from kwsniff.spark.finish import Finish, Group, error_names, grouped, spark_metadata
+from kwsniff.spark.files import Stored
+from kwsniff.spark.finish import Finish, Group, error_names, findings_files, grouped
 from kwsniff.spark.learnt import First
-from kwsniff.spark.results import Input, Manifest, OutputError, inputs
+from kwsniff.spark.results import Input, Manifest, OutputError, inputs, manifest
 from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS
 from kwsniff.spark.splits import SplitRun, decode_shares, make_plan
 from kwsniff.spark.staged import Staged
@@ -126,6 +125,7 @@ class _JobRun:
         self._tell, self._lock = tell, lock
         self._spark, self._version, self._config = spark, version, config
         self._before, self._new = before, new
+        self._inputs = [*(before.inputs if before else ()), *new]
         self._account: dict[str, Any] = {}
         self._staging = version.staging
         self._totals = CaptureTotals(**before.capture) if before else CaptureTotals()  # type: ignore[arg-type]
@@ -157,9 +157,12 @@ class _JobRun:
     def _decoded(self, shards: int | None, split: int | None) -> list[Group]:
         """Decode the new files: files of events, earlier ones first, and what is to be put right in them."""
         paths = [each.path for each in self._new]
+        count = len(paths)
+        self._size = sum(each.bytes for each in self._new)
+        self._what = f"decoding {bytes_text(self._size)} in {count:,} file{'s' * (count > 1)}"
         run = self._in_splits(paths, split) if shards is None else None
         if run is None:
-            self._stage_decoding("in shares of the connections")
+            self._stage(f"{self._what}, in shares of the connections", self._size)
             files, totals = decode_shares(
                 self._spark, paths, self._config, self._staging / "events-of-tasks", self._number,
                 shards or self._cores,
@@ -177,7 +180,7 @@ class _JobRun:
         """Every task reads its part; None if that is not possible."""
         self._stage("finding where to cut")
         splits = make_plan(self._spark, paths, self._config, split)
-        self._stage_decoding(f"in {len(splits):,} part{'s' * (len(splits) > 1)}")
+        self._stage(f"{self._what}, in {len(splits):,} part{'s' * (len(splits) > 1)}", self._size)
         run = SplitRun(self._spark, splits, self._config, self._staging / "splits", self._number)
         if run.decode():
             return run
@@ -212,9 +215,8 @@ class _JobRun:
 
     def _write_page(self, report: Report, counted: Pass, path: Path) -> None:
         """The page of `kwsniff report --html`, without a second reading of the captures."""
-        inputs = [*(self._before.inputs if self._before else []), *self._new]
         page = Page(
-            [each.path for each in inputs], report, counted.findings.found(error_names()),
+            [each.path for each in self._inputs], report, counted.findings.found(error_names()),
             counted.findings.errors(error_names()), counted.trust.anomalies,
             paragraph(counted.trust, self._totals), counted.gathered,
         )  # fmt: skip
@@ -222,47 +224,20 @@ class _JobRun:
 
     def _findings(self, counted: Pass) -> list[Stored]:
         """The files of the tables of findings and of lag."""
-        stored: list[Stored] = []
-        tables = ((FOUND, counted.findings.table(error_names())), (BEHIND, counted.findings.lag()))
-        for table, rows in tables:
-            below = self._version.below(table.name)
-            with Folders(table, self._version.out, below, "part", spark_metadata()[table.name]) as folders:
-                for batch in rows.cast(table.schema).to_batches():
-                    folders.add(batch)
-            stored += folders.stored
-        return stored
+        made = findings_files(counted.findings, self._version.out, self._version.below)
+        return [file for files in made.values() for file in files]
 
     def _manifest(self, counted: Pass, files: list[Stored]) -> Manifest:
-        trust = counted.trust
         tables: dict[str, list[Stored]] = {table.name: [] for table in (*OF_EVENTS, FOUND, BEHIND)}
         if self._before:
             tables |= {table.name: list(self._before.tables.get(table.name, ())) for table in OF_EVENTS}
         for file in files:
             tables[file.table].append(file)
-        inputs = [*(self._before.inputs if self._before else []), *self._new]
-        return Manifest(
-            kwsniff=__version__,
-            spark=self._spark.version,
-            config=plain(self._config),
-            runs=self._number + 1,
-            inputs=inputs,
-            tables=tables,
-            statistics=self._version.statistics,
-            events={
-                "call": trust.calls,
-                "anomaly": sum(trust.anomalies.values()),
-                "connection": trust.connections,
-            },
-            capture=asdict(self._totals),
-            trust=paragraph(trust, self._totals),
-            splits=self._account,
-            percentile_error=counted.store.error,
-        )
-
-    def _stage_decoding(self, how: str) -> None:
-        size, count = sum(each.bytes for each in self._new), len(self._new)
-        files = f"{count:,} file{'s' * (count > 1)}"
-        self._stage(f"decoding {bytes_text(size)} in {files}, {how}", size)
+        made = manifest(plain(self._config), self._number + 1, tables, counted.trust, asdict(self._totals))
+        return replace(
+            made, spark=self._spark.version, inputs=self._inputs, statistics=self._version.statistics,
+            splits=self._account, percentile_error=counted.store.error,
+        )  # fmt: skip
 
     def _stage(self, name: str, size: int = 0) -> None:
         self._tell(name, size)

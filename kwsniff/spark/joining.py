@@ -24,9 +24,8 @@ from kwsniff.run.dealt import together
 from kwsniff.run.heads import COLUMNS, Placed, chosen, of_endpoints, with_block, without_block
 from kwsniff.run.heads import placed as placed_segments
 from kwsniff.run.join import Joiner
-from kwsniff.run.part import ORDER_BITS, Emitted, PartSummary
+from kwsniff.run.part import ORDER_BITS, Emitted, PartSummary, SplitReader
 from kwsniff.run.plan import Split
-from kwsniff.run.reading import SplitReader
 from kwsniff.run.weave import Joined, woven
 from kwsniff.spark.learnt import Namings, calls_of_sessions
 from kwsniff.spark.staged import PLACE, STAGED, Staged, StagedFile, ascending, placed, stored
@@ -113,26 +112,37 @@ class SplitAgain:
         self._held = held
 
 
-class Joining:
-    """Joins summaries of `splits`, or what `kwsniff.run.dealt` dealt out of them."""
+@dataclass(frozen=True, slots=True)
+class RunOfSplits:
+    """What all tasks know of the run that they are of."""
 
-    def __init__(
-        self, splits: Sequence[Split], config: Config, seed: int, run: int, place: Place, *, shared: bool,
-        namers: Sequence[set[int]],
-    ) -> None:  # fmt: skip
-        """`seed` is that of the tasks that decoded the splits; `run` as for `placed`; corrections are written
-        to `place`. `shared`: other tasks join other shares, so that all parts are taken to fit till somebody
-        sees what all of them held. `namers`: of each split the connections that name topics."""
-        self._splits, self._config, self._seed, self._run = splits, config, seed, run
-        self._place, self._shared, self._namers = place, shared, namers
+    splits: list[Split]
+    config: Config
+    place: Place
+    """Of files between jobs."""
+    number: int
+    """Positions are behind those of runs with a lower one."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Joins summaries of splits, or what `kwsniff.run.dealt` dealt out of them."""
+
+    run: RunOfSplits
+    shared: bool
+    """Other tasks join other shares, so that all parts are taken to fit till somebody sees what all of them
+    held."""
+    namers: Sequence[set[int]]
+    """Of each split the connections that name topics."""
 
     def join(self, summaries: Sequence[Sequence[str]]) -> JoinedShare:
         """Join a share: of each split where summaries lie. Raises CaptureError, OSError."""
-        joiner, share = Joiner(self._config, self._seed), JoinedShare()
+        joiner, share = Joiner(self.run.config, self.run.seed), JoinedShare()
         for number, urls in enumerate(summaries):
             summary = together([fetched(url) for url in urls])
             joined, rows = self._split(joiner, number, summary, share)
-            own = () if joined is None else joined.wrong & self._namers[number]
+            own = () if joined is None else joined.wrong & self.namers[number]
             share.doubted.append(None if joined is None else set(own))
             share.corrections.append(self._written(share, number, joined, rows))
             share.held.append(joiner.held())
@@ -143,12 +153,12 @@ class Joining:
         self, joiner: Joiner, number: int, summary: PartSummary, share: JoinedShare
     ) -> tuple[Joined | None, Iterator[Emitted]]:
         """What is to be said of a split, and rows that it could not tell."""
-        split = SplitAgain(self._splits, number, self._config, summary.edges)
+        split = SplitAgain(self.run.splits, number, self.run.config, summary.edges)
         joined: Joined | None = Joined()
         rows: Iterable[Emitted] = ()
         if number == 0:
             joiner.first(summary)
-        elif self._shared or joiner.fits(summary):
+        elif self.shared or joiner.fits(summary):
             joined = joiner.join(summary, split.again)
             rows, joined.rows = joined.rows, []
             share.again += joined.again
@@ -162,19 +172,20 @@ class Joining:
     def _to_the_end(self, joiner: Joiner, number: int, rows: Iterable[Emitted]) -> Iterator[Emitted]:
         """The rows, and those that the end of the input tells, if this is the last split."""
         yield from rows
-        if number + 1 == len(self._splits):
+        if number + 1 == len(self.run.splits):
             yield from joiner.finish()
 
     def _written(
         self, share: JoinedShare, number: int, joined: Joined | None, rows: Iterator[Emitted]
     ) -> Correction:
-        with StagedFile(self._place / f"{number:06}.arrow", STAGED) as file:
+        place = self.run.place / "joined"
+        with StagedFile(place / f"{number:06}.arrow", STAGED) as file:
             for emitted in rows:
-                batch = placed(emitted, self._run)
+                batch = placed(emitted, self.run.number)
                 share.namings.add(batch)
                 share.sessions = share.sessions or calls_of_sessions(batch) is not None
                 file.add(batch)
-        url, size = kept(self._place, joined)
+        url, size = kept(place, joined)
         late = file.emitted()
         share.bytes += size + (late.bytes if late.rows else 0)
         return Correction(url, late.path if late.rows else None)
@@ -246,6 +257,4 @@ def _within(rows: Emitted, first: int | None, end: int | None) -> Emitted:
         own &= rows.keys >= first
     if end is not None:
         own &= rows.keys < end
-    if own.all():
-        return rows
-    return Emitted(rows.batch.filter(pa.array(own)), rows.keys[own], rows.ranks[own], rows.numbers[own])
+    return rows if own.all() else rows.where(own)

@@ -16,9 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from kwsniff.analysis.trust import TrustTotals
+from kwsniff import __version__
+from kwsniff.analysis.trust import TrustTotals, paragraph
 from kwsniff.capture.place import Place, Unread, is_remote
 from kwsniff.capture.source import CaptureTotals, resolve
+from kwsniff.rows.arrays import filled_columns, record_batch, repeated
 from kwsniff.spark.files import Stored, rows_of
 from kwsniff.spark.resulttables import OF_EVENTS, ROWS, TABLES
 
@@ -87,6 +89,22 @@ class Manifest:
     def files(self) -> list[Stored]:
         """Of all tables."""
         return [file for files in self.tables.values() for file in files]
+
+
+def manifest(
+    config: dict[str, Any],
+    runs: int,
+    tables: dict[str, list[Stored]],
+    trust: TrustTotals,
+    capture: dict[str, int | None],
+) -> Manifest:
+    """That of tables whose rows came to `trust`."""
+    anomalies = sum(trust.anomalies.values())
+    return Manifest(
+        __version__, "", config, runs, [], tables=tables, capture=capture,
+        events={"call": trust.calls, "anomaly": anomalies, "connection": trust.connections},
+        trust=paragraph(trust, CaptureTotals(**capture)),  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def read(out: Place) -> Manifest | None:
@@ -191,13 +209,6 @@ class Results:
 
 def as_rows(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     """Rows of a table as EVENTS with positions."""
-    known = set(batch.schema.names)
-    arrays = [
-        batch[field.name].cast(field.type)
-        if field.name in known
-        else pa.array([kind] * batch.num_rows, field.type)
-        if field.name == "event"
-        else pa.nulls(batch.num_rows, field.type)
-        for field in ROWS
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+    held = filled_columns(batch)
+    columns = {field.name: held[field.name].cast(field.type) for field in ROWS if field.name in held}
+    return record_batch({**columns, "event": repeated(kind, batch.num_rows)}, batch.num_rows, ROWS)

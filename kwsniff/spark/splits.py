@@ -18,11 +18,11 @@ Where splits cannot be read apart, every task reads all of the input and follows
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,11 +34,10 @@ from kwsniff.engine.analyze import keyed
 from kwsniff.rows.prefetch import prefetched
 from kwsniff.run.dealt import Steadiness, dealt, even
 from kwsniff.run.join import limits_of, within
-from kwsniff.run.part import ORDER_BITS, PartEngine
-from kwsniff.run.plan import SPLIT_BYTES, Split, joined, pieces, places
-from kwsniff.run.reading import SplitNotes, SplitReader, independent
-from kwsniff.run.stretch import Stretch, followed, together
-from kwsniff.spark.joining import Correction, JoinedShare, Joining
+from kwsniff.run.part import ORDER_BITS, PartEngine, SplitNotes, SplitReader, independent
+from kwsniff.run.plan import SPLIT_BYTES, Split, followed, joined, pieces, places, together
+from kwsniff.spark.files import Writing
+from kwsniff.spark.joining import Correction, JoinedShare, Joining, RunOfSplits
 from kwsniff.spark.learnt import First, Namings, calls_of_sessions, earliest
 from kwsniff.spark.staged import STAGED, Staged, StagedFile, placed, positioned
 from kwsniff.spark.tasks import context_of, kept, run
@@ -69,15 +68,14 @@ def split_bytes(total: int, cores: int) -> int:
 
 def make_plan(spark: Spark, paths: Sequence[str], config: Config, size: int | None) -> list[Split]:
     """The splits of the captures at `paths`; `size` is that of a split in bytes. Raises CaptureError."""
-    files = [_weighed(file) for file in resolve(paths)]
+    # Of compressed files the size of what is in them counts, about: that is what a core has to do.
+    files = [
+        replace(file, size=(file.size or 0) * UNPACKED) if file.path.endswith(PACKED) else file
+        for file in resolve(paths)
+    ]
     total = sum(file.size or 0 for file in files)
     size = size or split_bytes(total, context_of(spark).defaultParallelism)
     return joined(files, _index(spark, files, config, size), size)
-
-
-def _weighed(file: CaptureFile) -> CaptureFile:
-    """With the size of what is in it, about: that is what a core has to do."""
-    return replace(file, size=(file.size or 0) * UNPACKED) if file.path.endswith(PACKED) else file
 
 
 def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int) -> list[list[Split]]:
@@ -86,7 +84,10 @@ def _index(spark: Spark, files: Sequence[CaptureFile], config: Config, size: int
     ranges = {file.path: _ranges(file, size) for file in files}
     wanted = [each for some in ranges.values() for each in some]
     found = iter(run(spark, FIND, wanted, lambda each: followed(*each, config)))
-    parts = {path: _proven(path, list(islice(found, len(some))), some) for path, some in ranges.items()}
+    parts = {
+        path: together(path, list(islice(found, len(some))), some[0][-1]) if some else [Split(path)]
+        for path, some in ranges.items()
+    }
     odd = [path for path, splits in parts.items() if splits is None]
     parts.update(zip(odd, run(spark, FIND, odd, lambda path: pieces(path, config, size)), strict=True))
     return [parts[file.path] or [] for file in files]
@@ -98,10 +99,6 @@ def _ranges(file: CaptureFile, size: int) -> list[Wanted]:
     begins = [0, *places(total, size)]
     ends = [*begins[1:], None]
     return [(file.path, *each, total) for each in zip(begins, ends, strict=True)] if begins[1:] else []
-
-
-def _proven(path: str, found: list[Stretch | None], ranges: Sequence[Wanted]) -> list[Split] | None:
-    return together(path, found, ranges[0][-1]) if ranges else [Split(path)]
 
 
 @dataclass(slots=True)
@@ -144,11 +141,10 @@ class SplitRun:
 
     def __init__(self, spark: Spark, splits: Sequence[Split], config: Config, place: Place, run: int) -> None:
         """`run` puts the positions behind those of runs with a lower number."""
-        self._spark, self._splits, self._config = spark, list(splits), config
-        self._place, self._run = place, run
-        self._seed = secrets.randbits(62)
+        self._spark = spark
+        self._of = RunOfSplits(list(splits), config, place, run, secrets.randbits(62))
         self._cores = context_of(spark).defaultParallelism
-        self._shares = min(self._cores, MOST_SHARES) if len(self._splits) > 1 else 1
+        self._shares = min(self._cores, MOST_SHARES) if len(splits) > 1 else 1
         self._decoded: list[Decoded] = []
         self.names: First | None = None
         """What all rows name, once the splits are joined; None: they have to be read for it."""
@@ -163,17 +159,16 @@ class SplitRun:
 
     def decode(self) -> bool:
         """Decode all splits; False if they cannot be read apart, see `reading.independent`."""
-        ahead = len(self._splits) < self._cores
-        decoding = Decoding(
-            self._splits, self._config, self._place, self._run, self._seed, self._shares, ahead, ROLLED
-        )
-        self._decoded = run(self._spark, DECODE, range(len(self._splits)), decoding.decode)
+        splits = self._of.splits
+        # A thread reads, for a core that has no split of its own.
+        work = partial(_decoded, self._of, self._shares, ROLLED, ahead=len(splits) < self._cores)
+        self._decoded = run(self._spark, DECODE, range(len(splits)), work)
         for each in self._decoded:
             self.totals.merge(each.notes.totals)
         self.files = [file for each in self._decoded for file in each.files]
         self.sessions = any(each.in_sessions for each in self._decoded)
         self.account.summary_bytes = sum(each.bytes for each in self._decoded)
-        return independent(self._splits, [each.notes for each in self._decoded])
+        return independent(splits, [each.notes for each in self._decoded])
 
     def join(self) -> None:
         """Put the splits together."""
@@ -184,7 +179,7 @@ class SplitRun:
         self.names = self._named(found)
         self.sessions = self.sessions or any(each.sessions for each in found)
         self.corrections = {
-            number: [each.corrections[number] for each in found] for number in range(len(self._splits))
+            number: [each.corrections[number] for each in found] for number in range(len(self._decoded))
         }
         account = self.account
         account.again = sum(each.again for each in found)
@@ -196,10 +191,7 @@ class SplitRun:
         """By a task for each share of the connections, or by a single one."""
         urls = [each.summaries for each in self._decoded]
         shares = [[[each[share]] for each in urls] for share in range(self._shares)] if shared else [urls]
-        joining = Joining(
-            self._splits, self._config, self._seed, self._run, self._place / "joined", shared=shared,
-            namers=[each.namings.numbers() for each in self._decoded],
-        )  # fmt: skip
+        joining = Joining(self._of, shared, [each.namings.numbers() for each in self._decoded])
         return run(self._spark, JOIN, shares, joining.join)
 
     def _named(self, shares: list[JoinedShare]) -> First | None:
@@ -219,7 +211,7 @@ class SplitRun:
         """Whether no limit over all connections was reached, with what all shares held at each cut."""
         if any(each.limited for each in shares) or any(each.limited for each in self._decoded):
             return False
-        limits = limits_of(self._config)
+        limits = limits_of(self._of.config)
         for cut, part in enumerate(self._decoded[1:]):
             held = map(sum, zip(*(each.held[cut] for each in shares), strict=True))
             if not within(held, part.most, limits):
@@ -230,48 +222,32 @@ class SplitRun:
 # Tasks
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """Decodes splits, a task each, into files in `place`."""
-
-    splits: list[Split]
-    config: Config
-    place: Place
-    run: int
-    seed: int
-    shares: int
-    """Of summaries."""
-    ahead: bool
-    """A thread reads, for a core that has no split of its own."""
-    rolled: int
-    """See `StagedSplit`."""
-
-    def decode(self, number: int) -> Decoded:
-        """Decode one split. Raises CaptureError, OSError."""
-        reader = SplitReader(self.splits, number, self.config)
-        engine = PartEngine(self.config, self.seed, number << ORDER_BITS, first=number == 0)
-        steadiness, namings = Steadiness(), Namings()
-        columns = prefetched(reader.columns()) if self.ahead else reader.columns()
-        with closing(columns), StagedSplit(self.place, number, self.rolled) as staged:
-            for emitted in engine.part(steadiness.watch(columns)):
-                rows = placed(emitted, self.run)
-                namings.add(rows)
-                staged.add(rows)
-        summary = engine.summary()
-        written = [kept(self.place / "summaries", each) for each in dealt(summary, self.shares)]
-        return Decoded(
-            reader.emitted, staged.files, staged.in_sessions, namings, [url for url, _ in written],
-            sum(size for _, size in written), steadiness, summary.limited, summary.most,
-        )  # fmt: skip
+def _decoded(of: RunOfSplits, shares: int, rolled: int, number: int, *, ahead: bool) -> Decoded:
+    """Decode one split into files of about `rolled` bytes, and so many shares of a summary. Raises
+    CaptureError, OSError."""
+    reader = SplitReader(of.splits, number, of.config)
+    engine = PartEngine(of.config, of.seed, number << ORDER_BITS, first=number == 0)
+    steadiness, namings = Steadiness(), Namings()
+    columns = prefetched(reader.columns()) if ahead else reader.columns()
+    with closing(columns), StagedSplit(of.place, number, rolled) as staged:
+        for emitted in engine.part(steadiness.watch(columns)):
+            rows = placed(emitted, of.number)
+            namings.add(rows)
+            staged.add(rows)
+    summary = engine.summary()
+    written = [kept(of.place / "summaries", each) for each in dealt(summary, shares)]
+    return Decoded(
+        reader.emitted, staged.files, staged.in_sessions, namings, [url for url, _ in written],
+        sum(size for _, size in written), steadiness, summary.limited, summary.most,
+    )  # fmt: skip
 
 
-class StagedSplit:
+class StagedSplit(Writing):
     """Rows (STAGED) of one split in files of about `size` bytes each, so that several tasks can finish them,
     and the calls of fetch sessions among them beside each. Raises OSError."""
 
     def __init__(self, place: Place, split: int, size: int) -> None:
         self._place, self._split, self._size = place, split, size
-        self._open: ExitStack | None = None
         self._last: int | None = None
         """Position of the last row."""
         self._first: int | None = None
@@ -280,18 +256,12 @@ class StagedSplit:
         """What was written, once the block is over."""
         self.in_sessions = False
         """There are calls of fetch sessions."""
-
-    def __enter__(self) -> StagedSplit:
         self._begin()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._end(None)
-        elif self._open is not None:
-            self._open.__exit__(kind, error, trace)
+    def _begin(self) -> None:
+        name = f"{self._split:06}.arrow"
+        self._rows = StagedFile(self._place / "events" / name, STAGED)
+        self._sessions = StagedFile(self._place / "sessions" / name, STAGED)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows that come after those before."""
@@ -300,7 +270,7 @@ class StagedSplit:
         first = rows["position"][0].as_py()
         # Rows of one position stay together.
         if self._rows.written >= self._size and self._last is not None and first > self._last:
-            self._end(first)
+            self.finish(first)
             self._begin()
             self._first = first
         self._last = rows["position"][-1].as_py()
@@ -309,22 +279,15 @@ class StagedSplit:
             self._sessions.add(calls)
             self.in_sessions = True
 
-    def _begin(self) -> None:
-        name = f"{self._split:06}.arrow"
-        with ExitStack() as stack:
-            self._rows, self._sessions = (
-                stack.enter_context(StagedFile(self._place / kind / name, STAGED))
-                for kind in ("events", "sessions")
-            )
-            self._open = stack.pop_all()
-
-    def _end(self, next_first: int | None) -> None:
-        assert self._open is not None
-        stack, self._open = self._open, None
-        stack.close()
-        sessions = self._sessions.emitted().path
-        file = self._rows.emitted(self._split)
+    def finish(self, next_first: int | None = None) -> None:
+        for each in (self._rows, self._sessions):
+            each.finish()
+        file, sessions = self._rows.emitted(self._split), self._sessions.emitted().path
         self.files.append(replace(file, sessions=sessions, first=self._first, end=next_first))
+
+    def abandon(self) -> None:
+        for each in (self._rows, self._sessions):
+            each.abandon()
 
 
 # Tasks that read all of the input
@@ -339,19 +302,10 @@ def decode_shares(
     def work(share: int) -> tuple[Staged, CaptureTotals]:
         totals = CaptureTotals()
         with StagedFile(place / f"{share:06}.arrow") as file:
-            for batch in rows_of_share(paths, config, (share, shares), totals, number):
-                file.add(batch)
+            for parts in keyed(segments(paths, config, totals), config, (share, shares)):
+                for batch, keys in parts:
+                    file.add(positioned(batch, keys, number))
         return file.emitted(), totals
 
     found = run(spark, "decode shares of the connections", range(shares), work)
     return [file for file, _ in found], found[0][1]  # they all read the same packets
-
-
-def rows_of_share(
-    paths: Sequence[str], config: Config, shard: tuple[int, int], totals: CaptureTotals, number: int = 0
-) -> Iterator[pa.RecordBatch]:
-    """The events of a share of the connections, with the columns of `ROWS`; `totals` is filled. Raises
-    CaptureError."""
-    for parts in keyed(segments(paths, config, totals), config, shard):
-        for batch, keys in parts:
-            yield positioned(batch, keys, number)

@@ -7,9 +7,7 @@ A file has a name of its own for each attempt at a task; the attempt that succee
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
@@ -20,9 +18,9 @@ from kwsniff.capture.place import Place
 from kwsniff.engine.analyze import Ints
 from kwsniff.run.part import Emitted
 from kwsniff.spark import ordering
-from kwsniff.spark.files import Folders, Stored, rows_of
+from kwsniff.spark.files import Folders, Stored, Writing, rows_of, undone
 from kwsniff.spark.results import as_rows
-from kwsniff.spark.resulttables import OF_EVENTS, ROWS, TABLES, LakeTable
+from kwsniff.spark.resulttables import OF_EVENTS, ROWS, TABLES
 
 PLACE = ("position", "rank", "number")
 """What rows are sorted by: rows that one packet settled of several connections have the same position."""
@@ -57,7 +55,7 @@ class Staged:
     None for the split's own beginning and end."""
 
 
-class StagedFile:
+class StagedFile(Writing):
     """Rows as Arrow's own format, which is written and read several times as fast as Parquet. Raises OSError.
 
     They are compressed with lz4: zstd would make them 40 % smaller, and take twice as long to write and read.
@@ -75,21 +73,14 @@ class StagedFile:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_file(self._stream, schema, options=options)
 
-    def __enter__(self) -> StagedFile:
-        return self
+    def finish(self) -> None:
+        self._flush()
+        self._writer.close()
+        self._size = self._stream.tell()
+        self._stream.close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._flush()
-            self._writer.close()
-            self._size = self._stream.tell()
-            self._stream.close()
-            return
-        for close in (self._writer.close, self._stream.close, self._place.remove):
-            with suppress(OSError, pa.ArrowException):
-                close()
+    def abandon(self) -> None:
+        undone(self._writer.close, self._stream.close, self._place.remove)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
@@ -132,38 +123,34 @@ def stored(path: str, columns: Iterable[str] = ROWS.names, table: str | None = N
             yield file.get_batch(index).select(wanted)
 
 
-class Tables:
+class Tables(Writing):
     """Rows into the files of their tables: what one task writes. Raises OSError."""
 
     def __init__(
         self, out: Place, below: Mapping[str, str], name: str, metadata: Mapping[str, Mapping[str, str]]
     ) -> None:
         """`below` names the directory in `out` for each table; files are called `name` and more."""
-        self._stack = ExitStack()
-        self._tables: list[tuple[LakeTable, Folders]] = [
-            (table, Folders(table, out, below[table.name], name, metadata.get(table.name)))
-            for table in OF_EVENTS
+        self._folders = [
+            Folders(table, out, below[table.name], name, metadata.get(table.name)) for table in OF_EVENTS
         ]
 
-    def __enter__(self) -> Tables:
-        for _, folders in self._tables:
-            self._stack.enter_context(folders)
-        return self
+    def finish(self) -> None:
+        for folders in self._folders:
+            folders.finish()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def abandon(self) -> None:
+        for folders in self._folders:
+            folders.abandon()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows (ROWS)."""
-        for table, folders in self._tables:
+        for table, folders in zip(OF_EVENTS, self._folders, strict=True):
             folders.add(batch, table.places(batch))
 
     @property
     def stored(self) -> list[Stored]:
         """What was written, once the block is over."""
-        return [each for _, folders in self._tables for each in folders.stored]
+        return [each for folders in self._folders for each in folders.stored]
 
 
 def positioned(batch: pa.RecordBatch, keys: Ints, run: int) -> pa.RecordBatch:

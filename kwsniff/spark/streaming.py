@@ -28,23 +28,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kwsniff import __version__
 from kwsniff.analysis.findings import Findings
-from kwsniff.analysis.trust import TrustTotals, paragraph
+from kwsniff.analysis.trust import TrustTotals
 from kwsniff.capture.place import Place, Unread
-from kwsniff.capture.rotation import grown, last_listed, tell_unread, unread
-from kwsniff.capture.source import CaptureTotals
+from kwsniff.capture.rotation import grown, tell_unread, unread
 from kwsniff.count.topics import FIXED, TopicNames, fill
 from kwsniff.rows.schema import EVENTS
 from kwsniff.spark import formats, windows
-from kwsniff.spark.files import HOUR, Folders, Stored, bundles
-from kwsniff.spark.finish import compacted, error_names, spark_metadata
-from kwsniff.spark.results import DATA, Manifest, StreamRecord, last_record, of_manifest, read
-from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS, LakeTable
+from kwsniff.spark.files import HOUR, Stored, bundles
+from kwsniff.spark.finish import compacted, findings_files, spark_metadata, table_files
+from kwsniff.spark.results import Manifest, StreamRecord, last_record, manifest, of_manifest, read
+from kwsniff.spark.resulttables import BEHIND, FOUND, OF_EVENTS, ROWS, WINDOWS
 from kwsniff.spark.staged import Staged, StagedFile, Tables, merged, stored
 from kwsniff.spark.streamsource import LIST, STATE, Following, FollowReader, Kept, Share
 from kwsniff.spark.tasks import run
-from kwsniff.spark.version import PARQUET, Settings, Version, Where
+from kwsniff.spark.version import Settings, Version, Where
 from kwsniff.spark.windows import SECOND, Windows
 
 if TYPE_CHECKING:
@@ -56,6 +54,8 @@ LAST_HOUR = 1 << 32
 """Later than any."""
 GRACE = 300.0
 """Seconds for which files stay that no longer count: readers of an earlier manifest have so long."""
+LATEST = 32
+"""Files of the list that may still be written to."""
 NAMES = "names.json"
 REPLACED = "replaced.json"
 """Files that no longer count, and since when."""
@@ -94,7 +94,7 @@ class Stream:
     def start(self, *, once: bool) -> None:
         """Clear away what a run left that broke off; `once`: no files count but those that are there."""
         self._known = read(self._out)
-        Version(self._out, self._known, self._settings.form).clear(spared=self._replaced())
+        Version(self._out, self._known, self._settings.form, stream=True).clear(spared=self._replaced())
         if once:
             self._source.prepareForTriggerAvailableNow()
 
@@ -110,15 +110,15 @@ class Stream:
             return False
         shutil.rmtree(self._staging, ignore_errors=True)
         decoded = run(self._spark, "decode files", shares, partial(_decode, self._following, self._staging))
-        version = Version(self._out, known, self._settings.form)
+        version = Version(self._out, known, self._settings.form, stream=True)
         record, files = self._written(decoded, shares[0], before, version)
         closed = self._closed(before, record, files["calls"])
-        files[WINDOWS.name] += self._files_of(WINDOWS, closed, version)
-        findings = self._findings(decoded, before, record)
-        for table, rows in ((FOUND, findings.table(error_names())), (BEHIND, findings.lag())):
-            files[table.name] = self._files_of(table, rows, version)
+        files[WINDOWS.name] += table_files(WINDOWS, closed, self._out, version.below(WINDOWS.name))
+        files |= findings_files(self._findings(decoded, before, record), self._out, version.below)
         files = self._compacted(files, version, _over(before, record))
-        made = self._manifest(record, files)
+        config, trust = self._settings.config, TrustTotals(**record.trust)
+        made = manifest(config, record.batch + 1, files, trust, record.capture)
+        made.spark, made.stream = self._spark.version, asdict(record)
         formats.commit(version, made)
         version.publish(made, whole=record.ended)
         self._known = made
@@ -144,7 +144,7 @@ class Stream:
 
     def grown(self) -> dict[str, int]:
         """Files among the latest that were written to after they were taken for finished, and bytes lost."""
-        return grown(last_listed(self._own / LIST))
+        return grown(self._source.listed[-LATEST:])
 
     def unread(self, skip: int) -> list[Unread]:
         """Captures that could not be read, but for the first so many of this run."""
@@ -157,7 +157,7 @@ class Stream:
     ) -> tuple[StreamRecord, dict[str, list[Stored]]]:
         """The batch's record, and the files of all tables with its rows."""
         number = before.batch + 1
-        below = {table.name: self._below(version, table.name) for table in OF_EVENTS}
+        below = {table.name: version.below(table.name) for table in OF_EVENTS}
         names, until_us = self._names([each.file for each in decoded]), before.closed_until_ns // 1000
         tables = partial(Tables, self._out, below, f"batch-{number:06}", spark_metadata())
 
@@ -182,10 +182,6 @@ class Stream:
     def _files(version: Version) -> dict[str, list[Stored]]:
         known = version.before.tables if version.before else {}
         return {table.name: known.get(table.name, []) for table in (*OF_EVENTS, FOUND, BEHIND, WINDOWS)}
-
-    @staticmethod
-    def _below(version: Version, table: str) -> str:
-        return f"{DATA}/stream/{table}" if version.form == PARQUET else table
 
     def _names(self, staged: list[Staged]) -> dict[str, str]:
         """Topic names by uuid that messages have told up to this batch."""
@@ -236,13 +232,6 @@ class Stream:
                     file.unlink()
         return findings
 
-    def _files_of(self, table: LakeTable, rows: pa.Table, version: Version) -> list[Stored]:
-        below = self._below(version, table.name)
-        with Folders(table, self._out, below, "part", spark_metadata()[table.name]) as folders:
-            for batch in rows.to_batches():
-                folders.add(batch.cast(table.schema))
-        return folders.stored
-
     def _compacted(
         self, files: dict[str, list[Stored]], version: Version, over: range
     ) -> dict[str, list[Stored]]:
@@ -251,8 +240,7 @@ class Stream:
         found = bundles(every, JOINED, over=over)
         if not found:
             return files
-        below = {table: self._below(version, table) for table in files}
-        joined = compacted(self._spark, every, found, self._out, below.__getitem__)
+        joined = compacted(self._spark, every, found, self._out, version.below)
         return {table: [file for file in joined if file.table == table] for table in files}
 
     def _forget(self, before: Manifest | None, now: Manifest) -> None:
@@ -271,25 +259,6 @@ class Stream:
         place = self._own / REPLACED
         known: dict[str, float] = json.loads(place.read_text()) if place.exists() else {}
         return known
-
-    def _manifest(self, record: StreamRecord, files: dict[str, list[Stored]]) -> Manifest:
-        trust = TrustTotals(**record.trust)
-        return Manifest(
-            kwsniff=__version__,
-            spark=self._spark.version,
-            config=self._settings.config,
-            runs=record.batch + 1,
-            inputs=[],
-            tables=files,
-            events={
-                "call": trust.calls,
-                "anomaly": sum(trust.anomalies.values()),
-                "connection": trust.connections,
-            },
-            capture=record.capture,
-            stream=asdict(record),
-            trust=paragraph(trust, CaptureTotals(**record.capture)),  # type: ignore[arg-type]
-        )
 
 
 def _over(before: StreamRecord, now: StreamRecord) -> range:

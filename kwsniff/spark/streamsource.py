@@ -81,9 +81,8 @@ class Kept:
         """The events (ROWS) of a batch, after which the state is that behind it."""
         for batch, keys in self._parts(config, share):
             if batch is not None:
-                yield pa.RecordBatch.from_arrays(
-                    [*batch.columns, pa.array(self._positions(keys))], schema=ROWS
-                )
+                positions = pa.array(self._positions(keys))
+                yield pa.RecordBatch.from_arrays([*batch.columns, positions], schema=ROWS)
 
     def _parts(self, config: Config, share: Share) -> Iterator[Part]:
         for batch in self._segments(config, share):
@@ -222,7 +221,7 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         """As many files as fit, at least one."""
         if start["ended"]:
             return start
-        files = self._rotation.files if self._target is not None and self._rotation else self._files()
+        files = self.listed if self._target is not None and self._rotation else self._files()
         last = len(files) if self._target is None else max(self._target, start["files"])
         stop, size = start["files"], 0
         room = self._following.batch_bytes if not isinstance(limit, ReadAllAvailable) else None
@@ -230,6 +229,11 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             size += max(files[stop].bytes, 1)
             stop += 1
         return {"files": stop, "ended": self._following.end and stop == last}
+
+    @property
+    def listed(self) -> list[ListedFile]:
+        """The files that were finished at the last look."""
+        return self._rotation.files if self._rotation else []
 
     def _files(self) -> list[ListedFile]:
         if self._rotation is None:
@@ -241,7 +245,7 @@ class FollowReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
     def partitions(self, start: Offset, end: Offset) -> Sequence[Share]:
         if start == end:
             return []
-        files = (self._rotation.files if self._rotation else self._files())[start["files"] : end["files"]]
+        files = (self.listed or self._files())[start["files"] : end["files"]]
         shares = range(self._following.shares)
         return [Share(index, files, start["files"], end["files"], end["ended"]) for index in shares]
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -62,17 +63,9 @@ def run(spark: Spark, name: str, given: Sequence[Given], work: Callable[[Given],
         return [work(thing) for thing in things]
 
     context = context_of(spark)
-    with called(context, name):  # `collect` would give the stage its own name, and the line of this file
-        return context.runJob(context.parallelize(given, len(given)), each)
-
-
-@contextmanager
-def called(spark: Spark, name: str) -> Iterator[None]:
-    """Call the stages so that are run in the block, on Spark's page."""
-    context = context_of(spark)
     context.setLocalProperty(STAGE_NAME, name)
-    try:
-        yield
+    try:  # `collect` would give the stage its own name, and the line of this file
+        return context.runJob(context.parallelize(given, len(given)), each)
     finally:
         context.setLocalProperty(STAGE_NAME, None)  # type: ignore[arg-type]
 
@@ -136,18 +129,16 @@ def _span(seconds: float) -> str:
 def watched(spark: Spark, *, quiet: bool = False) -> Iterator[Steps]:
     """Show the progress of Spark's jobs on standard error during the block, which tells the steps; `quiet`
     shows it on a terminal only."""
-    steps = Steps()
-
-    def count() -> tuple[int, int]:
-        return counts(spark)
-
+    steps, count = Steps(), partial(counts, spark)
     if sys.stderr.isatty():
         with _on_terminal(steps, count):
             yield steps
     elif quiet:
         yield steps
     else:
-        with _regularly(LINE_INTERVAL, lambda: _print(steps.line(*count()))):
+        with _regularly(
+            LINE_INTERVAL, lambda: print(f"kwsniff: {steps.line(*count())}", file=sys.stderr, flush=True)
+        ):
             yield steps
 
 
@@ -182,10 +173,6 @@ def _regularly(interval: float, look: Callable[[], None]) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-def _print(line: str) -> None:
-    print(f"kwsniff: {line}", file=sys.stderr, flush=True)
 
 
 def counts(spark: Spark) -> tuple[int, int]:

@@ -48,11 +48,13 @@ LOGS = ("_delta_log", "metadata")
 class Version:
     """The next version of the result in `out`."""
 
-    def __init__(self, out: Place, before: Manifest | None, form: str = PARQUET) -> None:
-        """`before` is the manifest in `out`, if there is one."""
+    def __init__(
+        self, out: Place, before: Manifest | None, form: str = PARQUET, *, stream: bool = False
+    ) -> None:
+        """`before` is the manifest in `out`, if there is one. Versions of a `stream` share a directory."""
         self.out, self.before, self.form = out, before, form
         self.number = before.version + 1 if before else 1
-        self._name = f"{self.number:06}-{uuid4().hex[:8]}"
+        self._name = "stream" if stream else f"{self.number:06}-{uuid4().hex[:8]}"
         self.staging = out / STAGING / self._name
         self.statistics = f"{DATA}/{self._name}/statistics"
 
@@ -217,9 +219,9 @@ def settled(where: Where, wanted: Settings, *, keep: bool = True) -> Settings:
         raise OutputError(f"{out}: was ended; name another directory")
     if place.exists():
         known = Settings(**json.loads(place.read_text()))
-        for name in ("config", "window_s", "delay_s", "form"):
+        for name, option in _NAMED.items():
             if getattr(known, name) != getattr(wanted, name):
-                raise OutputError(f"{out}: is a stream with other settings ({_NAMED[name]})")
+                raise OutputError(f"{out}: is a stream with other settings ({option})")
         return known
     if usable(out, stream=True) is not None:
         raise OutputError(f"{out}: holds results of a run that followed nothing; name another directory")
@@ -357,25 +359,24 @@ def locked(place: Place) -> Iterator[Lock]:
 def _read(entry: FolderEntry) -> Claim | None:
     """None if it is no claim. Raises FileNotFoundError if it was taken back meanwhile, OSError if it can't be
     read time and again."""
-    for attempt in range(READS):
+    for left in reversed(range(READS)):
         try:
             return Claim(**json.loads(entry.place.read()))
         except (ValueError, TypeError):
-            return None
+            break
         except FileNotFoundError:
             raise
-        except OSError:
+        except OSError as error:
             # Taken back while it was read; and as claims are made again, it may be there once more.
             if entry.place.about() is None:
-                raise FileNotFoundError(str(entry.place)) from None
-            if attempt + 1 == READS:
+                raise FileNotFoundError(str(entry.place)) from error
+            if not left:
                 raise
     return None
 
 
 def _stale(entry: FolderEntry, claim: Claim, now_ns: int) -> bool:
-    alive = claim.alive()
-    if alive is not None:
+    if (alive := claim.alive()) is not None:
         return not alive
     return bool(entry.modified_ns and now_ns) and now_ns - entry.modified_ns > STALE * 1e9
 
@@ -396,15 +397,14 @@ def _began(pid: int) -> str | None:
         # The second field is a name in parentheses, which may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "" if not os.path.isdir("/proc/self") and _exists(pid) else None
-    return None if fields[0] == "Z" else fields[19]
-
-
-def _exists(pid: int) -> bool:
+        if os.path.isdir("/proc/self"):
+            return None
+    else:
+        return None if fields[0] == "Z" else fields[19]
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+        return None
+    except OSError:  # it is somebody else's
+        pass
+    return ""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,10 +85,8 @@ def figures(out: Place, files: Sequence[Stored], span: tuple[int, int], length_n
     parts = []
     paths = [(out / file.path).opened[1] for file in files if _overlaps(file, span)]
     if paths and span[1] > span[0]:
-        time = pc.field("time")
-        inside = (time >= pa.scalar(_time(span[0]), TIMESTAMP)) & (
-            time < pa.scalar(_time(span[1]), TIMESTAMP)
-        )
+        first, last = (pa.scalar(each // 1000, pa.int64()).cast(TIMESTAMP) for each in span)
+        inside = (pc.field("time") >= first) & (pc.field("time") < last)
         stored = ds.dataset(paths, filesystem=out.opened[0], format="parquet", partitioning=None)
         calls = stored.to_table(list(COLUMNS), filter=inside)
         if calls.num_rows:
@@ -148,8 +145,3 @@ def _figures(calls: pa.RecordBatch, length_ns: int) -> Iterator[pa.Table]:
         for field in list(FIGURES)[3:]:
             columns[field.name] = pa.array(table[field.name], field.type, from_pandas=True)
         yield pa.table(columns, FIGURES)
-
-
-def _time(time_ns: int) -> datetime:
-    seconds, rest = divmod(time_ns, SECOND)
-    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=rest // 1000)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import linecache
 import struct
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from kwsniff.config import MAX_ELEMENTS
-from kwsniff.spec import runtime
+from kwsniff.spec import codegen
 from kwsniff.spec.binary import DecodeError, uvarint
 from kwsniff.spec.codegen import CodeWriter, FullWriter
 from kwsniff.spec.interpret import interpret
@@ -22,20 +23,20 @@ from kwsniff.spec.model import Layout
 FullDecoder = Callable[..., tuple[dict[str, Any], int]]
 
 _HELPERS: dict[str, Any] = {
-    "MalformedError": runtime.MalformedError,
+    "MalformedError": codegen.MalformedError,
     "MAX_ELEMENTS": MAX_ELEMENTS,
-    "TooManyError": runtime.TooManyError,
-    "SMALL": runtime.SMALL,
+    "TooManyError": codegen.TooManyError,
+    "SMALL": codegen.SMALL,
     "Refused": (ValueError, IndexError, struct.error),
-    "skip_tags": runtime.skip_tags,
-    "tail": runtime.tail,
+    "skip_tags": codegen.skip_tags,
+    "tail": codegen.tail,
     "unpack_from": struct.unpack_from,
-    "uuid_text": runtime.uuid_text,
+    "uuid_text": codegen.uuid_text,
     "uvarint": uvarint,
 }
-_decoders: dict[tuple[int | str, int, str], FullDecoder] = {}
 
 
+@cache
 def decoder(api_key: int, version: int, direction: str) -> FullDecoder:
     """The decoder of one message at one version.
 
@@ -49,13 +50,10 @@ def decoder(api_key: int, version: int, direction: str) -> FullDecoder:
         DecodeError: `unknown_api` or `unknown_version`.
         ValueError: another direction than `request` and `response`.
     """
-    key = (api_key, version, direction)
-    found = _decoders.get(key)
-    if found is None:
-        found = _decoders[key] = compile_layout(layout(api_key, version, direction))
-    return found
+    return compile_layout(layout(api_key, version, direction))
 
 
+@cache
 def data_decoder(name: str, version: int) -> FullDecoder:
     """As `decoder`, for a data message.
 
@@ -63,14 +61,10 @@ def data_decoder(name: str, version: int) -> FullDecoder:
         DecodeError: `unknown_version`.
         KeyError: no data message of that name.
     """
-    key = (name, version, "data")
-    found = _decoders.get(key)
-    if found is None:
-        message = catalog().data(name)
-        if version not in message.versions:
-            raise DecodeError("unknown_version")
-        found = _decoders[key] = compile_layout(message.at(version))
-    return found
+    message = catalog().data(name)
+    if version not in message.versions:
+        raise DecodeError("unknown_version")
+    return compile_layout(message.at(version))
 
 
 def layout(api_key: int, version: int, direction: str) -> Layout:
@@ -124,7 +118,7 @@ def compile_writer(
 def _explainer(layout: Layout, projection: str) -> Callable[[Exception, bytes, int, int], DecodeError]:
     def explain(error: Exception, buf: bytes, start: int, end: int) -> DecodeError:
         """Decodes again with the interpreter, which says what is wrong and where."""
-        if isinstance(error, runtime.TooManyError):
+        if isinstance(error, codegen.TooManyError):
             return DecodeError("element_limit")
         try:
             interpret(layout, buf, start, end, facts=projection == "facts")

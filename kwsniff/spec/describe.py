@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kwsniff.spec.load import Api, catalog
-from kwsniff.spec.model import Item, Layout, Versions
+from kwsniff.spec.load import catalog
+from kwsniff.spec.model import Item, Layout, Message, Versions
 
 INDENT = "  "
 
@@ -83,29 +83,27 @@ def layout(api: str | int, version: int | None = None) -> str:
         KeyError: no API or data message of that name or key.
         ValueError: no such version; the message says which there are.
     """
+    first, *others = _messages(str(api))
+    chosen = first.versions.last if version is None else version
+    if chosen not in first.versions:
+        raise ValueError(f"{first.name} has versions {first.versions}, not {chosen}")
+    key = "" if first.api_key is None else f" (key {first.api_key})"
+    doc = first.doc if first.api_key is None else catalog().api(first.api_key).doc
+    head = [f"{first.name}{key} version {chosen}", *([doc] if doc else [])]
+    layouts = (_layout_text(message.at(chosen)) for message in (first, *others))
+    return "\n\n".join(["\n".join(head), *layouts]) + "\n"
+
+
+def _messages(name: str) -> list[Message]:
+    """Request and response of an API, or a data message."""
     try:
-        found: Api | None = catalog().named(str(api))
+        api = catalog().named(name)
     except KeyError:
-        found = None
-    message = found or catalog().data(_data_name(str(api)))
-    chosen = message.versions.last if version is None else version
-    if chosen not in message.versions:
-        raise ValueError(f"{message.name} has versions {message.versions}, not {chosen}")
-    layouts = [found.message(d).at(chosen) for d in ("request", "response")] if found else []
-    layouts = layouts or [catalog().data(message.name).at(chosen)]
-    head = [f"{message.name}{f' (key {found.key})' if found else ''} version {chosen}", *_about(message.doc)]
-    return "\n\n".join(["\n".join(head), *(_layout_text(one) for one in layouts)]) + "\n"
-
-
-def _about(doc: str) -> list[str]:
-    return [doc] if doc else []
-
-
-def _data_name(name: str) -> str:
-    for message in catalog().data_messages():
-        if message.name.lower() == name.lower():
-            return message.name
-    raise KeyError(name)
+        found = [each for each in catalog().data_messages() if each.name.lower() == name.lower()]
+        if not found:
+            raise
+        return found[:1]
+    return [api.request, api.response]
 
 
 def _layout_text(layout: Layout) -> str:

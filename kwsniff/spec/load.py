@@ -18,6 +18,8 @@ from kwsniff.spec.parse import DissectorError, ErrorCode, Head, SourceLine
 SUFFIX = ".kdef"
 ERRORS = "errors"
 RELEASES = "releases"
+FIND_COORDINATOR, JOIN_GROUP, SYNC_GROUP, SASL_HANDSHAKE, API_VERSIONS = 10, 11, 14, 17, 18
+UNSUPPORTED_VERSION = 35
 
 
 class Api:
@@ -79,6 +81,36 @@ class Api:
         if version in self.head.response_header_0:
             return 0
         return 1 if version in self.head.flexible else 0
+
+    # Behaviour that is in no published table
+
+    def may_be_downgraded(self, version: int) -> bool:
+        """Whether a response of this version may have the body of another one, see `is_downgraded`."""
+        return self.key == API_VERSIONS and version > 0
+
+    def starts_raw_tokens(self, version: int) -> bool:
+        """Whether raw SASL tokens follow: SaslHandshake v0 is followed by length-prefixed tokens that are no
+        Kafka messages; v1 wraps them in SaslAuthenticate (KIP-152)."""
+        return self.key == SASL_HANDSHAKE and version == 0
+
+    def may_answer_with_zero(self, version: int) -> bool:
+        """Whether the response may carry correlation id 0: FindCoordinator before 0.8.3 (KAFKA-1841)."""
+        return self.key == FIND_COORDINATOR and version == 0
+
+    @property
+    def held_by_broker(self) -> float:
+        """Seconds for which a broker may hold a request, whatever the request says: members of a group wait
+        for each other up to the rebalance timeout, by default `max.poll.interval.ms`, 5 minutes."""
+        return 300.0 if self.key in (JOIN_GROUP, SYNC_GROUP) else 0.0
+
+
+def is_downgraded(data: bytes, pos: int, end: int) -> bool:
+    """Whether an ApiVersions response has a v0 body although another version was asked for.
+
+    A broker that does not know the requested version cannot know its layout either, so it answers with
+    v0 and error 35 (KIP-511).
+    """
+    return end - pos >= 2 and int.from_bytes(data[pos : pos + 2], "big") == UNSUPPORTED_VERSION
 
 
 class Catalog:
@@ -203,13 +235,3 @@ def use(own: Path | None) -> None:
 def catalog_with(own: Path) -> Catalog:
     """The installed dissectors with those of a folder, for whoever wants them only here."""
     return Catalog(folder(), own)
-
-
-def request_header_version(api_key: int, version: int) -> int:
-    """Header version of a request; KeyError for an unknown API."""
-    return catalog().apis[api_key].request_header_version(version)
-
-
-def response_header_version(api_key: int, version: int) -> int:
-    """Header version of a response; KeyError for an unknown API."""
-    return catalog().apis[api_key].response_header_version(version)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kwsniff.spec.model import NO_VERSIONS, ROLES, TYPES, Field, Message, Versions
 
@@ -119,11 +120,7 @@ def head(line: SourceLine) -> Head:
         raise line.error("expected 'api KEY NAME versions ...'")
     clauses = _clauses(line, 3, _API_CLAUSES)
     every = _own_versions(clauses, line)
-
-    def within(clause: str) -> Versions:
-        text = clauses.get(clause, "none")
-        return NO_VERSIONS if text == "none" else versions(text, every, line)
-
+    within = partial(_of_clause, clauses, every, line)
     return Head(
         key=int(line.words[1]),
         name=line.words[2],
@@ -159,6 +156,12 @@ def _own_versions(clauses: dict[str, str], line: SourceLine) -> Versions:
     return versions(clauses["versions"], Versions(((0, MAX_VERSION),)), line)
 
 
+def _of_clause(clauses: dict[str, str], every: Versions, line: SourceLine, name: str) -> Versions:
+    """The versions that a clause names, none if it is not there."""
+    text = clauses.get(name, "none")
+    return NO_VERSIONS if text == "none" else versions(text, every, line)
+
+
 def api(text: str, file: str) -> tuple[Head, Message, Message]:
     """A file of one API: its head, the request and the response."""
     found = list(lines(text, file))
@@ -192,8 +195,7 @@ def data(text: str, file: str) -> dict[str, Message]:
         name, every = line.words[1], _own_versions(clauses, line)
         if name in messages:
             raise line.error(f"second {name}")
-        flexible = clauses.get("flexible", "none")
-        flexible_versions = NO_VERSIONS if flexible == "none" else versions(flexible, every, line)
+        flexible = _of_clause(clauses, every, line, "flexible")
         record = clauses.get("record")
         if record is not None and not record.isdecimal():
             raise line.error(f"record type {record!r} is no number")
@@ -202,8 +204,8 @@ def data(text: str, file: str) -> dict[str, Message]:
             "data",
             None,
             every,
-            flexible_versions,
-            _fields(body, 1, every, flexible_versions),
+            flexible,
+            _fields(body, 1, every, flexible),
             doc=line.doc,
             used=clauses.get("used", ""),
             record=None if record is None else int(record),
@@ -289,6 +291,9 @@ def _field(line: SourceLine, within: Versions, flexible: Versions) -> Field:
     own = versions(rest.pop(0), within, line) if rest and rest[0][0].isdigit() else within
     tag = _tag(rest, own, flexible, line)
     aliases = _aliases(rest, line)
+    nullable = own if spelled["null"] else NO_VERSIONS
+    if spelled["range"]:
+        nullable = versions(spelled["range"], own, line)
     compact = "never-compact" not in rest
     rest = [word for word in rest if word != "never-compact"]
     field = Field(
@@ -296,23 +301,17 @@ def _field(line: SourceLine, within: Versions, flexible: Versions) -> Field:
         type=base,
         array=bool(spelled["array"]),
         versions=own,
-        nullable=_nullable(spelled, own, line),
+        nullable=nullable,
         tag=tag,
         compact=compact,
         roles=_roles(rest, base, line),
-        doc=_doc(line, aliases),
+        doc="; ".join([*([line.doc] if line.doc else []), *(f"or {each}" for each in aliases)]),
         line=line.number,
         aliases=aliases,
     )
     if field.nullable and not field.array and field.type not in ("string", "bytes", "records", "struct"):
         raise line.error(f"{base} cannot be null")
     return field
-
-
-def _nullable(spelled: re.Match[str], own: Versions, line: SourceLine) -> Versions:
-    if not spelled["null"]:
-        return NO_VERSIONS
-    return versions(spelled["range"], own, line) if spelled["range"] else own
 
 
 def _tag(rest: list[str], own: Versions, flexible: Versions, line: SourceLine) -> int | None:
@@ -336,11 +335,6 @@ def _aliases(rest: list[str], line: SourceLine) -> tuple[str, ...]:
         raise line.error("'alias' needs other names of the field, separated by commas")
     del rest[at : at + 2]
     return names
-
-
-def _doc(line: SourceLine, aliases: tuple[str, ...]) -> str:
-    """The comment behind a field, and what other releases call it."""
-    return "; ".join([*([line.doc] if line.doc else []), *(f"or {name}" for name in aliases)])
 
 
 def _roles(rest: list[str], base: str, line: SourceLine) -> tuple[str, ...]:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 from kwsniff.spec import parse
 from kwsniff.spec.load import RELEASES, SUFFIX, folder
@@ -24,15 +22,6 @@ _NUMBERS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}\Z")
 Numbers = tuple[int, ...]
 Steps = dict[int, list[tuple[int, Versions]]]
 """By API key: from which release on (its index), which versions."""
-
-
-class Served(NamedTuple):
-    """One API of one release: the lowest and the highest version."""
-
-    api_key: int
-    release: str
-    min: int
-    max: int
 
 
 def numbers(release: str) -> Numbers:
@@ -71,13 +60,6 @@ class Releases:
     def advertises(self, release: str, api_key: int) -> Versions:
         """Versions that its ApiVersions response names, which may be more than it serves."""
         return self._at(self._advertised, release, api_key) or self.serves(release, api_key)
-
-    def served(self) -> Iterator[Served]:
-        """Every API of every release, oldest release first."""
-        for name in self.names:
-            for key in sorted(self._served):
-                if versions := self.serves(name, key):
-                    yield Served(key, name, versions.first, versions.last)
 
     def _at(self, steps: Steps, release: str, api_key: int) -> Versions:
         position = self.names.index(self.find(release))

@@ -26,26 +26,31 @@ from crc32c import crc32c
 
 from kwsniff.config import Config
 from kwsniff.spec import embedded
-from kwsniff.spec.batches import CREATE_TIME, LOG_APPEND_TIME, Batch, batches, records, unpack_header
-from kwsniff.spec.binary import DecodeError
-from kwsniff.spec.codecs import Allowance
-from kwsniff.spec.embedded import Embedded
-from kwsniff.spec.jsontext import encode, payload
-from kwsniff.spec.load import catalog
-from kwsniff.spec.messageset import (
+from kwsniff.spec.batches import (
     BATCH_HEADER,
     CODEC_MASK,
     CODEC_NAMES,
     CONTROL_BIT,
     CRC_FROM,
+    CREATE_TIME,
     DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MIN_RECORD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    Batch,
     Record,
+    batches,
     least_length,
+    records,
+    unpack_header,
 )
+from kwsniff.spec.binary import DecodeError
+from kwsniff.spec.codecs import Allowance
+from kwsniff.spec.embedded import Embedded
+from kwsniff.spec.jsontext import encode, payload
+from kwsniff.spec.load import catalog
 from kwsniff.spec.model import Field
 
 HIDDEN = "***"
@@ -255,7 +260,7 @@ class _Rendering:
         if self.config.records or batch.control:
             self._records_into(shown, buf, batch)
         elif batch.record_count is None:
-            self._count_into(shown, buf, batch)
+            self._walk(shown, buf, batch, lambda record: None)
         return shown
 
     def _records_into(self, shown: dict[str, Any], buf: bytes, batch: Batch) -> None:
@@ -263,9 +268,6 @@ class _Rendering:
         topic = self.enclosing("topic", "name", "topic_id")
         show = self._control if batch.control else self._record
         self._walk(shown, buf, batch, lambda record: inside.append(show(record, topic)))
-
-    def _count_into(self, shown: dict[str, Any], buf: bytes, batch: Batch) -> None:
-        self._walk(shown, buf, batch, lambda record: None)
 
     def _walk(self, shown: dict[str, Any], buf: bytes, batch: Batch, visit: Callable[[Record], None]) -> None:
         """Visit the records of a batch, and put right what only its inside tells about it."""

@@ -362,7 +362,7 @@ def test_a_directory_stands_for_the_captures_in_it(bucket: MemoryFileSystem) -> 
     ],
 )
 def test_patterns_match_as_in_a_shell(bucket: MemoryFileSystem, pattern: str, names: list[str]) -> None:
-    assert [each.url for each in find(f"memory://bucket/{pattern}")] == [
+    assert [each.place.url for each in find(f"memory://bucket/{pattern}")] == [
         f"memory://bucket/{name}" for name in names
     ]
 

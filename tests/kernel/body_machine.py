@@ -10,8 +10,8 @@ from kwsniff.engine.programs import api_rows, code_rows, program_row, programs_o
 from kwsniff.engine.tables import ARRAYS, SPECS, WANTS, Stopped, Tables
 from kwsniff.native.rowcopies import NONE
 from kwsniff.spec import instructions as i
-from kwsniff.spec.messageset import CODEC_NAMES
-from kwsniff.spec.runtime import uuid_text
+from kwsniff.spec.batches import CODEC_NAMES
+from kwsniff.spec.codegen import uuid_text
 
 SMALL = 4
 """Rows that tables have at first, so that growing them is tested too."""

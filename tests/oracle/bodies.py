@@ -1,11 +1,11 @@
-"""From the bytes of a message to what an event says of it, for every API and version, with the quirks."""
+"""From the bytes of a message to what an event says of it, for every API and version, with the load."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from kwsniff.config import Config
-from kwsniff.spec import quirks
+from kwsniff.spec import load
 from kwsniff.spec.binary import DecodeError
 from kwsniff.spec.compile import layout
 from kwsniff.spec.model import Item
@@ -38,8 +38,8 @@ def read(api_key: int, version: int, direction: str, data: bytes, pos: int, end:
     Raises:
         DecodeError: with path and offset, if the bytes are not what the layout says.
     """
-    may_downgrade = direction == "response" and version > 0 and api_key == quirks.API_VERSIONS
-    if may_downgrade and quirks.is_downgraded(version, data, pos, end):
+    may_downgrade = direction == "response" and version > 0 and api_key == load.API_VERSIONS
+    if may_downgrade and load.is_downgraded(data, pos, end):
         return _read_downgraded(data, pos, end, config)
     found = layout(api_key, version, direction)
     facts, after = read_facts(found, data, pos, end, config.max_elements)
@@ -52,10 +52,10 @@ def read(api_key: int, version: int, direction: str, data: bytes, pos: int, end:
 def _read_downgraded(data: bytes, pos: int, end: int, config: Config) -> Body:
     """An ApiVersions response that says the version is not supported; its error code is all that counts."""
     try:
-        return read(quirks.API_VERSIONS, 0, "response", data, pos, end, config)
+        return read(load.API_VERSIONS, 0, "response", data, pos, end, config)
     except DecodeError:
         # librdkafka's mock cluster writes a short array here.
-        facts = NO_FACTS._replace(error_code=quirks.UNSUPPORTED_VERSION, error_count=1)
+        facts = NO_FACTS._replace(error_code=load.UNSUPPORTED_VERSION, error_count=1)
         return Body(facts, None, None, None)
 
 

@@ -18,9 +18,8 @@ from kwsniff.config import Config
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.join import Joiner
 from kwsniff.run.offline import events
-from kwsniff.run.part import ORDER_BITS, PartEngine
+from kwsniff.run.part import ORDER_BITS, PartEngine, SplitReader, independent
 from kwsniff.run.plan import Split, cut
-from kwsniff.run.reading import SplitNotes, SplitReader, independent
 from tests.parts.decoded import Decoded, joined
 
 SMALL = Config(block_packets=50, block_bytes=1 << 13)
@@ -99,7 +98,7 @@ def decode(splits: Sequence[Split], config: Config) -> Outcome:
         engine = PartEngine(config, SEED, order, first=number == 0)
         part = Decoded(columns, order, deque(engine.part(columns)), engine.summary())
         rows += list(joined(joiner, part))
-        emitted.append(SplitNotes.of(reader.emitted.plain()))
+        emitted.append(reader.emitted)
         totals.merge(reader.emitted.totals)
     rows += joiner.finish()
     events = pa.Table.from_batches([each.batch for each in rows], EVENTS)

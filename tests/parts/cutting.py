@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kwsniff.capture.source import segments
+from kwsniff.capture.source import resolve, segments
 from kwsniff.config import Config
 from kwsniff.engine.analyze import Engine
 from kwsniff.net.segments import SegmentColumns, segment_columns
 from kwsniff.run.heads import COLUMNS
 from kwsniff.run.join import Joiner
 from kwsniff.run.part import ORDER_BITS, PartEngine
-from tests.parts.decoded import Decoded, joined
+from kwsniff.run.plan import Split, joined, pieces
+from tests.parts.decoded import Decoded
+from tests.parts.decoded import joined as joined_part
 from tests.samples import sample
 
 SEED = 20_261_122
@@ -104,7 +106,7 @@ def in_parts(
         rows = deque(engine.part(part))
         done = Decoded(list(part), order, rows, engine.summary())
         heads.append(len(done.summary.payload))
-        emitted += list(joined(joiner, done))
+        emitted += list(joined_part(joiner, done))
     emitted += joiner.finish()
     return Outcome(pa.Table.from_batches([each.batch for each in emitted]), joiner.again, joiner.alone, heads)
 
@@ -124,3 +126,9 @@ def shuffled(batches: Iterable[SegmentColumns], seed: int) -> list[SegmentColumn
         rows = np.argsort(places, kind="stable")
         made.append(chosen(each, np.repeat(rows, 1 + (random.random(len(rows)) < 0.02))))
     return made
+
+
+def plan(paths: Sequence[str], config: Config, size: int) -> list[Split]:
+    """The splits of the captures at `paths`, in the order of their packets."""
+    files = resolve(paths)
+    return joined(files, [pieces(file.path, config, size) for file in files], size)

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwsniff.config import Config
-from kwsniff.run.plan import Split, plan
+from kwsniff.run.plan import Split
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, cut_at, differences
+from tests.parts.cutting import plan
 from tests.samples import names, sample
 from tests.strength import ALL, examples
 

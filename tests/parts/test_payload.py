@@ -17,9 +17,8 @@ from kwsniff.engine.tables import SWEEP
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.heads import with_payload
 from kwsniff.run.offline import events
-from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary
+from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary, SplitReader
 from kwsniff.run.plan import Split, cut
-from kwsniff.run.reading import SplitReader
 from tests.parts.compare import SEED, SMALL, decode, differences
 from tests.samples import sample
 

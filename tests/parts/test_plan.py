@@ -11,8 +11,8 @@ import pytest
 
 from kwsniff.capture.source import CaptureTotals, segments
 from kwsniff.config import Config
-from kwsniff.run.plan import Split, cut, plan
-from kwsniff.run.reading import SplitReader
+from kwsniff.run.part import SplitReader
+from kwsniff.run.plan import Split, cut
 from tests.capture.files import (
     MICRO,
     MODIFIED,
@@ -30,6 +30,7 @@ from tests.capture.files import (
     pcapng,
     record,
 )  # fmt: skip
+from tests.parts.cutting import plan
 
 FRAMES = frames(200)
 CONFIG = Config(block_bytes=4096, block_packets=30)

@@ -11,9 +11,8 @@ import pytest
 
 from kwsniff.capture.error import CaptureError
 from kwsniff.config import Config
-from kwsniff.run import stretch
-from kwsniff.run.plan import Split, can_be_cut, cut
-from kwsniff.run.stretch import followed, together
+from kwsniff.run import plan
+from kwsniff.run.plan import Split, can_be_cut, cut, followed, together
 from tests.capture.files import (
     MICRO,
     MODIFIED,
@@ -60,12 +59,12 @@ def some(size: int, seed: int, most: int = 12) -> list[int]:
     return sorted(places | {near + each for each in range(draw.randrange(4)) if near + each < size})
 
 
-@pytest.fixture(params=[64, 4096, stretch.WINDOW])
+@pytest.fixture(params=[64, 4096, plan.WINDOW])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stretch is followed through windows of so many bytes; where the next one begins is looked for in
     the same, and 64 are too few for that."""
-    monkeypatch.setattr(stretch, "WINDOW", request.param)
-    monkeypatch.setattr(stretch, "HEAD", min(request.param, 4096))
+    monkeypatch.setattr(plan, "WINDOW", request.param)
+    monkeypatch.setattr(plan, "HEAD", min(request.param, 4096))
 
 
 def statistics(drops: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from kwsniff.engine.tables import QUIET
 from kwsniff.run import part
-from kwsniff.run.reading import SplitReader
+from kwsniff.run.part import SplitReader
 from tests.hostile.wire import Flow
 from tests.parts.compare import SEED, SMALL, Outcome, differences
 from tests.parts.traffic import ACK, FIN, RST, Talk, api_versions, no_versions, request, response

@@ -22,7 +22,6 @@ from kwsniff.count.naming import named
 from kwsniff.count.topics import FIXED, TopicNames
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
-from kwsniff.run.plan import plan
 from kwsniff.spark import finish, job, splits
 from kwsniff.spark.files import Stored
 from kwsniff.spark.finish import Finish, Group
@@ -33,6 +32,7 @@ from kwsniff.spark.version import Version
 from tests.capture.files import frames, pcap, pcapng
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, counted, cut_at, one_process
+from tests.parts.cutting import plan
 from tests.parts.test_talks import plain
 from tests.samples import names, sample
 from tests.spark.rotated import rotated

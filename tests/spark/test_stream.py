@@ -85,7 +85,7 @@ def test_connections_go_on_from_file_to_file(spark: SparkSession, tmp_path: Path
     assert stored(followed.out).equals(expected(files))
 
 
-STEPS = ["_written", "_closed", "_compacted", "_manifest", "_forget", "_told"]
+STEPS = ["_written", "_closed", "_compacted", "_findings", "_forget", "_told"]
 
 
 @pytest.mark.one_of(3)

@@ -13,9 +13,8 @@ import pyspark
 
 from kwsniff.capture.place import Place
 from kwsniff.config import Config
-from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary
+from kwsniff.run.part import ORDER_BITS, STORED, PartEngine, PartSummary, SplitReader
 from kwsniff.run.plan import cut
-from kwsniff.run.reading import SplitReader
 from kwsniff.spark.sparksession import unpacked
 from kwsniff.spark.tasks import fetched, kept, run
 from tests.parts.cutting import SEED, input_of

@@ -1,6 +1,7 @@
 """Messages inside bytes, written by hand after the protocol guide and the KIPs."""
 
 import struct
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,9 @@ def test_other_bytes_are_no_message(data):
 
 # Connect
 
+metadata = partial(embedded.decode_connect, "ConnectWorkerState")
+assignment = partial(embedded.decode_connect, "ConnectAssignment")
+
 WORKER_0 = struct.pack(">h", 0) + text("http://w1:8083/") + struct.pack(">q", 12)
 TASKS = struct.pack(">i", 1) + text("sink") + struct.pack(">iii", 2, -1, 0)
 HEAD = struct.pack(">h", 0) + text("leader-1") + text("http://w0:8083/") + struct.pack(">q", 12)
@@ -57,17 +61,21 @@ WORKER_2 = struct.pack(">h", 2) + text("http://w1:8083/") + struct.pack(">q", 12
 
 
 def test_an_eager_worker_tells_its_address_and_config_offset():
-    assert embedded.decode_metadata(WORKER_0) == {"version": 0, "url": "http://w1:8083/", "config_offset": 12}
+    assert metadata(WORKER_0) == {
+        "version": 0,
+        "url": "http://w1:8083/",
+        "config_offset": 12,
+    }
 
 
 def test_a_cooperative_worker_also_tells_what_it_runs():
-    body = embedded.decode_metadata(WORKER_2)
+    body = metadata(WORKER_2)
     assert body["version"] == 2
-    assert body["allocation"] == embedded.decode_assignment(ASSIGNED_2)
+    assert body["allocation"] == assignment(ASSIGNED_2)
 
 
 def test_an_assignment_names_connectors_and_tasks():
-    body = embedded.decode_assignment(ASSIGNED_0)
+    body = assignment(ASSIGNED_0)
     assert body == {
         "version": 0,
         "error_code": 0,
@@ -79,14 +87,16 @@ def test_an_assignment_names_connectors_and_tasks():
 
 
 def test_a_cooperative_assignment_adds_what_is_revoked_and_a_delay():
-    body = embedded.decode_assignment(ASSIGNED_2)
+    body = assignment(ASSIGNED_2)
     assert (body["revoked"], body["delay_ms"]) == (None, 300_000)
 
 
 def test_trailing_fields_of_a_cooperative_message_may_be_left_out():
     short = struct.pack(">h", 1) + HEAD
-    assert "assignment" not in embedded.decode_assignment(short)
-    assert "allocation" not in embedded.decode_metadata(struct.pack(">h", 1) + WORKER_0[2:])
+    assert "assignment" not in assignment(short)
+    assert "allocation" not in embedded.decode_connect(
+        "ConnectWorkerState", struct.pack(">h", 1) + WORKER_0[2:]
+    )
 
 
 def test_a_group_of_unknown_type_shows_what_fits():
@@ -98,7 +108,7 @@ def test_a_group_of_unknown_type_shows_what_fits():
 
 @pytest.mark.parametrize("data", [WORKER_0, WORKER_2, ASSIGNED_0, ASSIGNED_2])
 def test_a_cut_or_longer_connect_message_is_refused_or_lacks_optional_fields(data):
-    decode = embedded.decode_metadata if data in (WORKER_0, WORKER_2) else embedded.decode_assignment
+    decode = metadata if data in (WORKER_0, WORKER_2) else assignment
     whole = decode(data)
     for kept in range(len(data)):
         try:
