@@ -13,7 +13,6 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyarrow import csv
 
 from kwsniff.capture.error import CaptureError
@@ -123,6 +122,8 @@ def _batches(file: str, columns: frozenset[str] | None) -> Iterator[pa.RecordBat
 
 def _read(file: str, columns: frozenset[str] | None, *more: str) -> Iterator[pa.RecordBatch]:
     """A file with those columns of EVENTS that are asked for and that it has."""
+    import pyarrow.dataset as ds  # which takes a tenth of a second, and writing CSV does without
+
     source = ds.dataset(file, format="parquet")
     names = source.schema.names
     if not more and "event" not in names:

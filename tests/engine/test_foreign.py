@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,8 @@ def test_many_protocols_are_tried() -> None:
 def test_the_recorder_knows_what_is_tried() -> None:
     sources = (FOREIGN.parent / "exchanges").glob("*.py")
     told = "".join(source.read_text() for source in sources)
-    assert [
-        name for name in NAMES if f'@exchange("{name}")' not in told and f'@made("{name}")' not in told
-    ] == []
+    known = re.findall(r'(?:@exchange|@made|served)\(\s*"([^"]+)"', told)
+    assert set(NAMES) <= set(known)
 
 
 def test_tls_on_a_kafka_port_is_counted_as_such(tmp_path: Path) -> None:
