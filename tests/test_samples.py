@@ -161,7 +161,7 @@ def test_records_are_produced_where_and_as_the_client_says(name: str) -> None:
     assert missing == []
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("name", names())
 def test_any_block_size_gives_the_same_events(name: str) -> None:
     recorded = sample(name)

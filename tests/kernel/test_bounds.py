@@ -90,7 +90,7 @@ def test_damage_through_the_smallest_tables(
     same_events(str(path), monkeypatch)
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("limits", ["default", "tight"])
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name not in CROWDS])
 def test_attacks_through_the_smallest_tables(

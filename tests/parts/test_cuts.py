@@ -56,7 +56,7 @@ def test_any_cut_at_length(name: str, fractions: list[float]) -> None:
     differences(paths, cut_at(paths, fractions))
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("mutation", sorted(MUTATIONS))
 @pytest.mark.parametrize("name", ["librdkafka-groups", "kafka-0.8"])
 def test_damaged_traffic_cut_anywhere(name: str, mutation: str, tmp_path: Path) -> None:

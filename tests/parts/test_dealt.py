@@ -58,7 +58,7 @@ def in_shares(given: Sequence[Sequence[SegmentColumns]], config: Config) -> pa.T
     return pa.Table.from_batches([each.batch for each in made])
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("name", names())
 def test_shares_come_to_the_rows_of_one_run(name: str) -> None:
     batches = input_of(name)

@@ -128,7 +128,7 @@ def test_drops_that_a_large_file_tells_at_its_end_are_told_with_the_last_split(t
 def test_any_cuts_are_those_of_the_whole_chain_or_none(name: str, tmp_path: Path) -> None:
     data = {**PLAIN, **ODD}[name]
     path = written(tmp_path, data)
-    for seed in range(60 if ALL else 20):
+    for seed in range(60 if ALL else 6):
         wanted = some(len(data), seed)
         assert in_stretches(path, wanted) in (None, cut(path, wanted, CONFIG)), wanted
 
@@ -137,7 +137,7 @@ def test_any_cuts_are_those_of_the_whole_chain_or_none(name: str, tmp_path: Path
 @pytest.mark.parametrize("name", [*PLAIN, *ODD])
 def test_nor_are_they_others_when_the_file_is_damaged(name: str, tmp_path: Path) -> None:
     data = {**PLAIN, **ODD}[name]
-    for seed in range(60 if ALL else 20):
+    for seed in range(60 if ALL else 6):
         draw = random.Random(seed)
         bad = bytearray(data)
         for _ in range(draw.randrange(1, 4)):
@@ -166,7 +166,8 @@ def test_a_capture_within_a_packet_misleads_nobody(tmp_path: Path) -> None:
     assert in_stretches(path, [inner]) is None
 
 
-@pytest.mark.parametrize("name", names() if ALL else names()[::3])
+@pytest.mark.one_of(6)
+@pytest.mark.parametrize("name", names())
 def test_samples_are_cut_in_the_same_places(name: str) -> None:
     for path in sample(name).paths:
         size = Path(path).stat().st_size

@@ -240,6 +240,7 @@ TALKS: list[Callable[[], Talk]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("made", TALKS, ids=lambda made: made.__name__)
 def test_a_cut_before_any_segment_changes_nothing(made: Callable[[], Talk], tmp_path: Path) -> None:
     talk = made()
@@ -248,7 +249,7 @@ def test_a_cut_before_any_segment_changes_nothing(made: Callable[[], Talk], tmp_
         differences([path], talk.splits(path, [index]))
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("made", TALKS, ids=lambda made: made.__name__)
 @pytest.mark.parametrize("step", [1, 2, 7, 23, 31])
 def test_neither_do_several_cuts(made: Callable[[], Talk], step: int, tmp_path: Path) -> None:
