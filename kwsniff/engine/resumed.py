@@ -387,7 +387,7 @@ def keep_waiting(t: Any, old: int, new: int) -> None:
         row = t.requests[row].after
     while was.last_request >= 0:
         move_first(t, new, was.last_request)
-        conn.jumbled = 1
+        conn.unordered = 1
 
 
 @kernel

@@ -294,7 +294,7 @@ CONNECTIONS = Spec(
     held_pending="1: the item at hand was held and is to be judged",
     first_request=ref("requests", "request in flight that came first"), last_request=ref("requests", "the one that came last"),
     in_flight="requests in flight",
-    jumbled="1: their correlation ids may not ascend",
+    unordered="1: correlation ids of the requests in flight may not ascend; until none is in flight",
     first_unasked=ref("requests", "oldest remembered request without reply"), last_unasked=ref("requests", "latest"), unasked="how many",
     first_early=ref("early", "oldest response without request"), last_early=ref("early", "latest"), early="how many",
     response_gap="1: response bytes were lost since the last call",

@@ -47,11 +47,12 @@ def find_waiting(t: Any, c: int, correlation_id: int) -> int:
 
 @inlined
 def may_wait(t: Any, conn: Any, correlation_id: int) -> bool:
-    """Whether a correlation id lies among those of the requests in flight. Where framing is searched for most
-    that are asked for don't, and this looks at two rows that were just used, not at one anywhere."""
+    """Whether a correlation id lies among those of the requests in flight: between the first and the last, as
+    ids ascend unless the connection is marked `unordered`. Where framing is searched for most that are asked
+    for don't, and this looks at two rows that were just used, not at one anywhere in the hash table."""
     if conn.in_flight == 0:
         return False
-    if conn.jumbled:
+    if conn.unordered:
         return True
     oldest, latest = t.requests[conn.first_request], t.requests[conn.last_request]
     return oldest.correlation_id <= correlation_id <= latest.correlation_id
@@ -142,9 +143,9 @@ def link(t: Any, row: int) -> None:
         _append_unasked(t.requests, conn, row)
     else:
         if conn.last_request < 0:
-            conn.jumbled = 0
+            conn.unordered = 0
         elif request.correlation_id < t.requests[conn.last_request].correlation_id:
-            conn.jumbled = 1
+            conn.unordered = 1
         _append_request(t.requests, conn, row)
     count(t, conn, request, 1)
 

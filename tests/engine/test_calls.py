@@ -67,6 +67,29 @@ def test_pipelined_requests_are_paired_by_correlation_id() -> None:
     ).nothing_more()  # fmt: skip
 
 
+@pytest.mark.parametrize("asked", [(5, 3, 6), (7, 3, 6), (5, 8, 3, 6), (5, 3, 6, 7), (9, 3, 5, 2, 6)])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_pipelined_requests_whose_correlation_ids_do_not_rise_are_paired(
+    asked: tuple[int, ...], ordered: bool
+) -> None:
+    """Answered in the order in which they came, or in that of their ids."""
+    answered = sorted(asked) if ordered else list(asked)
+    script = play() >> handshake()
+    for corr in asked:
+        script >> request(corr=corr)
+    for corr in answered:
+        script >> response(corr=corr)
+    first, behind = len(script.segments) - 2 * len(asked) + 1, len(asked)
+    for at, corr in enumerate(answered):
+        sent = asked.index(corr)
+        script << call(
+            correlation_id=corr, status="ok", in_flight=sent,
+            request_packet=first + sent, response_packet=first + behind + at,
+        )  # fmt: skip
+    odd = {row["code"] for row in script.events() if row["event"] == "anomaly"}
+    assert odd == ({"response_out_of_order"} if ordered else set())
+
+
 def test_a_response_that_overtakes_is_paired_and_reported() -> None:
     (
         play()
