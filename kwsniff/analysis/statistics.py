@@ -12,7 +12,7 @@ import pyarrow as pa
 from kwsniff.analysis.tabular import AnswerField as Field
 from kwsniff.count.codes import combined
 from kwsniff.count.eventrows import BROKER_LEAST, PARTS, address
-from kwsniff.count.keyed import NEVER, Array, Columns, folded
+from kwsniff.count.keyed import GREATEST, NEVER, Array, Columns, folded
 from kwsniff.count.percentiles import QUANTILES, Samples, percentiles
 from kwsniff.count.store import MEASURES, CallStore
 from kwsniff.rows.columns import Ints, Mask
@@ -334,9 +334,10 @@ class Statistics:
         table["error_ratio"] = table["errors"] / calls
         table["errors_by_name"] = self._errors_by_name(taken(cells, failed), group[failed], calls)
         table["wait_overrun_max_us"] = np.maximum(table["overrun_us"], 0)
-        table["in_flight_max"] = _known(table["in_flight_max"], table["in_flight_max"] >= 0)
         for name, column in (("first_time", table["first_us"]), ("last_time", table["last_us"])):
             table[name] = _known(column, (column > 0) & (column < NEVER))
+        for name in (name for name, measure in MEASURES.items() if measure is GREATEST):
+            table[name] = _known(table[name], table[name] >= 0)
         return table
 
     def _errors_by_name(self, cells: Columns, group: Ints, calls: Ints) -> list[str | None]:

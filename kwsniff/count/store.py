@@ -17,7 +17,7 @@ calls; a call and topic are one pair, however often the call names the topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -49,15 +49,45 @@ from kwsniff.rows.columns import Floats, Ints
 CODED = ("api_key", "client_id", "client_ip", "broker_ip", "broker_port", "error_code", "status")
 TEXTS = ("client_id", "client_ip", "broker_ip")
 KEYS = (*CODED, "waited")
-MEASURES = {
-    **dict.fromkeys(("calls", "request_bytes", "response_bytes", "records", "record_bytes"), SUM),
-    **dict.fromkeys(("error_codes", "throttled_calls", "throttle_ms", "parted_calls"), SUM),
-    **dict.fromkeys(("duration_us", *PARTS, BROKER_LEAST), REAL_SUM),
-    **dict.fromkeys(("last_us", "in_flight_max", "throttle_max_ms"), GREATEST),
-    "overrun_us": Measure(np.fmax, np.float64, np.nan),
-    "first_us": LEAST,
+Counted = Callable[[EventRows, Ints], Array]
+"""What calls have of a measure; whether they waited on purpose is known already."""
+
+
+def _ints(column: str, null: int = 0) -> Counted:
+    return lambda calls, _: calls.ints(column, null)
+
+
+def _floats(column: str) -> Counted:
+    """Nulls count as 0."""
+    return lambda calls, _: _or_zero(calls.floats(column))
+
+
+def _overrun(calls: EventRows, waited: Ints) -> Array:
+    fetch = calls.is_in("api_key", FETCHES)
+    return np.where(waited * fetch == 1, calls.floats("broker_us"), np.nan)
+
+
+_COUNTED: dict[str, tuple[Measure, Counted]] = {
+    "calls": (SUM, lambda calls, _: np.broadcast_to(np.int64(1), len(calls))),
+    "request_bytes": (SUM, _ints("request_bytes")),
+    "response_bytes": (SUM, _ints("response_bytes")),
+    "records": (SUM, _ints("record_count")),
+    "record_bytes": (SUM, _ints("record_bytes")),
+    "error_codes": (SUM, _ints("error_count")),
+    "throttled_calls": (SUM, lambda calls, _: (calls.ints("throttle_ms") > 0).astype(np.int64)),
+    "throttle_ms": (SUM, _ints("throttle_ms")),
+    "throttle_max_ms": (GREATEST, _ints("throttle_ms")),
+    "in_flight_max": (GREATEST, _ints("in_flight", -1)),
+    "duration_us": (REAL_SUM, _floats("duration_us")),
+    "parted_calls": (SUM, lambda calls, _: calls.known("broker_us").astype(np.int64)),
+    **{name: (REAL_SUM, _floats(name)) for name in (*PARTS, BROKER_LEAST)},
+    "overrun_us": (Measure(np.fmax, np.float64, np.nan), _overrun),
+    "first_us": (LEAST, lambda calls, _: calls.first_known(*FIRST, null=NEVER)),
+    "last_us": (GREATEST, lambda calls, _: calls.first_known(*LAST, null=0)),
 }
-"""`parted_calls`: calls whose parts are known; `first_us` of a call whose time is not known is NEVER."""
+"""What is counted of calls, and how. `parted_calls`: calls the parts of whose time are known. A greatest
+number below 0 is not known, nor is a first time of NEVER."""
+MEASURES = {name: measure for name, (measure, _) in _COUNTED.items()}
 MAX_CELLS = 50_000
 """Cells beyond it become one, of `OTHERS` and of no API."""
 
@@ -159,7 +189,7 @@ class CallStore:
         keys["waited"] = waited(calls).astype(np.int64)
         sizes = [*(len(self.codes[name]) for name in CODED), 2]
         cell = self._calls.placed([keys[name] for name in KEYS], sizes)
-        measures = _measures(calls, keys["waited"])
+        measures = {name: _steady(of(calls, keys["waited"])) for name, (_, of) in _COUNTED.items()}
         self._calls.add(cell, measures)
         self._learn_software(calls, keys)
         row = topic = np.zeros(0, np.int64)
@@ -297,29 +327,6 @@ class CallStore:
         self._libraries += len(found) - before
 
 
-def _measures(calls: EventRows, waited: Ints) -> dict[str, Array]:
-    throttle = calls.ints("throttle_ms")
-    fetch = calls.is_in("api_key", FETCHES)
-    measures = {
-        "calls": np.broadcast_to(np.int64(1), len(calls)),
-        "request_bytes": calls.ints("request_bytes"),
-        "response_bytes": calls.ints("response_bytes"),
-        "records": calls.ints("record_count"),
-        "record_bytes": calls.ints("record_bytes"),
-        "error_codes": calls.ints("error_count"),
-        "throttled_calls": (throttle > 0).astype(np.int64),
-        "throttle_ms": throttle,
-        "duration_us": _or_zero(calls.floats("duration_us")),
-        **_parts(calls),
-        "last_us": calls.first_known(*LAST, null=0),
-        "in_flight_max": calls.ints("in_flight", -1),
-        "throttle_max_ms": throttle,
-        "overrun_us": np.where(waited * fetch == 1, calls.floats("broker_us"), np.nan),
-        "first_us": calls.first_known(*FIRST, null=NEVER),
-    }  # fmt: skip
-    return {name: _steady(values) for name, values in measures.items()}
-
-
 def _steady(values: Array) -> Array:
     """The same, but that what is one value throughout takes room for one, and little time."""
     if not len(values) or is_steady(values):
@@ -327,12 +334,6 @@ def _steady(values: Array) -> Array:
     first = values[:1]
     same = values == first if first == first else np.isnan(values)
     return np.broadcast_to(first[0], values.shape) if same.all() else values
-
-
-def _parts(calls: EventRows) -> dict[str, Array]:
-    """The parts of each call's time, 0 where they are not known, and whether they are."""
-    known = calls.known("broker_us").astype(np.int64)
-    return {"parted_calls": known} | {name: _or_zero(calls.floats(name)) for name in (*PARTS, BROKER_LEAST)}
 
 
 def _or_zero(values: Floats) -> Floats:
