@@ -1,4 +1,5 @@
-"""What the network and the two ends' buffers do: retransmissions and closed windows."""
+"""Rules about connections: what the network and the buffers of both ends do to them (retransmissions, closed
+windows), clients that connect anew all the time, brokers that do not answer a SYN or a request."""
 
 from __future__ import annotations
 
