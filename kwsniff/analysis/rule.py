@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_type_hints
 
 import pyarrow as pa
@@ -417,6 +418,12 @@ class Shown(NamedTuple):
         return many(self.value, noun) if noun else in_unit(self.name, self.value)
 
 
+@cache
+def _counted(rule: type[Rule]) -> list[tuple[str, type]]:
+    """What a rule counts with: its annotations of what can be merged."""
+    return [(name, kind) for name, kind in get_type_hints(rule).items() if hasattr(kind, "merge")]
+
+
 class Rule(ABC):
     """One rule. Its docstring is its documentation in docs/findings.md: what it means and what to do.
 
@@ -437,9 +444,8 @@ class Rule(ABC):
         self.thresholds = thresholds
         self.looked = 0
         """Rows it could judge by; 0: the capture does not show what it looks at."""
-        for name, kind in get_type_hints(type(self)).items():
-            if hasattr(kind, "merge"):
-                setattr(self, name, kind())
+        for name, kind in _counted(type(self)):
+            setattr(self, name, kind())
 
     @abstractmethod
     def take(self, batch: EventBatch) -> None:

@@ -330,7 +330,6 @@ _SHOWN: dict[str, Callable[[Any], str]] = {
 
 def write_csv(out: IO[bytes], table: AnswerTable, top: int | None) -> None:
     """One table as CSV: times in UTC, durations in microseconds, lists joined by `;`."""
-    import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv
 

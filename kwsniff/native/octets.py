@@ -86,12 +86,8 @@ def mix_of(a: int, b: int, c: int, seed: int) -> int:
 
 @inlined
 def _eight(data: Any, pos: int) -> int:
-    """Eight bytes in some order."""
-    return (
-        byte(data, pos) | byte(data, pos + 1) << 8 | byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
-        | byte(data, pos + 4) << 32 | byte(data, pos + 5) << 40 | byte(data, pos + 6) << 48
-        | byte(data, pos + 7) << 56
-    )  # fmt: skip
+    """Eight bytes, the first least significant."""
+    return _little(data, pos) | _little(data, pos + 4) << 32
 
 
 @kernel
@@ -198,10 +194,7 @@ if COMPILING:
         """CRC-32C eight bytes at a time."""
         crc, pos = int64(0xFFFFFFFF), start
         while pos + 8 <= end:
-            low = byte(data, pos) | byte(data, pos + 1) << 8 | byte(data, pos + 2) << 16
-            low |= byte(data, pos + 3) << 24 | byte(data, pos + 4) << 32 | byte(data, pos + 5) << 40
-            low |= byte(data, pos + 6) << 48 | byte(data, pos + 7) << 56
-            crc = _instruction(crc, low)
+            crc = _instruction(crc, _eight(data, pos))
             pos += 8
         while pos < end:
             crc = (crc >> 8) ^ _CASTAGNOLI[(crc ^ byte(data, pos)) & 0xFF]
@@ -221,8 +214,7 @@ if COMPILING:
 def _by_table(table: Any, data: Any, start: int, end: int) -> int:
     crc, pos = int64(0xFFFFFFFF), start
     while pos + 8 <= end:
-        crc ^= byte(data, pos) | byte(data, pos + 1) << 8
-        crc ^= byte(data, pos + 2) << 16 | byte(data, pos + 3) << 24
+        crc ^= _little(data, pos)
         crc = (
             table[uintp(0x700 + (crc & 0xFF))]
             ^ table[uintp(0x600 + (crc >> 8 & 0xFF))]
