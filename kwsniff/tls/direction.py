@@ -14,7 +14,7 @@ from typing import Any
 
 from kwsniff.tls.epochs import CLEAR, Candidate, Negotiation, candidates
 from kwsniff.tls.keylog import KeyLog
-from kwsniff.tls.protection import Opened, Record
+from kwsniff.tls.protection import Opened, Record, Sealed
 from kwsniff.tls.suites import BLOCK_BYTES, HEADER_BYTES, TLS_1_0, overhead
 
 LEAST_RECORD = 22
@@ -43,6 +43,9 @@ class Direction:
 
     open: Callable[[Record, int], Opened] | None = None
     """Opens the next record, if nothing is unsure about it."""
+    decrypt: Callable[[Any, Any, Any], bytes] | None = None
+    """With `iv` all that `open` consists of in TLS 1.3."""
+    iv: int = 0
     negotiation: Negotiation | None = None
     stage: int = CLEAR
     changed: bool = False
@@ -55,8 +58,10 @@ class Direction:
     """At most lost in that time."""
     expected: int = 0
     """Probably lost in that time."""
-    octets: int = 0
-    """Bytes that were taken, with their headers."""
+    sampled: int = 0
+    """Bytes of some records of application data, with their headers."""
+    samples: int = 0
+    """How many records those are."""
     messages: bytearray = field(default_factory=bytearray)
     """The beginning of a handshake message."""
     skip: int = 0
@@ -64,8 +69,8 @@ class Direction:
     chain: bytearray = field(default_factory=lambda: bytearray(BLOCK_BYTES))
     """TLS 1.0: the last block of the last record."""
     credit: int = CREDIT
-    credited: int = 0
-    """What `octets` were when credit was given."""
+    settled: int = 0
+    """What `sequence` was when a search ended; those opened since gave no credit yet."""
     version: int = -1
     """Of the key log when candidates were made."""
     made: list[tuple[Negotiation, int, list[Candidate]]] = field(default_factory=list)
@@ -73,7 +78,7 @@ class Direction:
     def __getstate__(self) -> dict[str, Any]:
         """Everything but keys, which are made anew."""
         state = {name: getattr(self, name) for name in self.__slots__}
-        return {**state, "open": None, "version": -1, "made": []}
+        return {**state, "open": None, "decrypt": None, "iv": 0, "version": -1, "made": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -83,20 +88,32 @@ class Direction:
         """The next record is the first one of an epoch."""
         self.negotiation, self.stage = negotiation, stage
         self.open = None
-        self.sequence = self.failed = self.missed = self.expected = 0
+        self.sequence = self.failed = self.missed = self.expected = self.settled = 0
 
     def lose(self, count: int) -> None:
         """So many bytes of the stream are missing before the next record."""
         self.missed += count // LEAST_RECORD + 1
         self.expected += round(count / self.mean_record())
-        self.octets += count
+        self.credit += count * CREDIT_PER_BYTE
         self.open = None
         self.messages.clear()
         self.skip = 0
 
+    def hurry(self) -> None:
+        """Nothing is unsure about the next record: it is protected like the one that was just opened."""
+        protection = self.made[0][2][0].protection
+        self.open = protection.open
+        self.decrypt, self.iv = (
+            (protection.decrypt, protection.iv) if isinstance(protection, Sealed) else (None, 0)
+        )
+
+    def sample(self, record: Record) -> None:
+        self.sampled += len(record)
+        self.samples += 1
+
     def mean_record(self) -> float:
-        """Bytes of a record with its header, from what was taken."""
-        return max(self.octets / self.sequence, LEAST_RECORD) if self.sequence else USUAL_RECORD
+        """Bytes of a record with its header."""
+        return max(self.sampled / self.samples, LEAST_RECORD) if self.samples else USUAL_RECORD
 
     def overhead(self, negotiation: Negotiation | None) -> int:
         """Bytes of a record's body that are no plaintext."""
@@ -122,10 +139,9 @@ class Direction:
         Returns what it holds and with which keys it was opened, and goes on from there; or None twice.
         """
         known = [(epoch, found) for epoch in epochs if (found := self._candidates(epoch, keys, client))]
-        self.credit = min(
-            self.credit + (self.octets - self.credited) * CREDIT_PER_BYTE + TRY_COST, MAX_CREDIT
-        )
-        self.credited = self.octets
+        opened_since = self.sequence - self.failed - self.settled
+        earned = len(record) * CREDIT_PER_BYTE + (opened_since + 1) * TRY_COST
+        self.credit, self.settled = min(self.credit + earned, MAX_CREDIT), self.sequence - self.failed
         for window in (self._near, self._far):
             for epoch, found in known:
                 for sequence in window(epoch):
@@ -176,7 +192,7 @@ class Direction:
         if negotiation is not self.negotiation or stage != self.stage:
             self.begin(negotiation, stage)
         self.made = [(negotiation, stage, [candidate])]
-        self.sequence = sequence + 1
+        self.sequence = self.settled = sequence + 1
         self.failed = self.missed = self.expected = 0
         negotiation.client_random = candidate.client_random
         negotiation.cipher = candidate.cipher

@@ -73,16 +73,16 @@ def protection_1_2(
 class Sealed:
     """AEAD of TLS 1.3 (RFC 8446, section 5.2)."""
 
-    __slots__ = ("_decrypt", "_invalid", "_iv")
+    __slots__ = ("_invalid", "decrypt", "iv")
 
     def __init__(self, cipher: Any, iv: bytes) -> None:
-        self._decrypt: Callable[[Any, Any, Any], bytes] = cipher.decrypt
-        self._iv = int.from_bytes(iv, "big")
+        self.decrypt: Callable[[Any, Any, Any], bytes] = cipher.decrypt
+        self.iv = int.from_bytes(iv, "big")
         self._invalid = _invalid()
 
     def open(self, record: Record, sequence: int) -> Opened:
         try:
-            inner = self._decrypt((self._iv ^ sequence).to_bytes(12, "big"), record[5:], record[:5])
+            inner = self.decrypt((self.iv ^ sequence).to_bytes(12, "big"), record[5:], record[:5])
         except self._invalid:
             return None
         if inner and inner[-1] == APPLICATION_DATA:

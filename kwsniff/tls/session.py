@@ -29,6 +29,8 @@ from kwsniff.tls.suites import (
 )
 
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE_RECORD = 20, 21, 22
+SAMPLED = 63
+"""One record in so many and one is looked at for the mean size."""
 MAX_HANDSHAKE = 128 * 1024
 """Bytes of a handshake message, or of all that a session hash is made of; longer ones are not read."""
 MAX_HANDSHAKE_RECORDS = 64
@@ -110,13 +112,27 @@ class Session:
         secrets are not at hand (yet), or its tag does not fit.
         """
         direction = self._directions[side]
-        direction.octets += len(record)
-        if not lost and (opener := direction.open) is not None:
-            opened = opener(record, direction.sequence)
-            if opened.__class__ is bytes:
-                direction.sequence += 1
-                return opened
-        return self._take(side, record, lost)
+        if lost or direction.open is None:
+            return self._take(side, record, lost)
+        sequence = direction.sequence
+        if direction.decrypt is None:
+            opened = direction.open(record, sequence)
+            if opened.__class__ is not bytes:
+                return self._take(side, record, lost)
+        else:
+            # `Sealed.open` once more, without what calling it takes.
+            try:
+                nonce = (direction.iv ^ sequence).to_bytes(12, "big")
+                inner = direction.decrypt(nonce, record[5:], record[:5])
+            except Exception:
+                return self._take(side, record, lost)
+            if not inner or inner[-1] != APPLICATION_DATA:
+                return self._take(side, record, lost)
+            opened = inner[:-1]
+        direction.sequence = sequence + 1
+        if not sequence & SAMPLED:
+            direction.sample(record)
+        return opened
 
     def size_of(self, side: int, record_length: int) -> int:
         """Bytes of plaintext in a record whose body has so many bytes, at least 0.
@@ -179,7 +195,8 @@ class Session:
             return b"" if innocent else None
         if isinstance(opened, bytes):
             self.facts.decrypted = True
-            direction.open = direction.made[0][2][0].protection.open
+            direction.hurry()
+            direction.sample(record)
             return opened
         kind, content = opened
         if kind == HANDSHAKE_RECORD:
