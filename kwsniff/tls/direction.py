@@ -31,6 +31,8 @@ MAX_CREDIT = 64 << 20
 CREDIT_PER_BYTE = 64
 GUESSED_RECORDS = 8
 """Records of a direction without any hello for which the secrets of all connections are tried."""
+GUESSED_SEQUENCES = 256
+"""Sequence numbers that are tried then, if credit is left."""
 USUAL_RECORD = 1024
 USUAL_OVERHEAD = 17
 
@@ -166,7 +168,7 @@ class Direction:
             if of is negotiation and at == stage:
                 return found
         found = []
-        if negotiation.client_random or negotiation.server_random or self.failed < GUESSED_RECORDS:
+        if not negotiation.joined or self.failed < GUESSED_RECORDS:
             found = candidates(negotiation, stage, client, keys, self.chain)
         self.made.append((negotiation, stage, found))
         return found
@@ -176,7 +178,8 @@ class Direction:
         if epoch[0] is self.negotiation and epoch[1] == self.stage:
             likely = self.sequence + self.expected
             return self.sequence - self.failed, likely, self.sequence + self.missed + FEW
-        return 0, self.failed + self.expected, self.failed + self.missed + FEW
+        guessed = GUESSED_SEQUENCES if epoch[0].joined else 0
+        return 0, self.failed + self.expected, self.failed + self.missed + guessed + FEW
 
     def _near(self, epoch: Epoch) -> Iterator[int]:
         low, likely, high = self._bounds(epoch)
@@ -185,7 +188,12 @@ class Direction:
         return iter(dict.fromkeys(number for number in near if number <= high))
 
     def _far(self, epoch: Epoch) -> Iterator[int]:
-        return _around(*self._bounds(epoch), MAX_TRIES)
+        """Few large records may have been lost as well as the usual ones: both are tried in turns."""
+        low, likely, high = self._bounds(epoch)
+        few = iter(range(likely - self.expected, high + 1))
+        for number in _around(low, likely, high, MAX_TRIES):
+            yield number
+            yield next(few, number)
 
     def _settle(self, epoch: Epoch, candidate: Candidate, sequence: int) -> None:
         negotiation, stage = epoch

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kwsniff.tls import schedule
 from kwsniff.tls.keylog import KeyLog
 from kwsniff.tls.protection import Protection, protection_1_2, protection_1_3
-from kwsniff.tls.suites import SUITES, SUITES_1_3, TLS_1_3, Suite
+from kwsniff.tls.suites import CCM, SUITES, SUITES_1_3, TLS_1_3, Suite
 
 CLEAR, EARLY, HANDSHAKE, APPLICATION = range(4)
 """Stages; APPLICATION + n is that after n KeyUpdates."""
@@ -37,6 +37,8 @@ class Negotiation:
     """Client random of the earlier connection whose session this one may go on with, before TLS 1.3."""
     rsa_id: bytes = b""
     """First bytes of the encrypted premaster secret."""
+    joined: bool = False
+    """No hello was seen: the capture met the connection in its middle."""
     session_hash: bytes = b""
     """For the extended master secret (RFC 7627), if that was negotiated."""
 
@@ -91,11 +93,13 @@ def _of_1_3(
 def _suites(negotiation: Negotiation, stage: int, secret_bytes: int) -> list[Suite]:
     """Suites of TLS 1.3 with secrets of that length: the one that was selected, if it is known.
 
-    Early data is sent before one is selected, with that of the session that is resumed.
+    Early data is sent before one is selected, with that of the session that is resumed. Where the connection
+    is guessed, too, AES-CCM, which is rare, is left out.
     """
     if negotiation.suite and stage != EARLY:
         return [negotiation.suite] if _secret_bytes(negotiation.suite) == secret_bytes else []
-    return [suite for suite in SUITES_1_3 if _secret_bytes(suite) == secret_bytes]
+    found = [suite for suite in SUITES_1_3 if _secret_bytes(suite) == secret_bytes]
+    return found if not negotiation.joined else [suite for suite in found if suite.mode != CCM]
 
 
 def _secret_bytes(suite: Suite) -> int:

@@ -33,6 +33,8 @@ SAMPLED = 63
 """One record in so many and one is looked at for the mean size."""
 MAX_HANDSHAKE = 128 * 1024
 """Bytes of a handshake message, or of all that a session hash is made of; longer ones are not read."""
+MAX_MESSAGES = 64
+"""Handshake messages of one record that are read."""
 MAX_HANDSHAKE_RECORDS = 64
 """Records of a TLS 1.3 handshake whose own secrets are missing that are taken for no application data."""
 
@@ -228,7 +230,8 @@ class Session:
         negotiation = direction.negotiation or self._negotiation
         if negotiation is None:
             if self._assumed is None:
-                self._assumed = Negotiation(TLS_1_3, client_random=self.hello.random if self.hello else b"")
+                random = self.hello.random if self.hello else b""
+                self._assumed = Negotiation(TLS_1_3, client_random=random, joined=not random)
             negotiation = self._assumed
         if negotiation.version == TLS_1_3:
             early = side == self.client and self.hello and self.hello.offers(hellos.EARLY_DATA)
@@ -274,11 +277,13 @@ class Session:
         direction.skip -= skipped
         messages = direction.messages
         messages += content[skipped:]
-        while len(messages) >= 4:
+        for _ in range(MAX_MESSAGES):
+            if len(messages) < 4:
+                return
             size = 4 + int.from_bytes(messages[1:4], "big")
             if messages[0] not in hellos.MESSAGES:  # the middle of a message whose beginning was lost
-                messages.clear()
-            elif size > MAX_HANDSHAKE:
+                break
+            if size > MAX_HANDSHAKE:
                 direction.skip = max(0, size - len(messages))
                 del messages[:size]
             elif len(messages) < size:
@@ -287,6 +292,7 @@ class Session:
                 message = bytes(messages[:size])
                 del messages[:size]
                 self._message(side, message)
+        messages.clear()
 
     def _message(self, side: int, message: bytes) -> None:
         kind, body = message[0], message[4:]

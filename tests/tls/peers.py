@@ -31,8 +31,8 @@ Records = list[tuple[int, bytes]]
 class Recording:
     """What a connection carried."""
 
-    chunks: list[tuple[int, bytes]] = field(default_factory=list)
-    keys: bytes = b""
+    chunks: list[tuple[int, bytes]] = field(default_factory=list, repr=False)
+    keys: bytes = field(default=b"", repr=False)
     """The key log."""
 
     def records(self) -> Records:
@@ -84,7 +84,10 @@ class Relay:
     def _pass(self, recording: Recording, ends: Sequence[socket.socket]) -> None:
         open_ends = list(ends)
         while open_ends:
-            for end in select.select(open_ends, [], [], DEADLINE)[0] or open_ends[:1]:
+            ready = select.select(open_ends, [], [], DEADLINE)[0]
+            if not ready:
+                return
+            for end in ready:
                 side = ends.index(end)
                 try:
                     chunk = end.recv(65536)
@@ -159,6 +162,10 @@ class Peer:
                 raise AssertionError(f"{text!r} did not come: {bytes(self.output[-2000:])!r}")
             time.sleep(0.005)
 
+    def ended(self) -> None:
+        """Wait until it ends by itself."""
+        self._process.wait(DEADLINE)
+
     def close(self) -> None:
         assert self._process.stdin
         assert self._process.stdout
@@ -224,23 +231,29 @@ def echo(context: ssl.SSLContext, greeting: bytes = b"") -> Iterator[Relay]:
         thread.join(DEADLINE)
 
 
+def receive(end: ssl.SSLSocket, count: int) -> None:
+    while count:
+        data = end.recv(count)
+        assert data, "closed by the server"
+        count -= len(data)
+
+
 def ask(
     relay: Relay,
     context: ssl.SSLContext,
     messages: Sequence[bytes],
     session: ssl.SSLSession | None = None,
-    name: str = "broker.example",
+    greeting: bytes = b"",
 ) -> ssl.SSLSession | None:
     """Connect to an echoing server and have each message sent back. Returns the session to resume."""
     with (
         socket.create_connection(("127.0.0.1", relay.port), DEADLINE) as plain,
-        context.wrap_socket(plain, server_hostname=name, session=session) as end,
+        context.wrap_socket(plain, server_hostname="broker.example", session=session) as end,
     ):
+        receive(end, len(greeting))
         for message in messages:
             end.sendall(message)
-            left = len(message)
-            while left:
-                left -= len(end.recv(65536))
+            receive(end, len(message))
         kept = end.session
         end.unwrap()
     return kept
