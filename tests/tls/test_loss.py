@@ -140,9 +140,8 @@ def test_a_connection_of_tls_1_2_met_in_its_middle_is_not_read(talks):
 def test_the_trace_of_rfc_8448_is_read():
     (client, server), record = TRACED
     keys = KeyLog()
-    keys.add(
-        f"CLIENT_TRAFFIC_SECRET_0 {'ab' * 32} {client}\nSERVER_TRAFFIC_SECRET_0 {'ab' * 32} {server}\n".encode()
-    )
+    for label, secret in (("CLIENT", client), ("SERVER", server)):
+        keys.add(f"{label}_TRAFFIC_SECRET_0 {'ab' * 32} {secret}\n".encode())
     session = Session(keys)
     assert session.take(1, bytes.fromhex(record)) == bytes(range(50))
     assert session.client == 1

@@ -129,7 +129,7 @@ def test_what_openssl_sent_is_read(reverser, folder, suite):
 @pytest.mark.costly
 def test_what_openssl_sent_is_read_with_every_suite(reverser, folder):
     known = suites()
-    assert len(known) > 90
+    assert len(known) >= 90
     for suite in (*SUITES_1_3, *known.values()):
         check_suite(reverser, folder, suite, options(suite))
 
