@@ -31,6 +31,7 @@ MAX_CREDIT = 64 << 20
 CREDIT_PER_BYTE = 64
 GUESSED_RECORDS = 8
 """Records of a direction without any hello for which the secrets of all connections are tried."""
+GUESS_CREDIT = 4 << 20
 GUESSED_SEQUENCES = 256
 """Sequence numbers that are tried then, if credit is left."""
 USUAL_RECORD = 1024
@@ -71,6 +72,8 @@ class Direction:
     chain: bytearray = field(default_factory=lambda: bytearray(BLOCK_BYTES))
     """TLS 1.0: the last block of the last record."""
     credit: int = CREDIT
+    losses: int = 0
+    """Since the last record that was opened."""
     settled: int = 0
     """What `sequence` was when a search ended; those opened since gave no credit yet."""
     version: int = -1
@@ -96,7 +99,11 @@ class Direction:
         """So many bytes of the stream are missing before the next record."""
         self.missed += count // LEAST_RECORD + 1
         self.expected += round(count / self.mean_record())
-        self.credit += count * CREDIT_PER_BYTE
+        if self.sequence - self.failed > self.settled:
+            self.losses = 0
+        # Who has no keys can claim losses at no cost, but opens nothing between them.
+        self.credit += min(count * CREDIT_PER_BYTE, MAX_CREDIT) >> self.losses
+        self.losses += 1
         self.open = None
         self.messages.clear()
         self.skip = 0
@@ -161,15 +168,15 @@ class Direction:
         return bool(self._candidates(epoch, keys, client))
 
     def _candidates(self, epoch: Epoch, keys: KeyLog, client: bool | None) -> list[Candidate]:
+        negotiation, stage = epoch
+        if negotiation.joined and not negotiation.client_random and self.failed >= GUESSED_RECORDS:
+            return []
         if self.version != keys.version:
             self.version, self.made = keys.version, []
-        negotiation, stage = epoch
         for of, at, found in self.made:
             if of is negotiation and at == stage:
                 return found
-        found = []
-        if not negotiation.joined or self.failed < GUESSED_RECORDS:
-            found = candidates(negotiation, stage, client, keys, self.chain)
+        found = candidates(negotiation, stage, client, keys, self.chain)
         self.made.append((negotiation, stage, found))
         return found
 
@@ -201,7 +208,7 @@ class Direction:
             self.begin(negotiation, stage)
         self.made = [(negotiation, stage, [candidate])]
         self.sequence = self.settled = sequence + 1
-        self.failed = self.missed = self.expected = 0
+        self.failed = self.missed = self.expected = self.losses = 0
         negotiation.client_random = candidate.client_random
         negotiation.cipher = candidate.cipher
 

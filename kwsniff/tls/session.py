@@ -8,12 +8,13 @@ searches epoch and sequence number (`kwsniff.tls.direction`). Nothing in a recor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from kwsniff.tls import hellos, schedule
 from kwsniff.tls.certificates import owner
-from kwsniff.tls.direction import Direction, Epoch
+from kwsniff.tls.direction import GUESS_CREDIT, Direction, Epoch
 from kwsniff.tls.epochs import APPLICATION, CLEAR, EARLY, HANDSHAKE, Negotiation
 from kwsniff.tls.keylog import RSA_ID_BYTES, KeyLog
 from kwsniff.tls.protection import APPLICATION_DATA, Opened, Record, need_cryptography
@@ -232,7 +233,11 @@ class Session:
             if self._assumed is None:
                 random = self.hello.random if self.hello else b""
                 self._assumed = Negotiation(TLS_1_3, client_random=random, joined=not random)
+                for each in self._directions if self._assumed.joined else ():
+                    each.credit = GUESS_CREDIT
             negotiation = self._assumed
+        if negotiation.joined and not negotiation.client_random:
+            return [(negotiation, APPLICATION)]
         if negotiation.version == TLS_1_3:
             early = side == self.client and self.hello and self.hello.offers(hellos.EARLY_DATA)
             first = max(direction.stage, EARLY if early else HANDSHAKE)
@@ -254,7 +259,7 @@ class Session:
     def _change(self, side: int) -> None:
         """A ChangeCipherSpec in the clear: nothing in TLS 1.3, before that the next record is encrypted."""
         direction, negotiation = self._directions[side], self._negotiation
-        direction.changed = True
+        direction.changed = not self._handshake.retried  # a second ClientHello follows that of TLS 1.3
         if negotiation is None or negotiation.version == TLS_1_3 or direction.stage != CLEAR:
             return
         direction.begin(negotiation, APPLICATION)
@@ -300,7 +305,7 @@ class Session:
             self._keep(0, message, anew=True)
         elif kind != hellos.HELLO_REQUEST:
             self._keep(2 if side == self.client else 1, message)
-        read = _READERS.get(kind)
+        read = self._READERS.get(kind)
         if read is not None:
             try:
                 read(self, side, body)
@@ -448,17 +453,16 @@ class Session:
         if negotiation and negotiation.version == TLS_1_3 and direction.stage == stage:
             direction.begin(negotiation, following)
 
-
-_READERS = {
-    hellos.CLIENT_HELLO: Session._client_hello,
-    hellos.SERVER_HELLO: Session._server_hello,
-    hellos.NEW_SESSION_TICKET: Session._new_session_ticket,
-    hellos.END_OF_EARLY_DATA: Session._end_of_early_data,
-    hellos.ENCRYPTED_EXTENSIONS: Session._encrypted_extensions,
-    hellos.CERTIFICATE: Session._certificate,
-    hellos.SERVER_KEY_EXCHANGE: Session._server_key_exchange,
-    hellos.SERVER_HELLO_DONE: Session._server_hello_done,
-    hellos.CLIENT_KEY_EXCHANGE: Session._client_key_exchange,
-    hellos.FINISHED: Session._finished,
-    hellos.KEY_UPDATE: Session._key_update,
-}
+    _READERS: ClassVar[dict[int, Callable[[Session, int, bytes], None]]] = {
+        hellos.CLIENT_HELLO: _client_hello,
+        hellos.SERVER_HELLO: _server_hello,
+        hellos.NEW_SESSION_TICKET: _new_session_ticket,
+        hellos.END_OF_EARLY_DATA: _end_of_early_data,
+        hellos.ENCRYPTED_EXTENSIONS: _encrypted_extensions,
+        hellos.CERTIFICATE: _certificate,
+        hellos.SERVER_KEY_EXCHANGE: _server_key_exchange,
+        hellos.SERVER_HELLO_DONE: _server_hello_done,
+        hellos.CLIENT_KEY_EXCHANGE: _client_key_exchange,
+        hellos.FINISHED: _finished,
+        hellos.KEY_UPDATE: _key_update,
+    }

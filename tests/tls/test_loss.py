@@ -201,7 +201,7 @@ def mutated(records, chance):
     return found
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(240))
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from([*KINDS]), early=st.booleans(), views=st.booleans())
 def test_damage_never_raises_and_never_yields_what_was_not_sent(talks, seed, kind, early, views):
     chance = random.Random(seed)
@@ -256,20 +256,21 @@ def test_a_giant_handshake_message_is_not_kept(talks):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_garbage_costs_no_more_than_in_proportion(talks, kind):
+@pytest.mark.parametrize("lost", [0, 200, 1 << 20])
+def test_garbage_costs_no_more_than_in_proportion(talks, kind, lost):
     """Records that no key opens, with losses between them."""
     recording = talks[kind]
     known = one_by_one(recording)
     start = handshake_ends(known)
     garbage = b"\x17\x03\x03\0\x60" + bytes(96)
     times = []
-    for count in (1000, 4000):
+    for count in (300, 1200):
         session = Session(recording.key_log())
         for side, record in recording.records()[:start]:
             session.take(side, record)
         began = time.process_time()
         for _ in range(count):
-            session.take(SERVER, garbage, 200)
+            session.take(SERVER, garbage, lost)
         times.append(time.process_time() - began)
     assert times[1] < 8 * times[0] + 0.1
     assert times[1] < 4
