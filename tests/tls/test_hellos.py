@@ -1,10 +1,11 @@
+import socket
 import subprocess
 
 import pytest
 
-from kwsniff.tls.hellos import ClientHello, is_grease, ja4
+from kwsniff.tls.hellos import ClientHello, is_grease, ja4, read_client_hello
 from kwsniff.tls.suites import ALERTS, GROUPS, SUITES
-from tests.tls.peers import openssl
+from tests.tls.peers import Peer, openssl
 
 # The example of FoxIO's description of JA4, a Chrome.
 CIPHERS = "1301 1302 1303 c02b c02f c02c c030 cca9 cca8 c013 c014 009c 009d 002f 0035"
@@ -100,3 +101,34 @@ def test_codes_mean_what_they_mean_to_tshark(field, ours):
 
 def plain(name):
     return name.lower().replace(" ", "").replace("_", "")
+
+
+@pytest.mark.tshark
+def test_ja4_is_that_of_tshark(tmp_path):
+    """On hellos of openssl with different options, in packets made for it."""
+    fields = subprocess.run(["tshark", "-G", "fields"], capture_output=True, text=True, timeout=120).stdout
+    if "tls.handshake.ja4\t" not in fields:
+        pytest.skip("JA4 came with tshark 4.2")
+    from scapy.all import IP, TCP, Ether, wrpcap
+
+    ours, packets = [], []
+    for number, words in enumerate((["-tls1_3", "-servername", "a.example"], ["-tls1_2", "-alpn", "h2"], [])):
+        record = first_record(words)
+        ours.append(ja4(read_client_hello(record[9:])))
+        packets.append(Ether() / IP() / TCP(sport=40_000 + number, dport=443) / record)
+    wrpcap(str(tmp_path / "hellos.pcap"), packets)
+    words = ["-r", str(tmp_path / "hellos.pcap"), "-Tfields", "-e", "tls.handshake.ja4"]
+    theirs = subprocess.run(["tshark", *words], capture_output=True, text=True, timeout=120).stdout
+    assert theirs.split() == ours
+
+
+def first_record(words):
+    """The ClientHello of `openssl s_client` with these options."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = Peer("s_client", "-connect", f"127.0.0.1:{listener.getsockname()[1]}", *words)
+        try:
+            end, _ = listener.accept()
+            with end:
+                return end.recv(65536)
+        finally:
+            client.close()
