@@ -77,7 +77,7 @@ class Direction:
     settled: int = 0
     """What `sequence` was when a search ended; those opened since gave no credit yet."""
     version: int = -1
-    """Of the key log when candidates were made."""
+    """Of the key log when candidates were made; -1 to make them anew."""
     made: list[tuple[Negotiation, int, list[Candidate]]] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -182,7 +182,7 @@ class Session:
             self._change(side)
         elif kind == ALERT:
             self._alert(side, content)
-        elif direction.stage <= EARLY:
+        elif direction.stage <= HANDSHAKE:
             self._read(side, content)
         return b""
 
@@ -329,6 +329,11 @@ class Session:
         self.client, self.hello = side, hello
         self.facts.sni = hello.sni or self.facts.sni
         self._handshake.full = False
+        negotiation = self._negotiation
+        if negotiation and not negotiation.client_random:  # the server's hello was captured before
+            negotiation.client_random = hello.random
+            for direction in self._directions:
+                direction.version = -1
 
     def _server_hello(self, side: int, body: bytes) -> None:
         if side == self.client:
