@@ -41,6 +41,7 @@ from kwsniff.capture.stream import STDIN
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, PacketBlock
+from kwsniff.net.segments import with_secrets
 
 POLL_S = 0.2
 BUSY = 10
@@ -274,6 +275,8 @@ class Follower:
 
     def _batches(self, blocks: Iterator[PacketBlock]) -> Iterator[pa.RecordBatch]:
         for block in blocks:
+            if block.secrets:
+                yield with_secrets(block.secrets)
             batch = segment_batch(self._dissector.dissect(block))
             if len(batch):
                 yield batch

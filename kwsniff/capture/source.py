@@ -15,6 +15,7 @@ import pyarrow as pa
 from kwsniff.capture import place
 from kwsniff.capture.batch import note_batch, segment_batch
 from kwsniff.capture.error import CaptureError, Stop
+from kwsniff.capture.keymaterial import found_ahead
 from kwsniff.capture.pcap import MAGICS, PcapReader
 from kwsniff.capture.pcapng import MAGIC, PcapngReader
 from kwsniff.capture.pipe import PipeWindow
@@ -24,7 +25,7 @@ from kwsniff.capture.stream import STDIN, ByteStream, Progress, open_stream
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
 from kwsniff.net.packets import CaptureTotals, Note, PacketBlock
-from kwsniff.net.segments import at_time
+from kwsniff.net.segments import at_time, with_secrets
 from kwsniff.rows.prefetch import prefetched
 
 TICK_S = 1.0
@@ -151,6 +152,8 @@ class CaptureRun:
         for block in reader.blocks():
             if progress is not None:
                 progress(self._consumed + stream.consumed, total)
+            if block.secrets:
+                yield with_secrets(block.secrets)
             batch = segment_batch(self._dissector.dissect(block))
             if len(batch):
                 quiet.heard(time.monotonic())
@@ -168,22 +171,32 @@ class CaptureRun:
 
 
 def blocks(
-    path: str | os.PathLike[str], config: Config | None = None, totals: CaptureTotals | None = None
+    path: str | os.PathLike[str],
+    config: Config | None = None,
+    totals: CaptureTotals | None = None,
+    *,
+    ahead: bool = True,
 ) -> Generator[PacketBlock]:
-    """The packets of one capture file (or stdin), undissected. Raises CaptureError."""
+    """The packets of one capture file (or stdin), undissected. `ahead`: TLS secrets in front of all of them, if
+    the file can be searched for them. Raises CaptureError."""
     totals = totals if totals is not None else CaptureTotals()
     with open_stream(os.fspath(path)) as stream:
-        yield from _reader(stream, config or Config(), totals, Stop()).blocks()
+        yield from _reader(stream, config or Config(), totals, Stop(), ahead=ahead).blocks()
 
 
-def _reader(stream: ByteStream, config: Config, totals: CaptureTotals, stop: Stop) -> Reader:
+def _reader(
+    stream: ByteStream, config: Config, totals: CaptureTotals, stop: Stop, *, ahead: bool = True
+) -> Reader:
     """The reader for what a stream begins with. Raises CaptureError."""
     window = (
         PipeWindow(stream, config.block_bytes, stop) if stream.pipe else Window(stream, config.block_bytes)
     )
     window.begin()
     totals.files += 1
-    return reader_of(window, stream.name, config, totals)
+    reader = reader_of(window, stream.name, config, totals)
+    if ahead and isinstance(reader, PcapngReader) and (file := stream.plain_file) is not None:
+        reader.expect(found_ahead(file))
+    return reader
 
 
 def reader_of(window: Window, path: str, config: Config, totals: CaptureTotals) -> Reader:
@@ -256,7 +269,7 @@ def _file(path: str) -> CaptureFile:
 def first_time(path: str) -> int:
     """Time of the first packet, found by reading a few packets. Raises CaptureError."""
     peek = replace(Config(), block_bytes=PEEK_BYTES)
-    with closing(blocks(path, peek)) as found:
+    with closing(blocks(path, peek, ahead=False)) as found:
         return next((int(block.time_ns[0]) for block in found if len(block)), 0)
 
 
