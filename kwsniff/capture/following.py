@@ -36,7 +36,7 @@ from kwsniff.capture.growing import (
     identity_of,
     kind_of,
 )
-from kwsniff.capture.source import Quiet, first_time, natural
+from kwsniff.capture.source import Quiet, beginning, natural
 from kwsniff.capture.stream import STDIN
 from kwsniff.config import Config
 from kwsniff.net.dissect import Dissector
@@ -352,7 +352,7 @@ def _files(path: str) -> Iterator[tuple[str, os.stat_result]]:
 def _rank(file: PlainFile | PackedFile, about: os.stat_result) -> tuple[int, list[tuple[int, str]]]:
     """Files are read in the order of their first packets; one without is as old as its last change."""
     try:
-        begins = first_time(file.path)
+        begins = beginning(file.path).time_ns
     except CaptureError:
         begins = 0
     return begins or about.st_mtime_ns, natural(file.path)

@@ -102,8 +102,8 @@ def follow_blocks(data: Bytes, at: int, end: int, order: str) -> _Chain:
 
 
 def key_log_of(data: memoryview[int], place: int, size: int, order: str) -> bytes | None:
-    """The key log in the block of secrets at `place`, which is `size` bytes long; nothing if its secrets are of
-    another kind. None if its lengths contradict each other."""
+    """The key log in the block of secrets at `place`, which is `size` bytes long; nothing if its secrets are
+    of another kind. None if its lengths contradict each other."""
     if size < SECRETS_AT + 4:
         return None
     kind, length = struct.unpack_from(order + "II", data, place + 8)

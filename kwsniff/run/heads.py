@@ -187,7 +187,9 @@ def placed(segments: Iterable[SegmentColumns], order: int) -> Iterator[Placed]:
 
 def chosen(segments: SegmentColumns, rows: Ints) -> SegmentColumns:
     """Some of these segments."""
-    return replace(segments, notes=[], secrets=b"", **{name: getattr(segments, name)[rows] for name in COLUMNS})
+    return replace(
+        segments, notes=[], secrets=b"", **{name: getattr(segments, name)[rows] for name in COLUMNS}
+    )
 
 
 def of_endpoints(segments: Iterable[Placed], endpoints: set[bytes], after: int) -> Iterator[Placed]:

@@ -338,8 +338,8 @@ class SplitNotes:
 
 
 def independent(splits: Sequence[Split], emitted: Iterable[SplitNotes]) -> bool:
-    """Whether splits could be read apart: no IP datagram crosses two, no file has more notes than are shown, and
-    there are no secrets of TLS connections, unless all is one split."""
+    """Whether splits could be read apart: no IP datagram crosses two, no file has more notes than are shown,
+    and there are no secrets of TLS connections, unless all is one split."""
     notes: dict[tuple[str, str], int] = {}
     for each in emitted:
         if each.waiting or (each.secrets and len(splits) > 1):
