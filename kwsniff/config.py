@@ -175,8 +175,7 @@ def key_log(named: str | os.PathLike[str] | None) -> str | None:
         return None
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):  # several processes read it, more than once
-        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.ESPIPE
-        raise OSError(code, os.strerror(code), path)
+        raise OSError(errno.EINVAL, "is no regular file", path)
     open(path, "rb").close()
     return os.path.abspath(path)
 

@@ -22,6 +22,7 @@ from kwsniff.count.naming import named
 from kwsniff.count.topics import FIXED, TopicNames
 from kwsniff.rows.schema import EVENTS
 from kwsniff.run.offline import events
+from kwsniff.run.plan import Split
 from kwsniff.spark import finish, job, splits
 from kwsniff.spark.files import Stored
 from kwsniff.spark.finish import Finish, Group
@@ -29,7 +30,7 @@ from kwsniff.spark.results import Manifest, Results
 from kwsniff.spark.resulttables import OF_EVENTS
 from kwsniff.spark.splits import SplitRun, make_plan, split_bytes
 from kwsniff.spark.version import Version
-from tests.capture.files import frames, pcap, pcapng
+from tests.capture.files import frames, ng_enhanced, ng_interface, ng_secrets, ng_section, pcap, pcapng
 from tests.damage.mutants import MUTATIONS, packets, write
 from tests.parts.compare import SMALL, counted, cut_at, one_process
 from tests.parts.cutting import plan
@@ -45,6 +46,21 @@ if TYPE_CHECKING:
 
 NAMES = ["librdkafka-groups", "rotation", "tls"]
 PATHS = [path for name in NAMES for path in sample(name).paths]
+
+
+def test_with_a_key_log_or_secrets_at_the_beginning_of_a_file_all_input_is_one_split(tmp_path: Path) -> None:
+    begins = ng_section() + ng_interface() + ng_secrets(b"abc")
+    for number in range(3):
+        packets = frames(9)
+        data = begins + b"".join(map(ng_enhanced, packets)) if number == 1 else pcapng(packets)
+        (tmp_path / f"{number}.pcapng").write_bytes(data)
+    first, *rest = (str(tmp_path / f"{number}.pcapng") for number in range(3))
+    whole = [Split(first, more=tuple(rest))]
+    # It needs no Spark for that.
+    assert make_plan(None, [str(tmp_path)], Config(), 100) == whole  # type: ignore[arg-type]
+    Path(rest[0]).unlink()
+    whole = [Split(first, more=(rest[1],))]
+    assert make_plan(None, [str(tmp_path)], Config(keylog="keys"), 100) == whole  # type: ignore[arg-type]
 
 
 def rows(table: pa.Table) -> Counter[str]:
