@@ -103,13 +103,15 @@ def follow_blocks(data: Bytes, at: int, end: int, order: str) -> _Chain:
 
 def key_log_of(data: memoryview[int], place: int, size: int, order: str) -> bytes | None:
     """The key log in the block of secrets at `place`, which is `size` bytes long; nothing if its secrets are
-    of another kind. None if its lengths contradict each other."""
+    of another kind. None if there is no room for what it says it holds."""
     if size < SECRETS_AT + 4:
         return None
     kind, length = struct.unpack_from(order + "II", data, place + 8)
+    if kind != TLS_KEY_LOG:
+        return b""
     if length > size - SECRETS_AT - 4:
         return None
-    found = bytes(data[place + SECRETS_AT :][:length]) if kind == TLS_KEY_LOG else b""
+    found = bytes(data[place + SECRETS_AT :][:length])
     return found if found.endswith(b"\n") or not found else found + b"\n"
 
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ from kwsniff.config import Config
 from kwsniff.engine.analyze import Engine, analyze
 from kwsniff.net.packets import CaptureTotals
 from kwsniff.net.segments import secrets_told, segment_columns, tells_time, with_secrets
+from kwsniff.run.processes import Pipe, Processes
+from kwsniff.run.stages import _arriving, _read
 from tests.capture.files import (
     brief,
     expected,
@@ -225,6 +228,16 @@ def test_secrets_that_nothing_needs_change_no_event(full: bool) -> None:
         return [row for batch in events for row in batch.to_pylist()]
 
     assert seen(with_secrets(ONE)) == seen()
+
+
+def test_they_come_to_the_process_that_follows_connections(write: Write) -> None:
+    path = write(pcapng(PACKETS) + ng_secrets(ONE))
+    processes = Processes()
+    with closing(processes):
+        receiving, sending = processes.pipe(duplex=True)
+        processes.start(_read, sending, [path], Config(block_packets=15))
+        found = [(len(each), each.secrets) for _, each in _arriving(Pipe(receiving)) if each is not None]
+    assert found == [(0, ONE), (15, b""), (15, b""), (10, b"")]
 
 
 # Key logs
