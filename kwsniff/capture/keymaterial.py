@@ -46,9 +46,13 @@ def found_ahead(file: int) -> dict[int, bytes]:
             if key_log:
                 found[at + place] = key_log
                 size += len(key_log)
-        if not chain.stop and (room > MAX_BLOCK or count < room):
-            break
-        room = FOLLOWED if chain.stop else 2 * MAX_BLOCK
+        if not chain.stop:
+            length = _word(data, 4, order)
+            if room != FOLLOWED or count < room or length > MAX_BLOCK:
+                break
+            room = length + 3
+        else:
+            room = FOLLOWED
         at, order = at + chain.stop, chain.order_at(chain.stop)
     return found
 

@@ -184,6 +184,8 @@ class PcapngReader(Reader):
             places, stop, _ = self._chain
             good = self._intact(places)
             yield from self.packets_at(places[:good])
+            if self._secrets:  # no packet came with them, and many more of them may
+                yield self._nothing()
             self._order = self._chain.order_at(places[good] if good < len(places) else stop)
             broken = int(places[good]) if good < len(places) else self._broken(stop)
             if broken is not None or self._goes_on_behind(stop):

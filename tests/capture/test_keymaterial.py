@@ -204,6 +204,13 @@ def test_blocks_are_found_wherever_the_search_takes_a_step(
             assert found_ahead(file.fileno()) == places
 
 
+def test_many_secrets_without_packets_do_not_wait_for_one(write: Write) -> None:
+    data = pcapng([]) + b"".join(ng_secrets(line(number)) for number in range(50))
+    found = course_of(write(gzip.compress(data), "test.pcapng.gz"), block_bytes=1000)
+    assert b"".join(each for each in found if isinstance(each, bytes)) == b"".join(map(line, range(50)))
+    assert len(found) > 5
+
+
 def test_what_is_searched_for_secrets_may_be_cut_anywhere(write: Write) -> None:
     data = pcapng(PACKETS[:2]) + ng_secrets(ONE) + packets(PACKETS[2:4]) + ng_secrets(TWO)
     for size in range(28, len(data)):
